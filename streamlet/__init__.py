@@ -1,0 +1,1 @@
+"""Storm's model in pure Python, without Storm."""

@@ -1,0 +1,32 @@
+"""Exponential back-off with a cap and injected jitter (KIP-580's shape)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+def no_jitter() -> float:
+    """The middle of the jitter range: delays come out exact. For tests."""
+    return 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """``initial * multiplier ** (attempt - 1)``, spread by +-jitter, never above ``maximum``.
+
+    Units are the caller's: what goes in as seconds comes out as seconds.
+    """
+
+    initial: float
+    maximum: float
+    multiplier: float = 2.0
+    jitter: float = 0.2
+
+    def delay(self, attempt: int, uniform: Callable[[], float] = no_jitter) -> float:
+        """Delay before try number ``attempt + 1``; ``attempt`` counts from 1. ``uniform`` gives [0, 1)."""
+        if attempt <= 0 or self.initial <= 0:
+            return 0.0
+        # The exponent is capped where the power would overflow; the cap on the delay is reached long before.
+        base = min(self.initial * self.multiplier ** min(attempt - 1, 64), self.maximum)
+        return min(base * (1 + self.jitter * (2 * uniform() - 1)), self.maximum)

@@ -1,0 +1,45 @@
+"""The root of every error a user can meet, and the shape of its message.
+
+A message is one paragraph that says what happened, where, why, and what to do. Each class carries the
+process exit status it leads to, so that the edge decides nothing.
+"""
+
+from __future__ import annotations
+
+BAD_INPUT = 2
+"""Exit status: refused before anything ran."""
+
+FAILED = 1
+"""Exit status: something failed after the run had begun."""
+
+INTERRUPTED = 130
+"""Exit status: Ctrl-C, as shells expect it (128 + SIGINT)."""
+
+
+class StreamletError(Exception):
+    """Base of all errors streamlet raises on purpose.
+
+    ``message`` is the whole paragraph; ``exit_status`` is what ``streamlet`` ends with when the error
+    reaches the command line. ``retriable`` says that the same act may succeed later without a change.
+    """
+
+    exit_status = FAILED
+    retriable = False
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class BadInput(StreamletError):
+    """The user's input cannot be used: nothing was started, nothing was changed."""
+
+    exit_status = BAD_INPUT
+
+
+class SettingError(BadInput):
+    """A setting is unknown, of the wrong type, out of range, or contradicts another."""
+
+
+class ValueCannotTravel(StreamletError):
+    """A tuple holds a value the wire cannot carry; raised by the ``emit`` that was given it."""
