@@ -1,1 +1,27 @@
-"""Storm's model in pure Python, without Storm."""
+"""Storm's model in pure Python, without Storm: the words a topology is written in."""
+
+from streamlet.base.errors import BadInput, SettingError, StreamletError, ValueCannotTravel
+from streamlet.components.bolt import Bolt
+from streamlet.components.context import TopologyContext
+from streamlet.components.reliable_spout import ReliableSpout
+from streamlet.components.spout import Spout
+from streamlet.components.tuples import Tuple
+from streamlet.model.grouping import Grouping
+from streamlet.model.stream import Stream, StreamId
+from streamlet.model.topology import Topology
+
+__all__ = [
+    "BadInput",
+    "Bolt",
+    "Grouping",
+    "ReliableSpout",
+    "SettingError",
+    "Spout",
+    "Stream",
+    "StreamId",
+    "StreamletError",
+    "Topology",
+    "TopologyContext",
+    "Tuple",
+    "ValueCannotTravel",
+]

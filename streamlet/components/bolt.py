@@ -1,0 +1,73 @@
+"""Bolts: what consumes tuples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from streamlet.components.component import Component, TaskPort, outside
+from streamlet.components.tuples import TICK_STREAM, Tuple
+from streamlet.model.spec import BOLT, ComponentSpec
+
+
+class Bolt(Component):
+    """Override ``process``. By default what it emits is anchored to the tuple at hand, the tuple is acked when
+    ``process`` returns and failed when it raises; the three class attributes turn each of that off.
+
+    An exception fails the tuple's tree, is logged, and the bolt goes on with the next tuple.
+    """
+
+    auto_anchor: ClassVar[bool] = True
+    auto_ack: ClassVar[bool] = True
+    auto_fail: ClassVar[bool] = True
+
+    @classmethod
+    def spec(
+        cls,
+        name: str | None = None,
+        inputs: Any = None,
+        par: int = 1,
+        config: Mapping[str, Any] | None = None,
+        outputs: Any = None,
+    ) -> ComponentSpec:
+        """This bolt as a line of a topology. ``inputs``: a list of sources, or ``{source: Grouping}``."""
+        merged = {**cls.config, **(config or {})}
+        return ComponentSpec(cls, BOLT, name=name, inputs=inputs, par=par, config=merged, outputs=outputs)
+
+    def process(self, tup: Tuple) -> None:
+        """Handle one tuple."""
+        raise NotImplementedError(f"{type(self).__name__} does not define process(tup)")
+
+    def process_tick(self, tup: Tuple) -> None:
+        """Called every ``topology.tick.tuple.freq.secs``, if that is set."""
+
+    def emit(
+        self,
+        values: Sequence[Any],
+        stream: str | None = None,
+        anchors: Sequence[Tuple] | None = None,
+        direct_task: int | None = None,
+        need_task_ids: bool = False,
+    ) -> list[int] | None:
+        """Send a tuple on. ``anchors`` None means the tuple at hand (if ``auto_anchor``), ``[]`` means none.
+
+        Returns the receiving task ids if ``need_task_ids``. Raises ValueCannotTravel for a value the wire
+        could not carry unchanged, naming component, stream and field.
+        """
+        raise outside("emit")
+
+    def ack(self, tup: Tuple) -> None:
+        """This tuple is done; only with ``auto_ack = False``. A second ack is ignored."""
+        raise outside("ack")
+
+    def fail(self, tup: Tuple) -> None:
+        """This tuple's tree has failed: its spout will hear it at once."""
+        raise outside("fail")
+
+    @staticmethod
+    def is_tick(tup: Tuple) -> bool:
+        """Whether the runtime made this tuple as a tick."""
+        return tup.stream == TICK_STREAM
+
+    def bind(self, port: TaskPort) -> None:
+        vars(self).update(emit=port.emit, ack=port.ack, fail=port.fail, report_metric=port.report_metric)

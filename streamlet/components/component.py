@@ -1,0 +1,77 @@
+"""What spouts and bolts share."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Protocol
+
+from streamlet.base.clock import Clock
+from streamlet.base.errors import SettingError
+from streamlet.components.context import TopologyContext
+from streamlet.model.stream import Stream
+
+_LEVELS = {"trace": 5, "debug": 10, "info": 20, "warn": 30, "warning": 30, "error": 40, "critical": 50}
+
+
+class NotRunning(RuntimeError):
+    """A component was used outside a topology: nothing is bound to its ``emit``, ``ack`` and ``fail``."""
+
+
+class TaskPort(Protocol):
+    """What the runtime binds to a component when its task starts. All of it is called on the loop's thread."""
+
+    emit: Callable[..., list[int] | None]
+    ack: Callable[[Any], None]
+    fail: Callable[[Any], None]
+    report_metric: Callable[[str, float], None]
+    clock: Clock
+
+
+class Component:
+    """Base of :class:`Spout` and :class:`Bolt`. One instance is one task; all its methods run on one thread.
+
+    ``outputs`` declares the streams: ``["word"]`` (the default stream's fields) or a list of ``Stream``.
+    ``config`` holds settings for this component only.
+    """
+
+    outputs: ClassVar[list[str] | list[Stream] | None] = None
+    config: ClassVar[Mapping[str, Any]] = {}
+    logger: logging.Logger = logging.getLogger("streamlet.component")
+
+    def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        """Called once before the first tuple. It may block, and may raise: the run then fails with it."""
+
+    def cleanup(self) -> None:
+        """Called once after the last tuple of a clean stop. Not called after ``kill -9`` (as in Storm)."""
+
+    def log(self, message: str, level: str = "info") -> None:
+        """Log under this component's name."""
+        self.logger.log(_LEVELS.get(level, 20), message)
+
+    def report_metric(self, name: str, value: float) -> None:
+        """Keep the latest value of a metric of yours; shown beside the component's own."""
+
+    def bind(self, port: TaskPort) -> None:
+        """The runtime's hook: makes ``emit``, ``ack``, ``fail`` and ``report_metric`` live."""
+        raise NotImplementedError
+
+    @classmethod
+    def override_keys(cls) -> frozenset[str]:
+        """Names that ``-c COMPONENT.NAME=VALUE`` may set on a component of this class."""
+        return frozenset()
+
+    @classmethod
+    def with_overrides(cls, kwargs: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+        """Constructor arguments with ``-c COMPONENT.NAME=VALUE`` applied. Raises SettingError."""
+        if overrides:
+            raise SettingError(f"{cls.__name__} has no settings that -c could override.")
+        return dict(kwargs)
+
+
+def outside(name: str) -> NotRunning:
+    """The error for ``emit`` and friends on a component that runs in no topology."""
+    return NotRunning(
+        f"{name} was called on a component that is not part of a running topology. "
+        "In a unit test, use streamlet.testing.run_bolt, which binds one and collects what it emits."
+    )

@@ -1,0 +1,86 @@
+"""A spout that keeps what it emitted until it is acked, and replays what failed."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Hashable, Sequence
+from typing import Any, ClassVar
+
+from streamlet.base.backoff import Backoff
+from streamlet.base.clock import Clock
+from streamlet.components.component import TaskPort
+from streamlet.components.spout import Spout
+
+
+class ReliableSpout(Spout):
+    """pystorm's ``ReliableSpout`` with its traps closed: replays wait (exponential back-off), and what is given
+    up after ``max_fails`` replays is reported to ``given_up`` and logged, never silently called acked.
+
+    ``tup_id`` is mandatory in ``emit``. ``max_fails = None`` replays for ever.
+    """
+
+    max_fails: ClassVar[int | None] = 3
+    replay_backoff: ClassVar[Backoff] = Backoff(initial=0.1, maximum=10.0)
+    timer_interval_s = 0.05
+
+    unacked_tuples: dict[Hashable, tuple[Sequence[Any], str | None]]
+    failed_tuples: dict[Hashable, int]
+
+    def given_up(self, tup_id: Hashable, values: Sequence[Any], fails: int) -> None:
+        """A tuple failed ``fails`` times and will not be replayed. Override to keep it somewhere."""
+        self.log(f"gave up tuple {tup_id!r} after {fails} failures: {values!r}", "error")
+
+    def ack(self, tup_id: Any) -> None:
+        self.unacked_tuples.pop(tup_id, None)
+        self.failed_tuples.pop(tup_id, None)
+
+    def fail(self, tup_id: Any) -> None:
+        kept = self.unacked_tuples.get(tup_id)
+        if kept is None:
+            return
+        fails = self.failed_tuples[tup_id] = self.failed_tuples.get(tup_id, 0) + 1
+        if self.max_fails is not None and fails > self.max_fails:
+            del self.unacked_tuples[tup_id], self.failed_tuples[tup_id]
+            self.given_up(tup_id, kept[0], fails)
+            return
+        self._order += 1
+        due = self._clock.monotonic() + self.replay_backoff.delay(fails)
+        heapq.heappush(self._due, (due, self._order, tup_id))
+
+    def replay(self) -> bool:
+        """Emit one failed tuple whose wait is over; whether there was one. The runtime asks before ``next_tuple``."""
+        if not self._due or self._due[0][0] > self._clock.monotonic():
+            return False
+        tup_id = heapq.heappop(self._due)[2]
+        kept = self.unacked_tuples.get(tup_id)
+        if kept is not None:
+            self.emit(kept[0], tup_id=tup_id, stream=kept[1])
+        return True
+
+    def has_unfinished(self) -> bool:
+        """Whether anything emitted is neither acked nor given up; handy for ``caught_up``."""
+        return bool(self.unacked_tuples)
+
+    def bind(self, port: TaskPort) -> None:
+        super().bind(port)
+        # Here and not in __init__: subclasses rarely call super().__init__().
+        self.unacked_tuples = {}
+        self.failed_tuples = {}
+        self._due: list[tuple[float, int, Hashable]] = []
+        self._order = 0
+        self._clock: Clock = port.clock
+        send = port.emit
+
+        def emit(
+            values: Sequence[Any],
+            tup_id: Hashable | None = None,
+            stream: str | None = None,
+            direct_task: int | None = None,
+            need_task_ids: bool = False,
+        ) -> list[int] | None:
+            if tup_id is None:
+                raise ValueError("a ReliableSpout emits with tup_id, so that the tuple can be replayed")
+            self.unacked_tuples[tup_id] = (values, stream)
+            return send(values, tup_id, stream, direct_task, need_task_ids)
+
+        vars(self).update(emit=emit)

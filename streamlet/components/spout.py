@@ -1,0 +1,102 @@
+"""Spouts: where tuples come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, ClassVar, Protocol, cast
+
+from streamlet.components.component import Component, TaskPort, outside
+from streamlet.model.spec import SPOUT, ComponentSpec
+
+
+class SpoutPort(TaskPort, Protocol):
+    """What the runtime binds to a spout, beside what it binds to any component."""
+
+    emit_many: Callable[..., None]
+
+
+class Spout(Component):
+    """Override ``next_tuple``. All methods run on the worker's loop: none may block, but ``initialize``.
+
+    A tuple emitted with ``tup_id`` is tracked: sooner or later ``ack(tup_id)`` or ``fail(tup_id)`` is called
+    once, on this instance, after ``next_tuple`` has returned. Without ``tup_id`` it is not tracked.
+    """
+
+    timer_interval_s: ClassVar[float | None] = None
+    """The runtime calls ``on_timer`` at least this often, also while the spout is paused."""
+
+    @classmethod
+    def spec(
+        cls,
+        name: str | None = None,
+        par: int = 1,
+        config: Any = None,
+        outputs: Any = None,
+    ) -> ComponentSpec:
+        """This spout as a line of a topology."""
+        merged = {**cls.config, **(config or {})}
+        return ComponentSpec(cls, SPOUT, name=name, par=par, config=merged, outputs=outputs)
+
+    def next_tuple(self) -> None:
+        """Emit what is at hand, or nothing, and return. Called again at once while it emits."""
+        raise NotImplementedError(f"{type(self).__name__} does not define next_tuple()")
+
+    def emit(
+        self,
+        values: Sequence[Any],
+        tup_id: Hashable | None = None,
+        stream: str | None = None,
+        direct_task: int | None = None,
+        need_task_ids: bool = False,
+    ) -> list[int] | None:
+        """Send a tuple into the topology; ``tup_id`` (any hashable) makes it the root of a tracked tree.
+
+        Returns the receiving task ids if ``need_task_ids``. Raises ValueCannotTravel.
+        """
+        raise outside("emit")
+
+    def emit_many(
+        self, tuples: Iterable[Sequence[Any]], tup_id: Hashable | None = None, stream: str | None = None
+    ) -> None:
+        """Send several tuples of *one* tree: it is acked when all are, and failed when one is (K6)."""
+        raise outside("emit_many")
+
+    def ack(self, tup_id: Any) -> None:
+        """The tree of ``tup_id`` was processed to its last tuple."""
+
+    def fail(self, tup_id: Any) -> None:
+        """The tree of ``tup_id`` failed, timed out, or may have been lost with a worker."""
+
+    def ack_many(self, tup_ids: Sequence[Any]) -> None:
+        """``ack`` for each; override it where one pass over many is cheaper."""
+        for tup_id in tup_ids:
+            self.ack(tup_id)
+
+    def fail_many(self, tup_ids: Sequence[Any]) -> None:
+        """``fail`` for each."""
+        for tup_id in tup_ids:
+            self.fail(tup_id)
+
+    def activate(self) -> None:
+        """Tuples may flow from now on."""
+
+    def deactivate(self) -> None:
+        """No ``next_tuple`` until ``activate``; acks and fails still come."""
+
+    def fileno(self) -> int | None:
+        """A descriptor that becomes readable when ``next_tuple`` has work. None: the runtime polls each ms."""
+        return None
+
+    def on_timer(self) -> None:
+        """Periodic upkeep: see ``timer_interval_s``."""
+
+    def caught_up(self) -> bool:
+        """With ``--until-caught-up``: this task has nothing more to emit and remembers that all was done."""
+        return False
+
+    def partition_status(self) -> list[dict[str, Any]]:
+        """What the live table shows of a partitioned source, from numbers at hand (no I/O)."""
+        return []
+
+    def bind(self, port: TaskPort) -> None:
+        vars(self).update(emit=port.emit, emit_many=cast(SpoutPort, port).emit_many, report_metric=port.report_metric)

@@ -1,0 +1,61 @@
+"""Groupings as values: which tasks of a bolt receive a tuple. The choosing itself is ``runtime.routing``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """How a stream is divided among the tasks of its consumer. Names are Storm's (and streamparse's).
+
+    ``Grouping.SHUFFLE`` spreads evenly, ``fields("word")`` sends equal values to the same task, ``ALL``
+    copies to every task, ``GLOBAL`` sends everything to the lowest task id, ``NONE`` means that any task will
+    do (it is SHUFFLE), ``LOCAL_OR_SHUFFLE`` prefers tasks of the same worker, ``DIRECT`` lets the producer
+    name the task.
+    """
+
+    kind: str
+    field_names: tuple[str, ...] = ()
+
+    SHUFFLE: ClassVar[Grouping]
+    ALL: ClassVar[Grouping]
+    GLOBAL: ClassVar[Grouping]
+    NONE: ClassVar[Grouping]
+    LOCAL_OR_SHUFFLE: ClassVar[Grouping]
+    DIRECT: ClassVar[Grouping]
+
+    @classmethod
+    def fields(cls, *names: str) -> Grouping:
+        """Equal values of the named fields always reach the same task."""
+        return cls("fields", names)
+
+    @classmethod
+    def shuffle(cls) -> Grouping:
+        """Every task in turn."""
+        return cls.SHUFFLE
+
+    @classmethod
+    def all(cls) -> Grouping:
+        """A copy to every task."""
+        return cls.ALL
+
+    @classmethod
+    def local_or_shuffle(cls) -> Grouping:
+        """Tasks of the same worker if there are any, else every task in turn."""
+        return cls.LOCAL_OR_SHUFFLE
+
+    def __str__(self) -> str:
+        return f"fields({', '.join(self.field_names)})" if self.kind == "fields" else self.kind
+
+
+# `global` and `none` are not callable names in Python, so all parameterless groupings are constants.
+Grouping.SHUFFLE = Grouping("shuffle")
+Grouping.ALL = Grouping("all")
+Grouping.GLOBAL = Grouping("global")
+Grouping.NONE = Grouping("none")
+Grouping.LOCAL_OR_SHUFFLE = Grouping("local_or_shuffle")
+Grouping.DIRECT = Grouping("direct")
+
+KINDS = frozenset({"shuffle", "all", "global", "none", "local_or_shuffle", "direct", "fields"})

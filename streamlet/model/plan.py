@@ -1,0 +1,90 @@
+"""From topology and worker count to tasks: who runs where, and who sends to whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamlet.model.grouping import Grouping
+from streamlet.model.spec import SPOUT
+from streamlet.model.stream import Stream, StreamId
+from streamlet.model.topology import ComponentDef, TopologySpec
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlan:
+    """One task: dense id from 1 in declaration order, its component, its place in it, its worker."""
+
+    task_id: int
+    component: str
+    index: int
+    worker: int
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One consumer of one stream."""
+
+    source: StreamId
+    target: str
+    grouping: Grouping
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything the placement decides. Equal inputs give equal plans, in every process."""
+
+    topology: TopologySpec
+    workers: int
+    tasks: tuple[TaskPlan, ...]
+    routes: tuple[Route, ...]
+
+    def tasks_of(self, component: str) -> tuple[TaskPlan, ...]:
+        """The tasks of a component, by index."""
+        return tuple(task for task in self.tasks if task.component == component)
+
+    def tasks_on(self, worker: int) -> tuple[TaskPlan, ...]:
+        """The tasks placed on a worker."""
+        return tuple(task for task in self.tasks if task.worker == worker)
+
+    def spout_workers(self) -> frozenset[int]:
+        """Workers that hold spout tasks, and so ledgers."""
+        spouts = {c.name for c in self.topology.components if c.kind == SPOUT}
+        return frozenset(task.worker for task in self.tasks if task.component in spouts)
+
+    def routes_of(self, source: StreamId) -> tuple[Route, ...]:
+        """Who reads the stream, in declaration order."""
+        return tuple(route for route in self.routes if route.source == source)
+
+
+def make_plan(topology: TopologySpec, workers: int) -> Plan:
+    """Place the tasks of a valid topology: each component's tasks spread over the workers in turn.
+
+    The turn goes on from component to component, so single-task components do not pile up on worker 0.
+    """
+    tasks: list[TaskPlan] = []
+    for component in topology.components:
+        for index in range(component.par):
+            task_id = len(tasks) + 1
+            tasks.append(TaskPlan(task_id, component.name, index, (task_id - 1) % workers))
+    routes = tuple(
+        Route(sub.source, component.name, effective_grouping(topology, sub.source, sub.grouping))
+        for component in topology.components
+        for sub in component.inputs
+    )
+    return Plan(topology, workers, tuple(tasks), routes)
+
+
+def effective_grouping(topology: TopologySpec, source: StreamId, grouping: Grouping | None) -> Grouping:
+    """The grouping in force: an unnamed one is DIRECT on a direct stream, else SHUFFLE (as streamparse)."""
+    if grouping is not None:
+        return grouping
+    stream = stream_of(topology.component(source.component), source.stream)
+    return Grouping.DIRECT if stream.direct else Grouping.SHUFFLE
+
+
+def stream_of(component: ComponentDef, name: str) -> Stream:
+    """The declared stream of that name. KeyError if there is none."""
+    for stream in component.streams():
+        if stream.name == name:
+            return stream
+    raise KeyError(name)

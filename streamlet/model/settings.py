@@ -1,0 +1,119 @@
+"""The settings of a run: Storm's key names where Storm has one, each with a type, a default and a unit."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from streamlet.base.errors import SettingError
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One key: how its text is read, its default, what it means."""
+
+    key: str
+    parse: Callable[[Any], Any]
+    default: Any
+    meaning: str
+
+
+def _at_least(kind: type, least: float) -> Callable[[Any], Any]:
+    def parse(value: Any) -> Any:
+        if isinstance(value, bool):
+            raise ValueError("a number is wanted")
+        number = kind(value)
+        if number < least:
+            raise ValueError(f"at least {least} is wanted")
+        return number
+
+    return parse
+
+
+def _boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = str(value).strip().lower()
+    if text in ("true", "yes", "on", "1"):
+        return True
+    if text in ("false", "no", "off", "0"):
+        return False
+    raise ValueError("true or false is wanted")
+
+
+def _optional(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value in (None, "", "null", "none") else parse(value)
+
+
+_positive = _at_least(float, 0.001)
+
+SETTINGS: dict[str, Setting] = {
+    setting.key: setting
+    for setting in (
+        Setting("topology.workers", _optional(_at_least(int, 1)), None, "worker processes; default: one a core"),
+        Setting("topology.max.spout.pending", _at_least(int, 1), 2000, "open tuple trees a spout task"),
+        Setting("topology.message.timeout.secs", _positive, 30.0, "a tree not acked by then is failed"),
+        Setting("topology.acker.executors", _at_least(int, 0), 1, "0 turns tracking off; any other value is on"),
+        Setting("topology.tick.tuple.freq.secs", _optional(_positive), None, "period of process_tick for bolts"),
+        Setting("topology.debug", _boolean, False, "log every emit"),
+        Setting(
+            "streamlet.seed",
+            _optional(_at_least(int, 0)),
+            None,
+            "inline only: repeatable edge ids and shuffles",
+        ),
+        Setting("streamlet.until.caught.up", _boolean, False, "set by --until-caught-up"),
+        Setting("streamlet.drain.timeout.secs", _positive, 4.0, "how long Ctrl-C waits for open trees"),
+        Setting("streamlet.worker.heartbeat.secs", _positive, 1.0, "period of worker heartbeats and metrics"),
+        Setting("streamlet.worker.timeout.secs", _positive, 10.0, "a worker silent for so long is replaced"),
+        Setting("streamlet.worker.start.timeout.secs", _positive, 30.0, "the first ready must come by then"),
+        Setting(
+            "streamlet.worker.restarts.max",
+            _at_least(int, 0),
+            20,
+            "restarts of one worker in a window of 5 min",
+        ),
+        Setting("streamlet.link.high.water.bytes", _at_least(int, 1), 8 << 20, "unsent bytes that pause spouts"),
+        Setting("streamlet.inbox.high.water.tuples", _at_least(int, 1), 50_000, "waiting tuples that pause spouts"),
+    )
+}
+
+
+def resolve(
+    topology: Mapping[str, Any], overrides: Mapping[str, Any], also_known: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Defaults, then the topology's own config, then overrides (``-c``), all parsed.
+
+    A key is known when it is in :data:`SETTINGS`, stands in the topology's config, or is in ``also_known``.
+    Raises SettingError naming the key, and the nearest right one.
+    """
+    known = {*SETTINGS, *topology, *also_known}
+    resolved: dict[str, Any] = {key: setting.default for key, setting in SETTINGS.items()}
+    for source, values in (("the topology's config", topology), ("-c", overrides)):
+        for key, value in values.items():
+            reserved = key.startswith(("topology.", "streamlet."))
+            if key not in SETTINGS and (reserved or key not in known):
+                raise SettingError(unknown_key(key, source, known))
+            resolved[key] = _parse(key, value, source)
+    return resolved
+
+
+def unknown_key(key: str, source: str, known: Iterable[str]) -> str:
+    """The paragraph for a key nobody reads."""
+    near = difflib.get_close_matches(key, sorted(known), n=1, cutoff=0.5)
+    remedy = f"Did you mean {near[0]!r}?" if near else "`streamlet check --settings` lists the keys there are."
+    return f"The setting {key!r} given by {source} is not one that anything in this topology reads. {remedy}"
+
+
+def _parse(key: str, value: Any, source: str) -> Any:
+    setting = SETTINGS.get(key)
+    if setting is None:
+        return value
+    try:
+        return setting.parse(value)
+    except (ValueError, TypeError) as error:
+        raise SettingError(
+            f"The setting {key!r} given by {source} cannot be {value!r}: {error}. It means: {setting.meaning}."
+        ) from None

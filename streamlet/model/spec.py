@@ -1,0 +1,78 @@
+"""What ``Comp.spec(...)`` returns in a topology's class body, before names are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from streamlet.model.stream import DEFAULT_STREAM, StreamId
+
+SPOUT = "spout"
+BOLT = "bolt"
+
+
+class OutputRef:
+    """One named stream of a spec: what ``spec["errors"]`` gives."""
+
+    __slots__ = ("spec", "stream")
+
+    def __init__(self, spec: ComponentSpec, stream: str) -> None:
+        self.spec = spec
+        self.stream = stream
+
+    def __hash__(self) -> int:
+        return hash((id(self.spec), self.stream))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OutputRef) and self.spec is other.spec and self.stream == other.stream
+
+
+class ComponentSpec:
+    """One line of a topology's class body: a component class and how it is wired. Compared by identity.
+
+    Nothing is checked here: ``model.validate`` reads the whole topology and reports every problem at once.
+    """
+
+    def __init__(
+        self,
+        cls: type,
+        kind: str,
+        *,
+        name: str | None = None,
+        inputs: Any = None,
+        par: Any = 1,
+        config: Mapping[str, Any] | None = None,
+        outputs: Any = None,
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.cls = cls
+        self.kind = kind
+        self.name = name
+        self.inputs = inputs
+        self.par = par
+        self.config = dict(config or {})
+        self.outputs = outputs
+        self.kwargs = dict(kwargs or {})
+
+    def __getitem__(self, stream: str) -> OutputRef:
+        """The named stream of this component, as a source for ``inputs``."""
+        return OutputRef(self, stream)
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} spec {self.name or '?'} of {self.cls.__qualname__}>"
+
+
+def input_pairs(inputs: Any) -> list[tuple[Any, Any]]:
+    """``inputs`` in any accepted shape as (source, grouping or None) pairs, in order."""
+    if inputs is None:
+        return []
+    if isinstance(inputs, Mapping):
+        return list(inputs.items())
+    if isinstance(inputs, (ComponentSpec, OutputRef, StreamId, str)) or not isinstance(inputs, Iterable):
+        return [(inputs, None)]
+    return [(source, None) for source in inputs]
+
+
+def source_stream(source: Any) -> str:
+    """The stream a source names."""
+    return source.stream if isinstance(source, (OutputRef, StreamId)) else DEFAULT_STREAM
