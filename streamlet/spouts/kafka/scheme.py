@@ -1,0 +1,144 @@
+"""From a Kafka record to the tuples made of it (SEEDMAP K6, K12)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from streamlet.base.errors import SettingError
+
+Row = Sequence[Any]
+"""The values of one tuple."""
+
+Column = Sequence[bytes | memoryview | None]
+"""Keys or values of many records; None is a null key or a tombstone."""
+
+
+class Record(NamedTuple):
+    """What a scheme sees of a record. ``timestamp`` is milliseconds since the epoch."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+
+
+class Scheme(Protocol):
+    """What a user writes: field names, and a record made into the values of any number of tuples.
+
+    None or an empty answer passes the record over: it counts as done. Raising makes it a poison record, which
+    is reported with its topic, partition and offset. Runs on the worker's loop: it may not block.
+    """
+
+    @property
+    def outputs(self) -> Sequence[str]:
+        """The names of the fields, in order."""
+        ...
+
+    def deserialize(self, record: Record) -> Iterable[Row] | None:
+        """The tuples of one record."""
+        ...
+
+
+class ColumnScheme(Scheme, Protocol):
+    """A scheme that turns whole columns into rows in one pass: one row, or None, for each record.
+
+    When it raises, the records are taken one by one through ``deserialize``, so that the bad one is named.
+    """
+
+    def deserialize_columns(self, keys: Column, values: Column) -> list[Row | None]:
+        """A row for each record, in order; None passes it over."""
+        ...
+
+
+class RawScheme:
+    """One field ``bytes``: the record's value as it is. A null value (tombstone) is passed over."""
+
+    outputs = ("bytes",)
+
+    def deserialize(self, record: Record) -> list[Row] | None:
+        return None if record.value is None else [[bytes(record.value)]]
+
+    def deserialize_columns(self, keys: Column, values: Column) -> list[Row | None]:
+        return [None if value is None else [bytes(value)] for value in values]
+
+
+class StringScheme:
+    """The default: one field ``value``, the record's value as UTF-8 text. A tombstone is passed over."""
+
+    outputs = ("value",)
+
+    def deserialize(self, record: Record) -> list[Row] | None:
+        return None if record.value is None else [[str(record.value, "utf-8")]]
+
+    def deserialize_columns(self, keys: Column, values: Column) -> list[Row | None]:
+        if None in values:
+            return [None if value is None else [str(value, "utf-8")] for value in values]
+        return [[str(value, "utf-8")] for value in values]  # type: ignore[arg-type]  # no None, said above
+
+
+class KeyValueScheme:
+    """Two fields ``key`` and ``value``, bytes or None each. Tombstones come too: here null says "deleted"."""
+
+    outputs = ("key", "value")
+
+    def deserialize(self, record: Record) -> list[Row] | None:
+        return [[_bytes(record.key), _bytes(record.value)]]
+
+    def deserialize_columns(self, keys: Column, values: Column) -> list[Row | None]:
+        return [[_bytes(key), _bytes(value)] for key, value in zip(keys, values, strict=True)]
+
+
+class StringKeyValueScheme:
+    """Two fields ``key`` and ``value``, UTF-8 text or None each; tombstones come too."""
+
+    outputs = ("key", "value")
+
+    def deserialize(self, record: Record) -> list[Row] | None:
+        return [[_text(record.key), _text(record.value)]]
+
+    def deserialize_columns(self, keys: Column, values: Column) -> list[Row | None]:
+        return [[_text(key), _text(value)] for key, value in zip(keys, values, strict=True)]
+
+
+class FunctionScheme:
+    """A plain function as a scheme; its field names stand in ``KafkaSpout.spec(outputs=[...])``."""
+
+    def __init__(self, function: Callable[[Record], Iterable[Row] | None], outputs: Sequence[str]) -> None:
+        self.outputs = tuple(outputs)
+        self.deserialize = function
+
+
+def as_scheme(scheme: Any, outputs: Any = None) -> Scheme:
+    """A scheme object, class or plain function as a scheme. Raises SettingError."""
+    if isinstance(scheme, type):
+        scheme = scheme()
+    if hasattr(scheme, "deserialize"):
+        if not getattr(scheme, "outputs", None):
+            raise SettingError(
+                f"The scheme {type(scheme).__name__} has no `outputs`: give it a class attribute with the names of "
+                'the fields it makes, for example outputs = ["word"].'
+            )
+        return scheme  # type: ignore[no-any-return]  # checked by shape just above
+    if callable(scheme):
+        if not outputs:
+            raise SettingError(
+                f"The scheme {getattr(scheme, '__name__', scheme)!r} is a plain function, so its fields are unknown. "
+                'Name them: KafkaSpout.spec(config=..., outputs=["word"]).'
+            )
+        return FunctionScheme(scheme, outputs)
+    raise SettingError(
+        f"The scheme is {scheme!r}. A scheme is an object with `outputs` and `deserialize(record)`, or a function "
+        "from a record to a list of value lists."
+    )
+
+
+def _bytes(data: bytes | memoryview | None) -> bytes | None:
+    return None if data is None else bytes(data)
+
+
+def _text(data: bytes | memoryview | None) -> str | None:
+    return None if data is None else str(data, "utf-8")

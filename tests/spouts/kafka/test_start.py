@@ -1,0 +1,90 @@
+"""Where reading begins: one test per named case (K8, K9.6, traps T1, T2, T4)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamlet.spouts.kafka.offset_ledger import OffsetRange
+from streamlet.spouts.kafka.start import LogBounds, Reason, StartPolicy, StoredOffset, decide_start
+
+LOG = LogBounds(start=100, end=200, at_time=150)
+
+
+def test_t01_the_first_start_is_earliest() -> None:
+    decision = decide_start(None, LOG, StartPolicy())
+    assert (decision.offset, decision.reason) == (100, Reason.FIRST_EARLIEST)
+
+
+def test_k8_latest_and_by_time() -> None:
+    assert decide_start(None, LOG, StartPolicy("latest")).offset == 200
+    assert decide_start(None, LOG, StartPolicy("timestamp")).offset == 150
+    assert decide_start(None, LogBounds(100, 200, None), StartPolicy("timestamp")).offset == 200
+
+
+def test_k8_a_stored_offset_wins_over_the_policy() -> None:
+    decision = decide_start(StoredOffset(170, "another run"), LOG, StartPolicy("latest"), topology_id="run")
+    assert (decision.offset, decision.reason) == (170, Reason.STORED)
+
+
+def test_t04_a_stored_zero_is_an_offset() -> None:
+    decision = decide_start(StoredOffset(0), LogBounds(0, 200), StartPolicy("latest"))
+    assert (decision.offset, decision.reason) == (0, Reason.STORED)
+
+
+def test_k8_a_forced_start_holds_once_a_run() -> None:
+    forced = StartPolicy("earliest", ignore_stored_offset=True)
+    assert decide_start(StoredOffset(170, "old run"), LOG, forced, topology_id="run").reason is Reason.FORCED
+    again = decide_start(StoredOffset(170, "run"), LOG, forced, topology_id="run")
+    assert (again.offset, again.reason) == (170, Reason.STORED)
+
+
+def test_t02_below_the_start_is_a_loss_with_its_exact_range_and_goes_on_at_the_start() -> None:
+    decision = decide_start(StoredOffset(40), LOG, StartPolicy("latest"))
+    assert decision.is_loss
+    assert (decision.offset, decision.reason) == (100, Reason.BELOW_START)
+    assert decision.lost == OffsetRange(40, 100)
+
+
+def test_ahead_of_the_end_is_another_loss_and_goes_on_at_the_end() -> None:
+    decision = decide_start(StoredOffset(260), LOG, StartPolicy())
+    assert decision.is_loss
+    assert (decision.offset, decision.reason) == (200, Reason.AHEAD_OF_END)
+    assert decision.lost == OffsetRange(200, 260)
+
+
+def test_a_re_created_topic_is_a_third_loss_even_where_the_offset_would_fit() -> None:
+    decision = decide_start(StoredOffset(150, topic_id="old"), LOG, StartPolicy(), topic_id="new")
+    assert decision.is_loss
+    assert (decision.offset, decision.reason) == (100, Reason.TOPIC_RECREATED)
+    unknown = decide_start(StoredOffset(150, topic_id=None), LOG, StartPolicy(), topic_id="new")
+    assert unknown.reason is Reason.STORED
+
+
+def test_k8_a_partition_that_appears_while_running_begins_at_its_start() -> None:
+    decision = decide_start(None, LOG, StartPolicy("latest"), appeared_while_running=True)
+    assert (decision.offset, decision.reason) == (100, Reason.NEW_PARTITION)
+
+
+@pytest.mark.parametrize("offset", [100, 200])
+def test_both_ends_of_the_log_are_inside_it(offset: int) -> None:
+    assert decide_start(StoredOffset(offset), LOG, StartPolicy()).reason is Reason.STORED
+
+
+OFFSETS = st.integers(0, 300)
+
+
+@given(
+    st.none() | st.builds(StoredOffset, OFFSETS, st.sampled_from(["a", "b"]), st.sampled_from([None, "x", "y"])),
+    OFFSETS,
+    st.integers(0, 100),
+    st.builds(StartPolicy, st.sampled_from(["earliest", "latest", "timestamp"]), st.booleans()),
+)
+def test_wherever_it_begins_is_in_the_log_and_no_skip_is_silent(
+    stored: StoredOffset | None, start: int, size: int, policy: StartPolicy
+) -> None:
+    decision = decide_start(stored, LogBounds(start, start + size), policy, topology_id="a", topic_id="x")
+    assert start <= decision.offset <= start + size
+    if stored is not None and decision.offset != stored.offset:
+        assert decision.is_loss or decision.reason is Reason.FORCED
