@@ -21,11 +21,16 @@ class NotRunning(RuntimeError):
 class TaskPort(Protocol):
     """What the runtime binds to a component when its task starts. All of it is called on the loop's thread."""
 
-    emit: Callable[..., list[int] | None]
-    ack: Callable[[Any], None]
-    fail: Callable[[Any], None]
-    report_metric: Callable[[str, float], None]
-    clock: Clock
+    @property
+    def emit(self) -> Callable[..., list[int] | None]: ...
+    @property
+    def ack(self) -> Callable[[Any], None]: ...
+    @property
+    def fail(self) -> Callable[[Any], None]: ...
+    @property
+    def report_metric(self) -> Callable[[str, float], None]: ...
+    @property
+    def clock(self) -> Clock: ...
 
 
 class Component:

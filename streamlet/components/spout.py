@@ -12,7 +12,8 @@ from streamlet.model.spec import SPOUT, ComponentSpec
 class SpoutPort(TaskPort, Protocol):
     """What the runtime binds to a spout, beside what it binds to any component."""
 
-    emit_many: Callable[..., None]
+    @property
+    def emit_many(self) -> Callable[..., None]: ...
 
 
 class Spout(Component):
@@ -82,6 +83,9 @@ class Spout(Component):
 
     def deactivate(self) -> None:
         """No ``next_tuple`` until ``activate``; acks and fails still come."""
+
+    def close(self) -> None:
+        """The last call of all, clean stop or not; release connections, within a second or two."""
 
     def fileno(self) -> int | None:
         """A descriptor that becomes readable when ``next_tuple`` has work. None: the runtime polls each ms."""

@@ -46,10 +46,14 @@ class Plan:
         """The tasks placed on a worker."""
         return tuple(task for task in self.tasks if task.worker == worker)
 
+    @property
+    def spout_tasks(self) -> tuple[TaskPlan, ...]:
+        """The tasks of spouts: they hold the ledgers."""
+        return tuple(task for task in self.tasks if self.topology.component(task.component).kind == SPOUT)
+
     def spout_workers(self) -> frozenset[int]:
         """Workers that hold spout tasks, and so ledgers."""
-        spouts = {c.name for c in self.topology.components if c.kind == SPOUT}
-        return frozenset(task.worker for task in self.tasks if task.component in spouts)
+        return frozenset(task.worker for task in self.spout_tasks)
 
     def routes_of(self, source: StreamId) -> tuple[Route, ...]:
         """Who reads the stream, in declaration order."""

@@ -1,0 +1,132 @@
+"""The whole topology in this process, on this thread: for development, tests and small jobs.
+
+With ``streamlet.seed`` and a ManualClock two runs are alike to the last edge id.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from streamlet.backends.ports import ComponentStatus, Observer, RunRequest, RunResult, RunStatus, Stop
+from streamlet.base.clock import Clock, SystemClock
+from streamlet.base.errors import StreamletError
+from streamlet.model.plan import make_plan
+from streamlet.runtime.complaints import Complaints
+from streamlet.runtime.loop import Trace, WorkerLoop
+from streamlet.runtime.ports import NoLinks
+from streamlet.runtime.status import component_rows
+from streamlet.runtime.task_building import Running
+
+STATUS_S = 1.0
+LOOK_S = 0.02
+"""How long the loop may sleep between two looks at whether the run should end."""
+
+logger = logging.getLogger("streamlet")
+
+
+class InlineBackend:
+    """Runs a topology on the calling thread. ``trace`` receives every run of tuples (for tests)."""
+
+    name = "inline"
+
+    def __init__(self, clock: Clock | None = None, trace: Trace | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._trace = trace
+        self.loop: WorkerLoop | None = None
+
+    def run(self, request: RunRequest, observer: Observer, stop: Stop) -> RunResult:
+        """See ``Backend.run``. User code raises through ``observer.on_event``; spouts that raise end the run."""
+        seed = request.conf["streamlet.seed"]
+        complaints = Complaints(observer.on_event, self._clock)
+        running = Running(
+            plan=make_plan(request.topology, 1),
+            worker=0,
+            epoch=1,
+            topology_id=str(uuid.UUID(int=random.Random(seed).getrandbits(128))) if seed else str(uuid.uuid4()),
+            conf=request.conf,
+            clock=self._clock,
+            rng=random.Random(seed),
+            report=complaints.report,
+            wake=lambda: None,
+            overrides=request.overrides,
+        )
+        loop = self.loop = WorkerLoop(running, NoLinks(), self._trace)
+        clean = False
+        try:
+            loop.initialize()
+            loop.activate()
+            reason = self._turn_until_over(loop, request, observer, stop)
+            drained = self._drain(loop, request.conf["streamlet.drain.timeout.secs"])
+            clean = True
+        finally:
+            raised = loop.close(clean)
+        complaints.flush()
+        if raised:
+            raise _closing(raised)
+        status = self._status(loop, "ended")
+        observer.on_status(status)
+        return RunResult(reason, status, drained)
+
+    def _turn_until_over(self, loop: WorkerLoop, request: RunRequest, observer: Observer, stop: Stop) -> str:
+        clock = self._clock
+        self._started = shown = clock.monotonic()
+        sleep_s = 0.0
+        while True:
+            sleep_s = loop.turn(min(sleep_s, LOOK_S))
+            now = clock.monotonic()
+            if now - shown >= STATUS_S:
+                shown = now
+                observer.on_status(self._status(loop, "running"))
+            if stop.asked:
+                return "interrupted"
+            if request.seconds is not None and now - self._started >= request.seconds:
+                return "time"
+            if request.until_caught_up and sleep_s > 0 and loop.caught_up():
+                return "caught_up"
+
+    def _drain(self, loop: WorkerLoop, timeout_s: float) -> bool:
+        loop.pause("draining")
+        return self._until(lambda: not loop.pending() and not loop.inbox, loop, timeout_s)
+
+    def _until(self, over: Callable[[], bool], loop: WorkerLoop, timeout_s: float) -> bool:
+        deadline = self._clock.monotonic() + timeout_s
+        while not over():
+            if self._clock.monotonic() >= deadline:
+                return False
+            loop.turn(LOOK_S)
+        return True
+
+    def _status(self, loop: WorkerLoop, state: str) -> RunStatus:
+        pairs = [(live.plan.component, live.run.stats.snapshot()) for live in loop.tasks.values()]
+        rows = component_rows(loop.plan.topology, pairs)
+        partitions = [row for spout in loop.spouts.values() for row in spout.spout.partition_status()]
+        return RunStatus(
+            state=state,
+            elapsed_s=self._clock.monotonic() - self._started,
+            components=tuple(component_status(row) for row in rows),
+            partitions=tuple(partitions),
+            pending=loop.pending(),
+            workers=({"worker": 0, "epoch": 1},),
+        )
+
+
+def component_status(row: dict[str, Any]) -> ComponentStatus:
+    """A row of ``runtime.status`` as what observers see."""
+    fields = {key: value for key, value in row.items() if key != "timed_out"}
+    return ComponentStatus(**fields)
+
+
+def _closing(raised: list[BaseException]) -> StreamletError:
+    first = raised[0]
+    if isinstance(first, StreamletError):
+        return first
+    error = StreamletError(
+        f"The topology ran to its end, but closing it raised {type(first).__name__}: {first}. What `cleanup` or "
+        "`close` was to write may be missing."
+    )
+    error.__cause__ = first
+    return error

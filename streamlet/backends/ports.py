@@ -1,0 +1,108 @@
+"""What every backend is given and gives back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from streamlet.model.topology import TopologySpec
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """What to run. ``conf`` is resolved (``model.settings``); ``overrides`` are ``-c COMPONENT.NAME=VALUE``.
+
+    ``file`` and ``attribute`` are how another process finds the same topology; ``inline`` does not need them.
+    """
+
+    topology: TopologySpec
+    conf: Mapping[str, Any]
+    overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    file: Path | None = None
+    attribute: str | None = None
+    workers: int = 1
+    until_caught_up: bool = False
+    seconds: float | None = None
+    master: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentStatus:
+    """A component's counters over all its tasks since the run began. Latencies in ms, None while unknown."""
+
+    name: str
+    kind: str
+    tasks: int
+    emitted: int = 0
+    executed: int = 0
+    acked: int = 0
+    failed: int = 0
+    errors: int = 0
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatus:
+    """One look at a run. ``partitions`` are the spouts' own rows (topic, partition, position, committed, lag)."""
+
+    state: str
+    elapsed_s: float
+    components: tuple[ComponentStatus, ...] = ()
+    partitions: tuple[Mapping[str, Any], ...] = ()
+    pending: int = 0
+    workers: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """How a run ended: ``reason`` is ``caught_up``, ``time`` or ``interrupted``. A failed one raises instead.
+
+    ``drained`` says that no tree was open at the end, so nothing will be replayed.
+    """
+
+    reason: str
+    status: RunStatus
+    drained: bool
+
+
+class Observer(Protocol):
+    """Who watches a run. Called on the thread that called ``Backend.run``; must not block."""
+
+    def on_status(self, status: RunStatus) -> None:
+        """About once a second, and once at the end."""
+        ...
+
+    def on_event(self, level: str, text: str) -> None:
+        """Something a person should read: a worker lost and replaced, an error of a bolt, a log line."""
+        ...
+
+
+class Stop:
+    """A request to end a run, set from any thread or a signal handler."""
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+
+    def ask(self) -> None:
+        """Drain and stop."""
+        self._asked.set()
+
+    @property
+    def asked(self) -> bool:
+        """Whether somebody asked."""
+        return self._asked.is_set()
+
+
+class Backend(Protocol):
+    """Runs a valid topology to its end. Raises StreamletError when the run fails."""
+
+    name: str
+
+    def run(self, request: RunRequest, observer: Observer, stop: Stop) -> RunResult:
+        """Returns when the run is over and every process of it is gone."""
+        ...

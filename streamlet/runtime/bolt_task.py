@@ -1,0 +1,223 @@
+"""One definition of running a bolt's tuples: process, anchor, ack, fail. Pure but for the user's code.
+
+Acks are XOR deltas: the tuple's own edge and the edges of all it emitted, combined per root over the loop's
+turn, because consecutive tuples mostly belong to the same tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Any
+
+from streamlet.base.clock import Clock
+from streamlet.components.bolt import Bolt
+from streamlet.components.tuples import ACKED, FAILED, OPEN, Tuple, tick_tuple
+from streamlet.runtime.emitter import BadEmit, Emitter
+from streamlet.runtime.outbox import Outbox, Run
+from streamlet.runtime.task_stats import TaskStats
+from streamlet.runtime.values import PLAIN
+
+SLICE = 64
+"""Tuples between two looks at the clock: a slow bolt lets the loop read and flush after so many."""
+
+Report = Callable[[BaseException, Tuple | None], None]
+
+
+class BoltTask:
+    """A bolt instance with everything bound. Lives on the loop's thread.
+
+    ``acks`` (root -> delta) and ``fails`` are the worker's, shared by all its tasks and emptied each turn.
+    """
+
+    def __init__(
+        self,
+        bolt: Bolt,
+        emitter: Emitter,
+        acks: dict[int, int],
+        fails: list[int],
+        getrandbits: Callable[[int], int],
+        sources: dict[int, str],
+        clock: Clock,
+        report: Report,
+    ) -> None:
+        self.bolt = bolt
+        self.emitter = emitter
+        self.acks = acks
+        self.fails = fails
+        self.getrandbits = getrandbits
+        self.sources = sources
+        self.clock = clock
+        self.report = report
+        self.stats = TaskStats()
+        self.report_metric = self.stats.report_metric
+        self._current: Tuple | None = None
+        self.emit: Callable[..., list[int] | None] = self._fast_emit() or self.emit_anywhere
+        bolt.bind(self)
+
+    # -- emitting ------------------------------------------------------------------------------------------
+
+    def _fast_emit(self) -> Callable[..., list[int] | None] | None:
+        """The closure for a default stream with one reader; None where the topology is not of that shape."""
+        default = self.emitter.default
+        if default is None or default.single is None or not self.emitter.one_stream or not self.bolt.auto_anchor:
+            return None
+        pick, width, slow, bits = default.single, default.width, self.emit_anywhere, self.getrandbits
+        task = self
+
+        def emit(
+            values: Sequence[Any],
+            stream: str | None = None,
+            anchors: Sequence[Tuple] | None = None,
+            direct_task: int | None = None,
+            need_task_ids: bool = False,
+        ) -> list[int] | None:
+            if stream is not None or anchors is not None or need_task_ids or direct_task is not None:
+                return slow(values, stream, anchors, direct_task, need_task_ids)
+            for value in values:
+                if value.__class__ not in PLAIN:
+                    return slow(values)
+            current = task._current
+            if len(values) != width or current is None or current.anchors is not None:
+                return slow(values)
+            root = current.root
+            if root:
+                edge = bits(64)
+                current.children ^= edge
+                pick(values).extend((root, edge, [*values]))
+            else:
+                pick(values).extend((0, 0, [*values]))
+            return None
+
+        return emit
+
+    def emit_anywhere(
+        self,
+        values: Sequence[Any],
+        stream: str | None = None,
+        anchors: Sequence[Tuple] | None = None,
+        direct_task: int | None = None,
+        need_task_ids: bool = False,
+    ) -> list[int] | None:
+        """Any stream, any anchors, any number of readers."""
+        routes = self.emitter.routes(stream, direct_task)
+        values = self.emitter.checked(values, routes)
+        if anchors is None:
+            anchors = (self._current,) if self._current is not None and self.bolt.auto_anchor else ()
+        if any(anchor.state != OPEN and anchor.root for anchor in anchors):
+            raise BadEmit(
+                f"{self.emitter.component} emitted on stream {routes.name!r} with an anchor that was already acked "
+                "or failed: its tree could never complete. Emit before you ack, or emit with anchors=[]."
+            )
+        boxes = routes.boxes(values, direct_task)
+        for box in boxes:
+            self._put(box, routes.name, values, anchors)
+        return [box.target for box in boxes] if need_task_ids else None
+
+    def _put(self, box: Outbox, stream: str, values: list[Any], anchors: Sequence[Tuple]) -> None:
+        tracked = [anchor for anchor in anchors if anchor.root]
+        if not tracked:
+            box.switch(stream)((0, 0, values))
+        elif len(tracked) == 1 and tracked[0].anchors is None:
+            edge = self.getrandbits(64)
+            tracked[0].children ^= edge
+            box.switch(stream)((tracked[0].root, edge, values))
+        else:
+            # One edge per anchor: two anchors of the same tree would cancel a shared one.
+            edges: dict[int, int] = {}
+            for anchor in tracked:
+                edge = self.getrandbits(64)
+                anchor.children ^= edge
+                for root, _ in anchor.anchors or ((anchor.root, 0),):
+                    edges[root] = edges.get(root, 0) ^ edge
+            box.switch(stream, multi=True)((list(edges), list(edges.values()), values))
+            box.switch(stream)  # the fast closure appends without asking what the outbox holds
+
+    # -- acking --------------------------------------------------------------------------------------------
+
+    def ack(self, tup: Tuple) -> None:
+        """Bound to the bolt: the tuple is done. Acking twice, or after a failure, changes nothing."""
+        if tup.state != OPEN:
+            return
+        tup.state = ACKED
+        acks = self.acks
+        for root, edge in tup.anchors or ((tup.root, tup.edge),):
+            acks[root] = acks.get(root, 0) ^ edge ^ tup.children
+        tup.anchors = ()  # sends a later emit with this anchor to the slow path, which refuses it
+
+    def fail(self, tup: Tuple) -> None:
+        """Bound to the bolt: every tree this tuple belongs to has failed."""
+        if tup.state != OPEN:
+            return
+        tup.state = FAILED
+        self.stats.failed += 1
+        self.fails.extend(root for root, _ in tup.anchors or ((tup.root, tup.edge),) if root)
+        tup.anchors = ()
+
+    # -- receiving -----------------------------------------------------------------------------------------
+
+    def execute(self, run: Run, until: float) -> Run | None:
+        """Process a run in order, in slices; what is left of it once ``until`` has passed, else None.
+
+        What the user's code raises fails that tuple only.
+        """
+        left = run.size
+        now = started = self.clock.monotonic()
+        while left > 0:
+            self._slice(run)
+            left -= SLICE
+            now = self.clock.monotonic()
+            if now >= until:
+                break
+        self._current = None
+        done = run.size - max(left, 0)
+        self.stats.ran(done, now - started)
+        return run._replace(size=left) if left > 0 else None
+
+    def _slice(self, run: Run) -> None:
+        bolt = self.bolt
+        process, auto_ack = bolt.process, bolt.auto_ack
+        component, stream, source = self.sources.get(run.source, "?"), run.stream, run.source
+        acks, multi = self.acks, run.multi
+        last = delta = 0
+        for root, edge, values in islice(run.rows, SLICE):
+            if multi:
+                tup = Tuple(values, component, stream, source, root[0], edge[0], tuple(zip(root, edge, strict=True)))
+            else:
+                tup = Tuple(values, component, stream, source, root, edge)
+            self._current = tup
+            try:
+                process(tup)
+            except Exception as error:  # noqa: BLE001 - user code: whatever it raises fails this tuple only
+                self._raised(error, tup)
+                continue
+            if not auto_ack or tup.state:
+                continue
+            if multi:
+                self.ack(tup)
+                continue
+            tup.state = ACKED
+            if root == last:
+                delta ^= edge ^ tup.children
+            else:
+                if last:
+                    acks[last] = acks.get(last, 0) ^ delta
+                last = root
+                delta = edge ^ tup.children
+        if last:
+            acks[last] = acks.get(last, 0) ^ delta
+
+    def _raised(self, error: Exception, tup: Tuple) -> None:
+        self._current = None
+        self.stats.errors += 1
+        if self.bolt.auto_fail:
+            self.fail(tup)
+        self.report(error, tup)
+
+    def tick(self, period_s: float) -> None:
+        """Give the bolt its tick. What it emits is anchored to nothing."""
+        try:
+            self.bolt.process_tick(tick_tuple(period_s))
+        except Exception as error:  # noqa: BLE001 - user code: a tick that raises hurts no tuple
+            self.stats.errors += 1
+            self.report(error, None)

@@ -1,0 +1,57 @@
+"""Errors of users' bolts, told once and then counted: a bolt that fails each tuple must not flood a log."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from streamlet.base.clock import Clock
+from streamlet.base.errors import StreamletError
+
+AGAIN_S = 10.0
+"""The same error of the same component is told again after so long, with the number in between."""
+
+logger = logging.getLogger("streamlet")
+
+
+class Complaints:
+    """Rate-limited reports. ``tell`` gets (level, one paragraph); the traceback goes to the log at DEBUG."""
+
+    def __init__(self, tell: Callable[[str, str], None], clock: Clock) -> None:
+        self._tell = tell
+        self._clock = clock
+        self._told: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def report(self, component: str, task_id: int, error: BaseException, tup: Any) -> None:
+        """An error of a component's own code."""
+        kind = type(error).__name__
+        now = self._clock.monotonic()
+        last, unsaid = self._told.get((component, kind), (None, 0))
+        if last is not None and now - last < AGAIN_S:
+            self._told[component, kind] = (last, unsaid + 1)
+            return
+        self._told[component, kind] = (now, 0)
+        self._tell("error", _paragraph(component, task_id, error, tup, unsaid))
+        logger.debug("%s", "".join(traceback.format_exception(error)))
+
+    def flush(self) -> None:
+        """Tell how many were left untold."""
+        for (component, kind), (_, unsaid) in self._told.items():
+            if unsaid:
+                self._tell("error", f"{component} raised {kind} {unsaid} more time(s).")
+        self._told.clear()
+
+
+def _paragraph(component: str, task_id: int, error: BaseException, tup: Any, unsaid: int) -> str:
+    again = f" ({unsaid} more since the last report)" if unsaid else ""
+    if isinstance(error, StreamletError):
+        return f"{error}{again}"
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    what = f"on a tuple from {tup.component}" if tup is not None else "outside a tuple"
+    return (
+        f"{component} (task {task_id}) raised {type(error).__name__}{place} {what}: {error}{again}. "
+        "The tuple's tree has failed and its spout has been told; the bolt goes on with the next tuple."
+    )

@@ -1,0 +1,371 @@
+"""The loop of a worker: one thread that reads, runs tasks, applies acks, asks spouts, flushes. No locks.
+
+One turn: read what has arrived; run what waits; settle acks and failures; let spouts emit; send. A turn's work is
+sent when the turn ends, so batches grow with the load and a lone tuple waits for nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from streamlet.base.errors import StreamletError
+from streamlet.model.plan import Plan
+from streamlet.runtime.bolt_task import BoltTask
+from streamlet.runtime.outbox import Run
+from streamlet.runtime.ports import Links, Outgoing
+from streamlet.runtime.spout_task import SpoutTask
+from streamlet.runtime.task_building import LiveTask, Running, build_task
+from streamlet.runtime.timers import Timers
+from streamlet.tracking.pending import owner_task
+
+SPOUT_BUDGET = 128
+"""How often a spout is asked in one turn: the size of a batch under load."""
+
+TURN_S = 0.010
+"""How long bolts may run before the loop reads its links again."""
+
+POLL_S = 0.001
+"""How long the loop sleeps when a spout without a descriptor had nothing (Storm's sleep of 1 ms)."""
+
+IDLE_S = 1.0
+
+Trace = Callable[[tuple[Any, ...]], None]
+
+
+class SpoutFailed(StreamletError):
+    """A spout raised: it cannot go on, and so neither can the topology."""
+
+
+class WorkerLoop:
+    """All tasks of one worker, and their turns. Built, initialised, run and closed on one thread.
+
+    Other threads may only call ``post``.
+    """
+
+    def __init__(self, running: Running, links: Links, trace: Trace | None = None) -> None:
+        self.running = running
+        self.plan: Plan = running.plan
+        self.links = links
+        self.clock = running.clock
+        self.selector = selectors.DefaultSelector()
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._posted: deque[Callable[[], None]] = deque()
+        self._trace = trace
+        self._worker_of = {task.task_id: task.worker for task in running.plan.tasks}
+        self.tasks: dict[int, LiveTask] = {}
+        self.spouts: dict[int, SpoutTask] = {}
+        self.inbox: deque[Run] = deque()
+        self.inbox_tuples = 0
+        self._outgoing: dict[int, Outgoing] = {}
+        self._polls: list[SpoutTask] = []
+        self._sole_spout: SpoutTask | None = None
+        self.paused: set[str] = {"starting"}
+        self.unsent = 0
+        self.stopped = False
+        self.timers = Timers()
+
+    # -- life ----------------------------------------------------------------------------------------------
+
+    def initialize(self) -> None:
+        """Build every task and call ``initialize`` on it. Raises what the user's code raises."""
+        self.selector.register(self._wake_read, selectors.EVENT_READ, self._drain_wake)
+        self.links.attach(self.selector)
+        conf = self.running.conf
+        now = self.clock.monotonic()
+        for task in self.plan.tasks_on(self.running.worker):
+            live = build_task(self.running, task)
+            self.tasks[task.task_id] = live
+            own_conf = {**conf, **self.plan.topology.component(task.component).config}
+            live.component.initialize(own_conf, live.context)
+            if isinstance(live.run, SpoutTask):
+                self._add_spout(live.run, now)
+            else:
+                self._add_bolt(live.run, own_conf.get("topology.tick.tuple.freq.secs"), now)
+        if len(self.plan.spout_tasks) == 1 and self.spouts:
+            (self._sole_spout,) = self.spouts.values()
+        self.timers.every(IDLE_S, self._expire, now)
+
+    def _add_spout(self, spout: SpoutTask, now: float) -> None:
+        self.spouts[spout.task_id] = spout
+        descriptor = spout.spout.fileno()
+        if descriptor is None:
+            self._polls.append(spout)
+        else:
+            self.selector.register(descriptor, selectors.EVENT_READ, None)
+        if spout.spout.timer_interval_s is not None:
+            self.timers.every(spout.spout.timer_interval_s, lambda: self._spout_timer(spout), now)
+
+    def _add_bolt(self, bolt: BoltTask, tick_s: Any, now: float) -> None:
+        if tick_s is not None:
+            period = float(tick_s)
+            self.timers.every(period, lambda: self._tick(bolt, period), now)
+
+    def pause(self, reason: str) -> None:
+        """Spouts emit nothing until every reason is gone."""
+        self.paused.add(reason)
+        for spout in self.spouts.values():
+            spout.active = False
+
+    def resume(self, reason: str) -> None:
+        """One reason less."""
+        self.paused.discard(reason)
+        if not self.paused:
+            for spout in self.spouts.values():
+                spout.active = True
+
+    def activate(self) -> None:
+        """The first tuples may flow."""
+        for spout in self.spouts.values():
+            self._guard(spout, spout.spout.activate)
+        self.resume("starting")
+
+    def close(self, clean: bool) -> list[BaseException]:
+        """Close spouts and, after a clean stop, call ``cleanup`` on all; what they raised."""
+        raised: list[BaseException] = []
+        acts: list[Callable[[], None]] = []
+        for live in self.tasks.values():
+            if isinstance(live.run, SpoutTask):
+                acts += [live.run.spout.deactivate] if clean else []
+                acts += [live.run.spout.close]
+        for live in self.tasks.values():
+            acts += [live.component.cleanup] if clean else []
+        for act in acts:
+            try:
+                act()
+            except Exception as error:  # noqa: BLE001 - every component gets its turn, whatever another one raises
+                raised.append(error)
+        self.links.close()
+        self.selector.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+        return raised
+
+    # -- other threads ---------------------------------------------------------------------------------------
+
+    def post(self, act: Callable[[], None]) -> None:
+        """Run ``act`` on the loop's thread, soon. Any thread."""
+        self._posted.append(act)
+        # A full pipe means that a wake-up is on its way; a closed one, that the loop is gone.
+        with contextlib.suppress(OSError):
+            os.write(self._wake_write, b"\0")
+
+    def _drain_wake(self) -> None:
+        os.read(self._wake_read, 4096)
+
+    # -- the turn --------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Turn until ``stopped``."""
+        sleep_s = 0.0
+        while not self.stopped:
+            sleep_s = self.turn(sleep_s)
+
+    def turn(self, sleep_s: float = 0.0) -> float:
+        """One turn, after waiting at most ``sleep_s`` for something to read; how long the next may wait."""
+        for key, _ in self.selector.select(sleep_s):
+            if key.data is not None:
+                key.data()
+        while self._posted:
+            self._posted.popleft()()
+        now = self.clock.monotonic()
+        self._receive(now)
+        self._run_bolts(now)
+        self._settle(now)
+        self.timers.run_due(now)
+        emitted = self._ask_spouts(now)
+        if self.inbox:
+            self._run_bolts(now)
+            self._settle(now)
+        self._flush()
+        if emitted or self.inbox or self._posted or self.running.acks:
+            return 0.0
+        return self._sleep(now)
+
+    def _receive(self, now: float) -> None:
+        for incoming in self.links.received():
+            self._enqueue(incoming.runs)
+            if incoming.acks:
+                self._apply_acks(incoming.acks, now)
+            if incoming.fails:
+                self._apply_fails(incoming.fails)
+
+    def _enqueue(self, runs: list[Run]) -> None:
+        for run in runs:
+            if run.target in self.tasks:
+                self.inbox.append(run)
+                self.inbox_tuples += run.size
+
+    def _run_bolts(self, now: float) -> None:
+        inbox, until = self.inbox, now + TURN_S
+        while inbox:
+            run = inbox.popleft()
+            live = self.tasks[run.target]
+            if self._trace is not None:
+                run = run._replace(rows=iter(rows := list(run.rows)))
+                self._trace(("run", run.target, run.source, run.stream, rows))
+            assert isinstance(live.run, BoltTask)
+            left = live.run.execute(run, until)
+            self.inbox_tuples -= run.size
+            self._collect(live)
+            if left is not None:
+                inbox.appendleft(left)
+                self.inbox_tuples += left.size
+                return
+
+    def _collect(self, live: LiveTask) -> None:
+        """Move what a task emitted to where it goes."""
+        emitted = 0
+        for box in live.boxes:
+            if box:
+                runs = box.take()
+                emitted += sum(run.size for run in runs)
+                worker = self._worker_of[box.target]
+                if worker == self.running.worker:
+                    self._enqueue(runs)
+                else:
+                    self._to(worker).runs.extend(runs)
+        if emitted and isinstance(live.run, BoltTask):
+            live.run.stats.emitted += emitted
+
+    def _to(self, worker: int) -> Outgoing:
+        outgoing = self._outgoing.get(worker)
+        if outgoing is None:
+            outgoing = self._outgoing[worker] = Outgoing()
+        return outgoing
+
+    def _ask_spouts(self, now: float) -> bool:
+        emitted = False
+        conf = self.running.conf
+        if self.inbox_tuples > conf["streamlet.inbox.high.water.tuples"]:
+            return False
+        if self.unsent > conf["streamlet.link.high.water.bytes"]:
+            return False
+        for spout in self.spouts.values():
+            if spout.active:
+                emitted |= self._guarded_turn(spout, now)
+                self._collect(self.tasks[spout.task_id])
+        return emitted
+
+    # -- acks ------------------------------------------------------------------------------------------------
+
+    def _settle(self, now: float) -> None:
+        """Bring the turn's ack deltas and failures to the ledgers that own them."""
+        acks, fails = self.running.acks, self.running.fails
+        if acks:
+            acks.pop(0, None)
+            items = list(acks.items())
+            acks.clear()
+            self._apply_acks(items, now)
+        if fails:
+            failed = list(fails)
+            fails.clear()
+            self._apply_fails(failed)
+
+    def _apply_acks(self, deltas: Iterable[tuple[int, int]], now: float) -> None:
+        sole = self._sole_spout
+        if sole is not None:  # every root is this spout's: no need to look
+            self._hear(sole, lambda: sole.apply_acks(deltas, now))
+            return
+        by_task: dict[int, list[tuple[int, int]]] = {}
+        for pair in deltas:
+            by_task.setdefault(owner_task(pair[0]), []).append(pair)
+        for task_id, pairs in by_task.items():
+            if task_id in self.spouts:
+                self._hear(self.spouts[task_id], lambda: self.spouts[task_id].apply_acks(pairs, now))  # noqa: B023
+            elif task_id in self._worker_of:
+                self._to(self._worker_of[task_id]).acks.extend(pairs)
+
+    def _apply_fails(self, roots: list[int]) -> None:
+        for root in roots:
+            task_id = owner_task(root)
+            if task_id in self.spouts:
+                spout = self.spouts[task_id]
+                self._hear(spout, lambda: spout.apply_fails([root]))  # noqa: B023
+            elif task_id in self._worker_of:
+                self._to(self._worker_of[task_id]).fails.append(root)
+
+    def fail_everything(self) -> int:
+        """A link was lost: apply the deltas that did arrive, then fail all open trees of this worker's spouts."""
+        now = self.clock.monotonic()
+        self._receive(now)
+        self._settle(now)
+        failed = 0
+        for spout in self.spouts.values():
+            failed += len(spout.pending)
+            self._hear(spout, lambda: spout.fail_all())  # noqa: B023
+        return failed
+
+    def _expire(self) -> None:
+        now = self.clock.monotonic()
+        for spout in self.spouts.values():
+            self._hear(spout, lambda: spout.expire(now))  # noqa: B023
+
+    def pending(self) -> int:
+        """Open trees of this worker's spouts."""
+        return sum(len(spout.pending) for spout in self.spouts.values())
+
+    def caught_up(self) -> bool:
+        """Every spout task here says it is done, and none has an open tree."""
+        return not self.pending() and all(spout.spout.caught_up() for spout in self.spouts.values())
+
+    # -- user code of spouts -----------------------------------------------------------------------------------
+
+    def _guarded_turn(self, spout: SpoutTask, now: float) -> bool:
+        try:
+            return spout.turn(SPOUT_BUDGET, now)
+        except Exception as error:
+            raise self._spout_failed(spout, "next_tuple", error) from error
+
+    def _hear(self, spout: SpoutTask, act: Callable[[], Any]) -> None:
+        try:
+            act()
+        except Exception as error:
+            raise self._spout_failed(spout, "ack/fail", error) from error
+
+    def _guard(self, spout: SpoutTask, act: Callable[[], Any]) -> None:
+        try:
+            act()
+        except Exception as error:
+            raise self._spout_failed(spout, getattr(act, "__name__", "a callback"), error) from error
+
+    def _spout_failed(self, spout: SpoutTask, where: str, error: Exception) -> StreamletError:
+        if isinstance(error, StreamletError):
+            return error
+        name = self.tasks[spout.task_id].plan.component
+        return SpoutFailed(
+            f"The spout {name} (task {spout.task_id}) raised {type(error).__name__} in {where}: {error}. A spout that "
+            "raises cannot say which of its messages are safe, so the topology stops; nothing acked is "
+            "lost. Handle the error in the spout, or see the traceback with --debug."
+        )
+
+    def _spout_timer(self, spout: SpoutTask) -> None:
+        self._guard(spout, spout.spout.on_timer)
+
+    def _tick(self, bolt: BoltTask, period_s: float) -> None:
+        bolt.tick(period_s)
+        for live in self.tasks.values():
+            if live.run is bolt:
+                self._collect(live)
+
+    # -- the end of a turn -------------------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        if self._outgoing:
+            outgoing, self._outgoing = self._outgoing, {}
+            for worker, out in outgoing.items():
+                self.links.send(worker, out)
+            self.unsent = self.links.unsent_bytes()
+        elif self.unsent:
+            self.unsent = self.links.unsent_bytes()
+
+    def _sleep(self, now: float) -> float:
+        due = max(0.0, self.timers.next_due() - now)
+        for spout in self._polls:
+            if spout.active and len(spout.pending) < spout.max_pending:
+                return min(POLL_S, due)
+        return min(due, IDLE_S)

@@ -1,0 +1,78 @@
+"""The contract between a worker's loop and what carries tuples to other workers."""
+
+from __future__ import annotations
+
+import selectors
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from streamlet.runtime.outbox import Run
+
+
+@dataclass(slots=True)
+class Outgoing:
+    """What one turn of the loop has for one other worker."""
+
+    runs: list[Run] = field(default_factory=list)
+    acks: list[tuple[int, int]] = field(default_factory=list)
+    fails: list[int] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.runs or self.acks or self.fails)
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """One frame of another worker, decoded."""
+
+    runs: list[Run]
+    acks: Iterable[tuple[int, int]]
+    fails: list[int]
+
+
+class Links(Protocol):
+    """Ordered, at-most-once, never blocking. All methods are the loop's, on its thread.
+
+    What was handed to ``send`` is either delivered once or lost together with the link; nothing is resent.
+    Deliberately not in it: how links come to be (the control thread brings them), and any waiting.
+    """
+
+    def attach(self, selector: selectors.BaseSelector) -> None:
+        """Sockets are registered in the loop's selector, with a callable as data."""
+        ...
+
+    def send(self, worker: int, outgoing: Outgoing) -> None:
+        """Queue a frame. Without a link to that worker the trees it touches are reported failed."""
+        ...
+
+    def received(self) -> list[Incoming]:
+        """Frames that have arrived since the last call, in order per link."""
+        ...
+
+    def unsent_bytes(self) -> int:
+        """The longest queue of any link, in bytes."""
+        ...
+
+    def close(self) -> None:
+        """Close all links. Never blocks."""
+        ...
+
+
+class NoLinks:
+    """The whole topology is in this worker: nothing ever leaves it."""
+
+    def attach(self, selector: selectors.BaseSelector) -> None:
+        pass
+
+    def send(self, worker: int, outgoing: Outgoing) -> None:
+        raise AssertionError(f"a plan of one worker sent to worker {worker}")
+
+    def received(self) -> list[Incoming]:
+        return []
+
+    def unsent_bytes(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,233 @@
+"""One definition of running a spout: when to ask it for tuples, what its trees are, what it hears of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
+
+from streamlet.base.clock import Clock
+from streamlet.components.reliable_spout import ReliableSpout
+from streamlet.components.spout import Spout
+from streamlet.runtime.bolt_task import Report
+from streamlet.runtime.emitter import Emitter
+from streamlet.runtime.outbox import Outbox
+from streamlet.runtime.task_stats import TaskStats
+from streamlet.runtime.values import PLAIN
+from streamlet.tracking.acker import AckLedger
+from streamlet.tracking.pending import PendingSet
+
+SAMPLE = 0x1F
+"""One tree in 32 is timed from emit to last ack."""
+
+
+class SpoutTask:
+    """A spout instance with everything bound, and the ledger of its trees. Lives on the loop's thread."""
+
+    def __init__(
+        self,
+        spout: Spout,
+        task_id: int,
+        epoch: int,
+        emitter: Emitter,
+        getrandbits: Callable[[int], int],
+        clock: Clock,
+        report: Report,
+        *,
+        tracked: bool,
+        max_pending: int,
+        timeout_s: float,
+    ) -> None:
+        self.spout = spout
+        self.task_id = task_id
+        self.emitter = emitter
+        self.getrandbits = getrandbits
+        self.clock = clock
+        self.report = report
+        self.tracked = tracked
+        self.max_pending = max_pending
+        self.ledger = AckLedger()
+        self.pending = PendingSet(task_id, epoch, timeout_s)
+        self.stats = TaskStats()
+        self.report_metric = self.stats.report_metric
+        self.emits = 0
+        self.active = False
+        self._complete: list[Any] = []  # acked before any bolt saw them: no receiver, or tracking is off
+        self._born: dict[int, float] = {}
+        self._now = 0.0
+        self._replay = spout.replay if isinstance(spout, ReliableSpout) else None
+        self.emit: Callable[..., list[int] | None] = self._fast_emit() or self.emit_anywhere
+        spout.bind(self)
+
+    def ack(self, tup: Any) -> None:
+        """Spouts do not ack; here because every task port has it."""
+
+    def fail(self, tup: Any) -> None:
+        """Spouts do not fail tuples; here because every task port has it."""
+
+    # -- emitting ------------------------------------------------------------------------------------------
+
+    def _fast_emit(self) -> Callable[..., list[int] | None] | None:
+        """The closure for a tracked default stream with one reader."""
+        default = self.emitter.default
+        if default is None or default.single is None or not self.emitter.one_stream or not self.tracked:
+            return None
+        pick, width, slow, bits = default.single, default.width, self.emit_anywhere, self.getrandbits
+        pending, ids, trees, born = self.pending, self.pending.ids, self.ledger.open, self._born
+        task = self
+
+        def emit(
+            values: Sequence[Any],
+            tup_id: Hashable | None = None,
+            stream: str | None = None,
+            direct_task: int | None = None,
+            need_task_ids: bool = False,
+        ) -> list[int] | None:
+            if tup_id is None or stream is not None or need_task_ids or direct_task is not None:
+                return slow(values, tup_id, stream, direct_task, need_task_ids)
+            for value in values:
+                if value.__class__ not in PLAIN:
+                    return slow(values, tup_id)
+            if len(values) != width:
+                return slow(values, tup_id)
+            root = pending.next_root
+            pending.next_root = root + 1
+            edge = bits(64)
+            ids[root] = tup_id
+            trees[root] = edge
+            if not root & SAMPLE:
+                born[root] = task._now
+            task.emits += 1
+            pick(values).extend((root, edge, [*values]))
+            return None
+
+        return emit
+
+    def emit_anywhere(
+        self,
+        values: Sequence[Any],
+        tup_id: Hashable | None = None,
+        stream: str | None = None,
+        direct_task: int | None = None,
+        need_task_ids: bool = False,
+    ) -> list[int] | None:
+        """Any stream, any number of readers, tracked or not."""
+        routes = self.emitter.routes(stream, direct_task)
+        values = self.emitter.checked(values, routes)
+        boxes = routes.boxes(values, direct_task)
+        self._open([(box, values) for box in boxes], tup_id, routes.name)
+        return [box.target for box in boxes] if need_task_ids else None
+
+    def emit_many(
+        self, tuples: Iterable[Sequence[Any]], tup_id: Hashable | None = None, stream: str | None = None
+    ) -> None:
+        """Several tuples of one root. Nothing is sent unless all of them can travel."""
+        routes = self.emitter.routes(stream, None)
+        rows: list[tuple[Outbox, list[Any]]] = []
+        for values in tuples:
+            checked = self.emitter.checked(values, routes)
+            rows.extend((box, checked) for box in routes.boxes(checked, None))
+        self._open(rows, tup_id, routes.name)
+
+    def _open(self, rows: Sequence[tuple[Outbox, list[Any]]], tup_id: Hashable | None, stream: str) -> None:
+        self.emits += 1
+        if tup_id is None or not self.tracked:
+            for box, values in rows:
+                box.switch(stream)((0, 0, values))
+            if tup_id is not None:
+                self._complete.append(tup_id)
+            return
+        if not rows:
+            self._complete.append(tup_id)
+            return
+        root = self.pending.next_root
+        self.pending.next_root += 1
+        value = 0
+        edges = []
+        for _ in rows:
+            edge = self.getrandbits(64)
+            edges.append(edge)
+            value ^= edge
+        # Opened before anything is sent: a delta can never come before its root.
+        self.pending.ids[root] = tup_id
+        self.ledger.init(root, value)
+        if not root & SAMPLE:
+            self._born[root] = self._now
+        for (box, values), edge in zip(rows, edges, strict=True):
+            box.switch(stream)((root, edge, values))
+
+    # -- the turn ------------------------------------------------------------------------------------------
+
+    def turn(self, budget: int, now: float) -> bool:
+        """Ask for tuples, up to ``budget`` times, while there is room; whether anything was emitted."""
+        if not self.active:
+            return False
+        self._now = now
+        ids, limit, replay, next_tuple = self.pending.ids, self.max_pending, self._replay, self.spout.next_tuple
+        first = self.emits
+        try:
+            for _ in range(budget):
+                if len(ids) >= limit:
+                    break
+                before = self.emits
+                if (replay is None or not replay()) and self._asked(next_tuple, before):
+                    break
+        finally:
+            self.stats.emitted += self.emits - first
+            self.pending.note_time(now)
+            self._deliver_complete()
+        return self.emits != first
+
+    def _asked(self, next_tuple: Callable[[], None], before: int) -> bool:
+        next_tuple()
+        return self.emits == before
+
+    def _deliver_complete(self) -> None:
+        if self._complete:
+            ids, self._complete = self._complete, []
+            self.stats.acked += len(ids)
+            self.spout.ack_many(ids)
+
+    # -- what comes back -----------------------------------------------------------------------------------
+
+    def apply_acks(self, deltas: Iterable[tuple[int, int]], now: float) -> None:
+        """One ledger pass over (root, delta) pairs; the spout hears of the trees they completed."""
+        done = self.ledger.apply(deltas)
+        if not done:
+            return
+        born = self._born
+        if born:
+            for root in done:
+                if not root & SAMPLE:
+                    started = born.pop(root, None)
+                    if started is not None:
+                        self.stats.latency.add(now - started, SAMPLE + 1)
+        self.stats.acked += len(done)
+        self.spout.ack_many(self.pending.resolve(done))
+
+    def apply_fails(self, roots: Iterable[int]) -> None:
+        """Trees that a bolt failed."""
+        self._failed(self.ledger.fail(roots))
+
+    def fail_all(self) -> int:
+        """Every open tree may have used a link that is gone; how many there were."""
+        failed = self.ledger.fail_all()
+        self._failed(failed)
+        return len(failed)
+
+    def expire(self, now: float) -> int:
+        """Fail what is older than the message time-out, one step at most; how many that were."""
+        self.pending.note_time(now)
+        bound = self.pending.expired_bound(now)
+        if bound is None:
+            return 0
+        expired = self.ledger.fail_before(bound)
+        self.stats.timed_out += len(expired)
+        self._failed(expired)
+        return len(expired)
+
+    def _failed(self, roots: list[int]) -> None:
+        if roots:
+            for root in roots:
+                self._born.pop(root, None)
+            self.stats.failed += len(roots)
+            self.spout.fail_many(self.pending.resolve(roots))

@@ -1,0 +1,120 @@
+"""From plan to live tasks: instances, contexts, emitters. The only place where user classes are instantiated."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from streamlet.base.clock import Clock
+from streamlet.components.bolt import Bolt
+from streamlet.components.component import Component
+from streamlet.components.context import TopologyContext
+from streamlet.components.spout import Spout
+from streamlet.model.plan import Plan, TaskPlan
+from streamlet.model.stream import DEFAULT_STREAM, Stream, StreamId
+from streamlet.runtime.bolt_task import BoltTask
+from streamlet.runtime.emitter import Emitter, StreamRoutes
+from streamlet.runtime.outbox import Outbox
+from streamlet.runtime.routing import Target
+from streamlet.runtime.spout_task import SpoutTask
+
+ReportFrom = Callable[[str, int, BaseException, Any], None]
+"""(component, task id, error, tuple or None): an error of the user's code."""
+
+
+@dataclass
+class Running:
+    """Everything that exists once per worker process."""
+
+    plan: Plan
+    worker: int
+    epoch: int
+    topology_id: str
+    conf: Mapping[str, Any]
+    clock: Clock
+    rng: random.Random
+    report: ReportFrom
+    wake: Callable[[], None]
+    overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    acks: dict[int, int] = field(default_factory=dict)
+    fails: list[int] = field(default_factory=list)
+
+
+@dataclass
+class LiveTask:
+    """A task with its outboxes, which the loop empties after each time the task ran."""
+
+    plan: TaskPlan
+    component: Component
+    context: TopologyContext
+    boxes: list[Outbox]
+    run: SpoutTask | BoltTask
+
+
+def build_task(running: Running, task: TaskPlan) -> LiveTask:
+    """Instantiate and bind one task; ``initialize`` is not called yet."""
+    definition = running.plan.topology.component(task.component)
+    kwargs = definition.cls.with_overrides(definition.kwargs, running.overrides.get(task.component, {}))  # type: ignore[attr-defined]
+    component = definition.cls(**kwargs)
+    # Each task draws from a generator of its own: two tasks never share edge ids, nor does a restarted one.
+    rng = random.Random(running.rng.getrandbits(128))
+    boxes: dict[int, Outbox] = {}
+    streams = [_routes(running, task, stream, boxes, rng) for stream in definition.streams()]
+    emitter = Emitter(task.component, streams)
+    context = TopologyContext(
+        topology_name=running.plan.topology.name,
+        topology_id=running.topology_id,
+        component_name=task.component,
+        task_id=task.task_id,
+        task_index=task.index,
+        task_count=len(running.plan.tasks_of(task.component)),
+        worker=running.worker,
+        epoch=running.epoch,
+        tasks={other.task_id: other.component for other in running.plan.tasks},
+        clock=running.clock,
+        wake=running.wake,
+        uniform=rng.random,
+    )
+
+    def report(error: BaseException, tup: Any) -> None:
+        running.report(task.component, task.task_id, error, tup)
+
+    run: SpoutTask | BoltTask
+    if isinstance(component, Spout):
+        run = SpoutTask(
+            component,
+            task.task_id,
+            running.epoch,
+            emitter,
+            rng.getrandbits,
+            running.clock,
+            report,
+            tracked=running.conf["topology.acker.executors"] > 0,
+            max_pending=running.conf["topology.max.spout.pending"],
+            timeout_s=running.conf["topology.message.timeout.secs"],
+        )
+    else:
+        assert isinstance(component, Bolt)
+        sources = dict(context.tasks)
+        run = BoltTask(
+            component, emitter, running.acks, running.fails, rng.getrandbits, sources, running.clock, report
+        )
+    return LiveTask(task, component, context, list(boxes.values()), run)
+
+
+def _routes(
+    running: Running, task: TaskPlan, stream: Stream, boxes: dict[int, Outbox], rng: random.Random
+) -> StreamRoutes:
+    targets = []
+    for route in running.plan.routes_of(StreamId(task.component, stream.name)):
+        consumers = running.plan.tasks_of(route.target)
+        own = tuple(
+            boxes.setdefault(c.task_id, Outbox(task.task_id, c.task_id, DEFAULT_STREAM)).named(stream.name)
+            for c in consumers
+        )
+        local = tuple(boxes[c.task_id] for c in consumers if c.worker == running.worker)
+        key = tuple(stream.fields.index(name) for name in route.grouping.field_names)
+        targets.append(Target(route.grouping, key, own, local))
+    return StreamRoutes(stream, targets, rng.random)

@@ -1,0 +1,93 @@
+"""Which values may stand in a tuple, and which of them count as the same key.
+
+A tuple must look the same to a bolt in the same worker and to one in another: what msgpack would change or lose
+is refused by the ``emit`` that was given it, and containers are copied even where nothing is serialised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import crc32c
+import msgpack
+
+from streamlet.base.errors import ValueCannotTravel
+
+PLAIN = frozenset({str, bytes, float, bool, type(None)})
+"""Types that travel as they are. An int does too, within 64 bits."""
+
+INT_MIN, INT_MAX = -(1 << 63), (1 << 64) - 1
+MAX_DEPTH = 64
+
+
+def travelling(values: Sequence[Any], component: str, stream: str, fields: Sequence[str]) -> list[Any]:
+    """A copy of ``values`` as a receiver will see it. Raises ValueCannotTravel naming component, stream, field."""
+    copied = []
+    for index, value in enumerate(values):
+        try:
+            copied.append(_copy(value, 0))
+        except ValueError as error:
+            field = fields[index] if index < len(fields) else f"#{index}"
+            raise ValueCannotTravel(
+                f"{component} emitted a tuple on stream {stream!r} whose field {field!r} {error}. A tuple may hold "
+                "None, bool, int of at most 64 bits, float, str, bytes, aware datetime, and lists, tuples and dicts "
+                "of these (dict keys: all but lists, tuples and dicts). Convert the value before you emit it; "
+                "only this tuple's tree has failed."
+            ) from None
+    return copied
+
+
+def _copy(value: Any, depth: int) -> Any:
+    kind = value.__class__
+    if kind in PLAIN:
+        return value
+    if kind is int:
+        if INT_MIN <= value <= INT_MAX:
+            return value
+        raise ValueError(f"is an int of {value.bit_length()} bits, and the wire carries 64")
+    if depth > MAX_DEPTH:
+        raise ValueError(f"is nested more than {MAX_DEPTH} deep (or contains itself)")
+    if kind is list or isinstance(value, tuple):
+        return [_copy(item, depth + 1) for item in value]
+    if kind is dict:
+        return {_key(key): _copy(item, depth + 1) for key, item in value.items()}
+    if kind is datetime:
+        if value.tzinfo is None:
+            raise ValueError("is a datetime without a time zone, which would arrive as another instant")
+        return value.astimezone(UTC)
+    raise ValueError(f"is a {kind.__qualname__}, which the receiver could not read back as one")
+
+
+def _key(key: Any) -> Any:
+    if key.__class__ in PLAIN or (key.__class__ is int and INT_MIN <= key <= INT_MAX):
+        return key
+    raise ValueError(f"is a dict with a key of type {key.__class__.__qualname__}")
+
+
+def canonical(value: Any) -> Any:
+    """The one form of all values that are equal in Python: 1, 1.0 and True; equal instants; nested too."""
+    kind = value.__class__
+    if kind is float:
+        return int(value) if value.is_integer() and INT_MIN <= value <= INT_MAX else value
+    if kind is bool:
+        return int(value)
+    if kind is list or kind is tuple:
+        return [canonical(item) for item in value]
+    if kind is dict:
+        pairs = ([canonical(key), canonical(item)] for key, item in value.items())
+        return sorted(pairs, key=lambda pair: bytes(_pack(pair[0])))
+    if kind is datetime:
+        return value.astimezone(UTC)
+    return value
+
+
+def _pack(value: Any) -> bytes:
+    packed: bytes = msgpack.packb(value, use_bin_type=True, datetime=True, unicode_errors="surrogatepass")
+    return packed
+
+
+def key_hash(key: Sequence[Any]) -> int:
+    """crc32c of the canonical msgpack of the key's values: equal in every process and every run, unlike ``hash``."""
+    return crc32c.crc32c(_pack([canonical(value) for value in key]))

@@ -1,0 +1,68 @@
+"""The spout's side of tracking: which message each open tree stands for, and when it is too old."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+ROOT_COUNTER_BITS = 36
+EPOCH_BITS = 12
+
+
+def first_root(task_id: int, epoch: int) -> int:
+    """Roots of a spout task in an epoch grow from here. They are unique, not random: only edges must be random.
+
+    The task id stands in the high bits, so that whoever holds a root knows whose ledger it belongs to.
+    """
+    return ((task_id << EPOCH_BITS | epoch & (1 << EPOCH_BITS) - 1) << ROOT_COUNTER_BITS) + 1
+
+
+def owner_task(root: int) -> int:
+    """The spout task whose ledger tracks this root."""
+    return root >> ROOT_COUNTER_BITS + EPOCH_BITS
+
+
+class PendingSet:
+    """Root -> message id of every open tree of one spout task, and the age of roots in steps.
+
+    Roots grow with time, so age needs no entry per root: now and then the next root is noted with the time, and
+    all below it are as old as that or older. A tree expires between ``timeout_s`` and 1.25 times that after it
+    was opened (Storm's rotating map: between one and two times).
+    """
+
+    __slots__ = ("_marks", "_step_s", "_timeout_s", "ids", "next_root")
+
+    def __init__(self, task_id: int, epoch: int, timeout_s: float) -> None:
+        self.ids: dict[int, Hashable] = {}
+        self.next_root = first_root(task_id, epoch)
+        self._timeout_s = timeout_s
+        self._step_s = timeout_s / 4
+        self._marks: deque[tuple[float, int]] = deque()
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def resolve(self, roots: Iterable[int]) -> list[Any]:
+        """Forget the roots; their message ids. A root may be resolved once only."""
+        pop = self.ids.pop
+        return [pop(root) for root in roots]
+
+    def note_time(self, now: float) -> None:
+        """Remember, once a step, up to which root everything was opened by ``now`` (seconds, monotonic)."""
+        marks = self._marks
+        if (
+            self.ids
+            and (not marks or now - marks[-1][0] >= self._step_s)
+            and (not marks or marks[-1][1] != self.next_root)
+        ):
+            marks.append((now, self.next_root))
+
+    def expired_bound(self, now: float) -> int | None:
+        """The root below which everything open is too old, or None. At most one step a call.
+
+        One step only: after a stall of this process, what was answered in time is read between two calls.
+        """
+        if not self._marks or now - self._marks[0][0] < self._timeout_s:
+            return None
+        return self._marks.popleft()[1]
