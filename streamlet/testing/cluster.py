@@ -1,0 +1,385 @@
+"""A real ZooKeeper and real Kafka brokers on loopback, for tests, the demo and a laptop; faults by name."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from streamlet.testing import probes, settings
+from streamlet.testing.directories import OwnedDirectory
+from streamlet.testing.errors import ClusterFailed, DevStackError
+from streamlet.testing.installation import Installation
+from streamlet.testing.jars import RELEASES, Progress, ensure_jars, silent
+from streamlet.testing.java import find_java
+from streamlet.testing.jvm import Jvm, log_tail
+from streamlet.testing.ports import free_ports
+from streamlet.testing.tools import KafkaTools
+
+START_TIMEOUT_S = 60.0
+_PORT_TRIES = 4
+_STOP_GRACE_S = 10.0
+
+
+@dataclass(slots=True)
+class Member:
+    """One server of the cluster: where it listens, what it is started with, its process if it has one."""
+
+    name: str
+    port: int
+    log: Path
+    command: list[str]
+    jvm: Jvm | None = field(default=None)
+
+    @property
+    def alive(self) -> bool:
+        return self.jvm is not None and self.jvm.alive
+
+
+class _PortTaken(Exception):
+    """Somebody took a port between our look and the JVM's bind."""
+
+
+class DevCluster(KafkaTools):
+    """``with DevCluster(kafka="3.9") as cluster:`` starts (2-4 s) and stops real servers on 127.0.0.1.
+
+    ``kafka``: "3.9" (ZooKeeper mode) or "4" (KRaft); ``brokers``: 1 or 3. ``directory`` holds data and logs
+    and is kept; without one a temporary directory is used and removed. ``figures`` leaves the JVMs their best
+    compiler and collector. ``broker_settings`` go into every broker's properties last. ``preferred_ports``:
+    (ZooKeeper, first broker, second, ...), taken where free.
+
+    Every process dies with the one that called ``start``, even one killed with SIGKILL. Methods that change
+    the cluster belong to one thread at a time; broker indexes count from 0 and are the broker ids.
+    """
+
+    def __init__(
+        self,
+        kafka: str = "3.9",
+        brokers: int = 1,
+        directory: Path | str | None = None,
+        *,
+        figures: bool = False,
+        broker_settings: Mapping[str, object] | None = None,
+        preferred_ports: tuple[int, ...] = (),
+        progress: Progress = silent,
+        start_timeout_s: float = START_TIMEOUT_S,
+        detachable: bool = False,
+    ) -> None:
+        if kafka not in RELEASES:
+            raise ValueError(f"kafka={kafka!r}: choose from {', '.join(RELEASES)}")
+        if brokers not in (1, 3):
+            raise ValueError(f"brokers={brokers!r}: choose 1 or 3")
+        self.kafka = kafka
+        self._count = brokers
+        self._wanted_directory = None if directory is None else Path(directory)
+        self._figures = figures
+        self._extra = dict(broker_settings or {})
+        self._preferred_ports = preferred_ports
+        self._progress = progress
+        self._start_timeout_s = start_timeout_s
+        self._detachable = detachable
+        self._owned: OwnedDirectory | None = None
+        self._installation: Installation | None = None
+        self._zookeeper: Member | None = None
+        self._brokers: list[Member] = []
+
+    def __repr__(self) -> str:
+        state = "".join("+" if member.alive else "-" for member in self._brokers) or "not started"
+        return f"<DevCluster kafka={self.kafka} brokers={state}>"
+
+    # -- where it is
+
+    @property
+    def installation(self) -> Installation:
+        if self._installation is None:
+            raise DevStackError("The development cluster has not been started: call start() first.")
+        return self._installation
+
+    @property
+    def directory(self) -> Path:
+        """Data, configuration and logs."""
+        return self.installation.directory
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"127.0.0.1:{member.port}" for member in self._brokers)
+
+    @property
+    def zookeeper(self) -> str | None:
+        """``127.0.0.1:port``; None on 4.x, which has none."""
+        return None if self._zookeeper is None else f"127.0.0.1:{self._zookeeper.port}"
+
+    @property
+    def members(self) -> list[Member]:
+        """ZooKeeper first, where there is one, then the brokers by id."""
+        return [*([] if self._zookeeper is None else [self._zookeeper]), *self._brokers]
+
+    # -- life
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> Self:
+        """Fetch jars when they are not cached, start everything, return when every broker answers.
+
+        Raises ``JavaMissing``, ``JarsUnavailable`` or ``ClusterFailed``; nothing is left running then.
+        """
+        if self._installation is not None:
+            raise DevStackError("This development cluster has been started already: stop() it first.")
+        if not hasattr(os, "pidfd_open"):
+            raise DevStackError("The development cluster needs Linux (pidfd_open, kernel 5.3 or newer).")
+        java = find_java()
+        jars = ensure_jars(RELEASES[self.kafka], java, progress=self._progress)
+        if self._wanted_directory is None:
+            self._owned = OwnedDirectory()
+        directory = self._owned.path if self._owned else self._wanted_directory
+        assert directory is not None
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._installation = Installation(self.kafka, java, jars, directory.absolute(), self._figures)
+            self._installation.write_logging()
+            self._start_on_free_ports()
+        except BaseException:  # Ctrl-C too: nothing may be left running
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """End every process and remove the temporary directory. May be repeated; takes at most seconds."""
+        self._stop_members()
+        self._zookeeper, self._brokers, self._installation = None, [], None
+        if self._owned is not None:
+            self._owned.remove()
+            self._owned = None
+
+    def _stop_members(self) -> None:
+        # A kept directory is closed in order; what is removed anyway needs no orderly end.
+        for member in reversed(self.members):
+            if member.jvm is not None:
+                if self._owned is None and member.alive:
+                    member.jvm.stop(_STOP_GRACE_S)
+                member.jvm.kill()
+
+    def release(self) -> None:
+        """Let a ``detachable`` cluster live on without this process. The object reaches nothing
+        afterwards.
+        """
+        for member in self.members:
+            if member.jvm is not None:
+                member.jvm.release()
+                member.jvm = None
+
+    def _start_on_free_ports(self) -> None:
+        for left in reversed(range(_PORT_TRIES)):
+            self._lay_out()
+            try:
+                self._start_all()
+                return
+            except _PortTaken as error:
+                self._stop_members()
+                if left == 0:
+                    raise ClusterFailed(str(error)) from error
+
+    def _start_all(self) -> None:
+        if self._zookeeper is not None:
+            self.start_zookeeper()
+        self._progress(f"starting Kafka {RELEASES[self.kafka].kafka}, {self._count} broker(s)")
+        for member in self._brokers:
+            self._launch(member)
+        self._await_brokers(range(self._count))
+
+    # -- faults and their undoing
+
+    def kill(self, broker: int) -> None:
+        """SIGKILL a broker."""
+        self._jvm(self._brokers[broker]).kill()
+
+    def pause(self, broker: int) -> None:
+        """SIGSTOP a broker: its connections stay, nothing is answered."""
+        self._jvm(self._brokers[broker]).pause()
+
+    def resume(self, broker: int) -> None:
+        """SIGCONT a paused broker."""
+        self._jvm(self._brokers[broker]).resume()
+
+    def restart(self, broker: int, *, graceful: bool = True) -> None:
+        """Stop the broker (when it runs), start it again on its port, return when it answers.
+
+        After a kill this waits up to 6 s, until its old session has expired: a 3.9 broker refuses to
+        start while the node it left in ZooKeeper is there.
+        """
+        member = self._brokers[broker]
+        if member.jvm is not None:
+            if graceful and member.alive:
+                member.jvm.stop(_STOP_GRACE_S)
+            member.jvm.kill()
+        if self._zookeeper is not None:
+            port, node = self._zookeeper.port, f"/brokers/ids/{broker}\n"
+            gone = lambda: node not in probes.four_letter_word(port, "dump")  # noqa: E731
+            self._await(f"broker {broker}'s old session to expire", [self._zookeeper], gone)
+        self._launch(member)
+        self._await_brokers([broker])
+
+    def stop_zookeeper(self) -> None:
+        """SIGKILL the ZooKeeper; its data stays."""
+        self._jvm(self._the_zookeeper()).kill()
+
+    def start_zookeeper(self) -> None:
+        """Start it (again) on its port and data; returns when it serves."""
+        member = self._the_zookeeper()
+        self._progress(f"starting ZooKeeper on 127.0.0.1:{member.port}")
+        self._launch(member)
+        self._await("ZooKeeper to serve", [member], lambda: probes.zookeeper_serves(member.port))
+
+    def pause_zookeeper(self) -> None:
+        """SIGSTOP the ZooKeeper."""
+        self._jvm(self._the_zookeeper()).pause()
+
+    def resume_zookeeper(self) -> None:
+        """SIGCONT it."""
+        self._jvm(self._the_zookeeper()).resume()
+
+    def expire_session(self, session_id: int, password: bytes) -> None:
+        """Expire a client's ZooKeeper session (kazoo: ``client.client_id``)."""
+        probes.expire_session(self._the_zookeeper().port, session_id, password)
+
+    def dump_log(self, topic: str, partition: int, broker: int = 0) -> str:
+        """What ``kafka-dump-log`` prints of one replica's segments."""
+        data = self.directory / f"broker-{broker}" / "data"
+        return self.dump_segments(sorted((data / f"{topic}-{partition}").glob("*.log")))
+
+    # -- how it starts
+
+    def _lay_out(self) -> None:
+        """Choose ports and write every configuration file."""
+        if self.kafka == "3.9":
+            port, *ports = free_ports(1 + self._count, self._preferred_ports)
+            self._zookeeper = self._lay_out_zookeeper(port)
+            texts = [
+                settings.broker_with_zookeeper(i, ports[i], port, self._data(i), self._count)
+                for i in range(self._count)
+            ]
+        else:
+            ports = free_ports(2 * self._count, self._preferred_ports[1:])
+            voters = ports[self._count :]
+            texts = [
+                settings.broker_with_kraft(i, ports[i], voters, self._data(i), self._count)
+                for i in range(self._count)
+            ]
+        self._brokers = []
+        for number, values in enumerate(texts):
+            home = self._data(number).parent
+            home.mkdir(exist_ok=True)
+            config = home / "server.properties"
+            config.write_text(settings.properties({**values, **self._extra}))
+            command = self.installation.server_command("kafka.Kafka", str(config), heap_mb=512)
+            self._brokers.append(Member(f"broker {number}", ports[number], home / "server.log", command))
+        if self.kafka == "4":
+            self._format_storage()
+
+    def _lay_out_zookeeper(self, port: int) -> Member:
+        home = self.directory / "zookeeper"
+        home.mkdir(exist_ok=True)
+        config = home / "zoo.cfg"
+        config.write_text(settings.properties(settings.zookeeper(home / "data", port)))
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        command = self.installation.server_command(main, str(config), heap_mb=256)
+        return Member("ZooKeeper", port, home / "server.log", command)
+
+    def _data(self, broker: int) -> Path:
+        return self.directory / f"broker-{broker}" / "data"
+
+    def _format_storage(self) -> None:
+        """KRaft wants its directories formatted; all at once, one JVM each. Done once a directory."""
+        cluster_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "A", 1)
+        formatting = []
+        for number, member in enumerate(self._brokers):
+            if (self._data(number) / "meta.properties").exists():
+                continue
+            config = str(self._data(number).parent / "server.properties")
+            command = self.installation.tool_command(
+                "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", config
+            )
+            with member.log.open("ab") as log:
+                formatting.append(
+                    (member, subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
+                )
+        failed = []
+        for member, process in formatting:
+            try:
+                if process.wait(self._start_timeout_s):
+                    failed.append(member)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                failed.append(member)
+        if failed:
+            raise self._failure("Kafka's storage could not be formatted", failed[0])
+
+    def _launch(self, member: Member) -> None:
+        member.log.write_bytes(b"") if not member.log.exists() else None
+        member.jvm = Jvm(member.name, member.command, member.log, detachable=self._detachable)
+
+    def _await_brokers(self, brokers: Iterable[int]) -> None:
+        """Until each of them names, as members of a cluster with a controller, all brokers that run."""
+        running = frozenset(number for number, member in enumerate(self._brokers) if member.alive)
+        for number in brokers:
+            member = self._brokers[number]
+
+            def serves(port: int = member.port) -> bool:
+                state = probes.kafka_state(port)
+                return state.brokers >= running and state.controller >= 0
+
+            self._await(f"{member.name} to serve", [member, *self.members], serves)
+
+    def _await(self, what: str, members: list[Member], done: Callable[[], bool]) -> None:
+        """Poll ``done`` until it holds; a member that ended meanwhile, or the deadline, ends the wait with
+        its log.
+        """
+        deadline = time.monotonic() + self._start_timeout_s
+        while True:
+            with contextlib.suppress(OSError, probes.ProtocolError):
+                if done():
+                    return
+            for member in members:
+                if member.jvm is not None and not member.jvm.alive and member is members[0]:
+                    raise self._ended(member)
+            if time.monotonic() > deadline:
+                raise self._failure(f"Waited {self._start_timeout_s:.0f} s for {what}, in vain", members[0])
+            time.sleep(0.05)
+
+    def _ended(self, member: Member) -> Exception:
+        error = self._failure(f"{member.name} ended while it was starting", member)
+        tail = log_tail(member.log)
+        return (
+            _PortTaken(error.message)
+            if "Address already in use" in tail or "BindException" in tail
+            else error
+        )
+
+    def _failure(self, what: str, member: Member) -> ClusterFailed:
+        return ClusterFailed(
+            f"{what} (Kafka {RELEASES[self.kafka].kafka}, 127.0.0.1:{member.port}). The end of its log: "
+            f"{log_tail(member.log)} The whole log was {member.log}; a kept one: DevCluster(directory=...). "
+            "Look for a full disk, too little memory (512 MB a broker) or another process on that port."
+        )
+
+    def _the_zookeeper(self) -> Member:
+        if self._zookeeper is None:
+            raise DevStackError(f"This development cluster runs Kafka {self.kafka}, which has no ZooKeeper.")
+        return self._zookeeper
+
+    @staticmethod
+    def _jvm(member: Member) -> Jvm:
+        if member.jvm is None:
+            raise DevStackError(f"{member.name} has not been started.")
+        return member.jvm

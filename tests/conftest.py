@@ -1,0 +1,59 @@
+"""Real parts for whoever asks for them: started once a session, on first use, shared; each test makes its own
+topics.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from streamlet.testing import DevCluster
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def kafka39() -> Iterator[DevCluster]:
+    """One Kafka 3.9 broker that lives in a real ZooKeeper. Do not stop or pause it: others use it."""
+    with DevCluster("3.9") as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def kafka4() -> Iterator[DevCluster]:
+    """One Kafka 4.x broker (KRaft). Do not stop or pause it: others use it."""
+    with DevCluster("4") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def topic_name() -> Callable[[], str]:
+    """Gives a topic name (or group, or ZooKeeper path element) that nothing in this session has used."""
+    return lambda: f"t{os.getpid()}-{next(_numbers)}"
+
+
+@pytest.fixture
+def make_topic(topic_name: Callable[[], str]) -> Callable[..., str]:
+    """``make_topic(cluster, partitions=1, replication=1, configs={})`` makes a fresh topic in milliseconds
+    and names it.
+
+    Through librdkafka's admin client: Kafka's own tool does the same but costs a second of JVM each time.
+    """
+
+    def make(
+        cluster: DevCluster, partitions: int = 1, replication: int = 1, configs: dict[str, str] | None = None
+    ) -> str:
+        from confluent_kafka.admin import AdminClient, NewTopic
+
+        name = topic_name()
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        topic = NewTopic(
+            name, num_partitions=partitions, replication_factor=replication, config=configs or {}
+        )
+        admin.create_topics([topic], operation_timeout=20)[name].result(30)
+        return name
+
+    return make
