@@ -14,7 +14,7 @@ from streamlet.base.clock import Clock
 from streamlet.components.bolt import Bolt
 from streamlet.components.tuples import ACKED, FAILED, OPEN, Tuple, tick_tuple
 from streamlet.runtime.emitter import BadEmit, Emitter
-from streamlet.runtime.outbox import Outbox, Run
+from streamlet.runtime.outbox import Outbox, Work
 from streamlet.runtime.task_stats import TaskStats
 from streamlet.runtime.values import PLAIN
 
@@ -156,31 +156,30 @@ class BoltTask:
 
     # -- receiving -----------------------------------------------------------------------------------------
 
-    def execute(self, run: Run, until: float) -> Run | None:
-        """Process a run in order, in slices; what is left of it once ``until`` has passed, else None.
+    def execute(self, work: Work, until: float) -> None:
+        """Process a run in order, slice by slice, until it is done or ``until`` has passed (``work.left``).
 
         What the user's code raises fails that tuple only.
         """
-        left = run.size
+        before = work.left
         now = started = self.clock.monotonic()
-        while left > 0:
-            self._slice(run)
-            left -= SLICE
+        while work.left > 0:
+            self._slice(work)
+            work.left -= SLICE
             now = self.clock.monotonic()
             if now >= until:
                 break
         self._current = None
-        done = run.size - max(left, 0)
-        self.stats.ran(done, now - started)
-        return run._replace(size=left) if left > 0 else None
+        self.stats.ran(before - max(work.left, 0), now - started)
 
-    def _slice(self, run: Run) -> None:
+    def _slice(self, work: Work) -> None:
+        run = work.run
         bolt = self.bolt
         process, auto_ack = bolt.process, bolt.auto_ack
         component, stream, source = self.sources.get(run.source, "?"), run.stream, run.source
         acks, multi = self.acks, run.multi
         last = delta = 0
-        for root, edge, values in islice(run.rows, SLICE):
+        for root, edge, values in islice(work.rows, SLICE):
             if multi:
                 tup = Tuple(values, component, stream, source, root[0], edge[0], tuple(zip(root, edge, strict=True)))
             else:

@@ -16,7 +16,7 @@ from typing import Any
 from streamlet.base.errors import StreamletError
 from streamlet.model.plan import Plan
 from streamlet.runtime.bolt_task import BoltTask
-from streamlet.runtime.outbox import Run
+from streamlet.runtime.outbox import Run, Work
 from streamlet.runtime.ports import Links, Outgoing
 from streamlet.runtime.spout_task import SpoutTask
 from streamlet.runtime.task_building import LiveTask, Running, build_task
@@ -34,7 +34,7 @@ POLL_S = 0.001
 
 IDLE_S = 1.0
 
-Trace = Callable[[tuple[Any, ...]], None]
+Trace = Callable[[Run], None]
 
 
 class SpoutFailed(StreamletError):
@@ -59,7 +59,7 @@ class WorkerLoop:
         self._worker_of = {task.task_id: task.worker for task in running.plan.tasks}
         self.tasks: dict[int, LiveTask] = {}
         self.spouts: dict[int, SpoutTask] = {}
-        self.inbox: deque[Run] = deque()
+        self.inbox: deque[Work] = deque()
         self.inbox_tuples = 0
         self._outgoing: dict[int, Outgoing] = {}
         self._polls: list[SpoutTask] = []
@@ -197,25 +197,25 @@ class WorkerLoop:
     def _enqueue(self, runs: list[Run]) -> None:
         for run in runs:
             if run.target in self.tasks:
-                self.inbox.append(run)
-                self.inbox_tuples += run.size
+                self.inbox.append(Work(run))
+                self.inbox_tuples += len(run.roots)
 
     def _run_bolts(self, now: float) -> None:
         inbox, until = self.inbox, now + TURN_S
         while inbox:
-            run = inbox.popleft()
-            live = self.tasks[run.target]
+            work = inbox[0]
+            live = self.tasks[work.run.target]
             if self._trace is not None:
-                run = run._replace(rows=iter(rows := list(run.rows)))
-                self._trace(("run", run.target, run.source, run.stream, rows))
+                self._trace(work.run)
             assert isinstance(live.run, BoltTask)
-            left = live.run.execute(run, until)
-            self.inbox_tuples -= run.size
-            self._collect(live)
-            if left is not None:
-                inbox.appendleft(left)
-                self.inbox_tuples += left.size
+            before = work.left
+            live.run.execute(work, until)
+            self.inbox_tuples -= before - max(work.left, 0)
+            if work.left > 0:
+                self._collect(live)
                 return
+            inbox.popleft()
+            self._collect(live)
 
     def _collect(self, live: LiveTask) -> None:
         """Move what a task emitted to where it goes."""
@@ -223,7 +223,7 @@ class WorkerLoop:
         for box in live.boxes:
             if box:
                 runs = box.take()
-                emitted += sum(run.size for run in runs)
+                emitted += sum(len(run.roots) for run in runs)
                 worker = self._worker_of[box.target]
                 if worker == self.running.worker:
                     self._enqueue(runs)

@@ -1,8 +1,8 @@
-"""Tuples on their way from one task to another, in rows until the loop's turn ends."""
+"""Tuples on their way from one task to another, in rows until the loop's turn ends, then in columns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 Extend = Callable[[tuple[Any, Any, Any]], None]
@@ -10,17 +10,29 @@ Extend = Callable[[tuple[Any, Any, Any]], None]
 
 
 class Run(NamedTuple):
-    """Tuples of one sender, stream and receiver, in order. ``rows`` gives (root, edge, values), once.
+    """Tuples of one sender, stream and receiver, in order, as columns of equal length.
 
-    ``multi`` marks rows of tuples with several roots: root and edge are then equally long sequences.
+    ``multi`` marks tuples with several roots: their root and edge are then equally long lists.
     """
 
     target: int
     source: int
     stream: str
     multi: bool
-    size: int
-    rows: Iterator[tuple[Any, Any, Any]]
+    roots: list[Any]
+    edges: list[Any]
+    values: list[Any]
+
+
+class Work:
+    """A run that waits for its bolt: rows that can be taken a slice at a time, and how many are left."""
+
+    __slots__ = ("left", "rows", "run")
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.left = len(run.roots)
+        self.rows = zip(run.roots, run.edges, run.values, strict=True)
 
 
 class Outbox:
@@ -41,11 +53,6 @@ class Outbox:
         self._closed: list[Run] = []
         self.extend: Extend = self._rows.extend
 
-    def named(self, stream: str) -> Outbox:
-        """The same outbox, empty as it still is, expecting this stream first."""
-        self.stream = stream
-        return self
-
     def switch(self, stream: str, multi: bool = False) -> Extend:
         """What follows belongs to another stream, or is of another kind."""
         if stream != self.stream or multi != self.multi:
@@ -56,10 +63,7 @@ class Outbox:
     def _close(self) -> None:
         rows = self._rows
         if rows:
-            flat = iter(rows[:])
-            run = Run(
-                self.target, self.source, self.stream, self.multi, len(rows) // 3, zip(flat, flat, flat, strict=True)
-            )
+            run = Run(self.target, self.source, self.stream, self.multi, rows[0::3], rows[1::3], rows[2::3])
             self._closed.append(run)
             rows.clear()
 

@@ -13,7 +13,7 @@ from streamlet.components.component import Component
 from streamlet.components.context import TopologyContext
 from streamlet.components.spout import Spout
 from streamlet.model.plan import Plan, TaskPlan
-from streamlet.model.stream import DEFAULT_STREAM, Stream, StreamId
+from streamlet.model.stream import Stream, StreamId
 from streamlet.runtime.bolt_task import BoltTask
 from streamlet.runtime.emitter import Emitter, StreamRoutes
 from streamlet.runtime.outbox import Outbox
@@ -111,8 +111,7 @@ def _routes(
     for route in running.plan.routes_of(StreamId(task.component, stream.name)):
         consumers = running.plan.tasks_of(route.target)
         own = tuple(
-            boxes.setdefault(c.task_id, Outbox(task.task_id, c.task_id, DEFAULT_STREAM)).named(stream.name)
-            for c in consumers
+            boxes.setdefault(c.task_id, Outbox(task.task_id, c.task_id, stream.name)) for c in consumers
         )
         local = tuple(boxes[c.task_id] for c in consumers if c.worker == running.worker)
         key = tuple(stream.fields.index(name) for name in route.grouping.field_names)
