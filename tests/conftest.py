@@ -50,9 +50,7 @@ def make_topic(topic_name: Callable[[], str]) -> Callable[..., str]:
 
         name = topic_name()
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-        topic = NewTopic(
-            name, num_partitions=partitions, replication_factor=replication, config=configs or {}
-        )
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=replication, config=configs or {})
         admin.create_topics([topic], operation_timeout=20)[name].result(30)
         return name
 

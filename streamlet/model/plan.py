@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 from streamlet.model.grouping import Grouping
@@ -92,3 +93,13 @@ def stream_of(component: ComponentDef, name: str) -> Stream:
         if stream.name == name:
             return stream
     raise KeyError(name)
+
+
+def fingerprint(plan: Plan) -> str:
+    """Equal for equal plans in every process; what a worker compares before it runs anything."""
+    parts = [
+        (c.name, c.kind, f"{c.cls.__module__}.{c.cls.__qualname__}", c.par, [(s.name, s.fields) for s in c.streams()])
+        for c in plan.topology.components
+    ]
+    text = repr((plan.topology.name, plan.workers, parts, plan.tasks, plan.routes))
+    return hashlib.sha256(text.encode()).hexdigest()

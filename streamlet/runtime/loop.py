@@ -66,6 +66,8 @@ class WorkerLoop:
         self._sole_spout: SpoutTask | None = None
         self.paused: set[str] = {"starting"}
         self.unsent = 0
+        self._full = False
+        self._spout_workers = running.plan.spout_workers() - {running.worker}
         self.stopped = False
         self.timers = Timers()
 
@@ -123,6 +125,11 @@ class WorkerLoop:
         for spout in self.spouts.values():
             self._guard(spout, spout.spout.activate)
         self.resume("starting")
+
+    @property
+    def activated(self) -> bool:
+        """Whether ``activate`` was called."""
+        return "starting" not in self.paused
 
     def close(self, clean: bool) -> list[BaseException]:
         """Close spouts and, after a clean stop, call ``cleanup`` on all; what they raised."""
@@ -189,6 +196,8 @@ class WorkerLoop:
     def _receive(self, now: float) -> None:
         for incoming in self.links.received():
             self._enqueue(incoming.runs)
+            if incoming.full is not None:
+                (self.pause if incoming.full else self.resume)(f"worker {incoming.worker} is full")
             if incoming.acks:
                 self._apply_acks(incoming.acks, now)
             if incoming.fails:
@@ -239,17 +248,29 @@ class WorkerLoop:
         return outgoing
 
     def _ask_spouts(self, now: float) -> bool:
+        self._watch_marks()
         emitted = False
-        conf = self.running.conf
-        if self.inbox_tuples > conf["streamlet.inbox.high.water.tuples"]:
-            return False
-        if self.unsent > conf["streamlet.link.high.water.bytes"]:
-            return False
         for spout in self.spouts.values():
             if spout.active:
                 emitted |= self._guarded_turn(spout, now)
                 self._collect(self.tasks[spout.task_id])
         return emitted
+
+    def _watch_marks(self) -> None:
+        """Above a high-water mark no spout emits, here or elsewhere, until half of it is worked off."""
+        conf = self.running.conf
+        tuples, unsent = conf["streamlet.inbox.high.water.tuples"], conf["streamlet.link.high.water.bytes"]
+        if not self._full:
+            if self.inbox_tuples > tuples or self.unsent > unsent:
+                self._tell_full(True)
+        elif self.inbox_tuples <= tuples // 2 and self.unsent <= unsent // 2:
+            self._tell_full(False)
+
+    def _tell_full(self, full: bool) -> None:
+        self._full = full
+        (self.pause if full else self.resume)("this worker is full")
+        for worker in self._spout_workers:
+            self._to(worker).full = full
 
     # -- acks ------------------------------------------------------------------------------------------------
 
@@ -338,8 +359,8 @@ class WorkerLoop:
             return error
         name = self.tasks[spout.task_id].plan.component
         return SpoutFailed(
-            f"The spout {name} (task {spout.task_id}) raised {type(error).__name__} in {where}: {error}. A spout that "
-            "raises cannot say which of its messages are safe, so the topology stops; nothing acked is "
+            f"The spout {name} (task {spout.task_id}) raised {type(error).__name__} in {where}: {error}. A spout "
+            "that raises cannot say which of its messages are safe, so the topology stops; nothing acked is "
             "lost. Handle the error in the spout, or see the traceback with --debug."
         )
 
@@ -358,10 +379,23 @@ class WorkerLoop:
         if self._outgoing:
             outgoing, self._outgoing = self._outgoing, {}
             for worker, out in outgoing.items():
-                self.links.send(worker, out)
+                if not self.links.send(worker, out):
+                    self._unsendable(out)
             self.unsent = self.links.unsent_bytes()
         elif self.unsent:
             self.unsent = self.links.unsent_bytes()
+
+    def _unsendable(self, out: Outgoing) -> None:
+        """No link: these tuples' trees have failed. Acks for a spout that is gone concern nobody."""
+        roots: set[int] = set()
+        for run in out.runs:
+            roots.update(*run.roots) if run.multi else roots.update(run.roots)
+        roots.discard(0)
+        self._apply_fails([root for root in roots if owner_task(root) in self.spouts])
+        for root in roots:
+            worker = self._worker_of.get(owner_task(root))
+            if worker is not None and worker != self.running.worker:
+                self.links.send(worker, Outgoing(fails=[root]))
 
     def _sleep(self, now: float) -> float:
         due = max(0.0, self.timers.next_due() - now)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import selectors
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -17,18 +16,22 @@ class Outgoing:
     runs: list[Run] = field(default_factory=list)
     acks: list[tuple[int, int]] = field(default_factory=list)
     fails: list[int] = field(default_factory=list)
+    full: bool | None = None
+    """This worker crossed its high-water mark (True), or came back below it (False): spouts elsewhere pause."""
 
     def __bool__(self) -> bool:
-        return bool(self.runs or self.acks or self.fails)
+        return bool(self.runs or self.acks or self.fails) or self.full is not None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Incoming:
-    """One frame of another worker, decoded."""
+    """One frame of another worker, decoded; see Outgoing."""
 
     runs: list[Run]
-    acks: Iterable[tuple[int, int]]
+    acks: list[tuple[int, int]]
     fails: list[int]
+    full: bool | None = None
+    worker: int = -1
 
 
 class Links(Protocol):
@@ -42,8 +45,8 @@ class Links(Protocol):
         """Sockets are registered in the loop's selector, with a callable as data."""
         ...
 
-    def send(self, worker: int, outgoing: Outgoing) -> None:
-        """Queue a frame. Without a link to that worker the trees it touches are reported failed."""
+    def send(self, worker: int, outgoing: Outgoing) -> bool:
+        """Queue a frame; False without a link to that worker: nothing was sent and nothing will be."""
         ...
 
     def received(self) -> list[Incoming]:
@@ -65,7 +68,7 @@ class NoLinks:
     def attach(self, selector: selectors.BaseSelector) -> None:
         pass
 
-    def send(self, worker: int, outgoing: Outgoing) -> None:
+    def send(self, worker: int, outgoing: Outgoing) -> bool:
         raise AssertionError(f"a plan of one worker sent to worker {worker}")
 
     def received(self) -> list[Incoming]:

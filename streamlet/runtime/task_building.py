@@ -110,9 +110,7 @@ def _routes(
     targets = []
     for route in running.plan.routes_of(StreamId(task.component, stream.name)):
         consumers = running.plan.tasks_of(route.target)
-        own = tuple(
-            boxes.setdefault(c.task_id, Outbox(task.task_id, c.task_id, stream.name)) for c in consumers
-        )
+        own = tuple(boxes.setdefault(c.task_id, Outbox(task.task_id, c.task_id, stream.name)) for c in consumers)
         local = tuple(boxes[c.task_id] for c in consumers if c.worker == running.worker)
         key = tuple(stream.fields.index(name) for name in route.grouping.field_names)
         targets.append(Target(route.grouping, key, own, local))

@@ -360,11 +360,7 @@ class DevCluster(KafkaTools):
     def _ended(self, member: Member) -> Exception:
         error = self._failure(f"{member.name} ended while it was starting", member)
         tail = log_tail(member.log)
-        return (
-            _PortTaken(error.message)
-            if "Address already in use" in tail or "BindException" in tail
-            else error
-        )
+        return _PortTaken(error.message) if "Address already in use" in tail or "BindException" in tail else error
 
     def _failure(self, what: str, member: Member) -> ClusterFailed:
         return ClusterFailed(

@@ -37,9 +37,7 @@ class Installation:
         """A tool: lives for a second, so it is always started small."""
         return self._command(main, arguments, ("-Xmx512m", *SMALL_FLAGS), "tools")
 
-    def _command(
-        self, main: str, arguments: tuple[str, ...], flags: tuple[str, ...], logging: str
-    ) -> list[str]:
+    def _command(self, main: str, arguments: tuple[str, ...], flags: tuple[str, ...], logging: str) -> list[str]:
         key = "log4j.configuration" if self.kafka == "3.9" else "log4j2.configurationFile"
         return [
             str(self.java.path), *flags, "-Djava.awt.headless=true",

@@ -105,9 +105,7 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _fetch_into(
-    wanted: Path, release: Release, java: Java, progress: Progress, environ: Mapping[str, str]
-) -> None:
+def _fetch_into(wanted: Path, release: Release, java: Java, progress: Progress, environ: Mapping[str, str]) -> None:
     """Fetch under a temporary name, check, rename. Called with the lock held, so every old temporary is
     stale.
     """

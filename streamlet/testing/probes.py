@@ -50,9 +50,7 @@ def kafka_state(port: int, timeout_s: float = 2.0) -> KafkaState:
         (error,) = struct.unpack_from(">h", versions)
         if error:
             raise ProtocolError(f"ApiVersions on port {port} is answered with error {error}")
-        return _parse_metadata(
-            _exchange(link, api_key=3, version=1, correlation=2, body=struct.pack(">i", 0))
-        )
+        return _parse_metadata(_exchange(link, api_key=3, version=1, correlation=2, body=struct.pack(">i", 0)))
 
 
 def _exchange(link: socket.socket, api_key: int, version: int, correlation: int, body: bytes) -> bytes:

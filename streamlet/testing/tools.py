@@ -116,9 +116,7 @@ class KafkaTools(ABC):
             file.flush()
             self.run_tool(_REASSIGN, "--execute", "--reassignment-json-file", file.name)
         if to in state.isr:
-            self.run_tool(
-                _ELECTION, "--election-type", "preferred", "--topic", topic, "--partition", str(partition)
-            )
+            self.run_tool(_ELECTION, "--election-type", "preferred", "--topic", topic, "--partition", str(partition))
 
     # -- records
 
@@ -142,9 +140,7 @@ class KafkaTools(ABC):
         if key_separator is None:
             # The default partitioner sticks to one partition for a whole batch, so that a short file is one
             # partition.
-            settings.setdefault(
-                "partitioner.class", "org.apache.kafka.clients.producer.RoundRobinPartitioner"
-            )
+            settings.setdefault("partitioner.class", "org.apache.kafka.clients.producer.RoundRobinPartitioner")
         else:
             reader = {"parse.key": "true", "key.separator": key_separator}
             arguments += self._each("--property", "--reader-property", reader)
@@ -178,9 +174,7 @@ class KafkaTools(ABC):
             arguments += ["--offset", "earliest" if offset is None else str(offset)]
         else:
             arguments += ["--from-beginning"]
-        arguments += self._each(
-            "--property", "--formatter-property", {f"print.{what}": "true" for what in show}
-        )
+        arguments += self._each("--property", "--formatter-property", {f"print.{what}": "true" for what in show})
         said = self.run_tool(_CONSUMER, *arguments, timeout_s=600.0, may_fail=("TimeoutException",))
         return said.split("\n")[:-1]
 
@@ -257,13 +251,9 @@ class KafkaTools(ABC):
         errors = [line for line in complaint.splitlines() if re.search(r"\bERROR\b|Exception", line)]
         errors = [line for line in errors if not any(word in line for word in may_fail)]
         if status is None or errors or (status and not any(word in complaint + said for word in may_fail)):
-            why = (
-                f"was not done after {timeout_s:.0f} s" if status is None else f"failed, exit status {status}"
-            )
+            why = f"was not done after {timeout_s:.0f} s" if status is None else f"failed, exit status {status}"
             lines_said = errors or (complaint + said).splitlines()
-            words = (
-                " | ".join([line.strip() for line in lines_said if line.strip()][:4]) or "it said nothing."
-            )
+            words = " | ".join([line.strip() for line in lines_said if line.strip()][:4]) or "it said nothing."
             raise ToolFailed(
                 f"Kafka's tool {main.rsplit('.', 1)[-1]} against {self.bootstrap_servers} {why}: {words} "
                 f"Its arguments were: {' '.join(arguments)}. Look whether the cluster is up "

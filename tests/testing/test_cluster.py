@@ -22,9 +22,7 @@ def shared(request: pytest.FixtureRequest) -> DevCluster:
 
 def read_all(bootstrap: str, topic: str, count: int) -> list[bytes]:
     """``count`` values by librdkafka, or what came within 30 s."""
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "witness", "auto.offset.reset": "earliest"}
-    )
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "witness", "auto.offset.reset": "earliest"})
     values: list[bytes] = []
     try:
         consumer.subscribe([topic])

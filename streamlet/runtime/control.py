@@ -1,0 +1,79 @@
+"""The channel between a worker and its coordinator: small messages, dicts with a ``t`` that names their kind.
+
+To a worker: ``plan`` (all it needs to build itself), ``book`` (address book), ``whole`` (every worker is linked: tuples
+may flow), ``pause`` (for good), ``lost`` (a worker or a link is gone), ``stop``. From it: ``ready``, ``initialized``,
+``linked``, ``beat``, ``state``, ``event``, ``link_lost``, ``failed``, ``stopped``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from typing import Any
+
+from streamlet.runtime.wire import MAX_CONTROL_FRAME, BadFrame, FrameReader, FrameWriter, pack, unpack
+
+Message = dict[str, Any]
+
+INHERITED_KEY = b"an inherited socket pair has no third party"
+SEND_S = 2.0
+
+
+class ChannelClosed(Exception):
+    """The other end is gone."""
+
+
+class ControlChannel:
+    """One end. ``send`` may be called by any thread; ``receive`` by one."""
+
+    def __init__(self, sock: socket.socket, writer: FrameWriter, reader: FrameReader) -> None:
+        self.sock = sock
+        self.sock.settimeout(SEND_S)
+        self._writer = writer
+        self._reader = reader
+        self._lock = threading.Lock()
+
+    @classmethod
+    def inherited(cls, sock: socket.socket) -> ControlChannel:
+        """One end of a socket pair, which needs no proof of anything."""
+        return cls(sock, FrameWriter(INHERITED_KEY), FrameReader(INHERITED_KEY, MAX_CONTROL_FRAME))
+
+    def fileno(self) -> int:
+        """For a selector."""
+        return self.sock.fileno()
+
+    def send(self, message: Message) -> None:
+        """Send one message, within two seconds. Raises ChannelClosed."""
+        with self._lock:
+            try:
+                self.sock.sendall(self._writer.frame(pack(message)))
+            except OSError as error:
+                raise ChannelClosed(str(error)) from None
+
+    def try_send(self, message: Message) -> None:
+        """Send if anybody is there; a closed channel is noticed by whoever reads it."""
+        with contextlib.suppress(ChannelClosed):
+            self.send(message)
+
+    def receive(self) -> list[Message]:
+        """Messages that are there now; call it when readable. Raises ChannelClosed."""
+        try:
+            data = self.sock.recv(1 << 16)
+        except TimeoutError:
+            return []
+        except OSError as error:
+            raise ChannelClosed(str(error)) from None
+        if not data:
+            raise ChannelClosed("closed by the other end")
+        try:
+            messages = [unpack(payload) for payload in self._reader.feed(data)]
+        except BadFrame as error:
+            raise ChannelClosed(str(error)) from None
+        if not all(isinstance(message, dict) and isinstance(message.get("t"), str) for message in messages):
+            raise ChannelClosed("the other end sent something that is not a message")
+        return messages
+
+    def close(self) -> None:
+        """Close the socket."""
+        self.sock.close()

@@ -1,0 +1,92 @@
+"""Mutual proof of the run's secret before anything else is read from a link. Pure: bytes in, bytes out.
+
+The dialer sends HELLO (who it is, whom it wants, a nonce), the acceptor answers with its nonce and a proof,
+the dialer with its own. All parts have a fixed size: at most 81 bytes are read of a peer that has proved nothing.
+Both proofs cover everything said so far; each direction of the link then has a key of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import struct
+from dataclasses import dataclass
+
+MAGIC = b"SLT1"
+DATA = 1
+CONTROL = 2
+NONCE_BYTES = 16
+PROOF_BYTES = 32
+DEADLINE_S = 5.0
+
+_HELLO = struct.Struct(">4sB16sIII16s")
+HELLO_BYTES = _HELLO.size
+ANSWER_BYTES = 4 + NONCE_BYTES + PROOF_BYTES
+
+
+class Refused(Exception):
+    """The peer is not one of ours, or not the one that is wanted now. The text never holds a proof."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """Who dials whom: ``kind`` DATA or CONTROL, the run, the dialer with its epoch, the worker it wants."""
+
+    kind: int
+    run_id: bytes
+    worker: int
+    epoch: int
+    wanted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The keys of one link, by direction."""
+
+    to_acceptor: bytes
+    to_dialer: bytes
+
+
+def encode_hello(hello: Hello, nonce: bytes) -> bytes:
+    """The dialer's first words."""
+    return _HELLO.pack(MAGIC, hello.kind, hello.run_id, hello.worker, hello.epoch, hello.wanted, nonce)
+
+
+def decode_hello(data: bytes) -> Hello:
+    """What the acceptor reads first. Raises Refused."""
+    magic, kind, run_id, worker, epoch, wanted, _ = _HELLO.unpack(data)
+    if magic != MAGIC or kind not in (DATA, CONTROL):
+        raise Refused("it does not speak streamlet's protocol")
+    return Hello(kind, run_id, worker, epoch, wanted)
+
+
+def _proof(secret: bytes, role: bytes, hello: bytes, nonce: bytes) -> bytes:
+    return hmac.digest(secret, b"streamlet " + role + hello + nonce, hashlib.sha256)
+
+
+def answer(secret: bytes, hello: bytes, nonce: bytes) -> bytes:
+    """The acceptor's nonce and proof."""
+    return MAGIC + nonce + _proof(secret, b"accept", hello, nonce)
+
+
+def check_answer(secret: bytes, hello: bytes, data: bytes) -> bytes:
+    """The dialer's proof, once the acceptor's is right. Raises Refused."""
+    nonce, proof = data[4 : 4 + NONCE_BYTES], data[4 + NONCE_BYTES :]
+    if data[:4] != MAGIC or not hmac.compare_digest(proof, _proof(secret, b"accept", hello, nonce)):
+        raise Refused("it does not know this run's secret")
+    return _proof(secret, b"dial", hello, nonce)
+
+
+def check_proof(secret: bytes, hello: bytes, nonce: bytes, proof: bytes) -> None:
+    """The acceptor's last check. Raises Refused."""
+    if not hmac.compare_digest(proof, _proof(secret, b"dial", hello, nonce)):
+        raise Refused("it does not know this run's secret")
+
+
+def link_keys(secret: bytes, hello: bytes, nonce: bytes) -> Keys:
+    """Keys that exist for this link only: both nonces are in them."""
+    seed = hello + nonce
+    return Keys(
+        hmac.digest(secret, b"streamlet key to acceptor" + seed, hashlib.sha256),
+        hmac.digest(secret, b"streamlet key to dialer" + seed, hashlib.sha256),
+    )

@@ -1,0 +1,85 @@
+"""Where other workers connect: a listening socket, and proofs checked in short-lived threads."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from streamlet.runtime import dialing
+from streamlet.runtime.dialing import Address, Secured
+from streamlet.runtime.handshake import Hello, Refused
+
+MAX_UNPROVED = 64
+"""Connections that may be in their handshake at once; a further one is closed at once."""
+
+logger = logging.getLogger("streamlet.links")
+
+
+class LinkServer:
+    """Listens on a Unix socket in the run's private directory, or on TCP. ``fileno`` is readable when ``serve``
+    should be called. ``admits`` raises Refused; ``welcomed`` gets what proved itself. Both run in other threads.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        secret: bytes,
+        admits: Callable[[Hello], None],
+        welcomed: Callable[[Secured], None],
+        frame_limit: int,
+    ) -> None:
+        kind, host, port = address
+        family = socket.AF_UNIX if kind == "unix" else socket.AF_INET
+        self._sock = socket.socket(family, socket.SOCK_STREAM)
+        self._sock.bind(host if kind == "unix" else (host, port))
+        self._sock.listen(128)
+        self._sock.setblocking(False)
+        self.address: Address = address if kind == "unix" else ("tcp", host, self._sock.getsockname()[1])
+        self._secret = secret
+        self._admits = admits
+        self._welcomed = welcomed
+        self._frame_limit = frame_limit
+        self._unproved = threading.BoundedSemaphore(MAX_UNPROVED)
+
+    def fileno(self) -> int:
+        """For a selector."""
+        return self._sock.fileno()
+
+    def serve(self) -> None:
+        """Take one connection, if there is one, and let it prove itself elsewhere."""
+        try:
+            sock, _ = self._sock.accept()
+        except OSError:
+            return
+        if not self._unproved.acquire(blocking=False):
+            sock.close()
+            return
+        threading.Thread(target=self._prove, args=(sock,), name="handshake", daemon=True).start()
+
+    def _prove(self, sock: socket.socket) -> None:
+        try:
+            if sock.family == socket.AF_INET:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            secured = dialing.accept(sock, self._secret, self._admits, self._frame_limit)
+        except (Refused, OSError) as error:
+            logger.warning("A connection was refused: %s.", error)
+            return
+        finally:
+            self._unproved.release()
+        self._welcomed(secured)
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._sock.close()
+        if self.address[0] == "unix":
+            with contextlib.suppress(OSError):
+                Path(self.address[1]).unlink()
+
+
+def socket_path(directory: Path, worker: int, epoch: int) -> str:
+    """A worker's socket in the run's directory. A path of a Unix socket may have 107 bytes."""
+    return str(directory / f"w{worker}.{epoch}")

@@ -1,0 +1,302 @@
+"""What the coordinator decides: when a worker is started, trusted, given up, replaced, and when a run is over.
+
+Pure. Events are method calls with the time in seconds; what is to be done comes back as instructions, in order.
+A worker goes STARTING -> READY (it listens) -> UP (initialised and linked) -> GONE, and from there back to
+STARTING with the next epoch. Only when all workers are UP by one version of the book may tuples flow.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum
+
+from streamlet.base.backoff import Backoff
+from streamlet.runtime.dialing import Address
+
+WINDOW_S = 300.0
+
+
+class WorkerState(Enum):
+    """Where a worker stands in its life."""
+
+    STARTING = "starting"
+    READY = "ready"
+    UP = "up"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start a worker process (or slot) of this epoch."""
+
+    worker: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """Make sure that nothing of this worker's epoch lives on, and close its channel."""
+
+    worker: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendBook:
+    """Send the address book to every worker that listens."""
+
+    version: int
+    workers: dict[int, tuple[int, Address]]
+
+
+@dataclass(frozen=True, slots=True)
+class SendLost:
+    """Tell every worker that this one is gone, or that a link to it was: all open trees have failed."""
+
+    worker: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendWhole:
+    """Tell every worker that all are linked."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendPause:
+    """Tell every worker that its spouts emit no more: the run is ending."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendStop:
+    """Tell every worker to close."""
+
+    clean: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """The run has failed."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """For a person to read."""
+
+    level: str
+    text: str
+
+
+Instruction = Start | Kill | SendBook | SendLost | SendWhole | SendPause | SendStop | GiveUp | Tell
+
+
+@dataclass
+class _Worker:
+    state: WorkerState = WorkerState.GONE
+    epoch: int = 0
+    address: Address | None = None
+    heard_s: float = 0.0
+    initialized: bool = False
+    linked: int = 0
+    drained: bool = False
+    caught_up: bool = False
+    stopped: bool = False
+    restart_at: float | None = None
+    deaths: deque[float] = field(default_factory=deque)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Times in seconds."""
+
+    start_s: float = 30.0
+    silent_s: float = 10.0
+    restarts: int = 20
+    drain_s: float = 4.0
+    stop_s: float = 5.0
+
+
+class Supervisor:
+    """The state of a run. One thread."""
+
+    def __init__(self, workers: int, spout_workers: frozenset[int], limits: Limits) -> None:
+        self.workers = {index: _Worker() for index in range(workers)}
+        self.spout_workers = spout_workers
+        self.limits = limits
+        self.version = 0
+        self.whole = False
+        self.ending: str | None = None
+        self.drained = False
+        self._deadline = 0.0
+        self._stopping = False
+        self._backoff = Backoff(initial=0.1, maximum=5.0, jitter=0.0)
+
+    # -- events ----------------------------------------------------------------------------------------------------
+
+    def begin(self, now: float) -> list[Instruction]:
+        """The run starts."""
+        return [self._start(index, now) for index in self.workers]
+
+    def ready(self, index: int, epoch: int, address: Address, now: float) -> list[Instruction]:
+        """A worker listens."""
+        worker = self.workers[index]
+        if worker.epoch != epoch or worker.state is not WorkerState.STARTING:
+            return []
+        worker.state, worker.address, worker.heard_s = WorkerState.READY, address, now
+        return self._new_book()
+
+    def initialized(self, index: int, epoch: int) -> list[Instruction]:
+        """A worker's components are initialised."""
+        worker = self.workers[index]
+        if worker.epoch != epoch:
+            return []
+        worker.initialized = True
+        return self._maybe_whole()
+
+    def linked(self, index: int, epoch: int, version: int) -> list[Instruction]:
+        """A worker has every link of a version of the book."""
+        worker = self.workers[index]
+        if worker.epoch != epoch:
+            return []
+        worker.linked = version
+        return self._maybe_whole()
+
+    def heard(self, index: int, epoch: int, now: float) -> None:
+        """Any sign of life."""
+        if self.workers[index].epoch == epoch:
+            self.workers[index].heard_s = now
+
+    def state(self, index: int, epoch: int, drained: bool, caught_up: bool, now: float) -> list[Instruction]:
+        """What a worker says of its open trees and its spouts' ends."""
+        worker = self.workers[index]
+        if worker.epoch != epoch:
+            return []
+        worker.drained, worker.caught_up = drained, caught_up
+        if self.ending is None and self.whole and self._all_spouts("caught_up"):
+            return self.end("caught_up", now)
+        return self._maybe_stop()
+
+    def link_lost(self, index: int, epoch: int, peer: int, peer_epoch: int) -> list[Instruction]:
+        """A worker lost its link to a peer. If both live on, all start from a new version of the book."""
+        worker, other = self.workers[index], self.workers[peer]
+        if worker.epoch != epoch or other.epoch != peer_epoch or self._stopping:
+            return []
+        if other.state is WorkerState.GONE or worker.state is WorkerState.GONE:
+            return []
+        self.whole = False
+        return [SendLost(peer, peer_epoch), *self._new_book()]
+
+    def gone(self, index: int, epoch: int, why: str, now: float) -> list[Instruction]:
+        """A worker ended, hung up, or was silent for too long."""
+        worker = self.workers[index]
+        if worker.epoch != epoch or worker.state is WorkerState.GONE:
+            return []
+        worker.state, worker.address = WorkerState.GONE, None
+        kill: list[Instruction] = [Kill(index, epoch)]
+        if self._stopping:
+            worker.stopped = True
+            return kill
+        self.whole = False
+        lost = [*kill, Tell("warning", f"worker {index} (epoch {epoch}) {why}"), SendLost(index, epoch)]
+        if self.ending is not None:
+            # Nothing is replayed any more: what was open stays uncommitted for the next run.
+            return [*lost, *self._stop()]
+        worker.deaths.append(now)
+        while worker.deaths and now - worker.deaths[0] > WINDOW_S:
+            worker.deaths.popleft()
+        if len(worker.deaths) > self.limits.restarts:
+            return [
+                *lost,
+                GiveUp(
+                    f"Worker {index} died {len(worker.deaths)} times within {WINDOW_S:.0f} s, the last time because it "
+                    f"{why}. Restarting it again would not help: look at what its components do just before, or raise "
+                    "streamlet.worker.restarts.max."
+                ),
+            ]
+        worker.restart_at = now + self._backoff.delay(len(worker.deaths) - 1)
+        return [*lost, *self._new_book()]
+
+    def end(self, reason: str, now: float) -> list[Instruction]:
+        """Somebody or something wants the run to end: drain first."""
+        if self.ending is not None:
+            return []
+        self.ending = reason
+        self._deadline = now + self.limits.drain_s
+        for worker in self.workers.values():
+            # What was said before the pause is old: only a state told after it proves that all is drained.
+            worker.drained = worker.drained and reason == "caught_up"
+        if not self.whole:
+            return [SendPause(), *self._stop()]
+        return [SendPause(), *self._maybe_stop()]
+
+    def stopped(self, index: int, epoch: int) -> None:
+        """A worker has closed its components."""
+        if self.workers[index].epoch == epoch:
+            self.workers[index].stopped = True
+
+    def tick(self, now: float) -> list[Instruction]:
+        """Time passes: restarts that are due, workers that were silent, a drain that takes too long."""
+        out: list[Instruction] = []
+        if self.ending is not None and not self._stopping and now >= self._deadline:
+            out += self._stop()
+        if self._stopping:
+            self._deadline = self._deadline or now
+            return out
+        for index, worker in self.workers.items():
+            if worker.state is WorkerState.GONE:
+                if worker.restart_at is not None and now >= worker.restart_at:
+                    out.append(self._start(index, now))
+                continue
+            limit = self.limits.start_s if worker.state is WorkerState.STARTING else self.limits.silent_s
+            if now - worker.heard_s > limit:
+                verb = "did not start" if worker.state is WorkerState.STARTING else "was silent"
+                out += self.gone(index, worker.epoch, f"{verb} for {limit:g} s", now)
+        return out
+
+    @property
+    def over(self) -> bool:
+        """Every worker has stopped or is gone."""
+        return self._stopping and all(w.stopped or w.state is WorkerState.GONE for w in self.workers.values())
+
+    # -- decisions ---------------------------------------------------------------------------------------------------
+
+    def _start(self, index: int, now: float) -> Start:
+        deaths = self.workers[index].deaths
+        epoch = self.workers[index].epoch + 1
+        self.workers[index] = _Worker(WorkerState.STARTING, epoch, heard_s=now, deaths=deaths)
+        return Start(index, epoch)
+
+    def _new_book(self) -> list[Instruction]:
+        self.version += 1
+        self.whole = False
+        book = {index: (w.epoch, w.address) for index, w in self.workers.items() if w.address is not None}
+        return [SendBook(self.version, book)]
+
+    def _maybe_whole(self) -> list[Instruction]:
+        if self.whole or self._stopping:
+            return []
+        for worker in self.workers.values():
+            if worker.address is None or not worker.initialized or worker.linked != self.version:
+                return []
+        for worker in self.workers.values():
+            worker.state = WorkerState.UP
+        self.whole = True
+        return [SendWhole(self.version)]
+
+    def _all_spouts(self, what: str) -> bool:
+        return all(getattr(self.workers[index], what) for index in self.spout_workers)
+
+    def _maybe_stop(self) -> list[Instruction]:
+        if self.ending is None or self._stopping or not self._all_spouts("drained"):
+            return []
+        self.drained = True
+        return self._stop()
+
+    def _stop(self) -> list[Instruction]:
+        self._stopping = True
+        return [SendStop(clean=True)]

@@ -1,0 +1,328 @@
+"""A worker process: builds its part of a plan, runs the loop, and answers its coordinator.
+
+Two threads. The main one is the loop and all user code. The control thread listens for links, reads the
+coordinator's messages and sends heartbeats, so that a slow bolt never looks like a dead worker.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import selectors
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from streamlet.base.clock import SystemClock
+from streamlet.base.errors import StreamletError
+from streamlet.model.plan import fingerprint, make_plan
+from streamlet.runtime import handshake
+from streamlet.runtime.complaints import Complaints
+from streamlet.runtime.control import ChannelClosed, ControlChannel, Message
+from streamlet.runtime.dialing import Secured, dial
+from streamlet.runtime.handshake import Hello, Refused
+from streamlet.runtime.link_server import LinkServer, socket_path
+from streamlet.runtime.links import SocketLinks
+from streamlet.runtime.loading import load_topology
+from streamlet.runtime.loop import WorkerLoop
+from streamlet.runtime.task_building import Running
+from streamlet.runtime.wire import MAX_DATA_FRAME
+
+ORPHAN_S = 3.0
+"""How long a worker without a coordinator may take to end by itself."""
+
+DIAL_AGAIN_S = 0.05
+DIAL_S = 10.0
+
+logger = logging.getLogger("streamlet")
+
+
+class Worker:
+    """Everything a worker process is. ``run`` returns the exit status."""
+
+    def __init__(self, channel: ControlChannel, plan: Message) -> None:
+        self.channel = channel
+        self.plan = plan
+        self.index: int = plan["worker"]
+        self.epoch: int = plan["epoch"]
+        self.secret: bytes = plan["secret"]
+        self.run_id: bytes = plan["run_id"]
+        self.clock = SystemClock()
+        self.links = SocketLinks(self._link_lost)
+        self.complaints = Complaints(self._tell, self.clock)
+        self.book: Message = {"version": 0, "workers": {}}
+        self.linked_version = 0
+        self.partitions: list[Any] = []
+        self.reported: tuple[Any, ...] = ()
+        self.clean = False
+        self.server: LinkServer | None = None
+        self.loop: WorkerLoop
+
+    # -- the main thread -----------------------------------------------------------------------------------------
+
+    def run(self) -> int:
+        """Build, announce, initialise, turn until told to stop."""
+        try:
+            self._build()
+            self._listen()
+            threading.Thread(target=self._control, name="control", daemon=True).start()
+            self.loop.initialize()
+            self.loop.timers.every(self.plan["heartbeat_s"], self._look, self.clock.monotonic())
+            self._look()
+            self.channel.send({"t": "initialized"})
+            self._turn()
+        except ChannelClosed:
+            self.clean = False
+        except StreamletError as error:
+            return self._failed(error, error.exit_status)
+        except Exception as error:  # noqa: BLE001 - the last frame of a process: report, then end
+            return self._failed(error, 1)
+        return self._close()
+
+    def _build(self) -> None:
+        plan = self.plan
+        topology = load_topology(Path(plan["file"]), plan["attribute"])
+        placed = make_plan(topology, plan["workers"])
+        if fingerprint(placed) != plan["fingerprint"]:
+            raise StreamletError(
+                f"Worker {self.index} imported {plan['file']} and found another topology than the coordinator did. "
+                "The class body must give the same components in every process: no random names, no dependence on "
+                "time, environment or working directory."
+            )
+        running = Running(
+            plan=placed,
+            worker=self.index,
+            epoch=self.epoch,
+            topology_id=plan["run_id"].hex(),
+            conf=plan["conf"],
+            clock=self.clock,
+            rng=random.Random(os.urandom(32)),
+            report=self.complaints.report,
+            wake=lambda: self.loop.post(lambda: None),
+            overrides=plan["overrides"],
+        )
+        self.loop = WorkerLoop(running, self.links)
+
+    def _turn(self) -> None:
+        loop, sleep_s = self.loop, 0.0
+        while not loop.stopped:
+            sleep_s = loop.turn(sleep_s)
+            if sleep_s > 0:
+                self._report_state()
+
+    def _report_state(self) -> None:
+        """Tell at once when the last tree is done or the end is reached; heartbeats would be too slow for both."""
+        state = (self.loop.pending() == 0, not self.loop.inbox, self.loop.caught_up() if self._asks_end() else False)
+        if state != self.reported:
+            self.reported = state
+            drained, empty, caught_up = state
+            self.channel.try_send({"t": "state", "drained": drained and empty, "caught_up": caught_up})
+
+    def _asks_end(self) -> bool:
+        return bool(self.plan["conf"]["streamlet.until.caught.up"])
+
+    def _look(self) -> None:
+        """On the loop's thread: what only it may read, for the control thread to send."""
+        self.partitions = [row for spout in self.loop.spouts.values() for row in spout.spout.partition_status()]
+
+    def _failed(self, error: Exception, status: int) -> int:
+        message = str(error) if isinstance(error, StreamletError) else self._bug(error)
+        trace = "".join(traceback.format_exception(error))
+        self.channel.try_send({"t": "failed", "message": message, "status": status, "trace": trace})
+        if hasattr(self, "loop"):
+            self.loop.close(clean=False)
+        return status
+
+    def _bug(self, error: Exception) -> str:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{frame.filename}:{frame.lineno}"
+        return (
+            f"Worker {self.index} raised {type(error).__name__} at {place}: {error}. The topology stops; what was not "
+            "acked will be read again. The traceback is shown with --debug."
+        )
+
+    def _close(self) -> int:
+        raised = self.loop.close(self.clean)
+        self.complaints.flush()
+        self.channel.try_send({"t": "stopped", "errors": [f"{type(e).__name__}: {e}" for e in raised]})
+        return 1 if raised else 0
+
+    # -- links -----------------------------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        listen = self.plan["listen"]
+        address = ("unix", socket_path(Path(listen[1]), self.index, self.epoch), 0) if listen[0] == "unix" else None
+        self.server = LinkServer(
+            address or ("tcp", listen[1], 0), self.secret, self._admits, self._welcomed, MAX_DATA_FRAME
+        )
+        self.channel.send({"t": "ready", "address": list(self.server.address), "pid": os.getpid()})
+
+    def _admits(self, hello: Hello) -> None:
+        known = self.book["workers"].get(hello.worker)
+        if hello.kind != handshake.DATA or hello.run_id != self.run_id or hello.wanted != self.index:
+            raise Refused("it wants another worker or run")
+        if known is not None and hello.epoch < known[0]:
+            raise Refused(f"it is epoch {hello.epoch} of worker {hello.worker}, which was replaced")
+
+    def _welcomed(self, secured: Secured) -> None:
+        self.loop.post(lambda: self._add(secured, secured.hello.worker, secured.hello.epoch))
+
+    def _add(self, secured: Secured, worker: int, epoch: int) -> None:
+        self.links.add(secured, worker, epoch)
+        self._check_linked()
+
+    def _link_lost(self, worker: int, epoch: int, why: str) -> None:
+        """On the loop's thread. No tuple may be sent into the gap, so spouts pause until all is linked again."""
+        self.loop.pause("recovering")
+        self.loop.resume(f"worker {worker} is full")
+        failed = self.loop.fail_everything()
+        logger.info(
+            "worker %d lost its link to worker %d (%s); %d open trees failed", self.index, worker, why, failed
+        )
+        self.channel.try_send({"t": "link_lost", "worker": worker, "epoch": epoch, "why": why})
+
+    def _apply_book(self, book: Message) -> None:
+        if book["version"] <= self.book["version"]:
+            return
+        self.book = book
+        have = self.links.epochs()
+        for worker, (epoch, kind, host, port) in book["workers"].items():
+            if worker < self.index and have.get(worker) != epoch:
+                args = (worker, epoch, (kind, host, port), book["version"])
+                threading.Thread(target=self._dial, args=args, name="dial", daemon=True).start()
+        self._check_linked()
+
+    def _dial(self, worker: int, epoch: int, address: tuple[str, str, int], version: int) -> None:
+        hello = Hello(handshake.DATA, self.run_id, self.index, self.epoch, worker)
+        deadline = time.monotonic() + DIAL_S
+        while self.book["version"] == version and time.monotonic() < deadline:
+            try:
+                secured = dial(address, hello, self.secret, MAX_DATA_FRAME)
+            except (Refused, OSError) as error:
+                logger.debug("worker %d cannot reach worker %d yet: %s", self.index, worker, error)
+                time.sleep(DIAL_AGAIN_S)
+                continue
+            self.loop.post(lambda: self._add(secured, worker, epoch))
+            return
+
+    def _check_linked(self) -> None:
+        version, have = self.book["version"], self.links.epochs()
+        if version > self.linked_version and all(
+            worker == self.index or have.get(worker) == entry[0] for worker, entry in self.book["workers"].items()
+        ):
+            self.linked_version = version
+            self.channel.try_send({"t": "linked", "version": version})
+
+    # -- the control thread ----------------------------------------------------------------------------------------
+
+    def _control(self) -> None:
+        assert self.server is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.channel, selectors.EVENT_READ, self._read_messages)
+            selector.register(self.server, selectors.EVENT_READ, self.server.serve)
+            period, due = self.plan["heartbeat_s"], 0.0
+            try:
+                while True:
+                    for key, _ in selector.select(max(0.0, due - time.monotonic())):
+                        key.data()
+                    if time.monotonic() >= due:
+                        due = time.monotonic() + period
+                        self._beat()
+            except ChannelClosed:
+                self._orphaned()
+
+    def _read_messages(self) -> None:
+        for message in self.channel.receive():
+            self._handle(message)
+
+    def _handle(self, message: Message) -> None:
+        kind, loop = message["t"], self.loop
+        if kind == "book":
+            loop.post(lambda: self._apply_book(message))
+        elif kind == "activate":
+            loop.post(loop.activate)
+        elif kind == "pause":
+            loop.post(lambda: loop.pause(message["reason"]))
+        elif kind == "resume":
+            loop.post(lambda: loop.resume(message["reason"]))
+        elif kind == "lost":
+            loop.post(lambda: self._worker_lost(message["worker"], message["epoch"]))
+        elif kind == "stop":
+            loop.post(lambda: self._stop(message["clean"]))
+
+    def _worker_lost(self, worker: int, epoch: int) -> None:
+        """The coordinator says that a worker is gone, or that two others lost their link."""
+        self.loop.pause("recovering")
+        self.links.drop(worker, epoch)
+        self.loop.resume(f"worker {worker} is full")
+        self.loop.fail_everything()
+
+    def _stop(self, clean: bool) -> None:
+        self.clean = clean
+        self.loop.stopped = True
+
+    def _beat(self) -> None:
+        tasks = {task_id: live.run.stats.snapshot() for task_id, live in list(self.loop.tasks.items())}
+        self.channel.send(
+            {"t": "beat", "tasks": tasks, "partitions": self.partitions, "pending": self.loop.pending()}
+        )
+
+    def _orphaned(self) -> None:
+        """The coordinator is gone: end unclean, soon, even if user code never returns."""
+        self.loop.post(lambda: self._stop(False))
+        time.sleep(ORPHAN_S)
+        os._exit(1)
+
+    def _tell(self, level: str, text: str) -> None:
+        self.channel.try_send({"t": "event", "level": level, "text": text})
+
+
+class ChannelHandler(logging.Handler):
+    """Log records of a worker, shown by the coordinator."""
+
+    def __init__(self, channel: ControlChannel) -> None:
+        super().__init__()
+        self._channel = channel
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        self._channel.try_send({"t": "event", "level": record.levelname.lower(), "text": text, "log": record.name})
+
+
+def serve(channel: ControlChannel) -> int:
+    """Be a worker for the coordinator at the other end; the exit status. Called on a process's main thread."""
+    try:
+        messages: list[Message] = []
+        deadline = time.monotonic() + 30
+        while not messages and time.monotonic() < deadline:
+            messages = channel.receive()
+    except ChannelClosed:
+        return 1
+    if not messages or messages[0]["t"] != "plan":
+        return 1
+    root = logging.getLogger()
+    root.addHandler(ChannelHandler(channel))
+    root.setLevel(logging.DEBUG if messages[0]["debug"] else logging.INFO)
+    for noisy in ("kazoo", "py4j"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    return Worker(channel, messages[0]).run()
+
+
+def main() -> None:
+    """``python -m streamlet.runtime.worker FD``: the control channel is an inherited socket."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the coordinator decides what Ctrl-C means
+    channel = ControlChannel.inherited(socket.socket(fileno=int(sys.argv[1])))
+    status = serve(channel)
+    sys.stdout.flush()
+    channel.close()
+    os._exit(status)  # daemon threads of libraries must not hold up the end
+
+
+if __name__ == "__main__":
+    main()
