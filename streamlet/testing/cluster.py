@@ -49,10 +49,10 @@ class _PortTaken(Exception):
 class DevCluster(KafkaTools):
     """``with DevCluster(kafka="3.9") as cluster:`` starts (2-4 s) and stops real servers on 127.0.0.1.
 
-    ``kafka``: "3.9" (ZooKeeper mode) or "4" (KRaft); ``brokers``: 1 or 3. ``directory`` holds data and logs
-    and is kept; without one a temporary directory is used and removed. ``figures`` leaves the JVMs their best
-    compiler and collector. ``broker_settings`` go into every broker's properties last. ``preferred_ports``:
-    (ZooKeeper, first broker, second, ...), taken where free.
+    ``kafka``: "3.9" (ZooKeeper mode) or "4" (KRaft); ``brokers``: 1 or 3 (or 0: ZooKeeper alone).
+    ``directory`` holds data and logs and is kept; without one a temporary directory is used and removed.
+    ``figures`` leaves the JVMs their best compiler and collector. ``broker_settings`` go into every broker's
+    properties last. ``preferred_ports``: (ZooKeeper, first broker, second, ...), taken where free.
 
     Every process dies with the one that called ``start``, even one killed with SIGKILL. Methods that change
     the cluster belong to one thread at a time; broker indexes count from 0 and are the broker ids.
@@ -73,8 +73,8 @@ class DevCluster(KafkaTools):
     ) -> None:
         if kafka not in RELEASES:
             raise ValueError(f"kafka={kafka!r}: choose from {', '.join(RELEASES)}")
-        if brokers not in (1, 3):
-            raise ValueError(f"brokers={brokers!r}: choose 1 or 3")
+        if brokers not in ((0, 1, 3) if kafka == "3.9" else (1, 3)):
+            raise ValueError(f"brokers={brokers!r}: choose 1 or 3 (0, on 3.9 only: a ZooKeeper alone)")
         self.kafka = kafka
         self._count = brokers
         self._wanted_directory = None if directory is None else Path(directory)
@@ -192,6 +192,8 @@ class DevCluster(KafkaTools):
     def _start_all(self) -> None:
         if self._zookeeper is not None:
             self.start_zookeeper()
+        if not self._brokers:
+            return
         self._progress(f"starting Kafka {RELEASES[self.kafka].kafka}, {self._count} broker(s)")
         for member in self._brokers:
             self._launch(member)

@@ -1,0 +1,166 @@
+"""The node store without a server: for tests and for runs that need no memory beyond the process. Pure."""
+
+from __future__ import annotations
+
+import itertools
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from streamlet.coordination.node_store import (
+    ANY_VERSION,
+    ConnectionState,
+    NodeStoreError,
+    NodeStoreUnavailable,
+    check_path,
+    check_size,
+    conflict,
+    exists_already,
+    missing,
+    not_empty,
+)
+
+_WHERE = "memory"
+
+
+@dataclass(slots=True)
+class MemoryTree:
+    """What the server holds: path -> (data, version). Several stores, each a session, may share one."""
+
+    nodes: dict[str, tuple[bytes, int]] = field(default_factory=lambda: {"/": (b"", 0)})
+    sessions: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+
+    def children(self, path: str) -> list[str]:
+        prefix = path.rstrip("/") + "/"
+        below = (node[len(prefix) :] for node in self.nodes if node.startswith(prefix) and node != "/")
+        return sorted(name for name in below if "/" not in name)
+
+
+class MemoryNodeStore:
+    """A ``NodeStore`` over a ``MemoryTree``, with the faults of a real one on demand. One thread."""
+
+    __slots__ = ("_closed", "_session", "_state", "_tree", "_waiting")
+
+    def __init__(self, tree: MemoryTree | None = None) -> None:
+        self._tree = MemoryTree() if tree is None else tree
+        self._session = next(self._tree.sessions)
+        self._state = ConnectionState.CONNECTED
+        self._waiting: list[tuple[str, bytes, int, Future[int]]] = []
+        self._closed = False
+
+    # -- faults
+
+    def suspend(self) -> None:
+        """The connection is cut: synchronous calls fail, asynchronous writes wait."""
+        self._state = ConnectionState.SUSPENDED
+
+    def resume(self) -> None:
+        """The connection is back, with the same session (a new one after ``expire``); what waited is carried
+        out.
+        """
+        if self._state is ConnectionState.LOST:
+            self._session = next(self._tree.sessions)
+        self._state = ConnectionState.CONNECTED
+        waiting, self._waiting = self._waiting, []
+        for path, data, version, future in waiting:
+            self._carry_out(path, data, version, future)
+
+    def expire(self) -> None:
+        """The session is lost, and with it the writes that waited; ``resume`` brings a new session."""
+        self._state = ConnectionState.LOST
+        self._fail_waiting("its session has expired")
+
+    # -- NodeStore
+
+    @property
+    def state(self) -> ConnectionState:
+        return self._state
+
+    @property
+    def session_id(self) -> int | None:
+        return self._session
+
+    def get(self, path: str) -> tuple[bytes, int] | None:
+        self._reach(path)
+        return self._tree.nodes.get(path)
+
+    def exists(self, path: str) -> int | None:
+        node = self.get(path)
+        return None if node is None else node[1]
+
+    def children(self, path: str) -> list[str]:
+        self._reach(path)
+        if path not in self._tree.nodes:
+            raise missing(path, _WHERE)
+        return self._tree.children(path)
+
+    def create(self, path: str, data: bytes = b"", *, makepath: bool = True) -> int:
+        self._reach(path)
+        check_size(path, data)
+        if path in self._tree.nodes:
+            raise exists_already(path, _WHERE)
+        parts = path.split("/")
+        for depth in range(2, len(parts)):
+            parent = "/".join(parts[:depth])
+            if parent not in self._tree.nodes:
+                if not makepath:
+                    raise missing(parent, _WHERE)
+                self._tree.nodes[parent] = (b"", 0)
+        self._tree.nodes[path] = (data, 0)
+        return 0
+
+    def set(self, path: str, data: bytes, version: int) -> int:
+        self._reach(path)
+        check_size(path, data)
+        old = self._tree.nodes.get(path)
+        if old is None:
+            raise missing(path, _WHERE)
+        self._match(path, old[1], version)
+        self._tree.nodes[path] = (data, old[1] + 1)
+        return old[1] + 1
+
+    def set_async(self, path: str, data: bytes, version: int) -> Future[int]:
+        future: Future[int] = Future()
+        if self._state is ConnectionState.SUSPENDED and not self._closed:
+            self._waiting.append((path, data, version, future))
+        else:
+            self._carry_out(path, data, version, future)
+        return future
+
+    def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        self._reach(path)
+        old = self._tree.nodes.get(path)
+        if old is None:
+            raise missing(path, _WHERE)
+        self._match(path, old[1], version)
+        if self._tree.children(path):
+            raise not_empty(path, _WHERE)
+        del self._tree.nodes[path]
+
+    def close(self) -> None:
+        self._closed = True
+        self._state = ConnectionState.LOST
+        self._fail_waiting("it was closed")
+
+    # -- inside
+
+    def _reach(self, path: str) -> None:
+        check_path(path)
+        if self._closed or self._state is not ConnectionState.CONNECTED:
+            state = "closed" if self._closed else self._state.value
+            raise NodeStoreUnavailable(f"The node store in memory cannot be asked for {path}: it is {state}.")
+
+    def _carry_out(self, path: str, data: bytes, version: int, future: Future[int]) -> None:
+        try:
+            future.set_result(self.set(path, data, version))
+        except (NodeStoreError, ValueError) as error:
+            future.set_exception(error)
+
+    def _fail_waiting(self, why: str) -> None:
+        waiting, self._waiting = self._waiting, []
+        for path, _, _, future in waiting:
+            future.set_exception(NodeStoreUnavailable(f"Node {path} in memory was not written: {why}."))
+
+    @staticmethod
+    def _match(path: str, found: int, expected: int) -> None:
+        if expected not in (ANY_VERSION, found):
+            raise conflict(path, _WHERE, expected)

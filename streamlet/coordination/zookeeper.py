@@ -1,0 +1,285 @@
+"""The node store on a real ZooKeeper. The only file that imports kazoo."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from kazoo import exceptions as kz
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KazooState
+from kazoo.security import make_digest_acl
+
+from streamlet.coordination.ensemble import Ensemble, NotZooKeeper, ask_for_session
+from streamlet.coordination.node_store import (
+    ANY_VERSION,
+    AuthFailed,
+    ConnectionState,
+    NodeStoreError,
+    NodeStoreUnavailable,
+    check_path,
+    check_size,
+    conflict,
+    exists_already,
+    missing,
+    not_empty,
+)
+
+CONNECT_TIMEOUT_S = 6.0
+REQUEST_TIMEOUT_S = 10.0
+SESSION_TIMEOUT_S = 10.0
+CLOSE_TIMEOUT_S = 3.0
+_PROBE_AGAIN_S = 0.2
+
+_STATES = {
+    KazooState.CONNECTED: ConnectionState.CONNECTED,
+    KazooState.SUSPENDED: ConnectionState.SUSPENDED,
+    KazooState.LOST: ConnectionState.LOST,
+}
+
+# kazoo tells each dropped connection several times; what matters reaches the user as state and errors.
+# Turn it on with logging.getLogger("streamlet.coordination.kazoo").setLevel("INFO").
+_log = logging.getLogger("streamlet.coordination.kazoo")
+if _log.level == logging.NOTSET:
+    _log.setLevel(logging.CRITICAL)
+
+
+class ZooKeeperNodeStore:
+    """A ``NodeStore`` in an ensemble, ``host:port,host:port/chroot``; opens its session when made.
+
+    ``digest``: (user, password); nodes are then created for that user alone. The chroot need not exist.
+    Construction blocks up to ``connect_timeout_s`` and raises ``NodeStoreUnavailable`` with what each
+    host answered, ``AuthFailed``, or ``SettingError`` for a malformed ensemble string.
+    """
+
+    def __init__(
+        self,
+        hosts: str,
+        *,
+        digest: tuple[str, str] | None = None,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        request_timeout_s: float = REQUEST_TIMEOUT_S,
+        session_timeout_s: float = SESSION_TIMEOUT_S,
+    ) -> None:
+        self._ensemble = Ensemble.parse(hosts)
+        self._where = f"ZooKeeper {self._ensemble}"
+        self._request_timeout_s = request_timeout_s
+        self._state = ConnectionState.SUSPENDED
+        self._lock = threading.Lock()
+        self._open: set[Future[int]] = set()
+        self._closed = False
+        self._connected = threading.Event()
+        deadline = time.monotonic() + connect_timeout_s
+        self._await_answer(deadline, connect_timeout_s)
+        self._client = KazooClient(
+            hosts=self._ensemble.servers,
+            timeout=session_timeout_s,
+            connection_retry={"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 2.0},
+            auth_data=None if digest is None else [("digest", ":".join(digest))],
+            default_acl=None if digest is None else [make_digest_acl(*digest, all=True)],
+            logger=_log,
+        )
+        self._client.add_listener(self._hear)
+        try:
+            self._client.start_async()
+            connected = self._connected.wait(max(0.5, deadline - time.monotonic()))
+        except BaseException:  # Ctrl-C in the wait too: kazoo's threads must not stay
+            self.close()
+            raise
+        if not connected:
+            self.close()
+            raise self._unavailable(f"it granted no session within {connect_timeout_s:.0f} s")
+
+    def __repr__(self) -> str:
+        return f"<ZooKeeperNodeStore {self._ensemble} {self._state.value}>"
+
+    # -- NodeStore
+
+    @property
+    def state(self) -> ConnectionState:
+        return self._state
+
+    @property
+    def session_id(self) -> int | None:
+        held = self._client.client_id
+        return int(held[0]) if held is not None and held[0] else None
+
+    def get(self, path: str) -> tuple[bytes, int] | None:
+        try:
+            data, stat = self._ask(path, lambda node: self._client.get_async(node))
+        except kz.NoNodeError:
+            return None
+        return bytes(data), int(stat.version)
+
+    def exists(self, path: str) -> int | None:
+        stat = self._ask(path, lambda node: self._client.exists_async(node))
+        return None if stat is None else int(stat.version)
+
+    def children(self, path: str) -> list[str]:
+        return sorted(self._act(path, lambda node: self._client.get_children_async(node)))
+
+    def create(self, path: str, data: bytes = b"", *, makepath: bool = True) -> int:
+        check_size(path, data)
+        self._act(path, lambda node: self._client.create_async(node, data, makepath=makepath))
+        return 0
+
+    def set(self, path: str, data: bytes, version: int) -> int:
+        check_size(path, data)
+        stat = self._act(path, lambda node: self._client.set_async(node, data, version), version)
+        return int(stat.version)
+
+    def set_async(self, path: str, data: bytes, version: int) -> Future[int]:
+        future: Future[int] = Future()
+        with self._lock:
+            self._open.add(future)
+        try:
+            node = self._node(path)
+            check_size(path, data)
+            sent = self._client.set_async(node, data, version)
+        except (kz.KazooException, NodeStoreError, ValueError) as error:
+            self._settle(future, None, error, path, version)
+        else:
+            sent.rawlink(lambda result: self._settle(future, result, result.exception, path, version))
+        return future
+
+    def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        self._act(path, lambda node: self._client.delete_async(node, version), version)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        # kazoo waits for a server that may never answer; after CLOSE_TIMEOUT_S its (daemon) threads are left
+        # behind.
+        closer = threading.Thread(target=self._stop_client, name="streamlet-zookeeper-close", daemon=True)
+        closer.start()
+        closer.join(CLOSE_TIMEOUT_S)
+        self._state = ConnectionState.LOST
+        with self._lock:
+            left, self._open = self._open, set()
+        for future in left:
+            if not future.done():
+                future.set_exception(self._unavailable("it was closed", outcome_unknown=True))
+
+    # -- inside
+
+    def _stop_client(self) -> None:
+        try:
+            self._client.stop()
+            self._client.close()
+        except (OSError, kz.KazooException):
+            _log.info("kazoo did not stop in order", exc_info=True)
+
+    def _await_answer(self, deadline: float, timeout_s: float) -> None:
+        """Until one host grants a session to a probe of ours.
+
+        kazoo alone would keep silent about why it cannot connect, and its thread dies of an answer in
+        another protocol. A host that speaks another one is not asked again.
+        """
+        while True:
+            answers: dict[str, str] = {}
+            foreign = 0
+            for host, port in self._ensemble.addresses:
+                try:
+                    ask_for_session(host, port, max(0.2, min(2.0, deadline - time.monotonic())))
+                    return
+                except NotZooKeeper as error:
+                    foreign += 1
+                    answers[f"{host}:{port}"] = str(error)
+                except TimeoutError:
+                    answers[f"{host}:{port}"] = (
+                        "timed out (a Kafka broker, for one, gives a ZooKeeper client no answer)"
+                    )
+                except OSError as error:
+                    answers[f"{host}:{port}"] = error.strerror or str(error) or type(error).__name__
+            hopeless = foreign == len(answers)
+            if hopeless or time.monotonic() + _PROBE_AGAIN_S > deadline:
+                told = "; ".join(f"{server}: {why}" for server, why in answers.items())
+                raise self._unavailable(told if hopeless else f"{told} (tried for {timeout_s:.0f} s)")
+            time.sleep(_PROBE_AGAIN_S)
+
+    def _hear(self, state: str) -> None:
+        """On kazoo's connection thread: must not block."""
+        if not self._closed:
+            self._state = _STATES[state]
+        if state == KazooState.CONNECTED:
+            self._connected.set()
+
+    def _node(self, path: str) -> str:
+        check_path(path)
+        if self._closed:
+            raise self._unavailable("it was closed")
+        if path == "/":
+            return self._ensemble.chroot or "/"
+        return self._ensemble.chroot + path
+
+    # Any: kazoo is untyped, and what it answers depends on the request.
+    def _ask(self, path: str, request: Callable[[str], Any]) -> Any:
+        """Send, wait, and turn what is wrong with the connection into our errors; what is wrong with the node
+        stays.
+        """
+        try:
+            return request(self._node(path)).get(timeout=self._request_timeout_s)
+        except (kz.NoNodeError, kz.NodeExistsError, kz.BadVersionError, kz.NotEmptyError):
+            raise
+        except (kz.KazooException, KazooTimeoutError) as error:
+            raise self._translate(error, path, ANY_VERSION) from error
+
+    def _act(self, path: str, request: Callable[[str], Any], version: int = ANY_VERSION) -> Any:
+        try:
+            return self._ask(path, request)
+        except kz.KazooException as error:
+            raise self._translate(error, path, version) from error
+
+    def _settle(self, future: Future[int], result: Any, error: BaseException | None, path: str, version: int) -> None:
+        """On kazoo's completion thread, or the caller's when nothing could be sent."""
+        with self._lock:
+            self._open.discard(future)
+        if not future.set_running_or_notify_cancel():
+            return
+        if error is None:
+            future.set_result(int(result.value.version))
+        elif isinstance(error, (kz.KazooException, KazooTimeoutError)):
+            future.set_exception(self._translate(error, path, version))
+        else:
+            future.set_exception(error)
+
+    def _translate(self, error: BaseException, path: str, version: int) -> NodeStoreError:
+        match error:
+            case kz.NoNodeError():
+                return missing(path, self._where)
+            case kz.NodeExistsError():
+                return exists_already(path, self._where)
+            case kz.NotEmptyError():
+                return not_empty(path, self._where)
+            case kz.BadVersionError():
+                return conflict(path, self._where, version)
+            case kz.NoAuthError() | kz.AuthFailedError() | kz.InvalidACLError():
+                return AuthFailed(
+                    f"{self._where} does not allow this for node {path}: its access list names other users. "
+                    "Give the digest user and password it was made with."
+                )
+            case KazooTimeoutError():
+                why = f"no answer about {path} within {self._request_timeout_s:.0f} s"
+                return self._unavailable(why, outcome_unknown=True)
+            case kz.SessionExpiredError():
+                why = f"the session expired before {path} was answered"
+                return self._unavailable(why, outcome_unknown=True)
+            case _:
+                why = f"the connection was lost before {path} was answered ({type(error).__name__})"
+                return self._unavailable(why, outcome_unknown=True)
+
+    def _unavailable(self, why: str, *, outcome_unknown: bool = False) -> NodeStoreUnavailable:
+        return NodeStoreUnavailable(
+            f"{self._where} cannot be used: {why.rstrip('.')}. Check that a ZooKeeper runs there and that "
+            "the "
+            "address, host:port,host:port/chroot, is its client port (`streamlet dev up` starts one on this "
+            "machine).",
+            outcome_unknown=outcome_unknown,
+        )
