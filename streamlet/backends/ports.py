@@ -27,6 +27,8 @@ class RunRequest:
     until_caught_up: bool = False
     seconds: float | None = None
     master: str | None = None
+    quiet_stdout: bool = False
+    """What users' code prints goes to stderr: stdout is for ``--json``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,9 +75,7 @@ def _import(file: Path) -> ModuleType:
         place = f"{error.filename}, line {error.lineno}"
         raise CannotLoad(f"{file} does not parse: {error.msg} ({place}). Nothing was started.") from error
     except Exception as error:
-        frame = next(
-            (f for f in reversed(traceback.extract_tb(error.__traceback__)) if f.filename == str(file)), None
-        )
+        frame = next((f for f in reversed(traceback.extract_tb(error.__traceback__)) if f.filename == str(file)), None)
         place = f"line {frame.lineno}" if frame else "while it was imported"
         raise CannotLoad(
             f"{file} raised {type(error).__name__} at {place}: {error}. A topology's file must import cleanly in "

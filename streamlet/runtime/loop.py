@@ -182,12 +182,12 @@ class WorkerLoop:
         now = self.clock.monotonic()
         self._receive(now)
         self._run_bolts(now)
-        self._settle(now)
+        self._settle()
         self.timers.run_due(now)
         emitted = self._ask_spouts(now)
         if self.inbox:
             self._run_bolts(now)
-            self._settle(now)
+            self._settle()
         self._flush()
         if emitted or self.inbox or self._posted or self.running.acks:
             return 0.0
@@ -274,14 +274,14 @@ class WorkerLoop:
 
     # -- acks ------------------------------------------------------------------------------------------------
 
-    def _settle(self, now: float) -> None:
+    def _settle(self) -> None:
         """Bring the turn's ack deltas and failures to the ledgers that own them."""
         acks, fails = self.running.acks, self.running.fails
         if acks:
             acks.pop(0, None)
             items = list(acks.items())
             acks.clear()
-            self._apply_acks(items, now)
+            self._apply_acks(items, self.clock.monotonic())
         if fails:
             failed = list(fails)
             fails.clear()
@@ -314,7 +314,7 @@ class WorkerLoop:
         """A link was lost: apply the deltas that did arrive, then fail all open trees of this worker's spouts."""
         now = self.clock.monotonic()
         self._receive(now)
-        self._settle(now)
+        self._settle()
         failed = 0
         for spout in self.spouts.values():
             failed += len(spout.pending)

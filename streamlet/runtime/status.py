@@ -11,9 +11,7 @@ from streamlet.runtime.task_stats import percentile_ms
 COUNTERS = ("emitted", "executed", "acked", "failed", "timed_out", "errors")
 
 
-def component_rows(
-    topology: TopologySpec, snapshots: Iterable[tuple[str, Mapping[str, Any]]]
-) -> list[dict[str, Any]]:
+def component_rows(topology: TopologySpec, snapshots: Iterable[tuple[str, Mapping[str, Any]]]) -> list[dict[str, Any]]:
     """One row a component, in declaration order, from (component, task snapshot) pairs."""
     rows: dict[str, dict[str, Any]] = {
         component.name: {

@@ -98,9 +98,7 @@ def build_task(running: Running, task: TaskPlan) -> LiveTask:
     else:
         assert isinstance(component, Bolt)
         sources = dict(context.tasks)
-        run = BoltTask(
-            component, emitter, running.acks, running.fails, rng.getrandbits, sources, running.clock, report
-        )
+        run = BoltTask(component, emitter, running.acks, running.fails, rng.getrandbits, sources, running.clock, report)
     return LiveTask(task, component, context, list(boxes.values()), run)
 
 

@@ -6,6 +6,7 @@ coordinator's messages and sends heartbeats, so that a slow bolt never looks lik
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import random
@@ -16,6 +17,7 @@ import sys
 import threading
 import time
 import traceback
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +150,9 @@ class Worker:
         )
 
     def _close(self) -> int:
+        self._look()
+        with contextlib.suppress(ChannelClosed):
+            self._beat()  # the run's totals are exact
         raised = self.loop.close(self.clean)
         self.complaints.flush()
         self.channel.try_send({"t": "stopped", "errors": [f"{type(e).__name__}: {e}" for e in raised]})
@@ -182,9 +187,7 @@ class Worker:
         self.loop.pause("recovering")
         self.loop.resume(f"worker {worker} is full")
         failed = self.loop.fail_everything()
-        logger.info(
-            "worker %d lost its link to worker %d (%s); %d open trees failed", self.index, worker, why, failed
-        )
+        logger.info("worker %d lost its link to worker %d (%s); %d open trees failed", self.index, worker, why, failed)
         self.channel.try_send({"t": "link_lost", "worker": worker, "epoch": epoch, "why": why})
 
     def _apply_book(self, book: Message) -> None:
@@ -208,16 +211,20 @@ class Worker:
                 logger.debug("worker %d cannot reach worker %d yet: %s", self.index, worker, error)
                 time.sleep(DIAL_AGAIN_S)
                 continue
-            self.loop.post(lambda: self._add(secured, worker, epoch))
+            self.loop.post(partial(self._add, secured, worker, epoch))
             return
 
     def _check_linked(self) -> None:
-        version, have = self.book["version"], self.links.epochs()
-        if version > self.linked_version and all(
-            worker == self.index or have.get(worker) == entry[0] for worker, entry in self.book["workers"].items()
-        ):
+        version = self.book["version"]
+        if version > self.linked_version and self._all_linked():
             self.linked_version = version
             self.channel.try_send({"t": "linked", "version": version})
+
+    def _all_linked(self) -> bool:
+        have = self.links.epochs()
+        return all(
+            worker == self.index or have.get(worker) == entry[0] for worker, entry in self.book["workers"].items()
+        )
 
     # -- the control thread ----------------------------------------------------------------------------------------
 
@@ -245,16 +252,27 @@ class Worker:
         kind, loop = message["t"], self.loop
         if kind == "book":
             loop.post(lambda: self._apply_book(message))
-        elif kind == "activate":
-            loop.post(loop.activate)
+        elif kind == "whole":
+            loop.post(lambda: self._whole(message["version"]))
         elif kind == "pause":
-            loop.post(lambda: loop.pause(message["reason"]))
-        elif kind == "resume":
-            loop.post(lambda: loop.resume(message["reason"]))
+            loop.post(self._pause_for_good)
         elif kind == "lost":
             loop.post(lambda: self._worker_lost(message["worker"], message["epoch"]))
         elif kind == "stop":
             loop.post(lambda: self._stop(message["clean"]))
+
+    def _whole(self, version: int) -> None:
+        """Every worker is linked by this version of the book; older news, or news overtaken by a loss, is void."""
+        if version != self.book["version"] or not self._all_linked():
+            return
+        self.loop.resume("recovering")
+        if not self.loop.activated:
+            self.loop.activate()
+
+    def _pause_for_good(self) -> None:
+        """The run is ending. The state is told again, for only what is said from now on counts."""
+        self.loop.pause("draining")
+        self.reported = ()
 
     def _worker_lost(self, worker: int, epoch: int) -> None:
         """The coordinator says that a worker is gone, or that two others lost their link."""
@@ -269,9 +287,7 @@ class Worker:
 
     def _beat(self) -> None:
         tasks = {task_id: live.run.stats.snapshot() for task_id, live in list(self.loop.tasks.items())}
-        self.channel.send(
-            {"t": "beat", "tasks": tasks, "partitions": self.partitions, "pending": self.loop.pending()}
-        )
+        self.channel.send({"t": "beat", "tasks": tasks, "partitions": self.partitions, "pending": self.loop.pending()})
 
     def _orphaned(self) -> None:
         """The coordinator is gone: end unclean, soon, even if user code never returns."""

@@ -274,8 +274,7 @@ class DevCluster(KafkaTools):
             ports = free_ports(2 * self._count, self._preferred_ports[1:])
             voters = ports[self._count :]
             texts = [
-                settings.broker_with_kraft(i, ports[i], voters, self._data(i), self._count)
-                for i in range(self._count)
+                settings.broker_with_kraft(i, ports[i], voters, self._data(i), self._count) for i in range(self._count)
             ]
         self._brokers = []
         for number, values in enumerate(texts):
@@ -312,9 +311,7 @@ class DevCluster(KafkaTools):
                 "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", config
             )
             with member.log.open("ab") as log:
-                formatting.append(
-                    (member, subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
-                )
+                formatting.append((member, subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)))
         failed = []
         for member, process in formatting:
             try:

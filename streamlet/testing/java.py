@@ -74,6 +74,4 @@ def find_java(environ: Mapping[str, str] | None = None) -> Java:
         else:
             return Java(path, version)
     looked = "; ".join(refused) if refused else "JAVA_HOME is not set and there is no `java` on the PATH"
-    raise JavaMissing(
-        f"The development cluster needs Java {OLDEST_JAVA} or newer, and found none: {looked}. {REMEDY}"
-    )
+    raise JavaMissing(f"The development cluster needs Java {OLDEST_JAVA} or newer, and found none: {looked}. {REMEDY}")

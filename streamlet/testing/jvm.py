@@ -119,7 +119,5 @@ def log_tail(log: Path, lines: int = 8) -> str:
     except OSError:
         return "(no log)"
     said = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("\tat ")]
-    told = [
-        line for line in said if "ERROR" in line or "FATAL" in line or "Exception" in line or "cannot run" in line
-    ]
+    told = [line for line in said if "ERROR" in line or "FATAL" in line or "Exception" in line or "cannot run" in line]
     return " | ".join((told or said)[-lines:]) or "(its log is empty)"

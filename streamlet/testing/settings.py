@@ -40,9 +40,7 @@ def _broker(data: Path, replicas: int) -> dict[str, object]:
     }
 
 
-def broker_with_zookeeper(
-    broker: int, port: int, zookeeper_port: int, data: Path, replicas: int
-) -> dict[str, object]:
+def broker_with_zookeeper(broker: int, port: int, zookeeper_port: int, data: Path, replicas: int) -> dict[str, object]:
     """A 3.9 broker that lives in ZooKeeper."""
     return {
         "broker.id": broker,

@@ -62,9 +62,7 @@ def test_an_acked_offset_is_due_no_more() -> None:
 @given(
     st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["fail", "start", "ack"])), max_size=60), st.integers(0, 9)
 )
-def test_what_is_due_is_what_failed_last_and_was_not_started_or_acked(
-    steps: list[tuple[int, str]], seed: int
-) -> None:
+def test_what_is_due_is_what_failed_last_and_was_not_started_or_acked(steps: list[tuple[int, str]], seed: int) -> None:
     retries = ExponentialBackoffMsgRetryManager(BACKOFF, 0, random.Random(seed).random)
     waiting: set[int] = set()
     for now, (offset, step) in enumerate(steps):

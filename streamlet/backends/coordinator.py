@@ -1,0 +1,329 @@
+"""The shell around ``runtime.supervision``: channels, processes, the clock, and what an observer sees.
+
+Who starts a worker, and how its channel comes to be, is a Launcher's business: worker processes on this machine, or
+slots on Spark executors. Everything else about a run is here, once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+import selectors
+import shutil
+import tempfile
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from streamlet.backends.inline import component_status
+from streamlet.backends.ports import Observer, RunRequest, RunResult, RunStatus, Stop
+from streamlet.base.clock import SystemClock
+from streamlet.base.errors import StreamletError
+from streamlet.model.plan import Plan, fingerprint, make_plan
+from streamlet.runtime import supervision
+from streamlet.runtime.control import ChannelClosed, ControlChannel, Message
+from streamlet.runtime.status import component_rows
+from streamlet.runtime.supervision import Limits, Supervisor
+
+STATUS_S = 1.0
+LOOK_S = 0.05
+CLOSE_S = 5.0
+
+logger = logging.getLogger("streamlet")
+
+
+class RunFailed(StreamletError):
+    """A worker could not go on; its own paragraph is the message."""
+
+    def __init__(self, message: str, status: int = 1, trace: str = "") -> None:
+        super().__init__(message)
+        self.exit_status = status
+        self.trace = trace
+
+
+class Launcher(Protocol):
+    """Starts and ends workers. All methods are called on the coordinator's thread and return at once."""
+
+    listen: tuple[str, str]
+    """Where workers listen for each other: ("unix", directory) or ("tcp", host or "" for their own address)."""
+
+    def start(self, worker: int, epoch: int, adopt: Adopt) -> None:
+        """Bring up a worker; its channel is handed to ``adopt``, now or later, on any thread."""
+        ...
+
+    def kill(self, worker: int, epoch: int) -> None:
+        """Nothing of it may live on."""
+        ...
+
+    def ended(self) -> list[tuple[int, int, str]]:
+        """(worker, epoch, how) of workers that ended since the last call."""
+        ...
+
+    def close(self) -> None:
+        """Everything that was started is gone when this returns."""
+        ...
+
+
+class Adopt(Protocol):
+    """Takes the channel of a worker that is alive."""
+
+    def __call__(self, worker: int, epoch: int, channel: ControlChannel) -> None: ...
+
+
+class Coordinator:
+    """One run of one topology. ``run`` owns the calling thread until the run is over."""
+
+    def __init__(self, request: RunRequest, observer: Observer, stop: Stop, debug: bool = False) -> None:
+        self.request = request
+        self.observer = observer
+        self.stop = stop
+        self.debug = debug
+        self.clock = SystemClock()
+        self.plan: Plan = make_plan(request.topology, request.workers)
+        self.run_id = uuid.uuid4().bytes
+        self.secret = secrets.token_bytes(32)
+        self.directory = Path(tempfile.mkdtemp(prefix="slt-"))  # mkdtemp makes it 0700
+        conf = request.conf
+        self.supervisor = Supervisor(
+            request.workers,
+            self.plan.spout_workers(),
+            Limits(
+                start_s=conf["streamlet.worker.start.timeout.secs"],
+                silent_s=conf["streamlet.worker.timeout.secs"],
+                restarts=conf["streamlet.worker.restarts.max"],
+                drain_s=conf["streamlet.drain.timeout.secs"],
+            ),
+        )
+        self.channels: dict[int, tuple[int, ControlChannel]] = {}
+        self.beats: dict[int, Message] = {}
+        self.pids: dict[int, int] = {}
+        self.dead: dict[str, list[Mapping[str, Any]]] = {}  # last snapshots of tasks whose worker was replaced
+        self.failure: RunFailed | None = None
+        self._selector = selectors.DefaultSelector()
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._adopted: list[tuple[int, int, ControlChannel]] = []
+        self._selector.register(self._wake_read, selectors.EVENT_READ, None)
+        self._close_errors: list[str] = []
+
+    # -- the run -----------------------------------------------------------------------------------------------
+
+    def run(self, launcher: Launcher) -> RunResult:
+        """Start, watch, end. Raises RunFailed, after everything was stopped."""
+        self.launcher = launcher
+        self.started = shown = self.clock.monotonic()
+        supervisor = self.supervisor
+        try:
+            self._do(supervisor.begin(self.started))
+            while not supervisor.over and self.failure is None:
+                self._read()
+                now = self.clock.monotonic()
+                for worker, epoch, how in launcher.ended():
+                    self._last_words(worker, epoch)
+                    self._do(supervisor.gone(worker, epoch, how, now))
+                self._do(supervisor.tick(now))
+                self._look_for_end(now)
+                if now - shown >= STATUS_S:
+                    shown = now
+                    self.observer.on_status(self._status())
+            self._wait_for_closing()
+        finally:
+            self._clear()
+        if self.failure is not None:
+            raise self.failure
+        status = self._status("ended")
+        self.observer.on_status(status)
+        if self._close_errors:
+            raise RunFailed(
+                f"The topology ran to its end, but closing it raised: {'; '.join(self._close_errors)}. What `cleanup` "
+                "or `close` was to write may be missing."
+            )
+        return RunResult(supervisor.ending or "interrupted", status, supervisor.drained)
+
+    def _look_for_end(self, now: float) -> None:
+        if self.stop.asked:
+            self._do(self.supervisor.end("interrupted", now))
+        elif self.request.seconds is not None and now - self.started >= self.request.seconds:
+            self._do(self.supervisor.end("time", now))
+
+    def _wait_for_closing(self) -> None:
+        """Workers have a few seconds to close what they hold; those that failed have one."""
+        deadline = self.clock.monotonic() + (CLOSE_S if self.failure is None else 1.0)
+        if self.failure is not None:
+            self._broadcast({"t": "stop", "clean": False})
+        while self.channels and self.clock.monotonic() < deadline:
+            self._read()
+            for worker, epoch, _ in self.launcher.ended():
+                self._last_words(worker, epoch)
+                self._hang_up(worker, epoch)
+
+    def _clear(self) -> None:
+        for _, channel in self.channels.values():
+            channel.close()
+        self.launcher.close()
+        self._selector.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def adopt(self, worker: int, epoch: int, channel: ControlChannel) -> None:
+        """A worker's channel is there. Any thread."""
+        self._adopted.append((worker, epoch, channel))
+        with contextlib.suppress(OSError):
+            os.write(self._wake_write, b"\0")
+
+    def _read(self) -> None:
+        for key, _ in self._selector.select(LOOK_S):
+            if key.data is None:
+                os.read(self._wake_read, 4096)
+            else:
+                self._receive(*key.data)
+        while self._adopted:
+            self._welcome(*self._adopted.pop(0))
+
+    def _welcome(self, worker: int, epoch: int, channel: ControlChannel) -> None:
+        if self.supervisor.workers[worker].epoch != epoch:
+            channel.close()
+            return
+        self.channels[worker] = (epoch, channel)
+        self._selector.register(channel, selectors.EVENT_READ, (worker, epoch, channel))
+        with contextlib.suppress(ChannelClosed):  # its end is read like any other
+            channel.send(self._plan_for(worker, epoch))
+
+    def _plan_for(self, worker: int, epoch: int) -> Message:
+        request = self.request
+        listen = self.launcher.listen
+        return {
+            "t": "plan",
+            "worker": worker,
+            "epoch": epoch,
+            "workers": request.workers,
+            "file": str(request.file),
+            "attribute": request.attribute,
+            "fingerprint": fingerprint(self.plan),
+            "conf": dict(request.conf),
+            "overrides": {name: dict(values) for name, values in request.overrides.items()},
+            "run_id": self.run_id,
+            "secret": self.secret,
+            "listen": list(listen),
+            "heartbeat_s": request.conf["streamlet.worker.heartbeat.secs"],
+            "debug": self.debug,
+        }
+
+    def _receive(self, worker: int, epoch: int, channel: ControlChannel) -> None:
+        try:
+            messages = channel.receive()
+        except ChannelClosed:
+            self._hang_up(worker, epoch)
+            self._do(self.supervisor.gone(worker, epoch, "hung up", self.clock.monotonic()))
+            return
+        for message in messages:
+            self._handle(worker, epoch, message)
+
+    def _last_words(self, worker: int, epoch: int) -> None:
+        """Read what an ended worker still said: why it failed stands there."""
+        while (held := self.channels.get(worker)) is not None and held[0] == epoch:
+            try:
+                messages = held[1].receive()
+            except ChannelClosed:
+                self._hang_up(worker, epoch)
+                return
+            for message in messages:
+                self._handle(worker, epoch, message)
+
+    def _handle(self, worker: int, epoch: int, message: Message) -> None:
+        now, supervisor, kind = self.clock.monotonic(), self.supervisor, message["t"]
+        supervisor.heard(worker, epoch, now)
+        if kind == "beat":
+            self.beats[worker] = message
+        elif kind == "state":
+            self._do(supervisor.state(worker, epoch, message["drained"], message["caught_up"], now))
+        elif kind == "ready":
+            kind, host, port = message["address"]
+            self.pids[worker] = message["pid"]
+            self._do(supervisor.ready(worker, epoch, (kind, host, port), now))
+        elif kind == "initialized":
+            self._do(supervisor.initialized(worker, epoch))
+        elif kind == "linked":
+            self._do(supervisor.linked(worker, epoch, message["version"]))
+        elif kind == "link_lost":
+            self._do(supervisor.link_lost(worker, epoch, message["worker"], message["epoch"]))
+        elif kind == "event":
+            self.observer.on_event(message["level"], message["text"])
+        elif kind == "failed":
+            self.failure = self.failure or RunFailed(message["message"], message["status"], message["trace"])
+        elif kind == "stopped":
+            self._close_errors += message["errors"]
+            supervisor.stopped(worker, epoch)
+
+    # -- doing -------------------------------------------------------------------------------------------------
+
+    def _do(self, instructions: list[supervision.Instruction]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case supervision.Start(worker, epoch):
+                    self.launcher.start(worker, epoch, self.adopt)
+                case supervision.Kill(worker, epoch):
+                    self._bury(worker)
+                    self._hang_up(worker, epoch)
+                    self.launcher.kill(worker, epoch)
+                case supervision.SendBook(version, book):
+                    entries = {index: [epoch, *address] for index, (epoch, address) in book.items()}
+                    self._broadcast({"t": "book", "version": version, "workers": entries})
+                case supervision.SendLost(worker, epoch):
+                    self._broadcast({"t": "lost", "worker": worker, "epoch": epoch})
+                case supervision.SendWhole(version):
+                    self._broadcast({"t": "whole", "version": version})
+                case supervision.SendPause():
+                    self._broadcast({"t": "pause"})
+                case supervision.SendStop(clean):
+                    self._broadcast({"t": "stop", "clean": clean})
+                case supervision.GiveUp(reason):
+                    self.failure = self.failure or RunFailed(reason)
+                case supervision.Tell(level, text):
+                    self.observer.on_event(level, text)
+
+    def _broadcast(self, message: Message) -> None:
+        for _, channel in list(self.channels.values()):
+            channel.try_send(message)
+
+    def _hang_up(self, worker: int, epoch: int) -> None:
+        held = self.channels.get(worker)
+        if held is not None and held[0] == epoch:
+            del self.channels[worker]
+            self._selector.unregister(held[1])
+            held[1].close()
+
+    def _bury(self, worker: int) -> None:
+        """Keep the counters of a worker that died: a run's totals do not shrink."""
+        beat = self.beats.pop(worker, None)
+        for task_id, snapshot in (beat or {}).get("tasks", {}).items():
+            self.dead.setdefault(self._component_of(task_id), []).append(snapshot)
+
+    def _component_of(self, task_id: int) -> str:
+        return self.plan.tasks[task_id - 1].component
+
+    # -- what observers see ------------------------------------------------------------------------------------
+
+    def _status(self, state: str | None = None) -> RunStatus:
+        supervisor = self.supervisor
+        pairs = [(name, snapshot) for name, snapshots in self.dead.items() for snapshot in snapshots]
+        for beat in self.beats.values():
+            pairs += [(self._component_of(task_id), snapshot) for task_id, snapshot in beat["tasks"].items()]
+        rows = component_rows(self.plan.topology, pairs)
+        running = "running" if supervisor.whole else "recovering" if self.beats else "starting"
+        return RunStatus(
+            state=state or ("draining" if supervisor.ending else running),
+            elapsed_s=self.clock.monotonic() - self.started,
+            components=tuple(component_status(row) for row in rows),
+            partitions=tuple(row for beat in self.beats.values() for row in beat["partitions"]),
+            pending=sum(beat["pending"] for beat in self.beats.values()),
+            workers=tuple(
+                {"worker": index, "epoch": w.epoch, "state": w.state.value, "pid": self.pids.get(index)}
+                for index, w in supervisor.workers.items()
+            ),
+        )

@@ -1,0 +1,91 @@
+"""Worker processes on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+from streamlet.backends.coordinator import Adopt, Coordinator
+from streamlet.backends.ports import Observer, RunRequest, RunResult, Stop
+from streamlet.base.errors import BadInput
+from streamlet.runtime.control import ControlChannel
+
+
+class ProcessesBackend:
+    """``streamlet run --backend processes``: one process a worker, linked by Unix sockets in a private directory."""
+
+    name = "processes"
+
+    def __init__(self, debug: bool = False) -> None:
+        self._debug = debug
+
+    def run(self, request: RunRequest, observer: Observer, stop: Stop) -> RunResult:
+        """See ``Backend.run``."""
+        if request.file is None:
+            raise BadInput("Worker processes import the topology from its file; a topology without one runs inline.")
+        coordinator = Coordinator(request, observer, stop, self._debug)
+        return coordinator.run(ProcessLauncher(str(coordinator.directory), quiet=request.quiet_stdout))
+
+
+class ProcessLauncher:
+    """Starts ``python -m streamlet.runtime.worker`` with one end of a socket pair and nothing else.
+
+    Plan and secret travel over that pair, never through arguments or environment. Each worker leads a process group of
+    its own, so Ctrl-C reaches the coordinator only; the pair's end of file tells it when the coordinator is gone.
+    """
+
+    def __init__(self, directory: str, quiet: bool = False) -> None:
+        self.listen = ("unix", directory)
+        self._quiet = quiet
+        self._processes: dict[int, tuple[int, subprocess.Popen[bytes]]] = {}
+
+    def start(self, worker: int, epoch: int, adopt: Adopt) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "streamlet.runtime.worker", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr.fileno() if self._quiet else None,
+                process_group=0,
+            )
+        self._processes[worker] = (epoch, process)
+        adopt(worker, epoch, ControlChannel.inherited(ours))
+
+    def kill(self, worker: int, epoch: int) -> None:
+        held = self._processes.get(worker)
+        if held is not None and held[0] == epoch:
+            del self._processes[worker]
+            _end(held[1])
+
+    def ended(self) -> list[tuple[int, int, str]]:
+        return [
+            (worker, epoch, _how(process.returncode))
+            for worker, (epoch, process) in self._processes.items()
+            if process.poll() is not None
+        ]
+
+    def close(self) -> None:
+        for _, process in self._processes.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.5)
+        for _, process in self._processes.values():
+            _end(process)
+        self._processes.clear()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """SIGKILL to the worker and to whatever it started in its group, and reap it."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _how(returncode: int) -> str:
+    if returncode < 0:
+        return f"was killed by {signal.Signals(-returncode).name}"
+    return f"ended with status {returncode}"
