@@ -1,0 +1,21 @@
+"""The Kafka tower: protocol, records, metadata, network and client. It knows nothing of Storm.
+
+Reading order is import order: ``errors``, ``protocol`` and ``records``, ``metadata``, ``net``, ``client``,
+and on top of it ``leader_requests`` (fetch, list offsets) and ``group_offsets``.
+"""
+
+from streamlet.kafka.client import KafkaClient
+from streamlet.kafka.config import ClientConfig
+from streamlet.kafka.errors import KafkaError
+from streamlet.kafka.future import RequestFuture
+from streamlet.kafka.metadata.cluster import Broker, Cluster, TopicPartition
+
+__all__ = [
+    "Broker",
+    "ClientConfig",
+    "Cluster",
+    "KafkaClient",
+    "KafkaError",
+    "RequestFuture",
+    "TopicPartition",
+]

@@ -1,0 +1,377 @@
+"""The client that the spout uses: metadata, and typed requests to the broker of one's choice.
+
+Driven by its caller: nothing moves but in :meth:`KafkaClient.poll` (and in what calls it: ``wait``,
+``bootstrap``, ``wait_on_metadata``). An event loop that has other things to watch sleeps on
+:meth:`KafkaClient.fileno` for at most :meth:`KafkaClient.next_wake_s`, then polls with 0. Java's
+counterpart is ``ConsumerNetworkClient``.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, TypeVar
+
+from streamlet.base.backoff import Backoff
+from streamlet.base.clock import Clock, SystemClock
+from streamlet.kafka import diagnosis
+from streamlet.kafka.config import ClientConfig
+from streamlet.kafka.errors import (
+    ClientClosed,
+    ClientTimeout,
+    KafkaError,
+    RequestTimedOut,
+)
+from streamlet.kafka.future import RequestFuture, failed_future
+from streamlet.kafka.metadata.cluster import Address, Broker, Cluster, TopicPartition
+from streamlet.kafka.metadata.metadata import Metadata
+from streamlet.kafka.net.connection_states import SocketAddress
+from streamlet.kafka.net.in_flight import ClientResponse
+from streamlet.kafka.net.network_client import NetworkClient, NetworkSettings
+from streamlet.kafka.net.transport import PlaintextTransport, Transport, resolve_all
+from streamlet.kafka.protocol.api import Request
+
+T = TypeVar("T")
+
+_POLL_FOREVER = 3600.0
+
+
+@dataclass(slots=True)
+class _Unsent:
+    request: Request[Any]
+    future: RequestFuture[Any]
+    deadline_s: float
+    timeout_s: float | None
+
+
+class KafkaClient:
+    """One client of one cluster, with one connection to each broker it talks to.
+
+    Not thread-safe: one thread calls everything, and listeners run in it. Making one does no I/O.
+    ``uniform`` gives [0, 1) and decides jitter and which of several equal brokers is asked.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        clock: Clock | None = None,
+        uniform: Callable[[], float] = random.random,
+    ) -> None:
+        self.config = config
+        self._clock = clock or SystemClock()
+        self._uniform = uniform
+        self._request_timeout_s = config.request_timeout_ms / 1000
+        self._retry = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self.metadata = Metadata(
+            self._retry,
+            config.metadata_max_age_ms / 1000,
+            uniform,
+        )
+        self._bootstrap = config.brokers()
+        self._network = NetworkClient(
+            _network_settings(config),
+            self.metadata,
+            self._bootstrap,
+            self._dial,
+            resolve_all,
+            self._clock,
+            uniform,
+        )
+        self._unsent: dict[Address, tuple[Broker, deque[_Unsent]]] = {}
+        self._unsent_anywhere: deque[_Unsent] = deque()
+        self._closed = False
+
+    def __enter__(self) -> KafkaClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"{len(self.connected_brokers())} connected"
+        servers = ",".join(str(broker) for broker in self._bootstrap)
+        waiting = len(self._network.in_flight)
+        return f"<KafkaClient {self.config.client_id!r} of {servers}: {state}, {waiting} in flight>"
+
+    # -- the cluster
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster as last seen; immutable, replaced by each update."""
+        return self.metadata.cluster
+
+    def add_topic(self, topic: str) -> None:
+        """Keep metadata of this topic, asked for in the next polls."""
+        self.metadata.add_topic(topic)
+
+    def request_update(self) -> int:
+        """Ask for fresh metadata in the next polls; returns the version it will be greater than."""
+        return self.metadata.request_update()
+
+    # -- requests
+
+    def send(
+        self, request: Request[T], to: Broker | int | None = None, timeout_s: float | None = None
+    ) -> RequestFuture[T]:
+        """Queue a request; it goes out in a poll. Every future is resolved, at the latest by its time-out.
+
+        ``to`` is a broker (one never seen in metadata too), the id of a known one, or None for the least
+        loaded. ``timeout_s`` (default: ``request_timeout_ms``) bounds the wait for a connection and,
+        separately, for the answer. Fails with Disconnected, RequestTimedOut, UnsupportedVersion,
+        ForeignProtocol, MalformedFrame or ClientClosed; error codes inside of a response are the caller's
+        to read.
+        """
+        if self._closed:
+            return failed_future(ClientClosed("The client is closed."))
+        future: RequestFuture[T] = RequestFuture()
+        limit = self._request_timeout_s if timeout_s is None else timeout_s
+        entry = _Unsent(request, future, self._clock.monotonic() + limit, timeout_s)
+        if to is None:
+            self._unsent_anywhere.append(entry)
+            return future
+        if isinstance(to, int):
+            known = self.cluster.brokers.get(to)
+            if known is None:
+                ids = sorted(self.cluster.brokers) or "none yet"
+                return failed_future(KafkaError(f"Broker id {to} is not in the cluster's metadata (known: {ids})."))
+            to = known
+        self._unsent.setdefault(to.address, (to, deque()))[1].append(entry)
+        return future
+
+    def pending(self, broker: Broker) -> int:
+        """Requests queued for or in flight to this broker."""
+        row = self._unsent.get(broker.address)
+        return self._network.in_flight.count(broker.address) + (len(row[1]) if row else 0)
+
+    def disconnect(self, broker: Broker) -> None:
+        """Close the connection to a broker; its requests fail with Disconnected in the next poll."""
+        self._network.disconnect(broker)
+
+    def connected_brokers(self) -> tuple[Broker, ...]:
+        """Those with a usable connection."""
+        return self._network.connected()
+
+    # -- driving
+
+    def fileno(self) -> int:
+        """Readable whenever a poll would find something on a connection."""
+        return self._network.fileno()
+
+    def next_wake_s(self) -> float:
+        """Seconds until a poll has something to do though :meth:`fileno` stays silent; 0 for at once."""
+        now = self._clock.monotonic()
+        wait = self._network.next_wake_s(now)
+        for broker, queue in self._unsent.values():
+            wait = min(wait, self._unsent_wait(broker, queue[0], now))
+        for entry in self._unsent_anywhere:
+            wait = min(wait, entry.deadline_s - now)
+            if self._network.updater.least_loaded(now) is not None:
+                wait = 0.0
+        return max(wait, 0.0)
+
+    def poll(self, timeout_s: float = 0.0) -> None:
+        """Send what is queued, wait at most ``timeout_s`` for something to happen, and run listeners."""
+        if self._closed:
+            raise ClientClosed("The client is closed.")
+        now = self._clock.monotonic()
+        self._try_send(now)
+        self._network.poll(min(timeout_s, self._longest_wait(now)))
+        if self._network.closed:  # a listener may have closed us
+            return
+        now = self._clock.monotonic()
+        self._fail_unreachable(now)
+        self._try_send(now)
+
+    def wait(self, future: RequestFuture[T], timeout_s: float) -> T:
+        """Poll until the future is resolved, and return its value.
+
+        Raises its error, or ClientTimeout after ``timeout_s``.
+        """
+        deadline = self._clock.monotonic() + timeout_s
+        while not future.done:
+            left = deadline - self._clock.monotonic()
+            if left <= 0:
+                raise ClientTimeout(
+                    f"No answer within {timeout_s:g} s. {diagnosis.connections(self._network.states)}"
+                )
+            self.poll(left)
+        return future.value
+
+    def wait_retrying(self, make: Callable[[], RequestFuture[T]], timeout_s: float) -> T:
+        """Wait for ``make()``; after a retriable error back off and make another.
+
+        Backs off ``retry_backoff_ms`` to ``retry_backoff_max_ms``, and asks for metadata when the error says
+        so. Raises the last error when the time is up.
+        """
+        deadline = self._clock.monotonic() + timeout_s
+        attempt = 0
+        while True:
+            try:
+                return self.wait(make(), max(deadline - self._clock.monotonic(), 0.0))
+            except KafkaError as err:
+                attempt += 1
+                resume = self._clock.monotonic() + self._retry.delay(attempt, self._uniform)
+                if isinstance(err, ClientTimeout) or not err.retriable or resume >= deadline:
+                    raise
+                if err.stale_metadata:
+                    self.metadata.request_update(reset_equivalent=False)
+            while self._clock.monotonic() < resume:
+                self.poll(resume - self._clock.monotonic())
+
+    def bootstrap(self, timeout_s: float) -> Cluster:
+        """Wait for the first metadata. Raises BootstrapFailed, ForeignProtocol or UnsupportedVersion.
+
+        Addresses that cannot be reached are tried until the time is up; when every address answers in another
+        protocol or is too old, waiting would not help, and it raises at once.
+        """
+        deadline = self._clock.monotonic() + timeout_s
+        while self.metadata.update_version == 0:
+            hopeless = diagnosis.hopeless(self._bootstrap, self._network.states)
+            if hopeless is not None:
+                raise hopeless
+            left = deadline - self._clock.monotonic()
+            if left <= 0:
+                raise diagnosis.bootstrap_failed(self._bootstrap, self._network.states, timeout_s)
+            self.poll(left)
+        return self.cluster
+
+    def wait_on_metadata(self, topic: str, timeout_s: float, partition: int | None = None) -> float:
+        """Wait until the topic's partitions are known (M2); the seconds that took, 0.0 when they were known.
+
+        With ``partition``, until that one exists. Raises ClientTimeout (it names what is missing),
+        TopicAuthorizationFailed or another error of the topic that time does not mend; ValueError for a
+        negative wait.
+        """
+        if timeout_s < 0:
+            raise ValueError(f"a wait of {timeout_s} s: it cannot be negative")
+        self.metadata.add_topic(topic)
+        start = self._clock.monotonic()
+        if self._has(topic, partition):
+            return 0.0
+        while True:
+            version = self.metadata.request_update()
+            while self.metadata.update_version == version:
+                left = start + timeout_s - self._clock.monotonic()
+                if left <= 0:
+                    report = diagnosis.connections(self._network.states)
+                    raise diagnosis.metadata_timeout(self.cluster, topic, partition, timeout_s, report)
+                self.poll(left)
+            if self._has(topic, partition):
+                return self._clock.monotonic() - start
+            info = self.cluster.topics.get(topic)
+            if info is not None and info.error is not None and not info.error.retriable:
+                raise info.error(f"Topic {topic!r}")
+
+    def close(self, timeout_s: float = 0.0) -> None:
+        """Close every connection. Never hangs: sends what is queued for at most ``timeout_s``, then stops.
+
+        What is still open fails with ClientClosed. May be called twice, and from a listener.
+        """
+        if self._closed:
+            return
+        deadline = self._clock.monotonic() + timeout_s
+        while len(self._network.in_flight) or self._unsent:
+            left = deadline - self._clock.monotonic()
+            if left <= 0:
+                break
+            self.poll(left)
+        self._closed = True
+        self._network.close()
+        gone = ClientClosed("The client was closed before the request was sent.")
+        queues = [queue for _broker, queue in self._unsent.values()]
+        for queue in (*queues, self._unsent_anywhere):
+            while queue:
+                queue.popleft().future.fail(gone)
+        self._unsent.clear()
+
+    # -- inside
+
+    def _dial(self, target: SocketAddress, address: Address) -> Transport:
+        return PlaintextTransport(target, self.config.send_buffer_bytes, self.config.receive_buffer_bytes)
+
+    def _try_send(self, now: float) -> None:
+        for address, (broker, queue) in list(self._unsent.items()):
+            while queue and self._network.ready(broker, now):
+                self._hand_over(queue.popleft(), broker)
+            if not queue:
+                del self._unsent[address]
+        while self._unsent_anywhere:
+            found = self._network.updater.least_loaded(now)
+            if found is None or not self._network.ready(found, now):
+                break
+            self._hand_over(self._unsent_anywhere.popleft(), found)
+
+    def _hand_over(self, entry: _Unsent, broker: Broker) -> None:
+        future = entry.future
+
+        def on_complete(response: ClientResponse) -> None:
+            if response.error is not None:
+                future.fail(response.error)
+            else:
+                future.complete(response.value)
+
+        self._network.send(entry.request, broker, on_complete, entry.timeout_s)
+
+    def _fail_unreachable(self, now: float) -> None:
+        for address, (broker, queue) in list(self._unsent.items()):
+            error = self._network.connection_failed(broker)
+            failed = list(queue) if error is not None else [row for row in queue if now >= row.deadline_s]
+            for entry in failed:
+                queue.remove(entry)
+            if not queue:
+                del self._unsent[address]
+            for entry in failed:
+                entry.future.fail(error or self._never_sent(entry, broker))
+        while self._unsent_anywhere and now >= self._unsent_anywhere[0].deadline_s:
+            entry = self._unsent_anywhere.popleft()
+            entry.future.fail(self._never_sent(entry, None))
+
+    def _never_sent(self, entry: _Unsent, broker: Broker | None) -> KafkaError:
+        limit = self._request_timeout_s if entry.timeout_s is None else entry.timeout_s
+        return RequestTimedOut(
+            f"{entry.request.api_key.name} could not be sent to {broker or 'any broker'} within {limit:g} s. "
+            f"{diagnosis.connections(self._network.states)}"
+        )
+
+    def _unsent_wait(self, broker: Broker, head: _Unsent, now: float) -> float:
+        if self._network.is_ready(broker, now):
+            return 0.0
+        wait = self._network.states.wait_s(broker.address, now)
+        return min(wait, head.deadline_s - now)
+
+    def _longest_wait(self, now: float) -> float:
+        deadlines = [row.deadline_s for _broker, queue in self._unsent.values() for row in queue]
+        deadlines += [row.deadline_s for row in self._unsent_anywhere]
+        wait = min(deadlines, default=now + _POLL_FOREVER) - now
+        for broker, _queue in self._unsent.values():
+            until = self._network.states.wait_s(broker.address, now)
+            # 0 here means "ready but full": an answer must come first, which wakes the poll by itself.
+            if until > 0:
+                wait = min(wait, until)
+        return wait
+
+    def _has(self, topic: str, partition: int | None) -> bool:
+        count = self.cluster.partition_count(topic)
+        return count is not None and (
+            partition is None or self.cluster.partition(TopicPartition(topic, partition)) is not None
+        )
+
+
+def _network_settings(config: ClientConfig) -> NetworkSettings:
+    return NetworkSettings(
+        client_id=config.client_id,
+        request_timeout_s=config.request_timeout_ms / 1000,
+        max_in_flight=config.max_in_flight_requests_per_connection,
+        reconnect=Backoff(config.reconnect_backoff_ms / 1000, config.reconnect_backoff_max_ms / 1000),
+        setup_timeout=Backoff(
+            config.socket_connection_setup_timeout_ms / 1000,
+            config.socket_connection_setup_timeout_max_ms / 1000,
+        ),
+        max_idle_s=config.connections_max_idle_ms / 1000,
+        max_frame_bytes=config.receive_message_max_bytes,
+    )

@@ -1,0 +1,127 @@
+"""The client's settings: Kafka's names in snake case, Java's defaults, milliseconds where Kafka has them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from streamlet.base.errors import SettingError
+from streamlet.kafka.metadata.cluster import UNKNOWN_NODE, Broker
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConfig:
+    """What every client needs.
+
+    Checked when made: SettingError names the setting, its value and what is allowed.
+    """
+
+    bootstrap_servers: str | tuple[str, ...]
+    """Addresses ``host:port``, one string with commas or several strings; one living is enough."""
+    client_id: str = "streamlet"
+    request_timeout_ms: int = 30_000
+    metadata_max_age_ms: int = 300_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 1_000
+    socket_connection_setup_timeout_ms: int = 10_000
+    socket_connection_setup_timeout_max_ms: int = 30_000
+    connections_max_idle_ms: int = 540_000
+    max_in_flight_requests_per_connection: int = 5
+    send_buffer_bytes: int = 131_072
+    receive_buffer_bytes: int = -1
+    """-1: the operating system's own, which grows with need. (Java: 65536.)"""
+    receive_message_max_bytes: int = 100_000_000
+    """No single answer may be larger (librdkafka's name: Java has no such limit)."""
+    security_protocol: str = "PLAINTEXT"
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            if field.name not in ("bootstrap_servers", "client_id", "security_protocol"):
+                _check_int(field.name, getattr(self, field.name))
+        for low, high in (
+            ("retry_backoff_ms", "retry_backoff_max_ms"),
+            ("reconnect_backoff_ms", "reconnect_backoff_max_ms"),
+            ("socket_connection_setup_timeout_ms", "socket_connection_setup_timeout_max_ms"),
+        ):
+            if getattr(self, low) > getattr(self, high):
+                raise SettingError(
+                    f"{low} = {getattr(self, low)} is greater than {high} = {getattr(self, high)}: "
+                    f"lower the one or raise the other."
+                )
+        if self.security_protocol != "PLAINTEXT":
+            raise SettingError(
+                f"security_protocol = {self.security_protocol!r} is not supported; this release speaks PLAINTEXT."
+            )
+        if not isinstance(self.client_id, str):
+            raise SettingError(f"client_id = {self.client_id!r} must be a string.")
+        parse_servers(self.bootstrap_servers)
+
+    @classmethod
+    def of(cls, settings: Mapping[str, object]) -> ClientConfig:
+        """From names and values.
+
+        Kafka's dotted names work too. An unknown name is refused with the nearest right one.
+        """
+        known = [field.name for field in dataclasses.fields(cls)]
+        given = {name.replace(".", "_"): value for name, value in settings.items()}
+        for name in given:
+            if name not in known:
+                near = get_close_matches(name, known, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"known settings: {', '.join(sorted(known))}."
+                raise SettingError(f"Unknown client setting {name!r}: {hint}")
+        if "bootstrap_servers" not in given:
+            raise SettingError("bootstrap_servers is missing: give at least one host:port of the cluster.")
+        servers = given["bootstrap_servers"]
+        if isinstance(servers, list):
+            given["bootstrap_servers"] = tuple(servers)
+        return cls(**given)  # type: ignore[arg-type]  # the checks above and in __post_init__ are the types
+
+    def brokers(self) -> tuple[Broker, ...]:
+        """The bootstrap addresses as brokers without an id."""
+        return parse_servers(self.bootstrap_servers)
+
+
+_LEAST = {
+    "max_in_flight_requests_per_connection": 1,
+    "request_timeout_ms": 1,
+    "send_buffer_bytes": -1,
+    "receive_buffer_bytes": -1,
+    "receive_message_max_bytes": 1024,
+    "connections_max_idle_ms": 1,
+    "socket_connection_setup_timeout_ms": 1,
+}
+
+
+def _check_int(name: str, value: object) -> None:
+    least = _LEAST.get(name, 0)
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise SettingError(f"{name} = {value!r} must be a whole number of at least {least}.")
+
+
+def parse_servers(servers: object) -> tuple[Broker, ...]:
+    """``"h1:9092,h2:9092"`` or several such strings as brokers; IPv6 in brackets. Raises SettingError."""
+    if isinstance(servers, str):
+        parts = servers.split(",")
+    elif isinstance(servers, (tuple, list)) and all(isinstance(part, str) for part in servers):
+        parts = [piece for part in servers for piece in part.split(",")]
+    else:
+        raise SettingError(f"bootstrap_servers = {servers!r} must be host:port, or several of them.")
+    brokers = tuple(parse_server(part.strip()) for part in parts if part.strip())
+    if not brokers:
+        raise SettingError("bootstrap_servers is empty: give at least one host:port of the cluster.")
+    return tuple(dict.fromkeys(brokers))
+
+
+def parse_server(text: str) -> Broker:
+    """One ``host:port`` as a broker without an id. Raises SettingError."""
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
+    if not colon or not host or "://" in text or (":" in host and not text.startswith("[")):
+        raise SettingError(f"{text!r} is no broker address: write host:port, as in 127.0.0.1:9092.")
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise SettingError(f"{text!r} is no broker address: the port must be a number from 1 to 65535.")
+    return Broker(UNKNOWN_NODE, host, int(port))

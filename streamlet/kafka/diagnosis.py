@@ -1,0 +1,65 @@
+"""Why the client does not get on, in one paragraph: what was tried, where, and what each broker did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from streamlet.kafka.errors import (
+    BootstrapFailed,
+    ClientTimeout,
+    ForeignProtocol,
+    KafkaError,
+    UnsupportedVersion,
+)
+from streamlet.kafka.metadata.cluster import Broker, Cluster
+from streamlet.kafka.net.connection_states import ConnectionStates
+
+
+def connections(states: ConnectionStates) -> str:
+    """The state of every connection and its last error, as a sentence."""
+    rows = [
+        f"{host}:{port} is {node.state.value}"
+        + (f" ({node.last_error.message.rstrip('.')})" if node.last_error else "")
+        for (host, port), node in states.all().items()
+    ]
+    return f"Connections: {'; '.join(rows)}." if rows else "No connection has been begun."
+
+
+def hopeless(bootstrap: Iterable[Broker], states: ConnectionStates) -> KafkaError | None:
+    """The error of the first address when every one of them failed in a way that waiting does not mend."""
+    errors = [states.get(broker.address).last_error for broker in bootstrap]
+    permanent = [error for error in errors if isinstance(error, (ForeignProtocol, UnsupportedVersion))]
+    return permanent[0] if permanent and len(permanent) == len(errors) else None
+
+
+def bootstrap_failed(bootstrap: Iterable[Broker], states: ConnectionStates, timeout_s: float) -> BootstrapFailed:
+    """None of the addresses gave metadata in time: each with its cause."""
+    causes: dict[str, str] = {}
+    for broker in bootstrap:
+        error = states.get(broker.address).last_error
+        causes[str(broker)] = error.message.rstrip(".") if error else "it has not answered"
+    listed = "; ".join(f"{name}: {cause}" for name, cause in causes.items())
+    return BootstrapFailed(
+        f"No Kafka broker answered within {timeout_s:g} s at bootstrap_servers. {listed}. Check that the "
+        "broker "
+        "runs, that host and port are those of its listener, and that nothing between blocks them.",
+        causes,
+    )
+
+
+def metadata_timeout(
+    cluster: Cluster, topic: str, partition: int | None, timeout_s: float, report: str
+) -> KafkaError:
+    """The topic, or the one partition, did not show up in time; which of the two is said."""
+    count = cluster.partition_count(topic)
+    if count is not None:
+        return ClientTimeout(
+            f"Partition {partition} of topic {topic!r} is not there after {timeout_s:g} s: the topic has "
+            f"{count} partitions, numbered from 0."
+        )
+    info = cluster.topics.get(topic)
+    if info is not None and info.error is not None:
+        return info.error(
+            f"Topic {topic!r} cannot be used; waited {timeout_s:g} s for it. Create it, or check the name"
+        )
+    return ClientTimeout(f"Topic {topic!r} is not in the metadata after {timeout_s:g} s. {report}")

@@ -1,0 +1,95 @@
+"""What the client itself finds wrong, and the base of what a broker answers.
+
+Two flags decide what callers do, so that no caller lists codes of its own: ``retriable`` (the same act may
+succeed later) and ``stale_metadata`` (what is known of the cluster is out of date: refresh it first).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from streamlet.base.errors import BadInput, StreamletError
+
+
+class KafkaError(StreamletError):
+    """Anything this client raises. ``stale_metadata`` asks for a metadata refresh before the next try."""
+
+    stale_metadata = False
+
+
+class Disconnected(KafkaError):
+    """The connection went away while the request was on it, or could not be made; outcome unknown."""
+
+    retriable = True
+    stale_metadata = True
+
+
+class RequestTimedOut(Disconnected):
+    """No answer came within the request time-out; the connection was closed, so the outcome is unknown."""
+
+
+class ClientTimeout(KafkaError):
+    """A call of ours that waits gave up at the caller's limit."""
+
+    retriable = True
+
+
+class NoLeader(KafkaError):
+    """The partition has no known leader at the moment."""
+
+    retriable = True
+    stale_metadata = True
+
+
+class ClientClosed(KafkaError):
+    """The client was closed while the request was unsent or in flight."""
+
+
+class MalformedFrame(KafkaError):
+    """Bytes that are no answer to what was asked; the connection that brought them is closed."""
+
+
+class ForeignProtocol(MalformedFrame, BadInput):
+    """The port answers, but not in Kafka's protocol (or in TLS where plain text was spoken)."""
+
+    exit_status = BadInput.exit_status
+
+
+class UnsupportedVersion(KafkaError, BadInput):
+    """Broker and client share no version of an API: the broker is too old, or far too new."""
+
+    exit_status = BadInput.exit_status
+
+
+class BootstrapFailed(KafkaError, BadInput):
+    """No address of ``bootstrap_servers`` gave the cluster's metadata; the message has a cause for each."""
+
+    exit_status = BadInput.exit_status
+    retriable = True
+
+    def __init__(self, message: str, causes: Mapping[str, str]) -> None:
+        super().__init__(message)
+        self.causes = dict(causes)
+
+
+class CorruptRecord(KafkaError):
+    """Bytes in the log that are no valid records, named by topic, partition and offset."""
+
+
+class UnsupportedRecordFormat(KafkaError):
+    """The log holds records in a format before v2 (written before Kafka 0.11)."""
+
+
+class DecompressedTooLarge(CorruptRecord):
+    """A compressed batch unpacks to more than the client was told to hold."""
+
+
+class BrokerError(KafkaError):
+    """An error code in a broker's answer. Subclasses are in ``broker_errors``; ``code`` is Kafka's number."""
+
+    code: int = -1
+
+    def __init__(self, message: str = "") -> None:
+        reason = (type(self).__doc__ or "").strip()
+        text = f"{message}: {reason}" if message else reason
+        super().__init__(f"{text} [Kafka error {self.code}, {type(self).__name__}]")

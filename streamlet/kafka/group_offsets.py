@@ -1,0 +1,177 @@
+"""A group's stored offsets, from outside of its membership (generation -1): a spout's progress.
+
+:class:`GroupOffsets` remembers the coordinator and looks for it again when it moved. Nothing is retried by
+itself: an error that says ``retriable`` is the caller's to act on, at its next commit or by
+``KafkaClient.wait_retrying``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from streamlet.kafka.broker_errors import (
+    CoordinatorNotAvailable,
+    NotCoordinator,
+    error_class,
+)
+from streamlet.kafka.client import KafkaClient
+from streamlet.kafka.errors import BrokerError, Disconnected, KafkaError
+from streamlet.kafka.future import RequestFuture
+from streamlet.kafka.leader_requests import by_topic
+from streamlet.kafka.metadata.cluster import UNKNOWN_EPOCH, Broker, TopicPartition
+from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from streamlet.kafka.protocol.messages.offset_commit import (
+    OffsetCommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitTopic,
+)
+from streamlet.kafka.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchTopic,
+)
+
+T = TypeVar("T")
+
+OUTSIDE_GENERATION = -1
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndMetadata:
+    """The *next* offset to read, the leader epoch of the record before it, and a free string."""
+
+    offset: int
+    leader_epoch: int = UNKNOWN_EPOCH
+    metadata: str = ""
+
+
+def find_coordinator(client: KafkaClient, group_id: str) -> RequestFuture[Broker]:
+    """Which broker keeps the group. Fails with CoordinatorNotAvailable (retriable) while there is none."""
+
+    def read(response: FindCoordinatorResponse) -> Broker:
+        fault = error_class(response.error_code)
+        if fault is not None:
+            raise fault(f"Looking for the coordinator of group {group_id!r}")
+        return Broker(response.node_id, response.host, response.port)
+
+    return client.send(FindCoordinatorRequest(key=group_id)).then(read)
+
+
+def commit_offsets(
+    client: KafkaClient,
+    coordinator: Broker,
+    group_id: str,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+) -> RequestFuture[dict[TopicPartition, type[BrokerError] | None]]:
+    """Store offsets; the result has each partition's error, None where it was stored."""
+    request = OffsetCommitRequest(
+        group_id=group_id,
+        generation_id=OUTSIDE_GENERATION,
+        topics=tuple(
+            OffsetCommitTopic(
+                name=topic,
+                partitions=tuple(
+                    OffsetCommitPartition(
+                        partition_index=number,
+                        committed_offset=row.offset,
+                        committed_leader_epoch=row.leader_epoch,
+                        committed_metadata=row.metadata,
+                    )
+                    for number, row in rows.items()
+                ),
+            )
+            for topic, rows in by_topic(offsets).items()
+        ),
+    )
+
+    def read(response: OffsetCommitResponse) -> dict[TopicPartition, type[BrokerError] | None]:
+        return {
+            TopicPartition(topic.name, row.partition_index): error_class(row.error_code)
+            for topic in response.topics
+            for row in topic.partitions
+        }
+
+    return client.send(request, coordinator).then(read)
+
+
+def fetch_offsets(
+    client: KafkaClient, coordinator: Broker, group_id: str, partitions: Iterable[TopicPartition] | None
+) -> RequestFuture[dict[TopicPartition, OffsetAndMetadata]]:
+    """Stored offsets.
+
+    A partition without one is not in the result. ``partitions`` None: all the group has.
+    """
+    topics = None
+    if partitions is not None:
+        wanted = by_topic(dict.fromkeys(partitions))
+        topics = tuple(OffsetFetchTopic(name=name, partition_indexes=tuple(rows)) for name, rows in wanted.items())
+
+    def read(response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:
+        fault = error_class(response.error_code)
+        if fault is not None:
+            raise fault(f"Reading the offsets of group {group_id!r}")
+        found: dict[TopicPartition, OffsetAndMetadata] = {}
+        for topic in response.topics:
+            for row in topic.partitions:
+                tp = TopicPartition(topic.name, row.partition_index)
+                fault = error_class(row.error_code)
+                if fault is not None:
+                    raise fault(f"Reading the offset of group {group_id!r} in {tp}")
+                if row.committed_offset >= 0:
+                    found[tp] = OffsetAndMetadata(
+                        row.committed_offset, row.committed_leader_epoch, row.metadata or ""
+                    )
+        return found
+
+    return client.send(OffsetFetchRequest(group_id=group_id, topics=topics), coordinator).then(read)
+
+
+class GroupOffsets:
+    """One group's offsets over one client: finds the coordinator when it is needed and after it moved."""
+
+    def __init__(self, client: KafkaClient, group_id: str) -> None:
+        self._client = client
+        self.group_id = group_id
+        self.coordinator: Broker | None = None
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> RequestFuture[dict[TopicPartition, type[BrokerError] | None]]:
+        """Store offsets; see :func:`commit_offsets`."""
+        future = self._with_coordinator(lambda broker: commit_offsets(self._client, broker, self.group_id, offsets))
+        return future.add_listener(self._forget_if_moved_in_rows)
+
+    def fetch(
+        self, partitions: Iterable[TopicPartition] | None
+    ) -> RequestFuture[dict[TopicPartition, OffsetAndMetadata]]:
+        """Stored offsets; see :func:`fetch_offsets`."""
+        wanted = None if partitions is None else tuple(partitions)
+        return self._with_coordinator(lambda broker: fetch_offsets(self._client, broker, self.group_id, wanted))
+
+    def _with_coordinator(self, ask: Callable[[Broker], RequestFuture[T]]) -> RequestFuture[T]:
+        result: RequestFuture[T] = RequestFuture()
+        result.add_listener(lambda done: self._forget_if_moved(done.exception))
+        if self.coordinator is not None:
+            ask(self.coordinator).chain(result)
+            return result
+
+        def found(search: RequestFuture[Broker]) -> None:
+            if search.exception is not None:
+                result.fail(search.exception)
+                return
+            self.coordinator = search.value
+            ask(search.value).chain(result)
+
+        find_coordinator(self._client, self.group_id).add_listener(found)
+        return result
+
+    def _forget_if_moved(self, error: KafkaError | None) -> None:
+        if isinstance(error, (Disconnected, NotCoordinator, CoordinatorNotAvailable)):
+            self.coordinator = None
+
+    def _forget_if_moved_in_rows(self, future: RequestFuture[dict[TopicPartition, type[BrokerError] | None]]) -> None:
+        if future.succeeded and {NotCoordinator, CoordinatorNotAvailable} & set(future.value.values()):
+            self.coordinator = None

@@ -1,0 +1,154 @@
+"""The cluster as last seen: an immutable value that readers may keep for as long as they like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import NamedTuple
+
+from streamlet.kafka.errors import BrokerError
+
+NO_LEADER = -1
+UNKNOWN_EPOCH = -1
+UNKNOWN_NODE = -1
+
+Address = tuple[str, int]
+"""Host and port: what a connection is known by."""
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A broker. One known by address alone (bootstrap, static hosts) has the id UNKNOWN_NODE.
+
+    Connections are keyed by :attr:`address`: a broker first met as a bootstrap address and later by its id is
+    reached over one connection, and a broker whose address changes gets a new one.
+    """
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = field(default=None, compare=False)
+
+    @property
+    def address(self) -> Address:
+        """Host and port."""
+        return self.host, self.port
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        name = f"{host}:{self.port}"
+        return name if self.node_id == UNKNOWN_NODE else f"{name} (id {self.node_id})"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    """One partition: broker ids of leader (NO_LEADER for none) and replicas; ``error`` where it has one."""
+
+    topic: str
+    partition: int
+    leader: int = NO_LEADER
+    leader_epoch: int = UNKNOWN_EPOCH
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    offline_replicas: tuple[int, ...] = ()
+    error: type[BrokerError] | None = None
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Its name."""
+        return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """One topic: its partitions by number, its id (None before Kafka 2.8), or its error."""
+
+    name: str
+    topic_id: str | None = None
+    partitions: Mapping[int, PartitionInfo] = field(default_factory=lambda: MappingProxyType({}))
+    error: type[BrokerError] | None = None
+    is_internal: bool = False
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Brokers by id and topics by name, with the lookups that clients need. Never changed once made."""
+
+    brokers: Mapping[int, Broker] = field(default_factory=lambda: MappingProxyType({}))
+    topics: Mapping[str, TopicInfo] = field(default_factory=lambda: MappingProxyType({}))
+    cluster_id: str | None = None
+    controller_id: int = UNKNOWN_NODE
+
+    @classmethod
+    def of(
+        cls,
+        brokers: Iterable[Broker],
+        topics: Iterable[TopicInfo] = (),
+        cluster_id: str | None = None,
+        controller_id: int = UNKNOWN_NODE,
+    ) -> Cluster:
+        """A cluster of these parts."""
+        return cls(
+            MappingProxyType({broker.node_id: broker for broker in brokers}),
+            MappingProxyType({topic.name: topic for topic in topics}),
+            cluster_id,
+            controller_id,
+        )
+
+    def partition(self, tp: TopicPartition) -> PartitionInfo | None:
+        """What is known of a partition; None when nothing is."""
+        topic = self.topics.get(tp.topic)
+        return None if topic is None else topic.partitions.get(tp.partition)
+
+    def leader_for(self, tp: TopicPartition) -> Broker | None:
+        """The leader, when it is known and among the living brokers."""
+        info = self.partition(tp)
+        return None if info is None else self.brokers.get(info.leader)
+
+    def leader_epoch(self, tp: TopicPartition) -> int:
+        """The partition's leader epoch, UNKNOWN_EPOCH when not known."""
+        info = self.partition(tp)
+        return UNKNOWN_EPOCH if info is None else info.leader_epoch
+
+    def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
+        """All partitions of a topic, by number; empty when the topic is not known."""
+        info = self.topics.get(topic)
+        return () if info is None else tuple(info.partitions[number] for number in sorted(info.partitions))
+
+    def available_partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
+        """Those that have a living leader."""
+        return tuple(info for info in self.partitions_for(topic) if info.leader in self.brokers)
+
+    def partition_count(self, topic: str) -> int | None:
+        """How many partitions the topic has; None when the topic is not known."""
+        info = self.topics.get(topic)
+        return len(info.partitions) if info is not None and info.partitions else None
+
+    def partitions_led_by(self, node_id: int) -> tuple[PartitionInfo, ...]:
+        """What a broker leads."""
+        return self._by_leader.get(node_id, ())
+
+    def topic_id(self, topic: str) -> str | None:
+        """The topic's id, None when it is not known or the brokers have none."""
+        info = self.topics.get(topic)
+        return None if info is None else info.topic_id
+
+    @cached_property
+    def _by_leader(self) -> dict[int, tuple[PartitionInfo, ...]]:
+        led: dict[int, list[PartitionInfo]] = {}
+        for topic in self.topics.values():
+            for info in topic.partitions.values():
+                led.setdefault(info.leader, []).append(info)
+        return {node_id: tuple(infos) for node_id, infos in led.items()}

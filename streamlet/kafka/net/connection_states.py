@@ -1,0 +1,187 @@
+"""The life of each connection, and when the next may be tried (Java: ``ClusterConnectionStates``).
+
+Pure: time comes in as seconds, randomness as a function, addresses from the caller's resolver. The moves
+are a table; a move that is not in it is a bug and raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from streamlet.base.backoff import Backoff
+from streamlet.kafka.errors import KafkaError
+from streamlet.kafka.metadata.cluster import Address
+from streamlet.kafka.protocol.api import ApiRanges
+
+
+class ConnectionState(Enum):
+    """What a connection is good for."""
+
+    DISCONNECTED = "disconnected"
+    CONNECTING = "connecting"
+    CHECKING_API_VERSIONS = "checking API versions"
+    READY = "ready"
+
+
+class Move(Enum):
+    """What can happen to it."""
+
+    DIAL = "dial"
+    CONNECTED = "connected"
+    VERSIONS_KNOWN = "versions known"
+    LOST = "lost"
+
+
+_S = ConnectionState
+TRANSITIONS: dict[tuple[ConnectionState, Move], ConnectionState] = {
+    (_S.DISCONNECTED, Move.DIAL): _S.CONNECTING,
+    (_S.CONNECTING, Move.CONNECTED): _S.CHECKING_API_VERSIONS,
+    (_S.CONNECTING, Move.LOST): _S.DISCONNECTED,
+    (_S.CHECKING_API_VERSIONS, Move.VERSIONS_KNOWN): _S.READY,
+    (_S.CHECKING_API_VERSIONS, Move.LOST): _S.DISCONNECTED,
+    (_S.READY, Move.LOST): _S.DISCONNECTED,
+}
+
+SocketAddress = tuple[int, tuple[str | int | bytes, ...]]
+"""Address family and what ``socket.connect`` takes."""
+
+
+@dataclass(slots=True)
+class NodeConnection:
+    """One address's connection: its state, its failures, and what the broker behind it speaks."""
+
+    state: ConnectionState = ConnectionState.DISCONNECTED
+    last_attempt_s: float = float("-inf")
+    retry_at_s: float = float("-inf")
+    failures: int = 0
+    setup_failures: int = 0
+    setup_deadline_s: float = float("inf")
+    throttled_until_s: float = float("-inf")
+    versions: ApiRanges = field(default_factory=dict)
+    last_error: KafkaError | None = None
+    candidates: list[SocketAddress] = field(default_factory=list)
+    last_used: SocketAddress | None = None
+
+
+class ConnectionStates:
+    """All connections, by address. One thread."""
+
+    def __init__(self, reconnect: Backoff, setup_timeout: Backoff, uniform: Callable[[], float]) -> None:
+        self._reconnect = reconnect
+        self._setup_timeout = setup_timeout
+        self._uniform = uniform
+        self._nodes: dict[Address, NodeConnection] = {}
+
+    def get(self, address: Address) -> NodeConnection:
+        """The entry of an address; made on first sight."""
+        node = self._nodes.get(address)
+        if node is None:
+            node = self._nodes[address] = NodeConnection()
+        return node
+
+    def all(self) -> dict[Address, NodeConnection]:
+        """Every address ever tried and not forgotten."""
+        return self._nodes
+
+    def forget(self, address: Address) -> None:
+        """Drop what is known of an address whose connection is closed for good."""
+        self._nodes.pop(address, None)
+
+    def can_connect(self, address: Address, now_s: float) -> bool:
+        """Whether a new connection may be begun now."""
+        node = self.get(address)
+        return node.state is ConnectionState.DISCONNECTED and now_s >= node.retry_at_s
+
+    def in_backoff(self, address: Address, now_s: float) -> bool:
+        """Disconnected, and too early for the next try."""
+        node = self.get(address)
+        return node.state is ConnectionState.DISCONNECTED and now_s < node.retry_at_s
+
+    def is_ready(self, address: Address, now_s: float) -> bool:
+        """Usable for requests: versions known, and not throttled by a quota."""
+        node = self.get(address)
+        return node.state is ConnectionState.READY and now_s >= node.throttled_until_s
+
+    def wait_s(self, address: Address, now_s: float) -> float:
+        """Seconds until something can be begun with this address without an event: back-off or throttle."""
+        node = self.get(address)
+        if node.state is ConnectionState.DISCONNECTED:
+            return max(node.retry_at_s - now_s, 0.0)
+        if node.state is ConnectionState.READY:
+            return max(node.throttled_until_s - now_s, 0.0)
+        return float("inf")
+
+    def dial(
+        self, address: Address, now_s: float, resolve: Callable[[Address], list[SocketAddress]]
+    ) -> SocketAddress:
+        """Begin a connection; which socket address to use. ``resolve`` may raise OSError.
+
+        Every address of a name is tried in turn; the name is resolved again when they are used up. After an
+        established connection broke, the address used last is not the first to be tried.
+        """
+        node = self.get(address)
+        self._move(node, Move.DIAL)
+        node.last_attempt_s = now_s
+        timeout = self._setup_timeout.delay(node.setup_failures + 1, self._uniform)
+        node.setup_deadline_s = now_s + timeout
+        if not node.candidates:
+            found = resolve(address)
+            if len(found) > 1 and found[0] == node.last_used:
+                found = [*found[1:], found[0]]
+            node.candidates = found
+        node.last_used = node.candidates.pop(0)
+        return node.last_used
+
+    def connected(self, address: Address) -> None:
+        """The socket is connected; versions come next."""
+        node = self.get(address)
+        self._move(node, Move.CONNECTED)
+        node.setup_deadline_s = float("inf")
+        node.setup_failures = 0
+
+    def versions_known(self, address: Address, versions: ApiRanges) -> None:
+        """The broker told what it speaks: ready, and past failures count no longer."""
+        node = self.get(address)
+        self._move(node, Move.VERSIONS_KNOWN)
+        node.versions = versions
+        node.failures = 0
+        node.last_error = None
+        node.candidates = []
+
+    def lost(self, address: Address, now_s: float, error: KafkaError) -> None:
+        """The connection failed or broke."""
+        node = self.get(address)
+        if node.state is ConnectionState.CONNECTING:
+            node.setup_failures += 1
+        self._move(node, Move.LOST)
+        node.failures += 1
+        node.retry_at_s = now_s + self._reconnect.delay(node.failures, self._uniform)
+        node.setup_deadline_s = float("inf")
+        node.throttled_until_s = float("-inf")
+        node.last_error = error
+
+    def throttle(self, address: Address, until_s: float) -> None:
+        """The broker asked to be left alone until then (KIP-219)."""
+        node = self.get(address)
+        node.throttled_until_s = max(node.throttled_until_s, until_s)
+
+    def setup_expired(self, now_s: float) -> list[Address]:
+        """Connections that were not made in time."""
+        return [
+            address
+            for address, node in self._nodes.items()
+            if node.state is ConnectionState.CONNECTING and now_s >= node.setup_deadline_s
+        ]
+
+    def next_setup_deadline(self) -> float:
+        """The earliest of them, as a time; infinity for none."""
+        return min((node.setup_deadline_s for node in self._nodes.values()), default=float("inf"))
+
+    @staticmethod
+    def _move(node: NodeConnection, move: Move) -> None:
+        after = TRANSITIONS.get((node.state, move))
+        if after is None:
+            raise RuntimeError(f"a connection that is {node.state.value} cannot have {move.value!r} happen")
+        node.state = after

@@ -1,0 +1,376 @@
+"""Connections, requests and their answers, in the order that Java's ``NetworkClient.poll`` keeps (M7).
+
+One thread drives it, by :meth:`NetworkClient.poll`. Nothing happens between polls but that :meth:`send`
+hands bytes to the kernel. Every request ends in exactly one :class:`ClientResponse`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from streamlet.base.backoff import Backoff
+from streamlet.base.clock import Clock
+from streamlet.kafka.errors import (
+    ClientClosed,
+    Disconnected,
+    ForeignProtocol,
+    KafkaError,
+    MalformedFrame,
+    RequestTimedOut,
+    UnsupportedVersion,
+)
+from streamlet.kafka.metadata.cluster import Address, Broker
+from streamlet.kafka.metadata.metadata import Metadata
+from streamlet.kafka.net.connection_states import ConnectionState, ConnectionStates, SocketAddress
+from streamlet.kafka.net.in_flight import ClientResponse, InFlightRequest, InFlightRequests, OnComplete
+from streamlet.kafka.net.metadata_updater import MetadataUpdater
+from streamlet.kafka.net.selector import Ready, Selector
+from streamlet.kafka.net.transport import Dial
+from streamlet.kafka.protocol.api import (
+    Request,
+    choose_version,
+    decode_response,
+    encode_request,
+    response_correlation_id,
+)
+from streamlet.kafka.protocol.messages.api_versions import (
+    UNSUPPORTED_VERSION,
+    ApiVersionsRequest,
+    decode_api_versions,
+)
+
+_log = logging.getLogger(__name__)
+
+_NEWEST_API_VERSIONS = max(ApiVersionsRequest.versions)
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkSettings:
+    """What the network layer must be told; times in seconds."""
+
+    client_id: str
+    request_timeout_s: float
+    max_in_flight: int
+    reconnect: Backoff
+    setup_timeout: Backoff
+    max_idle_s: float
+    max_frame_bytes: int
+    software: tuple[str, str] = ("streamlet", "0")
+
+
+class NetworkClient:
+    """Sends typed requests to brokers. Not thread-safe: one thread calls everything."""
+
+    def __init__(
+        self,
+        settings: NetworkSettings,
+        metadata: Metadata,
+        bootstrap: tuple[Broker, ...],
+        dial: Dial,
+        resolve: Callable[[Address], list[SocketAddress]],
+        clock: Clock,
+        uniform: Callable[[], float],
+    ) -> None:
+        self._settings = settings
+        self._dial = dial
+        self._resolve = resolve
+        self._clock = clock
+        self._selector = Selector(settings.max_frame_bytes)
+        self.states = ConnectionStates(settings.reconnect, settings.setup_timeout, uniform)
+        self.in_flight = InFlightRequests(settings.max_in_flight)
+        self.metadata = metadata
+        self.updater = MetadataUpdater(self, metadata, bootstrap, uniform)
+        self._correlation_id = 0
+        self._settled: list[_Response] = []
+        """Requests that ended outside of a poll; told in the next one."""
+        self._lost: dict[Address, KafkaError] = {}
+        self._to_check: dict[Address, int] = {}
+        self._brokers: dict[Address, Broker] = {}
+        self.closed = False
+        self.polls = 0
+
+    # -- what callers ask and do between polls
+
+    def now_s(self) -> float:
+        """The client's clock."""
+        return self._clock.monotonic()
+
+    def fileno(self) -> int:
+        """Readable when a poll would find something; see :meth:`next_wake_s` for what time alone brings."""
+        return self._selector.fileno()
+
+    def next_wake_s(self, now_s: float) -> float:
+        """Seconds until a poll has something to do without any event on the file descriptor."""
+        if self._settled or self._lost or self._to_check:
+            return 0.0
+        deadline = min(self.in_flight.next_deadline(), self.states.next_setup_deadline())
+        return max(min(self.updater.wait_s(now_s), deadline - now_s), 0.0)
+
+    def is_ready(self, broker: Broker, now_s: float) -> bool:
+        """Whether a request may be sent now.
+
+        False for every broker while a metadata update is due: it goes first.
+        """
+        return not self.updater.is_due(now_s) and self.can_send(broker, now_s)
+
+    def can_send(self, broker: Broker, now_s: float) -> bool:
+        """Connected, versions known, not throttled, and room for another request."""
+        return self.states.is_ready(broker.address, now_s) and self.in_flight.can_send_more(broker.address)
+
+    def ready(self, broker: Broker, now_s: float) -> bool:
+        """Like :meth:`is_ready`, and begins a connection when there is none and one may be begun."""
+        if self.is_ready(broker, now_s):
+            return True
+        if not self.closed and self.states.can_connect(broker.address, now_s):
+            self.connect(broker, now_s)
+        return False
+
+    def connection_failed(self, broker: Broker) -> KafkaError | None:
+        """Why there is no connection, when the last one failed or broke and no new one has been begun."""
+        node = self.states.get(broker.address)
+        return node.last_error if node.state is ConnectionState.DISCONNECTED else None
+
+    def connected(self) -> tuple[Broker, ...]:
+        """Brokers with a usable connection."""
+        return tuple(
+            broker
+            for address, broker in self._brokers.items()
+            if self.states.get(address).state is ConnectionState.READY
+        )
+
+    def connect(self, broker: Broker, now_s: float) -> None:
+        """Begin a connection; how it went is seen in later polls."""
+        address = broker.address
+        self._brokers[address] = broker
+        try:
+            target = self.states.dial(address, now_s, self._resolve)
+            self._selector.open(address, self._dial(target, address), now_s)
+        except OSError as err:
+            # Told in the next poll like any other failure, so that there is one place that handles it.
+            self._lost[address] = Disconnected(err.strerror or str(err))
+
+    def send(
+        self,
+        request: Request[Any],
+        broker: Broker,
+        on_complete: OnComplete | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Send to a broker for which :meth:`is_ready` is true. ``on_complete`` runs in a later poll, once."""
+        now = self._clock.monotonic()
+        if not self.can_send(broker, now):
+            raise RuntimeError(f"a request for {broker}, which is not ready")
+        try:
+            version = choose_version(request, self.states.get(broker.address).versions, str(broker))
+        except UnsupportedVersion as err:
+            self._settled.append((on_complete, ClientResponse(broker, request, -1, None, err, 0.0)))
+            return
+        self._send(request, version, broker, on_complete, timeout_s)
+
+    def disconnect(self, broker: Broker, reason: str = "the client closed the connection") -> None:
+        """Close the connection; what was in flight on it fails in the next poll."""
+        if broker.address in self._selector.addresses():
+            self._selector.close(broker.address)
+            self._lost[broker.address] = Disconnected(reason)
+
+    def close(self) -> None:
+        """Close all sockets at once, whatever their state.
+
+        What was in flight fails with ClientClosed. Never blocks.
+        """
+        if self.closed:
+            return
+        self.closed = True
+        self._selector.close_all()
+        gone = ClientClosed("The client was closed before an answer came; whether the broker acted is unknown.")
+        responses = self._settled
+        self._settled = []
+        for address in list(self._brokers):
+            for entry in self.in_flight.clear(address):
+                responses.append(self._failed(entry, gone, self._clock.monotonic()))
+        self._run_callbacks(responses)
+
+    # -- poll
+
+    def poll(self, timeout_s: float) -> None:
+        """Do what is due, waiting at most ``timeout_s`` for something to happen; callbacks come last (M7)."""
+        if self.closed:
+            raise ClientClosed("The client is closed.")
+        self.polls += 1
+        now = self._clock.monotonic()
+        responses, self._settled = self._settled, []
+        if responses:
+            self._run_callbacks(responses)
+            return
+        self.updater.maybe_update(now)
+        ready = self._selector.poll(min(timeout_s, self.next_wake_s(now)), now)
+        now = self._clock.monotonic()
+        self._completed_sends(ready, responses, now)
+        self._completed_receives(ready, responses, now)
+        self._disconnections(ready, responses, now)
+        for address in ready.connected:
+            if address in self._selector.addresses():
+                self.states.connected(address)
+                self._to_check[address] = _NEWEST_API_VERSIONS
+        self._initiate_api_versions()
+        self._expire(responses, now)
+        self._run_callbacks(responses)
+
+    def _completed_sends(self, ready: Ready, responses: _Responses, now: float) -> None:
+        for address in ready.completed_sends:
+            entry = self.in_flight.mark_sent(address)
+            if entry is not None and not entry.request.expects_response():
+                self.in_flight.complete(entry)
+                responses.append(self._succeeded(entry, None, now))
+
+    def _completed_receives(self, ready: Ready, responses: _Responses, now: float) -> None:
+        for address, frame in ready.completed_receives:
+            try:
+                self._receive(address, frame, responses, now)
+            except KafkaError as err:
+                ready.disconnected.setdefault(address, err)
+                self._selector.close(address)
+
+    def _receive(self, address: Address, frame: bytearray, responses: _Responses, now: float) -> None:
+        entry = self.in_flight.oldest(address)
+        found = response_correlation_id(frame)
+        if entry is None or found != entry.correlation_id:
+            expected = "none" if entry is None else str(entry.correlation_id)
+            kind = MalformedFrame if self.states.get(address).versions else ForeignProtocol
+            raise kind(f"an answer with correlation id {found}, where {expected} was expected")
+        if isinstance(entry.request, ApiVersionsRequest):
+            self._api_versions_answered(entry.request, entry, frame)
+            return
+        value = decode_response(entry.request, entry.version, frame)
+        self.in_flight.complete_oldest(address)
+        throttle_ms = getattr(value, "throttle_time_ms", 0)
+        if throttle_ms > 0:
+            self.states.throttle(address, now + throttle_ms / 1000)
+        responses.append(self._succeeded(entry, value, now))
+
+    def _api_versions_answered(self, request: ApiVersionsRequest, entry: InFlightRequest, frame: bytearray) -> None:
+        address = entry.broker.address
+        try:
+            answer = decode_api_versions(request, entry.version, frame)
+        except MalformedFrame as err:
+            raise ForeignProtocol(f"its first answer is not Kafka's ({err.message})") from err
+        self.in_flight.complete_oldest(address)
+        if answer.error_code == UNSUPPORTED_VERSION and entry.version > 0:
+            self._to_check[address] = 0
+        elif answer.error_code:
+            raise Disconnected(f"it answered the first request (API_VERSIONS) with error {answer.error_code}")
+        else:
+            self.states.versions_known(address, answer.ranges())
+
+    def _disconnections(self, ready: Ready, responses: _Responses, now: float) -> None:
+        lost, self._lost = self._lost, {}
+        for address, error in (lost | ready.disconnected).items():
+            self._connection_lost(address, error, responses, now)
+
+    def _connection_lost(self, address: Address, error: KafkaError, responses: _Responses, now: float) -> None:
+        broker = self._brokers[address]
+        node = self.states.get(address)
+        error = _explain(broker, node.state, error)
+        _log.debug("connection to %s lost while %s: %s", broker, node.state.value, error.message)
+        self._to_check.pop(address, None)
+        self.states.lost(address, now, error)
+        for entry in self.in_flight.clear(address):
+            responses.append(self._failed(entry, error, now))
+        self.updater.connection_lost(broker)
+
+    def _initiate_api_versions(self) -> None:
+        to_check, self._to_check = self._to_check, {}
+        for address, version in to_check.items():
+            request = ApiVersionsRequest(
+                client_software_name=self._settings.software[0],
+                client_software_version=self._settings.software[1],
+            )
+            self._send(request, version, self._brokers[address], None, None)
+
+    def _expire(self, responses: _Responses, now: float) -> None:
+        for address in self.states.setup_expired(now):
+            self._selector.close(address)
+            self._connection_lost(address, Disconnected("no connection within the setup time-out"), responses, now)
+        for address in self.in_flight.expired(now):
+            self._selector.close(address)
+            entry = self.in_flight.oldest(address)
+            assert entry is not None
+            name, limit = entry.request.api_key.name, entry.timeout_s
+            self._connection_lost(address, RequestTimedOut(f"no answer to {name} within {limit:g} s"), responses, now)
+        for address in self._selector.idle(now, self._settings.max_idle_s):
+            if not self.in_flight.count(address):
+                self._selector.close(address)
+                self._connection_lost(address, Disconnected("idle for too long"), responses, now)
+
+    def _run_callbacks(self, responses: _Responses) -> None:
+        for on_complete, response in responses:
+            if on_complete is None:
+                continue
+            try:
+                on_complete(response)
+            except Exception:  # noqa: BLE001 - foreign code: its fault must not cost the others their answers
+                _log.exception(
+                    "the callback of %s (correlation id %d, %s) raised",
+                    response.request.api_key.name,
+                    response.correlation_id,
+                    response.broker,
+                )
+
+    # -- the ends of a request
+
+    def _send(
+        self,
+        request: Request[Any],
+        version: int,
+        broker: Broker,
+        on_complete: OnComplete | None,
+        timeout_s: float | None,
+    ) -> None:
+        now = self._clock.monotonic()
+        limit = self._settings.request_timeout_s if timeout_s is None else timeout_s
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        frame = encode_request(request, version, self._correlation_id, self._settings.client_id)
+        entry = InFlightRequest(broker, request, version, self._correlation_id, on_complete, now, now + limit, limit)
+        self.in_flight.add(entry)
+        entry.sent = self._selector.send(broker.address, frame)
+        if entry.sent and not request.expects_response():
+            self.in_flight.complete(entry)
+            self._settled.append(self._succeeded(entry, None, now))
+
+    @staticmethod
+    def _succeeded(entry: InFlightRequest, value: Any, now: float) -> _Response:
+        response = ClientResponse(
+            entry.broker, entry.request, entry.correlation_id, value, None, now - entry.created_s
+        )
+        return entry.on_complete, response
+
+    @staticmethod
+    def _failed(entry: InFlightRequest, error: KafkaError, now: float) -> _Response:
+        response = ClientResponse(
+            entry.broker, entry.request, entry.correlation_id, None, error, now - entry.created_s
+        )
+        return entry.on_complete, response
+
+
+_Response = tuple[OnComplete | None, ClientResponse]
+_Responses = list[_Response]
+
+
+def _explain(broker: Broker, state: ConnectionState, error: KafkaError) -> KafkaError:
+    """The same error with the broker's name and what the connection was doing."""
+    text = error.message
+    if isinstance(error, ForeignProtocol):
+        return ForeignProtocol(
+            f"The port at {broker} does not speak Kafka's protocol: {text}. Is it the broker's own "
+            "listener, and is security.protocol the one of that listener?"
+        )
+    if isinstance(error, MalformedFrame):
+        return MalformedFrame(f"The connection to {broker} was closed: {text}")
+    doing = {
+        ConnectionState.CONNECTING: "could not be made",
+        ConnectionState.CHECKING_API_VERSIONS: "was lost before the broker answered the first request",
+    }.get(state, "was lost")
+    return type(error)(f"The connection to {broker} {doing}: {text}.")

@@ -1,0 +1,173 @@
+"""All connections of one client behind one epoll object: bytes out, frames in (Java: ``Selector``).
+
+It knows frames and addresses, no requests. What happened is gathered by :meth:`Selector.poll` into one
+:class:`Ready` value, so that the caller decides in which order to act on it (M7).
+"""
+
+from __future__ import annotations
+
+import selectors
+from collections import deque
+from dataclasses import dataclass, field
+
+from streamlet.kafka.errors import Disconnected, KafkaError, MalformedFrame
+from streamlet.kafka.metadata.cluster import Address
+from streamlet.kafka.net.transport import Transport
+from streamlet.kafka.protocol.framing import FrameBuffer
+
+_READ = selectors.EVENT_READ
+_WRITE = selectors.EVENT_WRITE
+_READS_A_TURN = 16
+"""Receives from one connection in a row, so that a fast broker does not starve the others."""
+
+
+@dataclass(slots=True)
+class Ready:
+    """What a poll found."""
+
+    connected: list[Address] = field(default_factory=list)
+    completed_sends: list[Address] = field(default_factory=list)
+    completed_receives: list[tuple[Address, bytearray]] = field(default_factory=list)
+    disconnected: dict[Address, KafkaError] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Channel:
+    address: Address
+    transport: Transport
+    frames: FrameBuffer
+    last_active_s: float
+    connected: bool = False
+    outgoing: deque[memoryview] = field(default_factory=deque)
+    interest: int = _WRITE
+
+
+class Selector:
+    """Channels by address.
+
+    One thread; nothing here blocks but :meth:`poll`, and that only as long as told.
+    """
+
+    def __init__(self, max_frame_bytes: int) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._selector = selectors.DefaultSelector()
+        self._channels: dict[Address, _Channel] = {}
+        self._failed_at_once: dict[Address, KafkaError] = {}
+
+    def fileno(self) -> int:
+        """Of the epoll (or kqueue) object: readable whenever :meth:`poll` would find something."""
+        number: int = self._selector.fileno()
+        return number
+
+    def addresses(self) -> tuple[Address, ...]:
+        """Those with a channel, connected or connecting."""
+        return tuple(self._channels)
+
+    def open(self, address: Address, transport: Transport, now_s: float) -> None:
+        """Take over a transport that has begun to connect."""
+        channel = _Channel(address, transport, FrameBuffer(self._max_frame_bytes), now_s)
+        self._channels[address] = channel
+        self._selector.register(transport, _WRITE, channel)
+
+    def send(self, address: Address, frame: bytes) -> bool:
+        """Queue a whole frame, and write what the socket takes at once; True when that was all of it."""
+        channel = self._channels[address]
+        channel.outgoing.append(memoryview(frame))
+        if len(channel.outgoing) == 1:
+            try:
+                return self._write(channel) == 1
+            except OSError as err:
+                self._failed_at_once[address] = _broken(err)
+        return False
+
+    def poll(self, timeout_s: float, now_s: float) -> Ready:
+        """Wait at most ``timeout_s`` for something to happen, and do what can be done without waiting."""
+        ready = Ready(disconnected=self._failed_at_once)
+        if self._failed_at_once:
+            timeout_s, self._failed_at_once = 0.0, {}
+        for key, events in self._selector.select(max(timeout_s, 0.0)):
+            channel: _Channel = key.data
+            try:
+                self._serve(channel, events, ready)
+            except OSError as err:
+                ready.disconnected[channel.address] = _broken(err)
+            except MalformedFrame as err:
+                ready.disconnected[channel.address] = err
+            channel.last_active_s = now_s
+        for address in ready.disconnected:
+            self.close(address)
+        return ready
+
+    def idle(self, now_s: float, idle_s: float) -> list[Address]:
+        """Connections on which nothing has happened for so long."""
+        return [row.address for row in self._channels.values() if now_s - row.last_active_s >= idle_s]
+
+    def close(self, address: Address) -> None:
+        """Close one channel, dropping what was queued."""
+        channel = self._channels.pop(address, None)
+        if channel is not None:
+            self._selector.unregister(channel.transport)
+            channel.transport.close()
+
+    def close_all(self) -> None:
+        """Close everything, the epoll object too. May be called twice."""
+        for address in self.addresses():
+            self.close(address)
+        self._selector.close()
+
+    def _serve(self, channel: _Channel, events: int, ready: Ready) -> None:
+        if not channel.connected:
+            if not channel.transport.finish_connect():
+                return
+            channel.connected = True
+            ready.connected.append(channel.address)
+            self._watch(channel)
+            return
+        if events & _READ:
+            self._read(channel, ready)
+        if events & _WRITE:
+            ready.completed_sends += [channel.address] * self._write(channel)
+
+    def _read(self, channel: _Channel, ready: Ready) -> None:
+        frames, transport = channel.frames, channel.transport
+        for _ in range(_READS_A_TURN):
+            room = frames.get_buffer()
+            wanted = len(room)
+            try:
+                size = transport.recv_into(room)
+            except OSError:
+                frames.buffer_updated(0)
+                raise
+            done = frames.buffer_updated(size or 0)
+            ready.completed_receives += [(channel.address, frame) for frame in done]
+            if size == 0:
+                raise ConnectionResetError("the broker closed the connection")
+            if size is None or size < wanted:
+                return
+
+    def _write(self, channel: _Channel) -> int:
+        """Write until the socket takes no more; how many frames were finished."""
+        finished = 0
+        outgoing = channel.outgoing
+        while outgoing:
+            head = outgoing[0]
+            taken = channel.transport.send(head)
+            if taken < len(head):
+                outgoing[0] = head[taken:]
+                if not taken:
+                    break
+            else:
+                outgoing.popleft()
+                finished += 1
+        self._watch(channel)
+        return finished
+
+    def _watch(self, channel: _Channel) -> None:
+        interest = _READ | _WRITE if channel.outgoing or not channel.connected else _READ
+        if interest != channel.interest:
+            channel.interest = interest
+            self._selector.modify(channel.transport, interest, channel)
+
+
+def _broken(err: OSError) -> KafkaError:
+    return Disconnected(err.strerror or str(err))

@@ -1,0 +1,105 @@
+"""The contract between a connection and what carries its bytes, and its plain TCP form.
+
+A transport is non-blocking and owned by one thread. It knows no Kafka: it connects (a handshake counts as
+part of that), sends and receives. Where TLS comes, it comes as another implementation of :class:`Transport`
+and another :data:`Dial`; nothing else changes. SASL is *not* here: it speaks in Kafka's frames, above the
+transport.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Callable
+from typing import Protocol
+
+from streamlet.kafka.metadata.cluster import Address
+from streamlet.kafka.net.connection_states import SocketAddress
+
+
+class Transport(Protocol):
+    """What carries one connection's bytes. Methods raise OSError when it is broken, and never block."""
+
+    def fileno(self) -> int:
+        """For the selector."""
+        ...
+
+    def finish_connect(self) -> bool:
+        """Called when the socket is ready; True once bytes may flow. Raises OSError when it failed."""
+        ...
+
+    def recv_into(self, buffer: memoryview) -> int | None:
+        """Bytes received; None when there are none yet; 0 at the end of the stream."""
+        ...
+
+    def send(self, data: memoryview) -> int:
+        """How many bytes were taken; 0 when none could be."""
+        ...
+
+    def close(self) -> None:
+        """Never blocks, never raises, may be called twice."""
+        ...
+
+
+Dial = Callable[[SocketAddress, Address], Transport]
+"""Begin a connection to the socket address.
+
+The second argument is the name it was resolved from (for TLS).
+"""
+
+
+class PlaintextTransport:
+    """TCP without more."""
+
+    __slots__ = ("_socket",)
+
+    def __init__(self, target: SocketAddress, send_buffer_bytes: int, receive_buffer_bytes: int) -> None:
+        family, sockaddr = target
+        self._socket = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            self._socket.setblocking(False)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            # -1: the operating system's own, which grows with need.
+            if send_buffer_bytes != -1:
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
+            if receive_buffer_bytes != -1:
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+            code = self._socket.connect_ex(sockaddr)
+            if code not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK):
+                raise OSError(code, os.strerror(code))
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def finish_connect(self) -> bool:
+        code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            raise OSError(code, os.strerror(code))
+        return True
+
+    def recv_into(self, buffer: memoryview) -> int | None:
+        try:
+            return self._socket.recv_into(buffer)
+        except (BlockingIOError, InterruptedError):
+            return None
+
+    def send(self, data: memoryview) -> int:
+        try:
+            return self._socket.send(data)
+        except (BlockingIOError, InterruptedError):
+            return 0
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def resolve_all(address: Address) -> list[SocketAddress]:
+    """Every address of a name, in the resolver's order. Blocks while the system resolves; raises OSError."""
+    host, port = address
+    rows = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [(int(family), sockaddr) for family, _kind, _proto, _name, sockaddr in rows]

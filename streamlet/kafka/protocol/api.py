@@ -1,0 +1,171 @@
+"""Requests and their headers: API keys, which versions we speak, and how a version is agreed on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, ClassVar, Generic, TypeVar
+
+from streamlet.kafka.errors import MalformedFrame, UnsupportedVersion
+from streamlet.kafka.protocol import primitives as p
+from streamlet.kafka.protocol.primitives import Reader
+from streamlet.kafka.protocol.schema import codec_of
+
+ResponseT = TypeVar("ResponseT")
+
+
+class ApiKey(IntEnum):
+    """The numbers of the APIs, under Kafka's names."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    TXN_OFFSET_COMMIT = 28
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    SASL_AUTHENTICATE = 36
+    CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
+
+
+class Request(Generic[ResponseT]):
+    """Base of all requests.
+
+    A subclass is a :func:`~streamlet.kafka.protocol.schema.message` with these four.
+    """
+
+    __slots__ = ()
+    api_key: ClassVar[ApiKey]
+    versions: ClassVar[tuple[int, ...]]
+    flexible_since: ClassVar[int]
+    # A class variable cannot name the type parameter; `decode_response` brings the two together.
+    response_type: ClassVar[type[Any]]
+
+    def usable_versions(self) -> tuple[int, ...]:
+        """The versions this request can be written in: fewer when something they need is not set."""
+        return type(self).versions
+
+    def expects_response(self) -> bool:
+        """False only for what the broker does not answer (Produce with acks=0)."""
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRange:
+    """What a broker offers of one API, both ends inclusive."""
+
+    least: int
+    most: int
+
+    def __str__(self) -> str:
+        return f"{self.least} to {self.most}"
+
+
+ApiRanges = Mapping[int, VersionRange]
+
+
+def choose_version(request: Request[Any], offered: ApiRanges, broker: str) -> int:
+    """The highest version that both sides speak.
+
+    Raises UnsupportedVersion naming broker, API and versions.
+    """
+    api = request.api_key
+    wanted = request.usable_versions()
+    theirs = offered.get(api)
+    common = [v for v in wanted if theirs is not None and theirs.least <= v <= theirs.most]
+    if common:
+        return max(common)
+    ours = ", ".join(map(str, wanted))
+    if theirs is None:
+        raise UnsupportedVersion(
+            f"The broker at {broker} does not offer the API {api.name} at all (wanted: version {ours}). "
+            "It is too old for this client, or no full Kafka broker: use a broker of version 2.1 or later."
+        )
+    verdict, remedy = "too old", "use a broker of version 2.1 or later"
+    if theirs.least > max(wanted):
+        verdict, remedy = "too new", "use a newer release of this client"
+    raise UnsupportedVersion(
+        f"The broker at {broker} is {verdict} for this client: of the API {api.name} it speaks versions "
+        f"{theirs}, and this request needs version {ours}; {remedy}."
+    )
+
+
+def encode_request(request: Request[Any], version: int, correlation_id: int, client_id: str) -> bytes:
+    """The whole frame, length first."""
+    kind = type(request)
+    flexible = version >= kind.flexible_since
+    out = bytearray(4)
+    out += p.INT16.pack(kind.api_key)
+    out += p.INT16.pack(version)
+    out += p.INT32.pack(correlation_id)
+    name = client_id.encode("utf-8")
+    out += p.INT16.pack(len(name))
+    out += name
+    if flexible:
+        out.append(0)
+    codec_of(kind, version, flexible).encode(request, out)
+    p.INT32.pack_into(out, 0, len(out) - 4)
+    return bytes(out)
+
+
+def response_correlation_id(frame: bytes | bytearray | memoryview) -> int:
+    """The first field of every response header."""
+    if len(frame) < 4:
+        raise MalformedFrame(f"a response of {len(frame)} bytes, too short for its header")
+    value: int = p.INT32.unpack_from(frame, 0)[0]
+    return value
+
+
+def decode_response(request: Request[ResponseT], version: int, frame: bytes | bytearray | memoryview) -> ResponseT:
+    """The typed response in ``frame`` (without its length).
+
+    Raises MalformedFrame naming API, version and byte.
+    """
+    kind = type(request)
+    flexible = version >= kind.flexible_since
+    reader = Reader(frame)
+    try:
+        reader.take(4)
+        # The answer to ApiVersions keeps header v0 for ever: the client cannot know yet what it may expect.
+        if flexible and kind.api_key != ApiKey.API_VERSIONS:
+            skip_tags(reader)
+        response: ResponseT = codec_of(kind.response_type, version, flexible).decode(reader)
+    except MalformedFrame as err:
+        raise MalformedFrame(
+            f"An answer to {kind.api_key.name} version {version} cannot be read ({err.message}); the "
+            f"frame has {len(frame)} bytes. The connection is closed."
+        ) from err
+    if reader.remaining:
+        raise MalformedFrame(
+            f"An answer to {kind.api_key.name} version {version} ends at byte {reader.pos} of {reader.end}: "
+            "broker and client do not mean the same layout. The connection is closed."
+        )
+    return response
+
+
+def skip_tags(reader: Reader) -> None:
+    """Pass over a block of tagged fields."""
+    for _ in range(reader.uvarint()):
+        reader.uvarint()
+        reader.take(reader.uvarint())

@@ -1,0 +1,81 @@
+"""Metadata: brokers, topics, leaders. Version 7 (broker 2.1) and version 12 (topic ids, from 3.1)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from streamlet.kafka.protocol.api import ApiKey, Request
+from streamlet.kafka.protocol.schema import BOOL, INT16, INT32, STRING, UUID, Array, message, wire
+
+UNKNOWN_LEADER_EPOCH = -1
+_NO_OPERATIONS = -(1 << 31)
+
+
+@message
+class MetadataBroker:
+    """A living broker and the address it wants to be reached at."""
+
+    node_id: int = wire(INT32)
+    host: str = wire(STRING)
+    port: int = wire(INT32)
+    rack: str | None = wire(STRING, default=None, nullable_since=1)
+
+
+@message
+class MetadataPartition:
+    """One partition: ``leader_id`` -1 means none."""
+
+    error_code: int = wire(INT16)
+    partition_index: int = wire(INT32)
+    leader_id: int = wire(INT32)
+    leader_epoch: int = wire(INT32, default=UNKNOWN_LEADER_EPOCH, since=7, ignorable=True)
+    replica_nodes: tuple[int, ...] = wire(Array(INT32), default=())
+    isr_nodes: tuple[int, ...] = wire(Array(INT32), default=())
+    offline_replicas: tuple[int, ...] = wire(Array(INT32), default=(), since=5, ignorable=True)
+
+
+@message
+class MetadataTopic:
+    """One topic, or the error that it has."""
+
+    error_code: int = wire(INT16)
+    name: str | None = wire(STRING, nullable_since=12)
+    topic_id: str | None = wire(UUID, default=None, since=10, ignorable=True)
+    is_internal: bool = wire(BOOL, default=False)
+    partitions: tuple[MetadataPartition, ...] = wire(Array(MetadataPartition), default=())
+    topic_authorized_operations: int = wire(INT32, default=_NO_OPERATIONS, since=8, ignorable=True)
+
+
+@message
+class MetadataResponse:
+    """The cluster as one broker sees it."""
+
+    throttle_time_ms: int = wire(INT32, default=0, since=3, ignorable=True)
+    brokers: tuple[MetadataBroker, ...] = wire(Array(MetadataBroker))
+    cluster_id: str | None = wire(STRING, default=None, nullable_since=2)
+    controller_id: int = wire(INT32, default=-1)
+    topics: tuple[MetadataTopic, ...] = wire(Array(MetadataTopic))
+    cluster_authorized_operations: int = wire(INT32, default=_NO_OPERATIONS, since=8, until=10, ignorable=True)
+
+
+@message
+class MetadataRequestTopic:
+    """A topic asked for, by name."""
+
+    topic_id: str | None = wire(UUID, default=None, since=10)
+    name: str | None = wire(STRING, nullable_since=10)
+
+
+@message
+class MetadataRequest(Request[MetadataResponse]):
+    """``topics`` None asks for all of them, an empty tuple for none (only the brokers)."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.METADATA
+    versions: ClassVar[tuple[int, ...]] = (7, 12)
+    flexible_since: ClassVar[int] = 9
+    response_type: ClassVar[type[MetadataResponse]] = MetadataResponse
+
+    topics: tuple[MetadataRequestTopic, ...] | None = wire(Array(MetadataRequestTopic), nullable_since=1)
+    allow_auto_topic_creation: bool = wire(BOOL, default=False, since=4)
+    include_cluster_authorized_operations: bool = wire(BOOL, default=False, since=8, until=10)
+    include_topic_authorized_operations: bool = wire(BOOL, default=False, since=8)

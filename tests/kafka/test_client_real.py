@@ -1,0 +1,178 @@
+"""The client against real brokers; what it reads is compared with what librdkafka wrote and sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer
+from confluent_kafka import TopicPartition as ConfluentPartition
+from confluent_kafka.admin import AdminClient
+
+from streamlet.kafka import ClientConfig, KafkaClient, TopicPartition
+from streamlet.kafka.broker_errors import UnknownTopicOrPartition
+from streamlet.kafka.group_offsets import GroupOffsets, OffsetAndMetadata
+from streamlet.kafka.leader_requests import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    FetchPosition,
+    FetchSettings,
+    fetch,
+    list_offsets,
+    offsets_for_leader_epoch,
+)
+from streamlet.testing import DevCluster
+
+pytestmark = pytest.mark.real
+
+MakeTopic = Callable[..., str]
+
+
+@pytest.fixture(params=["kafka39", "kafka4"])
+def cluster(request: pytest.FixtureRequest) -> DevCluster:
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def client(cluster: DevCluster) -> Iterator[KafkaClient]:
+    with KafkaClient(ClientConfig(cluster.bootstrap_servers)) as client:
+        client.bootstrap(10)
+        yield client
+
+
+def produce(cluster: DevCluster, topic: str, values: list[bytes], partition: int = 0, **config: object) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, **config})
+    for value in values:
+        producer.produce(topic, value, partition=partition)
+    assert producer.flush(20) == 0
+
+
+def read_all(client: KafkaClient, tp: TopicPartition, start: int = 0, **settings: object) -> list[tuple[int, bytes]]:
+    """Every (offset, value) up to the log's end, through our client."""
+    leader = client.cluster.leader_for(tp)
+    assert leader is not None
+    committed = bool(settings.get("read_committed", True))
+    ends = list_offsets(client, leader, {tp: LATEST_TIMESTAMP}, read_committed=committed)
+    end = client.wait(ends, 10)[tp].offset
+    found, position = [], start
+    while position < end:
+        chosen = FetchSettings(fetch_max_wait_ms=100, **settings)  # type: ignore[arg-type]
+        part = client.wait(fetch(client, leader, {tp: FetchPosition(position)}, chosen), 10)[tp]
+        for batch in part.batches():
+            found += [(offset, value) for offset, value in zip(batch.offsets(), batch.values, strict=True)]
+            position = batch.next_offset
+    return found
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_what_librdkafka_wrote_is_read(
+    cluster: DevCluster, client: KafkaClient, make_topic: MakeTopic, codec: str
+) -> None:
+    """Every record of every codec arrives with its offset, from any position on."""
+    topic = make_topic(cluster, partitions=2)
+    values = [b"line %d" % number * (number % 7) for number in range(3000)]
+    produce(cluster, topic, values, 1, **{"compression.type": codec})
+    client.wait_on_metadata(topic, 10)
+    tp = TopicPartition(topic, 1)
+    assert read_all(client, tp) == list(enumerate(values))
+    assert read_all(client, tp, 1234) == list(enumerate(values))[1234:]
+    assert read_all(client, TopicPartition(topic, 0)) == []
+
+
+def test_offsets_by_time_and_ends(cluster: DevCluster, client: KafkaClient, make_topic: MakeTopic) -> None:
+    """Earliest, latest and a time give the offsets that librdkafka gives."""
+    topic = make_topic(cluster)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for number in range(10):
+        producer.produce(topic, b"x", partition=0, timestamp=1_700_000_000_000 + number * 1000)
+    assert producer.flush(20) == 0
+    client.wait_on_metadata(topic, 10)
+    tp = TopicPartition(topic, 0)
+    leader = client.cluster.leader_for(tp)
+    assert leader is not None
+    asked = {EARLIEST_TIMESTAMP: 0, LATEST_TIMESTAMP: 10, 1_700_000_003_500: 4, 1_800_000_000_000: -1}
+    for timestamp, offset in asked.items():
+        row = client.wait(list_offsets(client, leader, {tp: timestamp}), 10)[tp]
+        assert (row.error, row.offset) == (None, offset)
+    epoch = client.cluster.leader_epoch(tp)
+    end = client.wait(offsets_for_leader_epoch(client, leader, {tp: (epoch, epoch)}), 10)[tp]
+    assert (end.error, end.leader_epoch, end.end_offset) == (None, epoch, 10)
+
+
+def test_read_committed_sees_no_aborted_record(
+    cluster: DevCluster, client: KafkaClient, make_topic: MakeTopic, topic_name: Callable[[], str]
+) -> None:
+    """Aborted transactions are hidden, committed ones seen, an open one bounds the log's end."""
+    topic = make_topic(cluster)
+    config = {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": topic_name()}
+    producer = Producer(config)
+    producer.init_transactions(30)
+    for number in range(6):
+        producer.begin_transaction()
+        for _ in range(50):
+            producer.produce(topic, b"aborted" if number % 2 else b"kept", partition=0)
+        producer.flush(20)
+        if number % 2:
+            producer.abort_transaction(20)
+        else:
+            producer.commit_transaction(20)
+    produce(cluster, topic, [b"plain"])
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=0)
+    producer.flush(20)
+    client.wait_on_metadata(topic, 10)
+    tp = TopicPartition(topic, 0)
+    assert [value for _, value in read_all(client, tp)] == [b"kept"] * 150 + [b"plain"]
+    everything = [value for _, value in read_all(client, tp, read_committed=False)]
+    assert everything == ([b"kept"] * 50 + [b"aborted"] * 50) * 3 + [b"plain", b"open"]
+    producer.abort_transaction(20)
+
+
+def test_group_offsets_are_those_other_clients_see(
+    cluster: DevCluster, client: KafkaClient, make_topic: MakeTopic, topic_name: Callable[[], str]
+) -> None:
+    """A commit of ours is read by librdkafka, and one of librdkafka's by us, leader epoch and all."""
+    topic, group = make_topic(cluster, partitions=3), topic_name()
+    store = GroupOffsets(client, group)
+    mine = {TopicPartition(topic, n): OffsetAndMetadata(10 + n, 0, f"m{n}") for n in range(2)}
+    assert client.wait_retrying(lambda: store.fetch(mine), 30) == {}
+    stored = client.wait_retrying(lambda: store.commit(mine), 30)
+    assert set(stored.values()) == {None}
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    asked = ConsumerGroupTopicPartitions(group, [ConfluentPartition(topic, n) for n in range(3)])
+    seen = admin.list_consumer_group_offsets([asked])[group].result(20).topic_partitions
+    assert [(row.offset, row.leader_epoch, row.metadata) for row in seen[:2]] == [(10, 0, "m0"), (11, 0, "m1")]
+    assert seen[2].offset < 0
+    theirs = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group})
+    theirs.commit(offsets=[ConfluentPartition(topic, 2, 77)], asynchronous=False)
+    theirs.close()
+    everything = client.wait_retrying(lambda: store.fetch(None), 30)
+    assert everything == mine | {TopicPartition(topic, 2): OffsetAndMetadata(77)}
+
+
+def test_a_topic_that_is_not_there_is_named(client: KafkaClient, topic_name: Callable[[], str]) -> None:
+    """The error is the broker's, names the topic and says how long it was waited for."""
+    missing = topic_name()
+    with pytest.raises(UnknownTopicOrPartition, match=rf"'{missing}'.*waited 0\.5 s"):
+        client.wait_on_metadata(missing, 0.5)
+
+
+def test_a_topic_made_anew_is_refused_by_its_old_id(
+    cluster: DevCluster, client: KafkaClient, make_topic: MakeTopic
+) -> None:
+    """A fetch under the id of a deleted topic gets an error, never the records of its successor."""
+    topic = make_topic(cluster)
+    produce(cluster, topic, [b"old"])
+    client.wait_on_metadata(topic, 10)
+    tp = TopicPartition(topic, 0)
+    leader = client.cluster.leader_for(tp)
+    assert leader is not None and read_all(client, tp) == [(0, b"old")]
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin.delete_topics([topic])[topic].result(20)
+
+    def refused() -> bool:
+        settings = FetchSettings(fetch_max_wait_ms=50)
+        part = client.wait(fetch(client, leader, {tp: FetchPosition(0)}, settings), 10)[tp]
+        return part.error is not None and part.error.stale_metadata
+
+    assert any(refused() for _ in range(200))
