@@ -17,6 +17,9 @@ class Bolt(Component):
     An exception fails the tuple's tree, is logged, and the bolt goes on with the next tuple.
     """
 
+    must_define: ClassVar[str] = "process"
+    """The method that a class must define before it can run; ``model.validate`` looks at it."""
+
     auto_anchor: ClassVar[bool] = True
     auto_ack: ClassVar[bool] = True
     auto_fail: ClassVar[bool] = True

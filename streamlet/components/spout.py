@@ -23,6 +23,9 @@ class Spout(Component):
     once, on this instance, after ``next_tuple`` has returned. Without ``tup_id`` it is not tracked.
     """
 
+    must_define: ClassVar[str] = "next_tuple"
+    """The method that a class must define before it can run; ``model.validate`` looks at it."""
+
     timer_interval_s: ClassVar[float | None] = None
     """The runtime calls ``on_timer`` at least this often, also while the spout is paused."""
 

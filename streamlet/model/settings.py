@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,8 +26,10 @@ def _at_least(kind: type, least: float) -> Callable[[Any], Any]:
         if isinstance(value, bool):
             raise ValueError("a number is wanted")
         number = kind(value)
-        if number < least:
-            raise ValueError(f"at least {least} is wanted")
+        if not least <= number < math.inf:  # false for nan, too
+            raise ValueError(f"a number of at least {least} is wanted")
+        if isinstance(value, float) and number != value:
+            raise ValueError("a whole number is wanted")
         return number
 
     return parse
@@ -96,7 +99,9 @@ def resolve(
             reserved = key.startswith(("topology.", "streamlet."))
             if key not in SETTINGS and (reserved or key not in known):
                 raise SettingError(unknown_key(key, source, known))
-            resolved[key] = _parse(key, value, source)
+            resolved[key] = parse_setting(key, value, source)
+            if isinstance(value, str) and key in topology and key not in SETTINGS:
+                resolved[key] = _like(key, topology[key], value)
     return resolved
 
 
@@ -107,7 +112,20 @@ def unknown_key(key: str, source: str, known: Iterable[str]) -> str:
     return f"The setting {key!r} given by {source} is not one that anything in this topology reads. {remedy}"
 
 
-def _parse(key: str, value: Any, source: str) -> Any:
+def _like(key: str, default: Any, text: str) -> Any:
+    """A user's own key given as text: of the type that it has in the topology's config."""
+    readers: dict[type, Callable[[Any], Any]] = {bool: _boolean, int: int, float: float}
+    try:
+        return readers[type(default)](text) if type(default) in readers else text
+    except ValueError:
+        raise SettingError(
+            f"The setting {key!r} given by -c cannot be {text!r}: the topology's config has {default!r} there, which "
+            f"is of type {type(default).__name__}."
+        ) from None
+
+
+def parse_setting(key: str, value: Any, source: str) -> Any:
+    """The value of a key as its setting wants it; a user's own key as it is. Raises SettingError."""
     setting = SETTINGS.get(key)
     if setting is None:
         return value

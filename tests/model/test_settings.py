@@ -1,0 +1,75 @@
+"""Settings: defaults, precedence, parsing, and a paragraph that names the nearest key."""
+
+import pytest
+
+from streamlet.base.errors import SettingError
+from streamlet.model.settings import SETTINGS, resolve
+
+
+def test_defaults_are_themselves_valid() -> None:
+    """Each default passes its own parser: the table does not contradict itself."""
+    assert {key: setting.parse(setting.default) for key, setting in SETTINGS.items()} == resolve({}, {})
+
+
+def test_the_command_line_wins_over_the_topology() -> None:
+    conf = resolve({"topology.max.spout.pending": 5}, {"topology.max.spout.pending": "7"})
+    assert conf["topology.max.spout.pending"] == 7
+
+
+def test_text_is_parsed() -> None:
+    conf = resolve({}, {"topology.message.timeout.secs": "1.5", "topology.debug": "yes", "streamlet.seed": "none"})
+    assert (conf["topology.message.timeout.secs"], conf["topology.debug"], conf["streamlet.seed"]) == (
+        1.5,
+        True,
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("topology.max.spout.pending", "0"),
+        ("topology.max.spout.pending", "many"),
+        ("topology.max.spout.pending", None),
+        ("topology.max.spout.pending", True),
+        ("topology.message.timeout.secs", "-1"),
+        ("topology.message.timeout.secs", "0"),
+        ("topology.message.timeout.secs", "nan"),
+        ("topology.message.timeout.secs", "inf"),
+        ("topology.max.spout.pending", 2.5),
+        ("topology.debug", "perhaps"),
+    ],
+)
+def test_a_value_that_a_setting_cannot_have(key: str, value: object) -> None:
+    """The paragraph names the key, the value and what the key means."""
+    with pytest.raises(SettingError) as raised:
+        resolve({}, {key: value})
+    assert key in raised.value.message and repr(value) in raised.value.message
+    assert SETTINGS[key].meaning in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("topology.max.spout.pendin", "topology.max.spout.pending"),
+        ("max.spout.pending", "topology.max.spout.pending"),
+        ("topology.message.timeout", "topology.message.timeout.secs"),
+        ("streamlet.drain.timeout", "streamlet.drain.timeout.secs"),
+        ("my.limt", "my.limit"),
+    ],
+)
+def test_an_unknown_key_names_the_nearest(wrong: str, right: str) -> None:
+    with pytest.raises(SettingError, match=f"Did you mean '{right}'"):
+        resolve({"my.limit": 5}, {wrong: "1"})
+
+
+def test_a_key_that_is_like_nothing() -> None:
+    with pytest.raises(SettingError, match="check --settings"):
+        resolve({}, {"zzzzzzzz": "1"})
+
+
+def test_a_users_own_key_keeps_the_type_it_has_in_the_topology() -> None:
+    conf = resolve({"limit": 5, "share": 0.5, "on": False, "word": "a"}, {"limit": "7", "share": "1", "on": "true"})
+    assert (conf["limit"], conf["share"], conf["on"], conf["word"]) == (7, 1.0, True, "a")
+    with pytest.raises(SettingError, match="of type int"):
+        resolve({"limit": 5}, {"limit": "seven"})

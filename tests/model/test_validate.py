@@ -1,0 +1,277 @@
+"""Validation: every rule, every problem at once, each with its component and a remedy."""
+
+from typing import Any, ClassVar
+
+import pytest
+
+from streamlet import Bolt, Grouping, Spout, Stream, StreamId, Topology
+from streamlet.base.errors import SettingError
+from streamlet.model.problem import InvalidTopology, Problem
+from streamlet.model.spec import ComponentSpec
+from streamlet.model.validate import checked, validate
+
+
+class Lines(Spout):
+    outputs = ["line"]
+
+    def next_tuple(self) -> None: ...
+
+
+class Split(Bolt):
+    outputs = ["word"]
+
+    def process(self, tup) -> None: ...
+
+
+class Count(Bolt):
+    def process(self, tup) -> None: ...
+
+
+class Sorter(Bolt):
+    outputs = [Stream(["good"]), Stream(["bad", "why"], name="errors"), Stream(["to"], name="picked", direct=True)]
+
+    def process(self, tup) -> None: ...
+
+
+class NoProcess(Bolt): ...
+
+
+class InheritsProcess(Split): ...
+
+
+class NoNextTuple(Spout): ...
+
+
+class Tunable(Spout):
+    outputs = ["line"]
+
+    def next_tuple(self) -> None: ...
+
+    @classmethod
+    def override_keys(cls) -> frozenset[str]:
+        return frozenset({"fetch_size_bytes", "topic"})
+
+    @classmethod
+    def with_overrides(cls, kwargs, overrides) -> dict[str, Any]:
+        if not str(overrides.get("fetch_size_bytes", "1")).isdigit():
+            raise SettingError("fetch_size_bytes is a number.")
+        return {**kwargs, **overrides}
+
+
+def topology(**body: Any) -> Any:
+    return type("Made", (Topology,), body).__topology__
+
+
+def problems(**body: Any) -> list[Problem]:
+    return validate(topology(**body))
+
+
+def only(found: list[Problem]) -> Problem:
+    assert len(found) == 1, [str(problem) for problem in found]
+    assert found[0].remedy
+    return found[0]
+
+
+def test_the_issues_own_word_count_is_valid() -> None:
+    """The topology in the README has no problem, and `checked` hands it on."""
+    lines = Lines.spec()
+    split = Split.spec(inputs=[lines], par=2)
+    made = topology(lines=lines, split=split, count=Count.spec(inputs={split: Grouping.fields("word")}, par=2))
+    assert validate(made) == []
+    assert checked(made) is made
+
+
+def test_an_empty_topology() -> None:
+    assert "no components" in only(problems()).message
+
+
+def test_a_topology_without_a_spout() -> None:
+    bolt = Split.spec()
+    bolt.inputs = [bolt]
+    assert "no spout" in only(problems(split=bolt)).message
+
+
+def test_two_components_of_one_name() -> None:
+    problem = only(problems(a=Lines.spec(name="lines"), b=Lines.spec(name="lines")))
+    assert problem.component == "lines" and "2 components" in problem.message
+
+
+@pytest.mark.parametrize("name", ["two words", "a/b", "1st", "ü", "dotted.name", "__ours"])
+def test_names_that_cannot_be_used(name: str) -> None:
+    assert only(problems(a=Lines.spec(name=name))).component == name
+
+
+@pytest.mark.parametrize("par", [0, -1, 1.0, "2", None, True])
+def test_par_is_a_whole_number_of_at_least_one(par: Any) -> None:
+    problem = only(problems(lines=Lines.spec(par=par)))
+    assert problem.component == "lines" and repr(par) in problem.message
+
+
+@pytest.mark.parametrize("inputs", [None, [], {}])
+def test_a_bolt_without_inputs(inputs: Any) -> None:
+    assert "without inputs" in only(problems(lines=Lines.spec(), split=Split.spec(inputs=inputs))).message
+
+
+def test_an_unknown_component_in_inputs_names_the_nearest() -> None:
+    problem = only(problems(lines=Lines.spec(), split=Split.spec(inputs=["lins"])))
+    assert "'lins'" in problem.message and "'lines'" in problem.remedy
+
+
+def test_a_spec_from_outside_the_class_body() -> None:
+    """A spec object that no line of this topology holds is told from a wrong name."""
+    problem = only(problems(lines=Lines.spec(), split=Split.spec(inputs=[Lines.spec()])))
+    assert "Lines" in problem.message and "no line of this topology" in problem.message
+
+
+def test_a_class_without_spec_in_inputs() -> None:
+    assert "no line of this topology" in only(problems(lines=Lines.spec(), split=Split.spec(inputs=[Lines]))).message
+
+
+def test_an_unknown_stream() -> None:
+    lines = Lines.spec()
+    sorter = Sorter.spec(inputs=[lines])
+    problem = only(problems(lines=lines, sorter=sorter, count=Count.spec(inputs=[sorter["error"]])))
+    assert "'error'" in problem.message and "'errors'" in problem.remedy
+
+
+def test_reading_a_component_that_emits_nothing() -> None:
+    lines = Lines.spec()
+    count = Count.spec(inputs=[lines])
+    problem = only(problems(lines=lines, count=count, more=Count.spec(inputs=[count])))
+    assert problem.component == "more" and "declares no outputs" in problem.message
+
+
+def test_fields_grouping_on_a_field_not_declared_names_what_is() -> None:
+    lines = Lines.spec()
+    split = Split.spec(inputs=[lines])
+    problem = only(problems(lines=lines, split=split, count=Count.spec(inputs={split: Grouping.fields("wrod")})))
+    assert problem.component == "count"
+    assert "'wrod'" in problem.message and "declares 'word'" in problem.message
+    assert problem.remedy == "Did you mean 'word'?"
+
+
+def test_fields_grouping_without_a_field() -> None:
+    lines = Lines.spec()
+    assert "names no field" in only(problems(lines=lines, s=Split.spec(inputs={lines: Grouping.fields()}))).message
+
+
+@pytest.mark.parametrize("grouping", ["word", 3, ["word"], Grouping, Grouping("magic")])
+def test_a_grouping_that_is_none(grouping: Any) -> None:
+    lines = Lines.spec()
+    assert "grouping" in only(problems(lines=lines, split=Split.spec(inputs={lines: grouping}))).message
+
+
+def test_direct_on_a_stream_that_is_not_direct() -> None:
+    lines = Lines.spec()
+    assert (
+        "not declared as direct" in only(problems(lines=lines, s=Split.spec(inputs={lines: Grouping.DIRECT}))).message
+    )
+
+
+def test_another_grouping_on_a_direct_stream() -> None:
+    lines = Lines.spec()
+    sorter = Sorter.spec(inputs=[lines])
+    read = Count.spec(inputs={sorter["picked"]: Grouping.SHUFFLE})
+    assert "stream is direct" in only(problems(lines=lines, sorter=sorter, count=read)).message
+
+
+def test_no_grouping_on_a_direct_stream_means_direct() -> None:
+    lines = Lines.spec()
+    sorter = Sorter.spec(inputs=[lines])
+    assert problems(lines=lines, sorter=sorter, count=Count.spec(inputs=[sorter["picked"], sorter["errors"]])) == []
+
+
+def test_one_input_named_twice() -> None:
+    lines = Lines.spec()
+    assert "2 times" in only(problems(lines=lines, split=Split.spec(inputs=[lines, StreamId("lines")]))).message
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        5,
+        [1],
+        ["a", None],
+        ["a", "a"],
+        ["a", Stream(["b"])],
+        [""],
+        {"a": 1},
+        [Stream(["a"]), Stream(["b"])],
+        [Stream(["a"], name="")],
+        [Stream(["a", "a"])],
+        [Stream([3])],  # type: ignore[list-item]
+        [Stream(["a"], name="__tick")],
+    ],
+)
+def test_malformed_outputs(outputs: Any) -> None:
+    """What is no list of distinct field names or distinct streams is refused, and not read any further."""
+    lines = Lines.spec(outputs=outputs)
+    problem = only(problems(lines=lines, split=Split.spec(inputs={lines: Grouping.fields("a")})))
+    assert problem.component == "lines"
+
+
+def test_a_class_made_inside_a_function() -> None:
+    class Local(Split): ...
+
+    lines = Lines.spec()
+    assert "inside a function" in only(problems(lines=lines, split=Local.spec(inputs=[lines]))).message
+
+
+def test_a_class_of_main() -> None:
+    lines = Lines.spec()
+    homeless = type("Homeless", (Split,), {"__module__": "__main__"})
+    assert "__main__" in only(problems(lines=lines, split=homeless.spec(inputs=[lines]))).message
+
+
+def test_a_bolt_without_process_and_a_spout_without_next_tuple() -> None:
+    lines = NoNextTuple.spec(outputs=["line"])
+    found = problems(lines=lines, split=NoProcess.spec(inputs=[lines]), more=InheritsProcess.spec(inputs=[lines]))
+    assert [(p.component, "does not define" in p.message) for p in found] == [("lines", True), ("split", True)]
+    assert "next_tuple(self)" in found[0].remedy and "process(self, tup)" in found[1].remedy
+
+
+def test_bolts_that_no_spout_reaches() -> None:
+    """A circle of bolts runs for ever on nothing."""
+    one = Split.spec(inputs=["two"])
+    found = problems(lines=Lines.spec(), one=one, two=Split.spec(inputs=[one]))
+    assert [p.component for p in found] == ["one", "two"] and "No spout leads here" in found[0].message
+
+
+def test_reserved_keys_that_nothing_reads_and_bad_values() -> None:
+    lines = Lines.spec(config={"topology.tick.tuple.freq.secs": "often", "my.own": object()})
+    found = problems(lines=lines, config={"topology.max.spout.pendign": 5, "streamlet.seed": -1, "mine": 1})
+    assert [p.component for p in found] == [None, None, "lines"]
+    assert "'topology.max.spout.pending'" in found[0].remedy
+    assert "streamlet.seed" in found[1].message and "'often'" in found[2].message
+
+
+def test_overrides_are_checked_against_the_class() -> None:
+    made = topology(lines=Tunable.spec(), split=Split.spec(inputs=["lines"]))
+    assert validate(made, {"lines": {"topic": "x", "fetch_size_bytes": "5"}}) == []
+    assert "'fetch_size_bytes'" in only(validate(made, {"lines": {"fetch_size": "5"}})).remedy
+    assert "is a number" in only(validate(made, {"lines": {"fetch_size_bytes": "five"}})).message
+    assert "has none" in only(validate(made, {"split": {"x": "5"}})).remedy
+    assert "'lines'" in only(validate(made, {"line": {"topic": "x"}})).remedy
+
+
+def test_all_problems_come_at_once() -> None:
+    """One run of `check` tells everything: nobody mends problems one by one."""
+
+    class Made(Topology):
+        config: ClassVar[Any] = {"topology.wrong": 1}
+        lines = Lines.spec(par=0)
+        split = Split.spec(inputs=["lnes"])
+        count = Count.spec(inputs={split: Grouping.fields("wrod")})
+        idle = Count.spec()
+
+    with pytest.raises(InvalidTopology) as raised:
+        checked(Made.__topology__)
+    assert [p.component for p in raised.value.problems] == [None, "lines", "split", "count", "idle"]
+    assert all(str(problem) in raised.value.message for problem in raised.value.problems)
+    assert raised.value.exit_status == 2
+
+
+def test_a_spec_repr_and_identity() -> None:
+    """Specs are compared by identity: two equal-looking lines are two components."""
+    assert Lines.spec() != Lines.spec()
+    assert isinstance(Lines.spec(), ComponentSpec)
