@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -85,19 +85,35 @@ class Observer(Protocol):
 
 
 class Stop:
-    """A request to end a run, set from any thread or a signal handler."""
+    """A request to end a run, made from any thread or by a signal handler: so it takes no lock.
+
+    A backend looks at ``asked`` several times a second, and registers with ``on_kill`` what ends its processes
+    at once, for the second Ctrl-C.
+    """
 
     def __init__(self) -> None:
-        self._asked = threading.Event()
+        self._asked = False
+        self._kills: list[Callable[[], None]] = []
 
     def ask(self) -> None:
         """Drain and stop."""
-        self._asked.set()
+        self._asked = True
 
     @property
     def asked(self) -> bool:
         """Whether somebody asked."""
-        return self._asked.is_set()
+        return self._asked
+
+    def on_kill(self, act: Callable[[], None]) -> None:
+        """Register what ``kill`` does, perhaps in a signal handler: kill by process id, wait for nothing."""
+        self._kills.append(act)
+
+    def kill(self) -> None:
+        """End every process of the run without draining. What was not committed will be replayed by the next run."""
+        self._asked = True
+        for act in self._kills:
+            with contextlib.suppress(OSError):  # one that is gone already must not save the others
+                act()
 
 
 class Backend(Protocol):

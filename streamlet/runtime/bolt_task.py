@@ -140,6 +140,7 @@ class BoltTask:
         if tup.state != OPEN:
             return
         tup.state = ACKED
+        self.stats.acked += 1
         acks = self.acks
         for root, edge in tup.anchors or ((tup.root, tup.edge),):
             acks[root] = acks.get(root, 0) ^ edge ^ tup.children
@@ -179,6 +180,7 @@ class BoltTask:
         component, stream, source = self.sources.get(run.source, "?"), run.stream, run.source
         acks, multi = self.acks, run.multi
         last = delta = 0
+        otherwise = 0  # not acked by this loop: raised, failed, acked by the bolt itself or by self.ack
         for root, edge, values in islice(work.rows, SLICE):
             if multi:
                 tup = Tuple(values, component, stream, source, root[0], edge[0], tuple(zip(root, edge, strict=True)))
@@ -189,11 +191,14 @@ class BoltTask:
                 process(tup)
             except Exception as error:  # noqa: BLE001 - user code: whatever it raises fails this tuple only
                 self._raised(error, tup)
+                otherwise += 1
                 continue
             if not auto_ack or tup.state:
+                otherwise += 1
                 continue
             if multi:
                 self.ack(tup)
+                otherwise += 1
                 continue
             tup.state = ACKED
             if root == last:
@@ -205,6 +210,7 @@ class BoltTask:
                 delta = edge ^ tup.children
         if last:
             acks[last] = acks.get(last, 0) ^ delta
+        self.stats.acked += min(SLICE, work.left) - otherwise
 
     def _raised(self, error: Exception, tup: Tuple) -> None:
         self._current = None
