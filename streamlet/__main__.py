@@ -1,0 +1,5 @@
+"""``python -m streamlet`` is ``streamlet``."""
+
+from streamlet.cli.main import main
+
+main()

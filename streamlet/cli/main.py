@@ -1,0 +1,100 @@
+"""``streamlet``: the group of commands. A command's module is imported when the command is called, not before."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+import click
+
+from streamlet.cli.errors import show
+
+COMMANDS = {
+    "check": ("streamlet.cli.check:check", "Say everything that is wrong with a topology, without running it."),
+    "graph": ("streamlet.cli.graph:graph", "Draw a topology as text, DOT or Mermaid."),
+}
+"""Name -> where the command is, and its line in the help."""
+
+
+class LazyGroup(click.Group):
+    """Knows its commands by name and one line of help; imports the one that is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute = COMMANDS[cmd_name][0].split(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            remedy = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(COMMANDS)}."
+            raise click.UsageError(f"There is no command {args[0]!r}. {remedy}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+def installed_version() -> str:
+    """The version of the installed package."""
+    try:
+        return version("streamlet-storm")
+    except PackageNotFoundError:
+        return "of a source tree that is not installed"
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        click.echo(f"streamlet {installed_version()}")
+        ctx.exit()
+
+
+@click.group(
+    cls=LazyGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Its version."
+)
+@click.pass_context
+def streamlet(ctx: click.Context) -> None:
+    """Storm's model in pure Python: spouts, bolts, groupings and tracked tuple trees."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The entry point. Never returns: it exits with 0, 2 (bad input), 1 (failed later), 130 or 143 (interrupted)."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if sys.platform == "win32":
+        click.echo(
+            "Error: streamlet needs Unix sockets and signals: it runs on Linux (WSL too), not Windows.", err=True
+        )
+        sys.exit(2)
+    try:
+        status = streamlet.main(given, prog_name="streamlet", standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read the output has gone (`| head`): nobody is left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the edge: whatever it is, the user gets a paragraph
+        sys.exit(show(error, debug="--debug" in given))
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

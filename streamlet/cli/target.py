@@ -1,0 +1,44 @@
+"""``FILE[:TOPOLOGY]`` on the command line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from streamlet.model.topology import TopologySpec
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A topology's file and, where the user named one, the topology in it."""
+
+    file: Path
+    attribute: str | None = None
+
+    def load(self) -> TopologySpec:
+        """Import the file. Raises CannotLoad (exit status 2)."""
+        from streamlet.runtime.loading import load_topology
+
+        return load_topology(self.file, self.attribute)
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.attribute}" if self.attribute else str(self.file)
+
+
+def parse_target(value: str) -> Target:
+    """Splits at the last colon, if what follows it could be a class name: a file's name may hold one, too."""
+    file, colon, attribute = value.rpartition(":")
+    if colon and file and attribute.isidentifier() and not Path(value).exists():
+        return Target(Path(file), attribute)
+    return Target(Path(value))
+
+
+def _parse(ctx: click.Context, param: click.Parameter, value: str | None) -> Target | None:
+    return None if value is None else parse_target(value)
+
+
+target_argument = click.argument("target", callback=_parse, metavar="FILE[:TOPOLOGY]")
+optional_target = click.argument("target", callback=_parse, metavar="[FILE[:TOPOLOGY]]", required=False)
+debug_option = click.option("--debug", is_flag=True, help="Show the traceback of an error, and debug logs.")

@@ -1,0 +1,61 @@
+"""Plans: dense task ids in declaration order, an even spread, the same in every process."""
+
+import pytest
+
+from streamlet import Bolt, Grouping, Spout, Stream, StreamId, Topology
+from streamlet.model.plan import make_plan
+
+
+class Plain(Spout):
+    outputs = ["a"]
+
+
+class Two(Bolt):
+    outputs = [Stream(["a"]), Stream(["b"], name="direct", direct=True)]
+
+
+class Planned(Topology):
+    first = Plain.spec(par=2)
+    second = Two.spec(inputs=[first], par=3)
+    third = Two.spec(inputs=[second["direct"], StreamId("first")])
+
+
+def test_task_ids_are_dense_from_one_in_declaration_order() -> None:
+    plan = make_plan(Planned.__topology__, 2)
+    assert [(t.task_id, t.component, t.index) for t in plan.tasks] == [
+        (1, "first", 0),
+        (2, "first", 1),
+        (3, "second", 0),
+        (4, "second", 1),
+        (5, "second", 2),
+        (6, "third", 0),
+    ]
+    assert [t.task_id for t in plan.spout_tasks] == [1, 2]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 6, 9])
+def test_workers_differ_by_one_task_at_most(workers: int) -> None:
+    plan = make_plan(Planned.__topology__, workers)
+    loads = [len(plan.tasks_on(worker)) for worker in range(workers)]
+    assert sum(loads) == 6 and max(loads) - min(loads) <= 1
+
+
+def test_equal_inputs_give_equal_plans() -> None:
+    assert make_plan(Planned.__topology__, 3) == make_plan(Planned.__topology__, 3)
+
+
+def test_the_grouping_nobody_named() -> None:
+    """SHUFFLE, as streamparse has it, and DIRECT on a direct stream."""
+    plan = make_plan(Planned.__topology__, 1)
+    assert {(str(r.source), r.grouping) for r in plan.routes if r.target == "third"} == {
+        ("second[direct]", Grouping.DIRECT),
+        ("first", Grouping.SHUFFLE),
+    }
+
+
+def test_a_subclass_of_a_topology_keeps_its_components_and_may_replace_one() -> None:
+    class More(Planned):
+        third = Two.spec(inputs=["second"], par=4)
+
+    spec = More.__topology__
+    assert [(c.name, c.par) for c in spec.components] == [("first", 2), ("second", 3), ("third", 4)]
