@@ -251,7 +251,7 @@ class Coordinator:
         elif kind == "linked":
             self._do(supervisor.linked(worker, epoch, message["version"]))
         elif kind == "link_lost":
-            self._do(supervisor.link_lost(worker, epoch, message["worker"], message["epoch"]))
+            self._do(supervisor.link_lost(worker, epoch, message["worker"], message["epoch"], message["version"]))
         elif kind == "event":
             self.observer.on_event(message["level"], message["text"])
         elif kind == "failed":
@@ -276,6 +276,8 @@ class Coordinator:
                     self._broadcast({"t": "book", "version": version, "workers": entries})
                 case supervision.SendLost(worker, epoch):
                     self._broadcast({"t": "lost", "worker": worker, "epoch": epoch})
+                case supervision.SendCut(pair, version):
+                    self._broadcast({"t": "cut", "pair": list(pair), "version": version})
                 case supervision.SendWhole(version):
                     self._broadcast({"t": "whole", "version": version})
                 case supervision.SendPause():

@@ -55,9 +55,7 @@ LeaderNotAvailable = _error(
     "The partition has no leader at the moment: an election is under way.",
     RETRIABLE | STALE,
 )
-NotLeaderOrFollower = _error(
-    "NotLeaderOrFollower", 6, "The broker no longer leads this partition.", RETRIABLE | STALE
-)
+NotLeaderOrFollower = _error("NotLeaderOrFollower", 6, "The broker no longer leads this partition.", RETRIABLE | STALE)
 BrokerRequestTimedOut = _error(
     "BrokerRequestTimedOut",
     7,
@@ -104,9 +102,7 @@ InvalidSessionTimeout = _error(
     "InvalidSessionTimeout", 26, "The session time-out is outside of what the broker allows."
 )
 RebalanceInProgress = _error("RebalanceInProgress", 27, "The group is rebalancing: join again.")
-InvalidCommitOffsetSize = _error(
-    "InvalidCommitOffsetSize", 28, "The commit is too large for the coordinator to store."
-)
+InvalidCommitOffsetSize = _error("InvalidCommitOffsetSize", 28, "The commit is too large for the coordinator to store.")
 TopicAuthorizationFailed = _error(
     "TopicAuthorizationFailed", 29, "Not allowed to do this on the topic; an administrator must grant it."
 )
@@ -180,9 +176,7 @@ DelegationTokenExpired = _error("DelegationTokenExpired", 66, "The delegation to
 InvalidPrincipalType = _error("InvalidPrincipalType", 67, "The type of principal is not supported.")
 NonEmptyGroup = _error("NonEmptyGroup", 68, "The group still has members.")
 GroupIdNotFound = _error("GroupIdNotFound", 69, "The group does not exist.")
-FetchSessionIdNotFound = _error(
-    "FetchSessionIdNotFound", 70, "The broker has forgotten the fetch session.", RETRIABLE
-)
+FetchSessionIdNotFound = _error("FetchSessionIdNotFound", 70, "The broker has forgotten the fetch session.", RETRIABLE)
 InvalidFetchSessionEpoch = _error(
     "InvalidFetchSessionEpoch", 71, "The epoch of the fetch session is not the expected one.", RETRIABLE
 )
@@ -204,9 +198,7 @@ StaleBrokerEpoch = _error("StaleBrokerEpoch", 77, "The broker epoch has changed.
 OffsetNotAvailable = _error(
     "OffsetNotAvailable", 78, "The leader has changed and cannot say yet how far the log reaches.", RETRIABLE
 )
-MemberIdRequired = _error(
-    "MemberIdRequired", 79, "The group wants the member to join again with the id it was given."
-)
+MemberIdRequired = _error("MemberIdRequired", 79, "The group wants the member to join again with the id it was given.")
 PreferredLeaderNotAvailable = _error(
     "PreferredLeaderNotAvailable", 80, "The preferred leader is not available.", RETRIABLE | STALE
 )
@@ -241,9 +233,7 @@ UnknownTopicId = _error(
     "The broker does not know this topic id: the topic was deleted or created anew.",
     RETRIABLE | STALE,
 )
-DuplicateBrokerRegistration = _error(
-    "DuplicateBrokerRegistration", 101, "A broker with this id is registered already."
-)
+DuplicateBrokerRegistration = _error("DuplicateBrokerRegistration", 101, "A broker with this id is registered already.")
 BrokerIdNotRegistered = _error("BrokerIdNotRegistered", 102, "No broker with this id is registered.")
 InconsistentTopicId = _error(
     "InconsistentTopicId",

@@ -196,9 +196,7 @@ class KafkaClient:
         while not future.done:
             left = deadline - self._clock.monotonic()
             if left <= 0:
-                raise ClientTimeout(
-                    f"No answer within {timeout_s:g} s. {diagnosis.connections(self._network.states)}"
-                )
+                raise ClientTimeout(f"No answer within {timeout_s:g} s. {diagnosis.connections(self._network.states)}")
             self.poll(left)
         return future.value
 

@@ -47,9 +47,7 @@ def bootstrap_failed(bootstrap: Iterable[Broker], states: ConnectionStates, time
     )
 
 
-def metadata_timeout(
-    cluster: Cluster, topic: str, partition: int | None, timeout_s: float, report: str
-) -> KafkaError:
+def metadata_timeout(cluster: Cluster, topic: str, partition: int | None, timeout_s: float, report: str) -> KafkaError:
     """The topic, or the one partition, did not show up in time; which of the two is said."""
     count = cluster.partition_count(topic)
     if count is not None:

@@ -121,9 +121,7 @@ def fetch_offsets(
                 if fault is not None:
                     raise fault(f"Reading the offset of group {group_id!r} in {tp}")
                 if row.committed_offset >= 0:
-                    found[tp] = OffsetAndMetadata(
-                        row.committed_offset, row.committed_leader_epoch, row.metadata or ""
-                    )
+                    found[tp] = OffsetAndMetadata(row.committed_offset, row.committed_leader_epoch, row.metadata or "")
         return found
 
     return client.send(OffsetFetchRequest(group_id=group_id, topics=topics), coordinator).then(read)

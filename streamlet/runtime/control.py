@@ -1,8 +1,8 @@
 """The channel between a worker and its coordinator: small messages, dicts with a ``t`` that names their kind.
 
-To a worker: ``plan`` (all it needs to build itself), ``book`` (address book), ``whole`` (every worker is linked: tuples
-may flow), ``pause`` (for good), ``lost`` (a worker or a link is gone), ``stop``. From it: ``ready``, ``initialized``,
-``linked``, ``beat``, ``state``, ``event``, ``link_lost``, ``failed``, ``stopped``.
+To a worker: ``plan`` (all it needs to build itself), ``book`` (address book), ``whole`` (every worker is linked, tuples
+may flow), ``pause`` (for good), ``lost`` (a worker is gone), ``cut`` (the link of a pair is), ``stop``. From it:
+``ready``, ``initialized``, ``linked``, ``beat``, ``state``, ``event``, ``link_lost``, ``failed``, ``stopped``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Mutual proof of the run's secret before anything else is read from a link. Pure: bytes in, bytes out.
 
 The dialer sends HELLO (who it is, whom it wants, a nonce), the acceptor answers with its nonce and a proof,
-the dialer with its own. All parts have a fixed size: at most 81 bytes are read of a peer that has proved nothing.
+the dialer with its own. All parts have a fixed size: at most 85 bytes are read of a peer that has proved nothing.
 Both proofs cover everything said so far; each direction of the link then has a key of its own.
 """
 
@@ -19,7 +19,7 @@ NONCE_BYTES = 16
 PROOF_BYTES = 32
 DEADLINE_S = 5.0
 
-_HELLO = struct.Struct(">4sB16sIII16s")
+_HELLO = struct.Struct(">4sB16sIIII16s")
 HELLO_BYTES = _HELLO.size
 ANSWER_BYTES = 4 + NONCE_BYTES + PROOF_BYTES
 
@@ -30,13 +30,17 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """Who dials whom: ``kind`` DATA or CONTROL, the run, the dialer with its epoch, the worker it wants."""
+    """Who dials whom: ``kind`` DATA or CONTROL, the run, the dialer with its epoch, the worker it wants.
+
+    ``version`` is that of the address book the dialer goes by: of two links of a pair the later one stands.
+    """
 
     kind: int
     run_id: bytes
     worker: int
     epoch: int
     wanted: int
+    version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +53,15 @@ class Keys:
 
 def encode_hello(hello: Hello, nonce: bytes) -> bytes:
     """The dialer's first words."""
-    return _HELLO.pack(MAGIC, hello.kind, hello.run_id, hello.worker, hello.epoch, hello.wanted, nonce)
+    return _HELLO.pack(MAGIC, hello.kind, hello.run_id, hello.worker, hello.epoch, hello.wanted, hello.version, nonce)
 
 
 def decode_hello(data: bytes) -> Hello:
     """What the acceptor reads first. Raises Refused."""
-    magic, kind, run_id, worker, epoch, wanted, _ = _HELLO.unpack(data)
+    magic, kind, run_id, worker, epoch, wanted, version, _ = _HELLO.unpack(data)
     if magic != MAGIC or kind not in (DATA, CONTROL):
         raise Refused("it does not speak streamlet's protocol")
-    return Hello(kind, run_id, worker, epoch, wanted)
+    return Hello(kind, run_id, worker, epoch, wanted, version)
 
 
 def _proof(secret: bytes, role: bytes, hello: bytes, nonce: bytes) -> bytes:

@@ -17,14 +17,14 @@ READS_PER_TURN = 8
 LAST_READS = 4096
 """A bound for what is read of a link that has ended; a socket holds far less."""
 
-LinkLost = Callable[[int, int, str], None]
-"""(worker, its epoch, why): called on the loop's thread, after everything readable was read."""
+LinkLost = Callable[[int, int, int, str], None]
+"""(worker, its epoch, the book's version the link was made by, why): called after everything readable was read."""
 
 
 class _Link:
     """One authenticated socket to one worker of one epoch."""
 
-    __slots__ = ("epoch", "out", "out_bytes", "secured", "sock", "worker", "writing")
+    __slots__ = ("epoch", "out", "out_bytes", "secured", "sock", "version", "worker", "writing")
 
     def __init__(self, secured: Secured, worker: int, epoch: int) -> None:
         self.secured = secured
@@ -32,6 +32,7 @@ class _Link:
         self.sock.setblocking(False)
         self.worker = worker
         self.epoch = epoch
+        self.version = secured.hello.version
         self.out: deque[memoryview] = deque()
         self.out_bytes = 0
         self.writing = False
@@ -55,22 +56,22 @@ class SocketLinks:
     # -- links come and go -------------------------------------------------------------------------------------
 
     def add(self, secured: Secured, worker: int, epoch: int) -> None:
-        """A new link. One of a lower epoch is refused, one of the same or an older epoch is replaced as lost."""
+        """A new link. It replaces one of a lower epoch or version, which is lost, and yields to any other."""
         assert self._selector is not None
         present = self._links.get(worker)
         if present is not None:
-            if present.epoch > epoch:
+            if (present.epoch, present.version) >= (epoch, secured.hello.version):
                 secured.sock.close()
                 return
             self._close(present, "the peer has connected anew")
         link = self._links[worker] = _Link(secured, worker, epoch)
         self._selector.register(link.sock, selectors.EVENT_READ, lambda: self._ready(link))
 
-    def drop(self, worker: int, epoch: int) -> None:
-        """Close the link to a worker that is known to be gone; a link of a later epoch stays."""
+    def drop(self, worker: int, epoch: int, version: int) -> None:
+        """Close the link to a worker if it is of this epoch or older, and made by an older book than ``version``."""
         link = self._links.get(worker)
-        if link is not None and link.epoch <= epoch:
-            self._close(link, "the worker is gone")
+        if link is not None and link.epoch <= epoch and link.version < version:
+            self._close(link, "the coordinator says so")
 
     def epochs(self) -> dict[int, int]:
         """Worker -> epoch of every link there is."""
@@ -89,7 +90,7 @@ class SocketLinks:
         assert self._selector is not None
         self._selector.unregister(link.sock)
         link.sock.close()
-        self._lost(link.worker, link.epoch, why)
+        self._lost(link.worker, link.epoch, link.version, why)
 
     # -- reading -------------------------------------------------------------------------------------------------
 

@@ -52,10 +52,18 @@ class SendBook:
 
 @dataclass(frozen=True, slots=True)
 class SendLost:
-    """Tell every worker that this one is gone, or that a link to it was: all open trees have failed."""
+    """Tell every worker that this one is gone: all open trees have failed."""
 
     worker: int
     epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendCut:
+    """Tell every worker that the link of a pair broke: what was made before ``version`` is void, all trees failed."""
+
+    pair: tuple[int, int]
+    version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +100,7 @@ class Tell:
     text: str
 
 
-Instruction = Start | Kill | SendBook | SendLost | SendWhole | SendPause | SendStop | GiveUp | Tell
+Instruction = Start | Kill | SendBook | SendLost | SendCut | SendWhole | SendPause | SendStop | GiveUp | Tell
 
 
 @dataclass
@@ -133,6 +141,7 @@ class Supervisor:
         self.ending: str | None = None
         self.drained = False
         self._deadline = 0.0
+        self._cut: dict[tuple[int, int], int] = {}
         self._stopping = False
         self._backoff = Backoff(initial=0.1, maximum=5.0, jitter=0.0)
 
@@ -181,15 +190,23 @@ class Supervisor:
             return self.end("caught_up", now)
         return self._maybe_stop()
 
-    def link_lost(self, index: int, epoch: int, peer: int, peer_epoch: int) -> list[Instruction]:
-        """A worker lost its link to a peer. If both live on, all start from a new version of the book."""
+    def link_lost(self, index: int, epoch: int, peer: int, peer_epoch: int, version: int) -> list[Instruction]:
+        """A worker lost a link that was made by ``version``. If both live on, they link anew by the next version.
+
+        Both ends report the same loss: the second report, and one of a link already declared void, changes nothing.
+        """
         worker, other = self.workers[index], self.workers[peer]
         if worker.epoch != epoch or other.epoch != peer_epoch or self._stopping:
+            return []
+        pair = (min(index, peer), max(index, peer))
+        if version < self._cut.get(pair, 0):
             return []
         if other.state is WorkerState.GONE or worker.state is WorkerState.GONE:
             return []
         self.whole = False
-        return [SendLost(peer, peer_epoch), *self._new_book()]
+        book = self._new_book()
+        self._cut[pair] = self.version
+        return [SendCut(pair, self.version), *book]
 
     def gone(self, index: int, epoch: int, why: str, now: float) -> list[Instruction]:
         """A worker ended, hung up, or was silent for too long."""

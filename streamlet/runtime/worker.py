@@ -17,7 +17,6 @@ import sys
 import threading
 import time
 import traceback
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +39,6 @@ ORPHAN_S = 3.0
 """How long a worker without a coordinator may take to end by itself."""
 
 DIAL_AGAIN_S = 0.05
-DIAL_S = 10.0
 
 logger = logging.getLogger("streamlet")
 
@@ -60,6 +58,8 @@ class Worker:
         self.complaints = Complaints(self._tell, self.clock)
         self.book: Message = {"version": 0, "workers": {}}
         self.linked_version = 0
+        self.void_before: dict[int, int] = {}
+        self._dialing: set[int] = set()
         self.partitions: list[Any] = []
         self.reported: tuple[Any, ...] = ()
         self.clean = False
@@ -179,40 +179,55 @@ class Worker:
         self.loop.post(lambda: self._add(secured, secured.hello.worker, secured.hello.epoch))
 
     def _add(self, secured: Secured, worker: int, epoch: int) -> None:
-        self.links.add(secured, worker, epoch)
+        self._dialing.discard(worker)
+        if secured.hello.version < self.void_before.get(worker, 0):
+            secured.sock.close()  # made before the pair was told to start anew
+        else:
+            self.links.add(secured, worker, epoch)
+        self._dial_missing()
         self._check_linked()
 
-    def _link_lost(self, worker: int, epoch: int, why: str) -> None:
+    def _link_lost(self, worker: int, epoch: int, version: int, why: str) -> None:
         """On the loop's thread. No tuple may be sent into the gap, so spouts pause until all is linked again."""
+        self._recover(worker)
+        self.channel.try_send({"t": "link_lost", "worker": worker, "epoch": epoch, "version": version, "why": why})
+
+    def _recover(self, worker: int) -> None:
         self.loop.pause("recovering")
         self.loop.resume(f"worker {worker} is full")
         failed = self.loop.fail_everything()
-        logger.info("worker %d lost its link to worker %d (%s); %d open trees failed", self.index, worker, why, failed)
-        self.channel.try_send({"t": "link_lost", "worker": worker, "epoch": epoch, "why": why})
+        if failed:
+            logger.info("worker %d: worker %d was lost and %d open trees failed", self.index, worker, failed)
 
     def _apply_book(self, book: Message) -> None:
-        if book["version"] <= self.book["version"]:
-            return
-        self.book = book
+        if book["version"] > self.book["version"]:
+            self.book = book
+            self._dial_missing()
+            self._check_linked()
+
+    def _dial_missing(self) -> None:
+        """The higher index dials the lower. One attempt at a time for each peer."""
         have = self.links.epochs()
-        for worker, (epoch, kind, host, port) in book["workers"].items():
-            if worker < self.index and have.get(worker) != epoch:
-                args = (worker, epoch, (kind, host, port), book["version"])
+        for worker, (epoch, kind, host, port) in self.book["workers"].items():
+            if worker < self.index and have.get(worker) != epoch and worker not in self._dialing:
+                self._dialing.add(worker)
+                args = (worker, epoch, (kind, host, port), self.book["version"])
                 threading.Thread(target=self._dial, args=args, name="dial", daemon=True).start()
-        self._check_linked()
 
     def _dial(self, worker: int, epoch: int, address: tuple[str, str, int], version: int) -> None:
-        hello = Hello(handshake.DATA, self.run_id, self.index, self.epoch, worker)
-        deadline = time.monotonic() + DIAL_S
-        while self.book["version"] == version and time.monotonic() < deadline:
-            try:
-                secured = dial(address, hello, self.secret, MAX_DATA_FRAME)
-            except (Refused, OSError) as error:
-                logger.debug("worker %d cannot reach worker %d yet: %s", self.index, worker, error)
-                time.sleep(DIAL_AGAIN_S)
-                continue
-            self.loop.post(partial(self._add, secured, worker, epoch))
+        hello = Hello(handshake.DATA, self.run_id, self.index, self.epoch, worker, version)
+        try:
+            secured = dial(address, hello, self.secret, MAX_DATA_FRAME)
+        except (Refused, OSError) as error:
+            logger.debug("worker %d cannot reach worker %d yet: %s", self.index, worker, error)
+            time.sleep(DIAL_AGAIN_S)
+            self.loop.post(lambda: self._dial_again(worker))
             return
+        self.loop.post(lambda: self._add(secured, worker, epoch))
+
+    def _dial_again(self, worker: int) -> None:
+        self._dialing.discard(worker)
+        self._dial_missing()
 
     def _check_linked(self) -> None:
         version = self.book["version"]
@@ -258,6 +273,8 @@ class Worker:
             loop.post(self._pause_for_good)
         elif kind == "lost":
             loop.post(lambda: self._worker_lost(message["worker"], message["epoch"]))
+        elif kind == "cut":
+            loop.post(lambda: self._cut(message["pair"], message["version"]))
         elif kind == "stop":
             loop.post(lambda: self._stop(message["clean"]))
 
@@ -275,11 +292,17 @@ class Worker:
         self.reported = ()
 
     def _worker_lost(self, worker: int, epoch: int) -> None:
-        """The coordinator says that a worker is gone, or that two others lost their link."""
-        self.loop.pause("recovering")
-        self.links.drop(worker, epoch)
-        self.loop.resume(f"worker {worker} is full")
-        self.loop.fail_everything()
+        """The coordinator says that a worker is gone."""
+        self.links.drop(worker, epoch, version=sys.maxsize)
+        self._recover(worker)
+
+    def _cut(self, pair: list[int], version: int) -> None:
+        """The coordinator says that two workers, perhaps this one among them, lost the link between them."""
+        if self.index in pair:
+            (peer,) = (worker for worker in pair if worker != self.index)
+            self.void_before[peer] = version
+            self.links.drop(peer, sys.maxsize, version)
+        self._recover(pair[0])
 
     def _stop(self, clean: bool) -> None:
         self.clean = clean

@@ -113,9 +113,7 @@ class ConnectionStates:
             return max(node.throttled_until_s - now_s, 0.0)
         return float("inf")
 
-    def dial(
-        self, address: Address, now_s: float, resolve: Callable[[Address], list[SocketAddress]]
-    ) -> SocketAddress:
+    def dial(self, address: Address, now_s: float, resolve: Callable[[Address], list[SocketAddress]]) -> SocketAddress:
         """Begin a connection; which socket address to use. ``resolve`` may raise OSError.
 
         Every address of a name is tried in turn; the name is resolved again when they are used up. After an

@@ -72,9 +72,7 @@ class MetadataUpdater:
 
     def least_loaded(self, now_s: float) -> Broker | None:
         """The broker to ask when any will do; one of the bootstrap list when none known is in reach."""
-        found = least_loaded_node(
-            self.candidates(), self._client.states, self._client.in_flight, now_s, self._uniform
-        )
+        found = least_loaded_node(self.candidates(), self._client.states, self._client.in_flight, now_s, self._uniform)
         if found is None and self._metadata.cluster.brokers:
             found = least_loaded_node(
                 self._bootstrap, self._client.states, self._client.in_flight, now_s, self._uniform
@@ -98,9 +96,7 @@ class MetadataUpdater:
             return
         faulty = {row.name: row.error_code for row in response.value.topics if row.error_code}
         if faulty:
-            _log.warning(
-                "metadata answer %d from %s has errors: %s", response.correlation_id, response.broker, faulty
-            )
+            _log.warning("metadata answer %d from %s has errors: %s", response.correlation_id, response.broker, faulty)
         if not self._metadata.update(ask, response.value, now):
             _log.warning(
                 "metadata answer %d from %s names no brokers; what was known is kept",

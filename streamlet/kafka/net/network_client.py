@@ -342,16 +342,12 @@ class NetworkClient:
 
     @staticmethod
     def _succeeded(entry: InFlightRequest, value: Any, now: float) -> _Response:
-        response = ClientResponse(
-            entry.broker, entry.request, entry.correlation_id, value, None, now - entry.created_s
-        )
+        response = ClientResponse(entry.broker, entry.request, entry.correlation_id, value, None, now - entry.created_s)
         return entry.on_complete, response
 
     @staticmethod
     def _failed(entry: InFlightRequest, error: KafkaError, now: float) -> _Response:
-        response = ClientResponse(
-            entry.broker, entry.request, entry.correlation_id, None, error, now - entry.created_s
-        )
+        response = ClientResponse(entry.broker, entry.request, entry.correlation_id, None, error, now - entry.created_s)
         return entry.on_complete, response
 
 
