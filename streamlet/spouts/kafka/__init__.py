@@ -14,12 +14,14 @@ from streamlet.spouts.kafka.scheme import (
     StringKeyValueScheme,
     StringScheme,
 )
+from streamlet.spouts.kafka.spout import KafkaSpout
 
 __all__ = [
     "Broker",
     "GlobalPartitionInformation",
     "GroupOffsets",
     "KafkaHosts",
+    "KafkaSpout",
     "KeyValueScheme",
     "Partition",
     "RawScheme",

@@ -36,6 +36,10 @@ class FailedMsgRetryManager(Protocol):
         """When the next retry falls due; None when nothing waits."""
         ...
 
+    def has_failures(self) -> bool:
+        """Whether anything has failed and was not acked since."""
+        ...
+
 
 class ExponentialBackoffMsgRetryManager:
     """Waits ``initial * multiplier^(failures - 1)``, at most the maximum, before each retry.
@@ -86,6 +90,9 @@ class ExponentialBackoffMsgRetryManager:
     def next_due_s(self) -> float | None:
         self._drop_stale()
         return self._due[0][0] if self._due else None
+
+    def has_failures(self) -> bool:
+        return bool(self._failures)
 
     def _drop_stale(self) -> None:
         while self._due and self._scheduled.get(self._due[0][1]) != self._due[0][0]:

@@ -1,0 +1,96 @@
+"""When progress is written: on a timer, at once when it presses, never on the data path (SEEDMAP K7, K13)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+from streamlet.base.clock import Clock
+from streamlet.base.errors import StreamletError
+from streamlet.spouts.kafka.errors import Deposed, UnusableOffset
+from streamlet.spouts.kafka.manager import PartitionManager
+from streamlet.spouts.kafka.offset_store import CommitPosition, OffsetStore, Outcome
+from streamlet.spouts.kafka.partition import Broker, Partition
+from streamlet.spouts.kafka.steps import Activity
+
+log = logging.getLogger(__name__)
+
+
+class Commits:
+    """One round of commits at a time; a round never starts before the last has ended (C7).
+
+    A write that failed is made again by the next round: offsets only grow, so nothing is lost but time.
+    """
+
+    def __init__(
+        self,
+        store: OffsetStore,
+        clock: Clock,
+        interval_s: float,
+        leader: Callable[[Partition], Broker | None],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._interval_s = interval_s
+        self._leader = leader
+        self._next_s = clock.monotonic() + interval_s
+        self._round: Activity[dict[Partition, Outcome]] | None = None
+        self._writing: dict[Partition, tuple[PartitionManager, int]] = {}
+        self._written_s: dict[Partition, float] = {}
+        self._complained: set[Partition] = set()
+
+    @property
+    def idle(self) -> bool:
+        """No round is under way."""
+        return self._round is None
+
+    def poll(self, managers: Iterable[PartitionManager], *, at_once: bool = False) -> None:
+        """Go on with the round under way, or begin one when it is due. Raises Deposed and UnusableOffset."""
+        if self._round is not None:
+            if not self._round.poll():
+                return
+            self._ended()
+        now = self._clock.monotonic()
+        if at_once or now >= self._next_s:
+            self._next_s = now + self._interval_s
+            self._begin(managers, now)
+
+    def _begin(self, managers: Iterable[PartitionManager], now: float) -> None:
+        again_after = self._store.recommit_interval_s
+        positions: dict[Partition, CommitPosition] = {}
+        for manager in managers:
+            partition, offset = manager.partition, manager.last_completed_offset()
+            written = self._written_s.setdefault(partition, now)
+            expiring = again_after is not None and now - written >= again_after
+            if manager.closed or (offset == manager.ledger.committed and not expiring):
+                continue
+            positions[partition] = CommitPosition(offset, manager.leader_epoch_at(offset), self._leader(partition))
+            self._writing[partition] = (manager, offset)
+        if positions:
+            self._round = Activity(self._store.commit(positions))
+            if self._round.poll():
+                self._ended()
+
+    def _ended(self) -> None:
+        assert self._round is not None
+        ended, self._round = self._round, None
+        writing, self._writing = self._writing, {}
+        outcomes = ended.take()
+        now = self._clock.monotonic()
+        fatal: StreamletError | None = None
+        for partition, (manager, offset) in writing.items():
+            error = outcomes.get(partition)
+            if error is None:
+                manager.ledger.committed_to(offset)
+                self._written_s[partition] = now
+                self._complained.discard(partition)
+            elif isinstance(error, (Deposed, UnusableOffset)):
+                manager.closed = True
+                fatal = fatal or error
+            elif not error.retriable:
+                fatal = fatal or error
+            elif partition not in self._complained:
+                self._complained.add(partition)
+                log.warning("%s: progress was not stored, trying again. %s", partition, error.message)
+        if fatal is not None:
+            raise fatal

@@ -1,0 +1,115 @@
+"""What can go wrong in a KafkaSpout, each with the place where it went wrong and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from streamlet.base.errors import BadInput, StreamletError
+from streamlet.spouts.kafka.offset_ledger import OffsetRange
+from streamlet.spouts.kafka.partition import Broker, Partition
+from streamlet.spouts.kafka.start import Reason, StartDecision
+
+
+class NoSuchTopic(BadInput):
+    """The topic is not there."""
+
+    def __init__(self, topic: str, where: str) -> None:
+        super().__init__(
+            f"The topic {topic!r} does not exist ({where}). Create it, or correct `topic` in the SpoutConfig. A spout "
+            "creates no topic."
+        )
+
+
+class PartitionsMissing(BadInput):
+    """StaticHosts names partitions that the topic does not have."""
+
+
+class SpoutCannotStart(StreamletError):
+    """A start did not get what it needs in ``start_timeout_ms``; the message says what and why."""
+
+    retriable = True
+
+
+class OffsetsLost(StreamletError):
+    """Records are gone that were not read, and ``fail_on_data_loss`` is on. ``lost`` is the exact range, if known."""
+
+    def __init__(self, partition: Partition, offset: int, decision: StartDecision, kept_in: str) -> None:
+        self.partition, self.lost = partition, decision.lost
+        what = {
+            Reason.BELOW_START: (
+                f"Topic {partition.topic!r}, partition {partition.number}: reading should go on at offset {offset}, "
+                f"but the log begins at {decision.offset} now. Offsets {decision.lost} were removed by retention or "
+                "DeleteRecords before they were read."
+            ),
+            Reason.AHEAD_OF_END: (
+                f"Topic {partition.topic!r}, partition {partition.number}: reading should go on at offset {offset}, "
+                f"but the log ends at {decision.offset}. Its end {decision.lost} was truncated (an unclean leader "
+                "election, or a cluster restored from a backup)."
+            ),
+            Reason.TOPIC_RECREATED: (
+                f"Topic {partition.topic!r}, partition {partition.number}: the topic was deleted and created again; "
+                f"the offset {offset} belongs to the old one. What of the old one was not read is gone."
+            ),
+        }[decision.reason]
+        super().__init__(
+            f"{what} The offset is kept in {kept_in}. Set fail_on_data_loss=False to go on at offset {decision.offset} "
+            "and have the loss logged and counted, or set ignore_stored_offset=True to begin at start_offset."
+        )
+
+
+class PoisonRecord(StreamletError):
+    """A record cannot be processed, and ``on_poison`` is "stop"."""
+
+    def __init__(self, partition: Partition, offset: int, what: str) -> None:
+        self.partition, self.offset = partition, offset
+        super().__init__(
+            f"The record of topic {partition.topic!r}, partition {partition.number}, offset {offset} {what} Nothing "
+            'past it is committed. Mend the scheme or the bolt and start again, or set on_poison="skip" to have such '
+            "records logged, counted and passed over."
+        )
+
+
+class StaticLeaderMoved(StreamletError):
+    """A broker named by StaticHosts does not lead its partition any more (trap T13)."""
+
+    def __init__(self, partition: Partition, old: Broker, new: Broker | None) -> None:
+        self.partition, self.new = partition, new
+        leader = f"{new} leads it now" if new else "it has no leader at the moment"
+        super().__init__(
+            f"StaticHosts says that {old} leads topic {partition.topic!r}, partition {partition.number}, but it does "
+            f"not any more: {leader}. StaticHosts is taken at its word and never looked up again. Either correct the "
+            "list, or let the spout find leaders itself with KafkaHosts(...) or ZkHosts(...)."
+        )
+
+
+class Deposed(StreamletError):
+    """Another owner took the partition over: this one stops reading it and writes no more offsets."""
+
+    def __init__(self, partition: Partition, where: str, mine: int, other: Mapping[str, object]) -> None:
+        self.partition = partition
+        topology = other.get("topology")
+        name = topology.get("name") if isinstance(topology, Mapping) else None
+        super().__init__(
+            f"Another spout took over topic {partition.topic!r}, partition {partition.number}: {where} has owner epoch "
+            f"{other.get('owner_epoch')} (topology {name!r}), this spout had {mine}. What it had not committed will be "
+            "read again by the new owner. If two topologies are meant to read the topic, give each its own `id`."
+        )
+
+
+class UnusableOffset(StreamletError):
+    """What lies where the offset should be is none of ours: refused, never overwritten."""
+
+    def __init__(self, partition: Partition, where: str, why: str, found: bytes | str) -> None:
+        excerpt = found if isinstance(found, str) else found.decode("utf-8", "backslashreplace")
+        excerpt = excerpt[:120] + ("..." if len(excerpt) > 120 else "")
+        super().__init__(
+            f"The offset of topic {partition.topic!r}, partition {partition.number}, is kept in {where}, but {why}. "
+            f"It holds: {excerpt!r}. Nothing was read or changed. Correct or delete it, or give the spout "
+            "an `id` of its own."
+        )
+
+
+def describe_loss(partition: Partition, decision: StartDecision, lost: OffsetRange | None) -> str:
+    """The line logged when a loss is accepted (``fail_on_data_loss=False``)."""
+    gone = f"offsets {lost} are lost" if lost else "what was not read is lost"
+    return f"{partition}: {decision.reason.value}; {gone}, going on at {decision.offset}"

@@ -1,0 +1,180 @@
+"""Fetches: one in flight for each broker, sent while the records of the last are being emitted (K9.3, T10-T14)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from streamlet.base.backoff import Backoff
+from streamlet.kafka.broker_errors import UnknownTopicId
+from streamlet.kafka.errors import KafkaError
+from streamlet.kafka.leader_requests import FetchedPartition, FetchPosition, FetchSettings
+from streamlet.kafka.metadata.cluster import TopicPartition
+from streamlet.kafka.records.batch import HEADER, LENGTH_END, parse_header
+from streamlet.spouts.kafka.connections import Answer, Connection, DynamicPartitionConnections
+from streamlet.spouts.kafka.manager import Fetched, PartitionManager
+from streamlet.spouts.kafka.partition import Broker, Partition
+
+_MAGIC_AT = 16
+BUSY_WAIT_MS = 10
+"""How long a broker may hold a fetch while another partition of it has its buffer full. The broker answers one fetch
+after the other: with the usual wait the full one, soon empty, would starve behind a quiet one.
+"""
+
+RETRY = Backoff(initial=0.1, maximum=1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class FailedFetch:
+    """A partition could not be read: the coordinator decides what that means."""
+
+    partition: Partition
+    error: KafkaError
+
+
+@dataclass(slots=True)
+class _Broker:
+    answer: Answer[dict[TopicPartition, FetchedPartition]] | None = None
+    asked: dict[TopicPartition, tuple[PartitionManager, int]] = field(default_factory=dict)
+    failures: int = 0
+    not_before_s: float = 0.0
+
+
+class Fetcher:
+    """Keeps each broker busy with at most one fetch, within the task's byte budget. Never waits.
+
+    An answer counts only if its partition is still read from where it was asked for; anything else is stale and
+    dropped, as after a leader move or a new start.
+    """
+
+    def __init__(
+        self, connections: DynamicPartitionConnections, settings: FetchSettings, buffer_size_bytes: int
+    ) -> None:
+        self._connections = connections
+        self._settings = settings
+        self._buffer_size_bytes = buffer_size_bytes
+        self._mismatched: list[FailedFetch] = []
+        self._brokers: dict[Broker, _Broker] = {}
+        self._paused: dict[Partition, float] = {}
+        self._failures: dict[Partition, int] = {}
+
+    def collect(self, now_s: float) -> list[FailedFetch]:
+        """Take in the answers that have come. What failed is not asked for again before its pause is over."""
+        failed, self._mismatched = self._mismatched, []
+        for state in self._brokers.values():
+            if state.answer is None or not state.answer.done():
+                continue
+            answer, state.answer = state.answer, None
+            asked, state.asked = state.asked, {}
+            try:
+                found = answer.value()
+            except KafkaError as error:
+                state.failures += 1
+                state.not_before_s = now_s + RETRY.delay(state.failures)
+                failed += [FailedFetch(manager.partition, error) for manager, _ in asked.values()]
+                continue
+            state.failures = 0
+            failed += self._take(found, asked, now_s)
+        return failed
+
+    def send(self, managers: Iterable[PartitionManager], topic_id: str | None, now_s: float) -> None:
+        """Ask each broker that has no fetch in flight for those of its partitions that want more.
+
+        ``topic_id`` is the topic's id in the client's metadata. Offsets of another topic of the same name mean
+        nothing here: such a partition is reported instead of fetched.
+        """
+        managers = list(managers)
+        budget = self._buffer_size_bytes - sum(manager.buffered_bytes for manager in managers)
+        if budget <= 0:
+            return
+        wanted: dict[Broker, tuple[Connection, list[PartitionManager]]] = {}
+        busy: set[Broker] = set()
+        for manager in managers:
+            connection = self._connections.get_connection(manager.partition)
+            if connection is None or manager.closed or self._paused.get(manager.partition, 0.0) > now_s:
+                continue
+            if not manager.wants_fetch():
+                if not manager.fetched_all:
+                    busy.add(connection.broker)
+                continue
+            if topic_id is not None and manager.topic_id is not None and manager.topic_id != topic_id:
+                self._mismatched.append(FailedFetch(manager.partition, UnknownTopicId(f"Fetching {manager.partition}")))
+                self._paused[manager.partition] = now_s + RETRY.initial
+                continue
+            wanted.setdefault(connection.broker, (connection, []))[1].append(manager)
+        for broker, (connection, mine) in wanted.items():
+            state = self._brokers.setdefault(broker, _Broker())
+            if state.answer is None and state.not_before_s <= now_s:
+                wait_ms = self._settings.fetch_max_wait_ms
+                self._ask(connection, state, mine, budget, min(wait_ms, BUSY_WAIT_MS) if broker in busy else wait_ms)
+
+    def forget_unused(self) -> None:
+        """Drop what is known of brokers that no partition uses any more."""
+        used = {connection.broker for connection in self._connections.connections()}
+        for broker in [broker for broker in self._brokers if broker not in used]:
+            del self._brokers[broker]
+
+    def next_wake_s(self) -> float | None:
+        """When the next pause ends, on the monotonic clock; None when nothing pauses."""
+        waits = [state.not_before_s for state in self._brokers.values() if state.answer is None and state.failures]
+        return min([*waits, *self._paused.values()], default=None)
+
+    def _ask(
+        self, connection: Connection, state: _Broker, managers: list[PartitionManager], budget: int, wait_ms: int
+    ) -> None:
+        # The first of the list is served first: whoever still has most of the last answer goes to the end.
+        managers.sort(key=lambda manager: manager.buffered_bytes)
+        state.asked = {_tp(manager): (manager, manager.fetch_position) for manager in managers}
+        positions = {tp: FetchPosition(position) for tp, (_, position) in state.asked.items()}
+        settings = replace(self._settings, fetch_max_wait_ms=wait_ms, fetch_max_bytes=budget)
+        state.answer = connection.fetch(positions, settings)
+
+    def _take(
+        self,
+        found: dict[TopicPartition, FetchedPartition],
+        asked: dict[TopicPartition, tuple[PartitionManager, int]],
+        now_s: float,
+    ) -> list[FailedFetch]:
+        failed: list[FailedFetch] = []
+        for tp, row in found.items():
+            manager, position = asked[tp]
+            if manager.closed or manager.fetch_position != position:
+                continue
+            partition = manager.partition
+            if row.error is None:
+                self._failures.pop(partition, None)
+                self._paused.pop(partition, None)
+                fetched = Fetched(row.batches(), len(row.records), next_offset(row.records, position))
+                manager.add(fetched, row.last_stable_offset)
+                continue
+            failed.append(FailedFetch(partition, row.error(f"Fetching {partition} from offset {position}")))
+            tries = self._failures[partition] = self._failures.get(partition, 0) + 1
+            self._paused[partition] = now_s + RETRY.delay(tries)
+        return failed
+
+
+def _tp(manager: PartitionManager) -> TopicPartition:
+    return TopicPartition(manager.partition.topic, manager.partition.number)
+
+
+def next_offset(data: bytes | memoryview, position: int) -> int:
+    """Where to read on after the whole batches in ``data``, from their headers alone.
+
+    At a batch that is none, or when not one is whole, one further than what lies before: the answer is then taken in,
+    and the reader says what is wrong when it comes there.
+    """
+    pos, size, found = 0, len(data), position
+    while size - pos > _MAGIC_AT:
+        if data[pos + _MAGIC_AT] != 2:
+            return found + 1
+        if size - pos < HEADER.size:
+            break
+        header = parse_header(data, pos)
+        end = pos + LENGTH_END + header.length
+        if header.length < HEADER.size - LENGTH_END or header.last_offset_delta < 0:
+            return found + 1
+        if end > size:
+            break
+        found = max(found, header.next_offset)
+        pos = end
+    return found + 1 if size and not pos else found

@@ -1,0 +1,143 @@
+"""Progress as a consumer group's offsets, committed without membership, where every lag tool sees it (K7).
+
+Kafka checks nobody's epoch on such a commit. So before each the group's offsets are read back: whoever finds a higher
+owner epoch stops. Between that look and the write a former owner can still make an offset go back (its records come
+again), but never pass a record that was not acked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from streamlet.kafka.broker_errors import GroupIdNotFound, UnknownMemberId
+from streamlet.kafka.client import KafkaClient
+from streamlet.kafka.errors import BrokerError, KafkaError
+from streamlet.kafka.group_offsets import GroupOffsets, OffsetAndMetadata
+from streamlet.kafka.metadata.cluster import TopicPartition
+from streamlet.spouts.kafka.connections import Answer
+from streamlet.spouts.kafka.errors import Deposed, UnusableOffset
+from streamlet.spouts.kafka.offset_store import (
+    CommitPosition,
+    Decide,
+    NotAnOffset,
+    OffsetNode,
+    Outcome,
+    Owner,
+    decode,
+    encode,
+)
+from streamlet.spouts.kafka.partition import Broker, Partition
+from streamlet.spouts.kafka.start import StartDecision, StoredOffset
+from streamlet.spouts.kafka.steps import Steps
+
+RECOMMIT_INTERVAL_S = 3600.0
+
+
+@dataclass(slots=True)
+class _Owned:
+    owner_epoch: int
+    topic_id: str | None
+
+
+class KafkaGroupOffsets:
+    """Offsets of one group. The commit's metadata holds the JSON that ZooKeeper mode keeps in its node."""
+
+    recommit_interval_s: float | None = RECOMMIT_INTERVAL_S
+
+    def __init__(self, client: KafkaClient, group: str, owner: Owner) -> None:
+        self._group = GroupOffsets(client, group)
+        self._owner = owner
+        self._owned: dict[Partition, _Owned] = {}
+
+    def where(self, partition: Partition) -> str:
+        return f"consumer group {self._group.group_id!r}"
+
+    def open(
+        self, partition: Partition, broker: Broker | None, topic_id: str | None, decide: Decide
+    ) -> Steps[StartDecision]:
+        node = (yield from self._fetch([partition]))[partition]
+        decision = decide(None if node is None else node.stored)
+        kept = node is not None and node.stored.offset == decision.offset
+        leader_epoch = node.stored.leader_epoch if kept and node is not None else -1
+        self._owned[partition] = _Owned(1 if node is None else node.owner_epoch + 1, topic_id)
+        outcomes = yield from self._write({partition: CommitPosition(decision.offset, leader_epoch, broker)})
+        if (error := outcomes[partition]) is not None:
+            del self._owned[partition]
+            raise error
+        return decision
+
+    def commit(self, positions: Mapping[Partition, CommitPosition]) -> Steps[dict[Partition, Outcome]]:
+        try:
+            nodes = yield from self._fetch(positions)
+        except KafkaError as error:
+            return dict.fromkeys(positions, error)
+        outcomes: dict[Partition, Outcome] = {}
+        mine: dict[Partition, CommitPosition] = {}
+        for partition, position in positions.items():
+            node, owned = nodes[partition], self._owned[partition]
+            if node is not None and self._is_foreign(node, owned):
+                outcomes[partition] = Deposed(partition, self.where(partition), owned.owner_epoch, node.fields)
+            else:
+                mine[partition] = position
+        if mine:
+            try:
+                outcomes |= yield from self._write(mine)
+            except KafkaError as error:
+                outcomes |= dict.fromkeys(mine, error)
+        return outcomes
+
+    def release(self, partition: Partition) -> None:
+        self._owned.pop(partition, None)
+
+    def _is_foreign(self, node: OffsetNode, owned: _Owned) -> bool:
+        # Two that claimed at the same moment have the same epoch: who wrote last goes on.
+        same_run = node.stored.topology_id == self._owner.topology_id
+        return node.owner_epoch > owned.owner_epoch or (node.owner_epoch == owned.owner_epoch and not same_run)
+
+    def _fetch(self, partitions: Iterable[Partition]) -> Steps[dict[Partition, OffsetNode | None]]:
+        wanted = list(partitions)
+        answer = Answer(self._group.fetch(_tp(partition) for partition in wanted))
+        yield answer
+        try:
+            found = answer.value()
+        except GroupIdNotFound:
+            found = {}
+        return {partition: self._node(partition, found.get(_tp(partition))) for partition in wanted}
+
+    def _node(self, partition: Partition, row: OffsetAndMetadata | None) -> OffsetNode | None:
+        if row is None:
+            return None
+        try:
+            node = decode(row.metadata, partition)
+        except NotAnOffset:
+            # Some other tool set the offset (kafka-consumer-groups --reset-offsets): it counts, it has no owner.
+            return OffsetNode(StoredOffset(row.offset), 0, {})
+        if node.stored.offset != row.offset:
+            why = f"its metadata speaks of offset {node.stored.offset}, the group's offset is {row.offset}"
+            raise UnusableOffset(partition, self.where(partition), why, row.metadata)
+        return node
+
+    def _write(self, positions: Mapping[Partition, CommitPosition]) -> Steps[dict[Partition, Outcome]]:
+        rows = {_tp(partition): self._row(partition, position) for partition, position in positions.items()}
+        answer = Answer(self._group.commit(rows))
+        yield answer
+        said = answer.value()
+        return {partition: self._outcome(partition, said.get(_tp(partition))) for partition in positions}
+
+    def _row(self, partition: Partition, position: CommitPosition) -> OffsetAndMetadata:
+        owned = self._owned[partition]
+        data = encode(self._owner, partition, position, owned.owner_epoch, owned.topic_id)
+        return OffsetAndMetadata(position.offset, position.leader_epoch, data.decode())
+
+    def _outcome(self, partition: Partition, kind: type[BrokerError] | None) -> Outcome:
+        if kind is None:
+            return None
+        said = f"The offset of {partition} could not be committed to group {self._group.group_id!r}"
+        if kind is UnknownMemberId:
+            said += ": the group has members of its own. Give the spout an `id` (or GroupOffsets a group) of its own"
+        return kind(said)
+
+
+def _tp(partition: Partition) -> TopicPartition:
+    return TopicPartition(partition.topic, partition.number)

@@ -1,0 +1,378 @@
+"""One partition in one task: what was fetched, what was emitted, what became of it (SEEDMAP K5, K6, K12)."""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from streamlet.base.errors import StreamletError, ValueCannotTravel
+from streamlet.kafka.records.batch import RecordBatch
+from streamlet.spouts.kafka.config import STOP
+from streamlet.spouts.kafka.errors import PoisonRecord
+from streamlet.spouts.kafka.offset_ledger import OffsetLedger
+from streamlet.spouts.kafka.partition import Partition
+from streamlet.spouts.kafka.retry import FailedMsgRetryManager
+from streamlet.spouts.kafka.scheme import Record, Row, Scheme
+
+log = logging.getLogger(__name__)
+
+HEAVY_RECORD_BYTES = 16 * 1024
+"""Records from this size on are counted by their bytes while in flight; smaller ones by number alone."""
+
+
+class EmitState(enum.Enum):
+    """What one ``next`` did. The names and meanings are storm-kafka's."""
+
+    NO_EMITTED = "nothing was emitted"
+    EMITTED_MORE_LEFT = "one record was emitted, more are at hand"
+    EMITTED_END = "one record was emitted, nothing is left of what was fetched"
+
+
+NO_EMITTED = EmitState.NO_EMITTED
+EMITTED_MORE_LEFT = EmitState.EMITTED_MORE_LEFT
+EMITTED_END = EmitState.EMITTED_END
+
+
+class Collector(Protocol):
+    """Where tuples go: the spout itself."""
+
+    @property
+    def emit(self) -> Callable[..., Any]:
+        """One tuple of a tree."""
+        ...
+
+    @property
+    def emit_many(self) -> Callable[..., Any]:
+        """Several tuples of one tree."""
+        ...
+
+
+@dataclass(slots=True)
+class Fetched:
+    """One partition's part of a fetch answer: batches, unpacked when asked for, and where to read on."""
+
+    batches: Iterator[RecordBatch]
+    size_bytes: int
+    next_offset: int
+    lost: bool = False
+    """Nothing was fetched: the offsets up to ``next_offset`` are gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmitLimits:
+    """How much may be open, and what to do with records that cannot be processed (``SpoutConfig``)."""
+
+    max_unacked_bytes: int = 64 << 20
+    max_uncommitted_offsets: int = 1_000_000
+    on_poison: str = STOP
+
+
+class PartitionManager:
+    """Joins ledger, retries and scheme for one partition. Does no I/O; all calls come from the worker's loop.
+
+    Message ids are ``(slot, offset)``. ``slot`` is fresh for each opening of a partition, so an answer for an
+    earlier opening (another owner's time, a topic since re-created) touches nothing.
+    """
+
+    def __init__(
+        self,
+        partition: Partition,
+        slot: int,
+        ledger: OffsetLedger[Any],
+        retries: FailedMsgRetryManager,
+        scheme: Scheme,
+        limits: EmitLimits,
+        end: int | None = None,
+    ) -> None:
+        self.partition = partition
+        self.slot = slot
+        self.ledger = ledger
+        self.topic_id: str | None = None
+        self.end = end
+        """Nothing from this offset on is emitted (``--until-caught-up``); None: no end."""
+        self.log_end = ledger.position
+        """The last stable offset as of the last fetch."""
+        self.fetch_position = ledger.position
+        """The next offset to ask a broker for."""
+        self.buffered_bytes = 0
+        """Fetched and not yet emitted; whole answers count until their last record is out."""
+        self.closed = False
+        """The task reads this partition no more; answers that still come for it are ignored."""
+        self.poisoned: StreamletError | None = None
+        """Set when a record was given up and the policy is to stop; raised by the next ``next``."""
+        self._retries = retries
+        self._scheme = scheme
+        self._limits = limits
+        self._columns = getattr(scheme, "deserialize_columns", None)
+        self._waiting: deque[tuple[int, Any]] = deque()
+        self._fetched: deque[Fetched] = deque()
+        self._batch_end = ledger.position
+        self._due: deque[int] = deque()
+        self._heavy: dict[int, int] = {}
+        self._heavy_bytes = 0
+        self._troubled = False  # whether an ack has more to do than tell the ledger
+        self._epochs: list[tuple[int, int]] = []  # (first offset, leader epoch), ascending
+        self._unpack = self._from_columns if self._columns is not None else self._one_by_one
+
+    # -- emitting -------------------------------------------------------------------------------------------
+
+    def next(self, collector: Collector) -> EmitState:
+        """Emit the tuples of at most one record; records that give none are passed over (K12).
+
+        Raises PoisonRecord, and what reading the log raises (CorruptRecord and its kin).
+        """
+        if self._due:
+            return self._retry(collector)
+        waiting = self._waiting
+        while waiting or self._load():
+            offset, values = waiting.popleft()
+            if values is None or values.__class__ is Record:
+                values = self._deserialize(offset, values)
+                if values is None:
+                    self._pass_over(offset)
+                    continue
+            self.ledger.emitted(offset, values)
+            self._emit(collector, offset, values)
+            if waiting:
+                return EMITTED_MORE_LEFT
+            self._batch_done()
+            return EMITTED_MORE_LEFT if self._fetched else EMITTED_END
+        return NO_EMITTED
+
+    def _deserialize(self, offset: int, record: Record | None) -> Any:
+        """What to emit of a record that has not been through the scheme yet; None for nothing."""
+        if record is None:
+            return None
+        try:
+            rows = list(self._scheme.deserialize(record) or ())
+        except Exception as error:
+            # A scheme is the user's code and may raise anything.
+            what = f"cannot be decoded by {type(self._scheme).__name__}: {type(error).__name__}: {error}."
+            if self._limits.on_poison == STOP:
+                self._waiting.appendleft((offset, record))
+                raise PoisonRecord(self.partition, offset, what) from error
+            log.error("%s offset %d passed over (on_poison=skip): it %s", self.partition, offset, what)
+            self.ledger.passed_poison(offset)
+            return None
+        if not rows:
+            return None
+        return rows[0] if self._columns is not None else rows
+
+    def _pass_over(self, offset: int) -> None:
+        self._heavy_bytes -= self._heavy.pop(offset, 0)
+        self.ledger.pass_to(offset + 1)
+        if not self._waiting:
+            self._batch_done()
+
+    def begin_turn(self, now_s: float, records: int) -> None:
+        """Take the retries that are due into this turn: at most half of it, so that neither starves the other (T6)."""
+        if not self.ledger.waiting_count or self._due:
+            return
+        for _ in range(max(1, records // 2)):
+            offset = self._retries.next_failed_message_to_retry(now_s)
+            if offset is None:
+                return
+            self._retries.retry_started(offset)
+            self._due.append(offset)
+
+    def may_emit(self) -> bool:
+        """Whether new records may be emitted: the bounds on what is open are not reached. Retries always may."""
+        if self._heavy_bytes >= self._limits.max_unacked_bytes:
+            return False
+        return self.ledger.position - self.ledger.committed < self._limits.max_uncommitted_offsets
+
+    @property
+    def commit_is_pressing(self) -> bool:
+        """Half of what may be uncommitted is: do not wait for the timer."""
+        return (self.ledger.position - self.ledger.committed) * 2 >= self._limits.max_uncommitted_offsets
+
+    @property
+    def has_due(self) -> bool:
+        """Whether retries were taken into this turn and are not out yet."""
+        return bool(self._due)
+
+    def _retry(self, collector: Collector) -> EmitState:
+        offset = self._due.popleft()
+        values = self.ledger.retried(offset)
+        self._emit(collector, offset, values)
+        return EMITTED_MORE_LEFT if self._due or self._waiting or self._fetched else EMITTED_END
+
+    def _emit(self, collector: Collector, offset: int, values: Any) -> None:
+        try:
+            if self._columns is not None:
+                collector.emit(values, (self.slot, offset))
+            elif len(values) == 1:
+                collector.emit(values[0], (self.slot, offset))
+            else:
+                collector.emit_many(values, (self.slot, offset))
+        except ValueCannotTravel as error:
+            # Trying again would end the same way.
+            self.ledger.failed(offset)
+            self._give_up(offset, f"gave a tuple that cannot be sent on. {error.message}")
+
+    # -- answers --------------------------------------------------------------------------------------------
+
+    def ack(self, offset: int) -> None:
+        """All tuples of the record were processed."""
+        if self.ledger.acked(offset) and self._troubled:
+            self._forget(offset)
+
+    def fail(self, offset: int, now_s: float) -> None:
+        """A tuple of the record failed or timed out: try again after a pause, or give it up."""
+        if not self.ledger.failed(offset):
+            return
+        self._troubled = True
+        if not self._retries.failed(offset, now_s):
+            tries = self._retries.tries(offset)
+            self._give_up(offset, f"failed {tries} times, which is more than retry_limit={tries - 1} allows.")
+
+    def _give_up(self, offset: int, what: str) -> None:
+        error = PoisonRecord(self.partition, offset, what)
+        if self._limits.on_poison == STOP:
+            self.poisoned = self.poisoned or error
+            return
+        self.ledger.given_up(offset)
+        self._forget(offset)
+        log.error("%s offset %d given up (on_poison=skip): it %s", self.partition, offset, what)
+
+    def _forget(self, offset: int) -> None:
+        self._retries.acked(offset)
+        self._heavy_bytes -= self._heavy.pop(offset, 0)
+        self._troubled = bool(self._heavy) or self._retries.has_failures()
+
+    # -- progress -------------------------------------------------------------------------------------------
+
+    def last_completed_offset(self) -> int:
+        """The next offset to read after a restart: everything below is done."""
+        return self.ledger.next_committable()
+
+    def leader_epoch_at(self, offset: int) -> int:
+        """The leader epoch the record before ``offset`` was written in; -1 unknown."""
+        epoch = -1
+        for first, known in self._epochs:
+            if first >= offset:
+                break
+            epoch = known
+        return epoch
+
+    @property
+    def at_end(self) -> bool:
+        """Everything below the fixed end was emitted or passed over."""
+        return self.end is not None and self.ledger.position >= self.end
+
+    @property
+    def lag(self) -> int:
+        """Offsets between the committed one and the end of the log."""
+        return max(0, self.log_end - self.ledger.committed)
+
+    # -- what was fetched -----------------------------------------------------------------------------------
+
+    @property
+    def fetched_all(self) -> bool:
+        """Everything below the fixed end was fetched."""
+        return self.end is not None and self.fetch_position >= self.end
+
+    def wants_fetch(self) -> bool:
+        """Whether to ask for more: at most one whole answer waits behind the one being emitted (T14)."""
+        return len(self._fetched) < 2 and not self.fetched_all and self.may_emit()
+
+    def add(self, fetched: Fetched, log_end: int) -> None:
+        """An answer for ``fetch_position`` came."""
+        self.log_end = max(log_end, self.log_end)
+        if fetched.next_offset > self.fetch_position:
+            self._fetched.append(fetched)
+            self.fetch_position = fetched.next_offset
+            self.buffered_bytes += fetched.size_bytes
+
+    def skip_to(self, log_start: int) -> None:
+        """The log begins at ``log_start`` now: read on there, once what was fetched before is out."""
+        self._fetched.append(Fetched(iter(()), 0, log_start, lost=True))
+        self.fetch_position = log_start
+
+    def refetch(self) -> None:
+        """Forget what was fetched and not emitted; read on from the ledger's position."""
+        self._fetched.clear()
+        self._waiting.clear()
+        self.buffered_bytes = 0
+        for offset in [offset for offset in self._heavy if offset >= self.ledger.position]:
+            self._heavy_bytes -= self._heavy.pop(offset)
+        self._batch_end = self.fetch_position = self.ledger.position
+
+    def _load(self) -> bool:
+        """Make the next batch with records the waiting one. False when nothing is at hand, or nothing may go."""
+        if not self._fetched or not self.may_emit():
+            return False
+        while self._fetched:
+            fetched = self._fetched[0]
+            try:
+                for batch in fetched.batches:
+                    if self._take(batch):
+                        return True
+            except StreamletError:
+                # The iterator is spent: what it did not give must be fetched again, not taken for empty.
+                self.refetch()
+                raise
+            self._fetched.popleft()
+            self.buffered_bytes -= fetched.size_bytes
+            if fetched.lost:
+                self.ledger.lost(fetched.next_offset)
+            else:
+                self.ledger.pass_to(self._limited(fetched.next_offset))
+        return False
+
+    def _take(self, batch: RecordBatch) -> bool:
+        self._batch_end = self._limited(batch.next_offset)
+        if not self._epochs or self._epochs[-1][1] != batch.leader_epoch:
+            self._note_epoch(batch.base_offset, batch.leader_epoch)
+        if len(batch):
+            self._waiting.extend(self._unpack(batch))
+            if self.end is not None and batch.next_offset > self.end:
+                while self._waiting and self._waiting[-1][0] >= self.end:
+                    self._waiting.pop()
+        if self._waiting:
+            return True
+        self._batch_done()
+        return False
+
+    def _batch_done(self) -> None:
+        self.ledger.pass_to(self._batch_end)
+
+    def _limited(self, offset: int) -> int:
+        return offset if self.end is None else min(offset, max(self.end, self.ledger.position))
+
+    def _note_epoch(self, offset: int, epoch: int) -> None:
+        # What lies wholly below the committed offset is never asked for again.
+        while len(self._epochs) > 1 and self._epochs[1][0] < self.ledger.committed:
+            self._epochs.pop(0)
+        self._epochs.append((offset, epoch))
+
+    def _from_columns(self, batch: RecordBatch) -> Iterator[tuple[int, Any]]:
+        try:
+            assert self._columns is not None
+            rows: Sequence[Row | None] = self._columns(batch.keys, batch.values)
+        except Exception:  # noqa: BLE001 - a scheme is the user's code; one by one, the bad record gets named
+            return self._one_by_one(batch)
+        self._weigh(batch)
+        return zip(batch.offsets(), rows, strict=True)
+
+    def _one_by_one(self, batch: RecordBatch) -> Iterator[tuple[int, Any]]:
+        topic, number = self.partition.topic, self.partition.number
+        self._weigh(batch)
+        columns = zip(batch.offsets(), batch.timestamps(), batch.keys, batch.values, strict=True)
+        return (
+            (offset, Record(topic, number, offset, timestamp, key, value, batch.headers(index)))
+            for index, (offset, timestamp, key, value) in enumerate(columns)
+        )
+
+    def _weigh(self, batch: RecordBatch) -> None:
+        if max(map(len, filter(None, batch.values)), default=0) < HEAVY_RECORD_BYTES:
+            return
+        for offset, value in zip(batch.offsets(), batch.values, strict=True):
+            if value is not None and len(value) >= HEAVY_RECORD_BYTES:
+                self._heavy[offset] = len(value)
+                self._heavy_bytes += len(value)
+        self._troubled = True

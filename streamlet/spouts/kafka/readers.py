@@ -1,0 +1,152 @@
+"""Broker readers: one look at a topic's partitions and leaders, from three sources (SEEDMAP K1)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Protocol
+
+from streamlet.base.errors import StreamletError
+from streamlet.coordination import NodeMissing, NodeStore
+from streamlet.kafka.broker_errors import InvalidTopic, UnknownTopicOrPartition, error_class
+from streamlet.kafka.client import KafkaClient
+from streamlet.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from streamlet.spouts.kafka.connections import Answer
+from streamlet.spouts.kafka.errors import NoSuchTopic
+from streamlet.spouts.kafka.hosts import StaticHosts
+from streamlet.spouts.kafka.partition import Broker, GlobalPartitionInformation
+from streamlet.spouts.kafka.steps import Background, Steps
+
+
+class NoUsableListener(StreamletError):
+    """A broker offers no listener that this client can speak to."""
+
+
+class NoBrokers(StreamletError):
+    """ZooKeeper knows no living broker."""
+
+    retriable = True
+
+
+class BrokerReader(Protocol):
+    """A source of partition information."""
+
+    def get_current_brokers(self) -> Steps[GlobalPartitionInformation]:
+        """Look now. Raises NoSuchTopic, and what the source raises when it does not answer."""
+        ...
+
+
+class StaticBrokerReader:
+    """What the user wrote, every time."""
+
+    def __init__(self, topic: str, hosts: StaticHosts) -> None:
+        self._info = GlobalPartitionInformation(topic, hosts.brokers, by_position=True)
+
+    def get_current_brokers(self) -> Steps[GlobalPartitionInformation]:
+        yield from ()
+        return self._info
+
+
+class KafkaBrokerReader:
+    """The topic's metadata from any broker."""
+
+    def __init__(self, topic: str, client: KafkaClient) -> None:
+        self._topic = topic
+        self._client = client
+
+    def get_current_brokers(self) -> Steps[GlobalPartitionInformation]:
+        request = MetadataRequest(topics=(MetadataRequestTopic(name=self._topic),))
+        answer = Answer(self._client.send(request))
+        yield answer
+        response = answer.value()
+        brokers = {row.node_id: Broker(row.host, row.port) for row in response.brokers}
+        for topic in response.topics:
+            if topic.name != self._topic:
+                continue
+            kind = error_class(topic.error_code)
+            if kind in (UnknownTopicOrPartition, InvalidTopic):
+                raise NoSuchTopic(self._topic, f"says {', '.join(map(str, brokers.values())) or 'the cluster'}")
+            if kind is not None:
+                raise kind(f"The metadata of topic {self._topic!r} could not be read")
+            leaders = {row.partition_index: brokers.get(row.leader_id) for row in topic.partitions}
+            return GlobalPartitionInformation(self._topic, leaders, topic_id=topic.topic_id)
+        raise NoSuchTopic(self._topic, "the metadata does not mention it")
+
+
+class ZkBrokerReader:
+    """What Kafka up to 3.9 keeps in its ZooKeeper: ``<brokers>/topics/<topic>`` and ``<brokers>/ids``.
+
+    The list of partitions is the topic's own assignment, so a partition without a leader (or whose leader's node is
+    gone for a moment) is listed without one, and never left out (trap T9, STORM-1682).
+    """
+
+    def __init__(self, topic: str, nodes: NodeStore, background: Background, brokers_path: str, servers: str) -> None:
+        self._topic = topic
+        self._nodes = nodes
+        self._background = background
+        self._path = brokers_path.rstrip("/")
+        self._where = f"ZooKeeper {servers}"
+
+    def get_current_brokers(self) -> Steps[GlobalPartitionInformation]:
+        look = self._background.submit(self._look)
+        yield look
+        return look.result()
+
+    def read_brokers(self) -> dict[int, Broker]:
+        """Living brokers by id. Blocks. Raises NoBrokers, NoUsableListener and the node store's errors."""
+        try:
+            ids = self._nodes.children(f"{self._path}/ids")
+        except NodeMissing:
+            ids = []
+        brokers: dict[int, Broker] = {}
+        for name in ids:
+            found = self._nodes.get(f"{self._path}/ids/{name}")
+            if found is not None and name.isdigit():
+                brokers[int(name)] = self._endpoint(name, _json(found[0]))
+        if not brokers:
+            raise NoBrokers(
+                f"{self._where} has no broker under {self._path}/ids: no Kafka that lives in this ZooKeeper is "
+                "running. Start it, or correct the address or broker_zk_path. A Kafka without ZooKeeper (every 4.x) is "
+                "found with KafkaHosts."
+            )
+        return brokers
+
+    def _look(self) -> GlobalPartitionInformation:
+        brokers = self.read_brokers()
+        topic_path = f"{self._path}/topics/{self._topic}"
+        found = self._nodes.get(topic_path)
+        if found is None:
+            raise NoSuchTopic(self._topic, f"{self._where} has no node {topic_path}")
+        topic = _json(found[0])
+        assignment = topic.get("partitions")
+        numbers = [int(n) for n in assignment if str(n).isdigit()] if isinstance(assignment, dict) else []
+        leaders: dict[int, Broker | None] = {}
+        for number in sorted(numbers):
+            state = self._nodes.get(f"{topic_path}/partitions/{number}/state")
+            leader = None if state is None else _json(state[0]).get("leader")
+            leaders[number] = brokers.get(leader) if isinstance(leader, int) else None
+        topic_id = topic.get("topic_id")
+        return GlobalPartitionInformation(
+            self._topic, leaders, topic_id=topic_id if isinstance(topic_id, str) else None
+        )
+
+    def _endpoint(self, name: str, node: dict[str, Any]) -> Broker:
+        # `host` and `port` are null for a broker without a PLAINTEXT listener, and only ever name one of several.
+        protocols = node.get("listener_security_protocol_map") or {}
+        endpoints = [str(endpoint) for endpoint in node.get("endpoints") or ()]
+        for endpoint in endpoints:
+            listener, _, address = endpoint.partition("://")
+            if protocols.get(listener, listener) == "PLAINTEXT":
+                return Broker.parse(address)
+        raise NoUsableListener(
+            f"Broker {name} in {self._where} has no PLAINTEXT listener (it offers: {', '.join(endpoints) or 'none'}), "
+            "and this release speaks no other. Add one to the broker's `listeners`, for the hosts that "
+            "streamlet runs on."
+        )
+
+
+def _json(data: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(data)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

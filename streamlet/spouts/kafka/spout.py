@@ -1,0 +1,272 @@
+"""KafkaSpout: the partitions of one Kafka topic as tracked tuples."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from streamlet.base.errors import SettingError
+from streamlet.components.context import TopologyContext
+from streamlet.components.spout import Spout
+from streamlet.kafka.errors import CorruptRecord
+from streamlet.model.spec import SPOUT, ComponentSpec
+from streamlet.spouts.kafka.config import SpoutConfig, override_names
+from streamlet.spouts.kafka.manager import EMITTED_MORE_LEFT, NO_EMITTED, PartitionManager
+from streamlet.spouts.kafka.partition import Partition
+from streamlet.spouts.kafka.scheme import as_scheme
+from streamlet.spouts.kafka.wiring import Parts, wire
+
+FINAL_COMMIT_S = 3.0
+"""How long a stop waits for the last commit."""
+
+
+class KafkaSpout(Spout):
+    """Reads its share of a topic's partitions; the message id of a tuple is ``(slot, offset)``.
+
+    ``next_tuple`` emits the tuples of at most one record and does no I/O that waits. Partitions take turns of at most
+    ``records_per_turn`` records. Use :meth:`spec` in a topology::
+
+        lines = KafkaSpout.spec(config=SpoutConfig(ZkHosts("zk:2181"), "lines", "/streamlet", "demo"))
+    """
+
+    timer_interval_s: ClassVar[float | None] = 0.1
+
+    def __init__(self, spout_config: SpoutConfig, output_fields: Sequence[str] | None = None) -> None:
+        self.spout_config = spout_config
+        self._fields = output_fields
+        self._parts: Parts | None = None
+        self._managers: list[PartitionManager] = []
+        self._slots: dict[int, PartitionManager] = {}
+        self._version = -1
+        self._current: PartitionManager | None = None
+        self._curr_partition_index = 0
+        self._turn_left = 0
+        self._corrupt: dict[Partition, int] = {}
+        self._until_caught_up = False
+
+    @classmethod
+    def spec(
+        cls,
+        name: str | None = None,
+        par: int = 1,
+        config: Any = None,
+        outputs: Any = None,
+    ) -> ComponentSpec:
+        """This spout as a line of a topology. ``config`` is a SpoutConfig; ``outputs`` names the fields of a scheme
+        that is a plain function, else the scheme's own hold.
+        """
+        if not isinstance(config, SpoutConfig):
+            raise SettingError(
+                f"{cls.__name__}.spec: config is {config!r}. It is a SpoutConfig: "
+                'SpoutConfig(hosts=ZkHosts("zk1:2181"), topic="lines", zk_root="/streamlet", id="demo").'
+            )
+        fields = list(as_scheme(config.scheme, outputs).outputs)
+        kwargs = {"spout_config": config, "output_fields": fields}
+        return ComponentSpec(cls, SPOUT, name=name, par=par, config=cls.config, outputs=fields, kwargs=kwargs)
+
+    @classmethod
+    def override_keys(cls) -> frozenset[str]:
+        return override_names()
+
+    @classmethod
+    def with_overrides(cls, kwargs: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+        config = kwargs["spout_config"]
+        return {**kwargs, "spout_config": config.with_text(overrides) if overrides else config}
+
+    # -- life -----------------------------------------------------------------------------------------------
+
+    def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        """Find brokers and partitions, take over the stored offsets. At most ``start_timeout_ms``."""
+        config = self.spout_config
+        self._clock = context.clock
+        self._until_caught_up = bool(conf.get("streamlet.until.caught.up"))
+        scheme = as_scheme(config.scheme, self._fields)
+        uniform = context.uniform or random.random
+        self._parts = wire(config, scheme, context, uniform, self._release, until_caught_up=self._until_caught_up)
+        self._adopt()
+
+    def activate(self) -> None:
+        """Nothing to do: the first fetches go out with the first ``next_tuple``."""
+
+    def deactivate(self) -> None:
+        """Commit what is done."""
+        self._commit_finally()
+
+    def close(self) -> None:
+        """Commit what is done, within a bound, and close every connection."""
+        parts = self._parts
+        if parts is None:
+            return
+        try:
+            self._commit_finally()
+        finally:
+            self._parts = None
+            parts.close()
+
+    # -- emitting -------------------------------------------------------------------------------------------
+
+    def next_tuple(self) -> None:
+        """Emit the tuples of one record, if there is one."""
+        if self._turn_left > 0:
+            self._turn_left -= 1
+            assert self._current is not None
+            state = self._current.next(self)
+            if state is EMITTED_MORE_LEFT:
+                return
+            self._end_turn()
+            if state is not NO_EMITTED:
+                return
+        self._walk()
+
+    def _walk(self) -> None:
+        """One round of the article's nextTuple: from partition to partition until one emits."""
+        self._serve()
+        now = self._clock.monotonic()
+        records = self.spout_config.records_per_turn
+        for _ in range(len(self._managers)):
+            managers = self._managers  # a corrupt batch or a refresh may have replaced it in mid-walk
+            if not managers:
+                return
+            self._curr_partition_index %= len(managers)
+            manager = self._current = managers[self._curr_partition_index]
+            if manager.poisoned is not None:
+                raise manager.poisoned
+            manager.begin_turn(now, records)
+            try:
+                state = manager.next(self)
+            except CorruptRecord as error:
+                self._fetch_once_more(manager, error)
+                state = NO_EMITTED
+            if state is EMITTED_MORE_LEFT:
+                self._turn_left = records - 1
+                if not self._turn_left:
+                    self._end_turn()
+                return
+            self._end_turn()
+            if state is not NO_EMITTED:
+                return
+
+    def _end_turn(self) -> None:
+        self._turn_left = 0
+        self._curr_partition_index += 1
+
+    def _fetch_once_more(self, manager: PartitionManager, error: CorruptRecord) -> None:
+        """Damage on the way goes away with another fetch; damage in the log stays, and stops the spout."""
+        position = manager.ledger.position
+        if self._corrupt.get(manager.partition) == position:
+            raise error
+        self._corrupt[manager.partition] = position
+        self.log(f"{manager.partition}: fetched once more from offset {position}. {error.message}", "warning")
+
+    # -- answers --------------------------------------------------------------------------------------------
+
+    def ack(self, tup_id: Any) -> None:
+        slot, offset = tup_id
+        manager = self._slots.get(slot)
+        if manager is not None:
+            manager.ack(offset)
+
+    def ack_many(self, tup_ids: Sequence[Any]) -> None:
+        slots = self._slots
+        for slot, offset in tup_ids:
+            manager = slots.get(slot)
+            if manager is not None:
+                manager.ack(offset)
+
+    def fail(self, tup_id: Any) -> None:
+        slot, offset = tup_id
+        manager = self._slots.get(slot)
+        if manager is not None:
+            manager.fail(offset, self._clock.monotonic())
+
+    # -- upkeep ---------------------------------------------------------------------------------------------
+
+    def fileno(self) -> int | None:
+        return None if self._parts is None else self._parts.client.fileno()
+
+    def on_timer(self) -> None:
+        """The same upkeep as between turns, for when nobody asks for tuples (K13)."""
+        if self._parts is not None:
+            self._serve()
+
+    def _serve(self) -> None:
+        """Answers in, fetches out, looks and commits on their way. Nothing here waits."""
+        parts = self._parts
+        assert parts is not None
+        parts.client.poll(0)
+        now = self._clock.monotonic()
+        parts.coordinator.fetch_failed(parts.fetcher.collect(now))
+        parts.coordinator.poll()
+        if parts.coordinator.version != self._version:
+            self._adopt()
+        managers = self._managers
+        parts.fetcher.send(managers, parts.client.cluster.topic_id(self.spout_config.topic), now)
+        parts.commits.poll(managers, at_once=self._commit_presses())
+        parts.client.poll(0)
+
+    def _commit_presses(self) -> bool:
+        for manager in self._managers:
+            if manager.commit_is_pressing:
+                return True
+        return self._until_caught_up and self._all_done() and not self._all_committed()
+
+    def _adopt(self) -> None:
+        """The coordinator's list of managers has changed: the old ones are not walked on (K5)."""
+        assert self._parts is not None
+        coordinator = self._parts.coordinator
+        self._version = coordinator.version
+        self._managers = coordinator.get_my_managed_partitions()
+        self._slots = {manager.slot: manager for manager in self._managers}
+        self._current, self._turn_left = None, 0
+        self._parts.fetcher.forget_unused()
+
+    def _release(self, manager: PartitionManager) -> None:
+        if self._parts is not None:
+            self._parts.store.release(manager.partition)
+
+    def _commit_finally(self) -> None:
+        parts = self._parts
+        if parts is None:
+            return
+        deadline = self._clock.monotonic() + FINAL_COMMIT_S
+        begun = False
+        while self._clock.monotonic() < deadline:
+            parts.client.poll(0.0 if parts.commits.idle else 0.01)
+            if parts.commits.idle and begun:
+                return
+            parts.commits.poll(self._managers, at_once=parts.commits.idle and not begun)
+            begun = begun or not parts.commits.idle or self._all_committed()
+
+    # -- what is known --------------------------------------------------------------------------------------
+
+    def _all_done(self) -> bool:
+        return all(manager.at_end and not manager.ledger.open_count for manager in self._managers)
+
+    def _all_committed(self) -> bool:
+        return all(m.ledger.committed >= m.last_completed_offset() for m in self._managers)
+
+    def caught_up(self) -> bool:
+        """Everything below the ends that were fixed at the start is done *and committed*."""
+        return self._until_caught_up and self._all_done() and self._all_committed()
+
+    def partition_status(self) -> list[dict[str, Any]]:
+        """One entry a partition; numbers at hand, no I/O."""
+        if self._parts is None:
+            return []
+        coordinator = self._parts.coordinator
+        return [
+            {
+                "topic": manager.partition.topic,
+                "partition": manager.partition.number,
+                "position": manager.ledger.position,
+                "committed": manager.ledger.committed,
+                "end": manager.log_end,
+                "lag": manager.lag,
+                "leader": str(coordinator.leader(manager.partition) or "none"),
+                "failed": manager.ledger.failed_count,
+                "given_up": manager.ledger.given_up_count,
+                "lost": manager.ledger.lost_count,
+            }
+            for manager in self._managers
+        ]
