@@ -52,9 +52,7 @@ def _whole(topology: TopologySpec) -> Iterator[Problem]:
         )
     for name, count in Counter(component.name for component in topology.components).items():
         if count > 1:
-            yield Problem(
-                name, f"{count} components have this name.", "Give each its own, with name= or another line."
-            )
+            yield Problem(name, f"{count} components have this name.", "Give each its own, with name= or another line.")
 
 
 def _unreachable(topology: TopologySpec) -> Iterator[Problem]:

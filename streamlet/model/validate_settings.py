@@ -26,9 +26,7 @@ def config_problems(component: str | None, config: Mapping[Any, Any]) -> Iterato
             yield Problem(
                 component,
                 f"config has the setting {key!r}, which nothing reads (topology.* and streamlet.* are reserved).",
-                nearest(
-                    key, SETTINGS, "`streamlet check --settings` lists them; a key of your own begins otherwise."
-                ),
+                nearest(key, SETTINGS, "`streamlet check --settings` lists them; a key of your own begins otherwise."),
             )
 
 

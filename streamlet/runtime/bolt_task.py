@@ -78,7 +78,7 @@ class BoltTask:
                 if value.__class__ not in PLAIN:
                     return slow(values)
             current = task._current
-            if len(values) != width or current is None or current.anchors is not None:
+            if len(values) != width or current is None or current.anchors is not None or values.__class__ is str:
                 return slow(values)
             root = current.root
             if root:

@@ -87,7 +87,7 @@ class SpoutTask:
             for value in values:
                 if value.__class__ not in PLAIN:
                     return slow(values, tup_id)
-            if len(values) != width:
+            if len(values) != width or values.__class__ is str:
                 return slow(values, tup_id)
             root = pending.next_root
             pending.next_root = root + 1

@@ -1,0 +1,86 @@
+"""Runs the suite's topology once a backend, and gives the tests what its tasks wrote down."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamlet.backends.inline import InlineBackend
+from streamlet.backends.ports import RunRequest, RunResult, RunStatus, Stop
+from streamlet.backends.processes import ProcessesBackend
+from streamlet.model.settings import resolve
+from streamlet.runtime.loading import load_topology
+
+SUITE = Path(__file__).with_name("suite.py")
+
+
+class Watcher:
+    """An observer that keeps everything."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str]] = []
+        self.statuses: list[RunStatus] = []
+
+    def on_status(self, status: RunStatus) -> None:
+        self.statuses.append(status)
+
+    def on_event(self, level: str, text: str) -> None:
+        self.events.append((level, text))
+
+
+class Outcome:
+    """What a run left behind: lines by component, and how it ended."""
+
+    def __init__(self, backend: str, folder: Path, result: RunResult, watcher: Watcher) -> None:
+        self.backend = backend
+        self.result = result
+        self.watcher = watcher
+        self._lines: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for path in sorted(folder.glob("*.jsonl")):
+            for line in path.read_text().splitlines():
+                self._lines[path.name.split(".")[0]].append(json.loads(line))
+
+    def lines(self, component: str, what: str) -> list[dict[str, Any]]:
+        """Lines of one kind of one component, in order within each task."""
+        assert self._lines[component], f"{component} wrote nothing at all"
+        return [line for line in self._lines[component] if line["what"] == what]
+
+    def ids(self, component: str, what: str) -> list[Any]:
+        """The ids a spout heard of."""
+        return [line["id"] for line in self.lines(component, what)]
+
+    def values(self, component: str) -> list[Any]:
+        """The values of every tuple a recording bolt saw."""
+        return [line["values"] for line in self.lines(component, "tuple")]
+
+
+def run_suite(backend: str, folder: Path) -> Outcome:
+    """Run the whole suite on one backend."""
+    topology = load_topology(SUITE)
+    conf = resolve(topology.config, {"suite.results": str(folder), "streamlet.until.caught.up": True})
+    watcher = Watcher()
+    request = RunRequest(topology, conf, file=SUITE, attribute="Suite", workers=2, until_caught_up=True, seconds=90)
+    runner: Any
+    if backend == "inline":
+        runner = InlineBackend()
+    elif backend == "processes":
+        runner = ProcessesBackend()
+    else:
+        from streamlet.backends.spark import SparkBackend
+
+        runner = SparkBackend()
+    result = runner.run(request, watcher, Stop())
+    return Outcome(backend, folder, result, watcher)
+
+
+@pytest.fixture(
+    scope="session",
+    params=["inline", "processes", pytest.param("spark", marks=pytest.mark.spark)],
+)
+def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """One run of the suite; every test looks at the same one."""
+    return run_suite(request.param, tmp_path_factory.mktemp(request.param))
