@@ -1,0 +1,163 @@
+"""Who does not know the secret gets nothing parsed and is gone in time."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from streamlet.runtime import handshake
+from streamlet.runtime.dialing import Secured, dial
+from streamlet.runtime.handshake import DATA, Hello, Refused
+from streamlet.runtime.link_server import MAX_UNPROVED, LinkServer
+
+SECRET = b"s" * 32
+HELLO = Hello(DATA, b"r" * 16, worker=1, epoch=1, wanted=0)
+
+
+class Serving:
+    """A link server with a thread that serves it, as the control thread does."""
+
+    def __init__(self, folder: Path) -> None:
+        self.welcomed: list[Secured] = []
+        self.server = LinkServer(("unix", str(folder / "s"), 0), SECRET, self.admits, self.welcomed.append, 1000)
+        self.stop = threading.Event()
+        self.thread = threading.Thread(target=self.serve)
+        self.thread.start()
+
+    def admits(self, hello: Hello) -> None:
+        if hello.epoch < 1:
+            raise Refused("it was replaced")
+
+    def serve(self) -> None:
+        while not self.stop.is_set():
+            self.server.serve()
+            time.sleep(0.002)
+
+    def connect(self) -> socket.socket:
+        sock = socket.socket(socket.AF_UNIX)
+        sock.settimeout(handshake.DEADLINE_S + 3)
+        sock.connect(self.server.address[1])
+        return sock
+
+    def close(self) -> None:
+        self.stop.set()
+        self.thread.join()
+        self.server.close()
+        for secured in self.welcomed:
+            secured.sock.close()
+
+
+@pytest.fixture
+def serving(tmp_path: Path) -> Iterator[Serving]:
+    """A server to knock at."""
+    serving = Serving(tmp_path)
+    yield serving
+    serving.close()
+
+
+def hung_up_after(sock: socket.socket) -> float:
+    """Seconds until the other side closes, whatever it says before."""
+    started = time.monotonic()
+    try:
+        while sock.recv(4096):
+            pass
+    except ConnectionError:
+        pass
+    sock.close()
+    return time.monotonic() - started
+
+
+def test_a_peer_with_the_secret_is_welcomed(serving: Serving) -> None:
+    """And both directions work afterwards."""
+    ours = dial(serving.server.address, HELLO, SECRET, 1000)
+    deadline = time.monotonic() + 5
+    while not serving.welcomed and time.monotonic() < deadline:
+        time.sleep(0.005)
+    (theirs,) = serving.welcomed
+    assert theirs.hello == HELLO
+    assert theirs.reader.feed(ours.writer.frame(b"there")) == [b"there"]
+    assert ours.reader.feed(theirs.writer.frame(b"back")) == [b"back"]
+    ours.sock.close()
+
+
+def test_a_wrong_secret_is_refused_by_the_dialer_first(serving: Serving) -> None:
+    """The acceptor proves itself too: a dialer tells an impostor nothing."""
+    with pytest.raises(Refused, match="secret"):
+        dial(serving.server.address, HELLO, b"w" * 32, 1000)
+    assert not serving.welcomed
+
+
+def test_a_replaced_epoch_is_refused_after_its_proof(serving: Serving) -> None:
+    """A zombie knows the secret; its epoch is too old."""
+    with pytest.raises(Refused):
+        dial(serving.server.address, Hello(DATA, b"r" * 16, 1, 0, 0), SECRET, 1000)
+    assert not serving.welcomed
+
+
+@pytest.mark.parametrize(
+    "first",
+    [b"", b"GET / HTTP/1.1\r\n\r\n", os.urandom(4096), b"SLT1" + os.urandom(400), b"\xff" * 100_000],
+    ids=["silent", "http", "random", "magic", "long"],
+)
+def test_a_stranger_is_gone_within_the_deadline(serving: Serving, first: bytes) -> None:
+    """Silent, talkative or nearly right: nothing is parsed beyond fixed sizes, and it is hung up on."""
+    sock = serving.connect()
+    try:
+        sock.sendall(first)
+    except ConnectionError:
+        pass
+    assert hung_up_after(sock) < handshake.DEADLINE_S + 1
+    assert not serving.welcomed
+
+
+def test_a_slow_talker_does_not_stretch_the_deadline(serving: Serving) -> None:
+    """One byte a second is not a sign of life: the deadline is for the whole handshake."""
+    sock = serving.connect()
+    started = time.monotonic()
+    try:
+        while time.monotonic() - started < handshake.DEADLINE_S + 2:
+            sock.sendall(b"S")
+            time.sleep(0.3)
+    except ConnectionError:
+        pass
+    sock.close()
+    assert time.monotonic() - started < handshake.DEADLINE_S + 1.5
+
+
+def test_idle_connections_are_bounded_and_a_worker_still_gets_in(serving: Serving) -> None:
+    """Beyond the bound connections are closed at once; when the idle ones are timed out, a worker joins."""
+    idle = [serving.connect() for _ in range(MAX_UNPROVED)]
+    deadline = time.monotonic() + 5
+    while serving.server._unproved._value and time.monotonic() < deadline:  # type: ignore[attr-defined]
+        time.sleep(0.005)
+    assert hung_up_after(serving.connect()) < 1
+    for sock in idle:
+        sock.close()
+    deadline = time.monotonic() + handshake.DEADLINE_S
+    while True:
+        try:
+            dial(serving.server.address, HELLO, SECRET, 1000).sock.close()
+            break
+        except (Refused, OSError):
+            assert time.monotonic() < deadline
+
+
+def test_random_handshakes_crash_nothing(serving: Serving) -> None:
+    """300 connections with random or mutated first words."""
+    for attempt in range(300):
+        words = bytearray(handshake.encode_hello(HELLO, os.urandom(16)))
+        words[attempt % len(words)] ^= 0xFF
+        sock = serving.connect()
+        try:
+            sock.sendall(bytes(words) + os.urandom(handshake.PROOF_BYTES))
+        except ConnectionError:
+            pass
+        hung_up_after(sock)
+    assert not serving.welcomed
+    assert serving.thread.is_alive()

@@ -1,0 +1,188 @@
+"""Frames: what is whole and true comes through, everything else ends the link and moves nothing."""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+import tracemalloc
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from streamlet.runtime.outbox import Run
+from streamlet.runtime.ports import Outgoing
+from streamlet.runtime.wire import (
+    MAX_DATA_FRAME,
+    BadFrame,
+    FrameReader,
+    FrameWriter,
+    decode_data,
+    encode_data,
+    pack,
+    unpack,
+)
+
+KEY = b"k" * 32
+
+scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text()
+values = st.recursive(scalars | st.binary(), lambda inner: st.lists(inner, max_size=3), max_leaves=5)
+edges = st.integers(0, 2**64 - 1)
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> Run:
+    """A run as an outbox makes it."""
+    size = draw(st.integers(1, 4))
+    multi = draw(st.booleans())
+    one = st.lists(edges, min_size=2, max_size=2) if multi else edges
+    columns = [draw(st.lists(one, min_size=size, max_size=size)) for _ in range(2)]
+    rows = draw(st.lists(st.lists(values, max_size=3), min_size=size, max_size=size))
+    return Run(draw(st.integers(1, 99)), draw(st.integers(1, 99)), draw(st.text(max_size=9)), multi, *columns, rows)
+
+
+outgoings = st.builds(
+    Outgoing,
+    runs=st.lists(runs(), max_size=3),
+    acks=st.lists(st.tuples(edges, edges), max_size=5),
+    fails=st.lists(edges, max_size=3),
+    full=st.none() | st.booleans(),
+)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(outgoings)
+def test_a_data_frame_comes_back_as_it_was(outgoing: Outgoing) -> None:
+    """Columns, acks, failures and the high-water mark."""
+    incoming = decode_data(encode_data(outgoing))
+    assert incoming.runs == outgoing.runs
+    assert list(incoming.acks) == outgoing.acks
+    assert (incoming.fails, incoming.full) == (outgoing.fails, outgoing.full)
+
+
+@given(st.lists(st.binary(max_size=300), max_size=6), st.randoms())
+def test_frames_survive_any_slicing(payloads: list[bytes], rng: random.Random) -> None:
+    """However the bytes are cut on the way."""
+    writer, reader = FrameWriter(KEY), FrameReader(KEY, 1000)
+    stream = b"".join(writer.frame(payload) for payload in payloads)
+    got = []
+    while stream:
+        cut = rng.randint(1, len(stream))
+        got += reader.feed(stream[:cut])
+        stream = stream[cut:]
+    assert got == payloads
+
+
+def test_a_repeated_frame_is_refused() -> None:
+    """A repeated ack delta would be a false ack, so a frame counts once."""
+    frame = FrameWriter(KEY).frame(b"delta")
+    reader = FrameReader(KEY, 1000)
+    assert reader.feed(frame) == [b"delta"]
+    with pytest.raises(BadFrame, match="tag does not match"):
+        reader.feed(frame)
+
+
+def test_a_frame_of_another_key_is_refused() -> None:
+    """The two directions of a link, and any two links, do not understand each other."""
+    with pytest.raises(BadFrame):
+        FrameReader(b"o" * 32, 1000).feed(FrameWriter(KEY).frame(b"x"))
+
+
+def test_a_length_is_not_believed() -> None:
+    """2 GiB announced: refused at once, nothing allocated."""
+    reader = FrameReader(KEY, MAX_DATA_FRAME)
+    tracemalloc.start()
+    with pytest.raises(BadFrame, match="limit"):
+        reader.feed(struct.pack(">I", 2**31) + b"x" * 40)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1 << 20
+
+
+def recorded_payload() -> list[Any]:
+    """A valid data frame, as plain lists: material for mutations."""
+    run = Run(3, 1, "default", False, [5, 6], [7, 8], [["a"], ["b", 2]])
+    many = Run(4, 1, "other", True, [[5, 6]], [[7, 8]], [[None]])
+    payload: list[Any] = unpack(encode_data(Outgoing([run, many], [(1, 2)], [9], True)))
+    return payload
+
+
+BAD = [None, -1, 2**64 - 1, 1.5, "x", b"x", [], [None], {}, {"a": 1}, True, [[[]]], "default"]
+
+
+def mutated(rng: random.Random) -> bytes:
+    """A recorded frame with one field, at any depth, replaced."""
+    payload = recorded_payload()
+    node: Any = payload
+    while True:
+        at = rng.randrange(len(node))
+        if isinstance(node[at], list) and node[at] and rng.random() < 0.8:
+            node = node[at]
+            continue
+        node[at] = rng.choice(BAD)
+        return pack(payload)
+
+
+def decodes_or_is_refused(payload: bytes) -> None:
+    """The only two ways out; what decodes has shapes the loop can trust."""
+    try:
+        incoming = decode_data(payload)
+    except BadFrame:
+        return
+    for run in incoming.runs:
+        assert len(run.roots) == len(run.edges) == len(run.values)
+        assert all(type(row) is list for row in run.values)
+        flat = [x for column in (run.roots, run.edges) for x in column]
+        flat = [x for item in flat for x in item] if run.multi else flat
+        assert all(type(x) is int for x in flat)
+
+
+@pytest.mark.parametrize("seed", [random.SystemRandom().randrange(2**32)])
+def test_5000_mutated_and_5000_random_frames_crash_nothing(seed: int) -> None:
+    """Behind a valid tag: a peer with the secret and a bug."""
+    rng = random.Random(seed)
+    for _ in range(5000):
+        decodes_or_is_refused(mutated(rng))
+        decodes_or_is_refused(rng.randbytes(rng.randrange(200)))
+
+
+@pytest.mark.parametrize("seed", [random.SystemRandom().randrange(2**32)])
+def test_no_changed_byte_gets_past_the_tag(seed: int) -> None:
+    """Without the secret, on the wire: 2 000 frames with one byte changed, none is delivered."""
+    rng = random.Random(seed)
+    for _ in range(2000):
+        frame = bytearray(FrameWriter(KEY).frame(pack(recorded_payload())))
+        at = rng.randrange(len(frame))
+        frame[at] ^= 1 << rng.randrange(8)
+        reader = FrameReader(KEY, MAX_DATA_FRAME)
+        try:
+            assert reader.feed(bytes(frame)) == []  # a longer length: it waits for the rest
+        except BadFrame:
+            pass
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=500))
+def test_unpack_gives_a_value_or_bad_frame(data: bytes) -> None:
+    """Never another exception."""
+    try:
+        unpack(data)
+    except BadFrame:
+        pass
+
+
+def test_nested_headers_reserve_no_memory() -> None:
+    """A megabyte of nested array headers, each promising four billion items."""
+    tracemalloc.start()
+    with pytest.raises(BadFrame):
+        unpack(b"\xdd\xff\xff\xff\xff" * 200_000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 64 << 20
+
+
+def test_surrogates_and_random_bytes_travel() -> None:
+    """Any str a Python program can hold."""
+    assert unpack(pack(["\ud800", os.urandom(9)]))[0] == "\ud800"
