@@ -169,9 +169,7 @@ class KafkaClient:
         for broker, queue in self._unsent.values():
             wait = min(wait, self._unsent_wait(broker, queue[0], now))
         for entry in self._unsent_anywhere:
-            wait = min(wait, entry.deadline_s - now)
-            if self._network.updater.least_loaded(now) is not None:
-                wait = 0.0
+            wait = min(wait, entry.deadline_s - now, self._network.updater.wait_for_any_s(now))
         return max(wait, 0.0)
 
     def poll(self, timeout_s: float = 0.0) -> None:
@@ -247,12 +245,12 @@ class KafkaClient:
         """
         if timeout_s < 0:
             raise ValueError(f"a wait of {timeout_s} s: it cannot be negative")
-        self.metadata.add_topic(topic)
+        is_new = self.metadata.add_topic(topic)
         start = self._clock.monotonic()
         if self._has(topic, partition):
             return 0.0
+        version = self.metadata.update_version if is_new else self.metadata.request_update()
         while True:
-            version = self.metadata.request_update()
             while self.metadata.update_version == version:
                 left = start + timeout_s - self._clock.monotonic()
                 if left <= 0:
@@ -264,6 +262,7 @@ class KafkaClient:
             info = self.cluster.topics.get(topic)
             if info is not None and info.error is not None and not info.error.retriable:
                 raise info.error(f"Topic {topic!r}")
+            version = self.metadata.request_update(reset_equivalent=False)
 
     def close(self, timeout_s: float = 0.0) -> None:
         """Close every connection. Never hangs: sends what is queued for at most ``timeout_s``, then stops.
@@ -339,16 +338,19 @@ class KafkaClient:
     def _unsent_wait(self, broker: Broker, head: _Unsent, now: float) -> float:
         if self._network.is_ready(broker, now):
             return 0.0
-        wait = self._network.states.wait_s(broker.address, now)
-        return min(wait, head.deadline_s - now)
+        return min(self._network.wait_s(broker, now), head.deadline_s - now)
 
     def _longest_wait(self, now: float) -> float:
         deadlines = [row.deadline_s for _broker, queue in self._unsent.values() for row in queue]
         deadlines += [row.deadline_s for row in self._unsent_anywhere]
         wait = min(deadlines, default=now + _POLL_FOREVER) - now
         for broker, _queue in self._unsent.values():
-            until = self._network.states.wait_s(broker.address, now)
-            # 0 here means "ready but full": an answer must come first, which wakes the poll by itself.
+            until = self._network.wait_s(broker, now)
+            # 0: nothing but a metadata update, which goes first, holds this one up.
+            if until > 0:
+                wait = min(wait, until)
+        if self._unsent_anywhere:
+            until = self._network.updater.wait_for_any_s(now)
             if until > 0:
                 wait = min(wait, until)
         return wait

@@ -160,6 +160,13 @@ class ConnectionStates:
         node.throttled_until_s = float("-inf")
         node.last_error = error
 
+    def closed(self, address: Address) -> None:
+        """We closed it ourselves: a new one may be begun at once."""
+        node = self.get(address)
+        self._move(node, Move.LOST)
+        node.setup_deadline_s = float("inf")
+        node.throttled_until_s = float("-inf")
+
     def throttle(self, address: Address, until_s: float) -> None:
         """The broker asked to be left alone until then (KIP-219)."""
         node = self.get(address)

@@ -109,6 +109,10 @@ class InFlightRequests:
         """Connections on which a request has waited too long."""
         return [address for address, queue in self._queues.items() if any(now_s >= row.deadline_s for row in queue)]
 
+    def first_expired(self, address: Address, now_s: float) -> InFlightRequest:
+        """The request that made :meth:`expired` name this connection."""
+        return next(row for row in self._queues[address] if now_s >= row.deadline_s)
+
     def next_deadline(self) -> float:
         """The earliest time-out, as a time; infinity when nothing waits."""
         return min((row.deadline_s for queue in self._queues.values() for row in queue), default=float("inf"))

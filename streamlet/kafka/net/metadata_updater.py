@@ -48,11 +48,14 @@ class MetadataUpdater:
         wait = self._metadata.time_to_next_update(now_s)
         if wait > 0:
             return wait
-        states = self._client.states
-        brokers = {*self.candidates(), *self._bootstrap}
+        return self.wait_for_any_s(now_s)
+
+    def wait_for_any_s(self, now_s: float) -> float:
+        """Seconds until time alone gives a broker to ask; infinity while a connection is being made."""
+        brokers = self._reachable()
         if any(self._is_connecting(broker) for broker in brokers):
             return float("inf")
-        return min((states.wait_s(broker.address, now_s) for broker in brokers), default=float("inf"))
+        return min((self._client.wait_s(broker, now_s) for broker in brokers), default=float("inf"))
 
     def maybe_update(self, now_s: float) -> None:
         """Ask, or begin the connection over which to ask, or leave it for later."""
@@ -65,23 +68,26 @@ class MetadataUpdater:
             ask = self._metadata.next_request()
             self._asked = broker
             self._client.send(ask.request, broker, lambda response: self._answered(ask, response))
-        elif any(self._is_connecting(other) for other in {*self.candidates(), *self._bootstrap}):
+        elif any(self._is_connecting(other) for other in self._reachable()):
             return  # no second connection while one is being made (M6)
         elif self._client.states.can_connect(broker.address, now_s):
             self._client.connect(broker, now_s)
 
     def least_loaded(self, now_s: float) -> Broker | None:
         """The broker to ask when any will do; one of the bootstrap list when none known is in reach."""
-        found = least_loaded_node(self.candidates(), self._client.states, self._client.in_flight, now_s, self._uniform)
-        if found is None and self._metadata.cluster.brokers:
-            found = least_loaded_node(
-                self._bootstrap, self._client.states, self._client.in_flight, now_s, self._uniform
-            )
+        states, in_flight = self._client.states, self._client.in_flight
+        found = least_loaded_node(self.candidates(), states, in_flight, now_s, self._uniform)
+        if found is None:
+            found = least_loaded_node(self._reachable(), states, in_flight, now_s, self._uniform)
         return found
 
-    def connection_lost(self, broker: Broker) -> None:
-        """Any broken connection makes what we know doubtful."""
-        self._metadata.request_update(reset_equivalent=False)
+    def _reachable(self) -> tuple[Broker, ...]:
+        """The candidates; the bootstrap addresses too when no candidate has a connection of any kind."""
+        candidates = self.candidates()
+        states = self._client.states
+        if any(states.get(row.address).state is not ConnectionState.DISCONNECTED for row in candidates):
+            return candidates
+        return tuple({row.address: row for row in (*self._bootstrap, *candidates)}.values())
 
     def _is_connecting(self, broker: Broker) -> bool:
         state = self._client.states.get(broker.address).state
@@ -96,7 +102,9 @@ class MetadataUpdater:
             return
         faulty = {row.name: row.error_code for row in response.value.topics if row.error_code}
         if faulty:
-            _log.warning("metadata answer %d from %s has errors: %s", response.correlation_id, response.broker, faulty)
+            _log.warning(
+                "metadata answer %d from %s has errors: %s", response.correlation_id, response.broker, faulty
+            )
         if not self._metadata.update(ask, response.value, now):
             _log.warning(
                 "metadata answer %d from %s names no brokers; what was known is kept",

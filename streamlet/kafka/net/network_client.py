@@ -118,7 +118,20 @@ class NetworkClient:
 
     def can_send(self, broker: Broker, now_s: float) -> bool:
         """Connected, versions known, not throttled, and room for another request."""
-        return self.states.is_ready(broker.address, now_s) and self.in_flight.can_send_more(broker.address)
+        address = broker.address
+        return (
+            address not in self._lost
+            and self.states.is_ready(address, now_s)
+            and self.in_flight.can_send_more(address)
+        )
+
+    def wait_s(self, broker: Broker, now_s: float) -> float:
+        """Seconds until time alone lets something be begun with this broker; infinity where an event must come."""
+        if self.states.get(broker.address).state is ConnectionState.READY and not self.in_flight.can_send_more(
+            broker.address
+        ):
+            return float("inf")
+        return self.states.wait_s(broker.address, now_s)
 
     def ready(self, broker: Broker, now_s: float) -> bool:
         """Like :meth:`is_ready`, and begins a connection when there is none and one may be begun."""
@@ -148,9 +161,10 @@ class NetworkClient:
         try:
             target = self.states.dial(address, now_s, self._resolve)
             self._selector.open(address, self._dial(target, address), now_s)
-        except OSError as err:
-            # Told in the next poll like any other failure, so that there is one place that handles it.
-            self._lost[address] = Disconnected(err.strerror or str(err))
+        except (OSError, UnicodeError) as err:
+            # A host name that IDNA refuses is a UnicodeError. Told in the next poll like any other failure,
+            # so that there is one place that handles it.
+            self._lost[address] = Disconnected(getattr(err, "strerror", None) or str(err))
 
     def send(
         self,
@@ -166,15 +180,16 @@ class NetworkClient:
         try:
             version = choose_version(request, self.states.get(broker.address).versions, str(broker))
         except UnsupportedVersion as err:
+            self.states.get(broker.address).last_error = err
             self._settled.append((on_complete, ClientResponse(broker, request, -1, None, err, 0.0)))
             return
         self._send(request, version, broker, on_complete, timeout_s)
 
-    def disconnect(self, broker: Broker, reason: str = "the client closed the connection") -> None:
-        """Close the connection; what was in flight on it fails in the next poll."""
+    def disconnect(self, broker: Broker) -> None:
+        """Close the connection; what was in flight on it fails in the next poll. No back-off follows."""
         if broker.address in self._selector.addresses():
             self._selector.close(broker.address)
-            self._lost[broker.address] = Disconnected(reason)
+            self._lost[broker.address] = _ClosedByUs("the client closed it")
 
     def close(self) -> None:
         """Close all sockets at once, whatever their state.
@@ -273,13 +288,18 @@ class NetworkClient:
     def _connection_lost(self, address: Address, error: KafkaError, responses: _Responses, now: float) -> None:
         broker = self._brokers[address]
         node = self.states.get(address)
+        wanted = isinstance(error, _ClosedByUs)
         error = _explain(broker, node.state, error)
         _log.debug("connection to %s lost while %s: %s", broker, node.state.value, error.message)
         self._to_check.pop(address, None)
-        self.states.lost(address, now, error)
+        if wanted:
+            self.states.closed(address)
+        else:
+            self.states.lost(address, now, error)
+            # Any connection that breaks makes what we know of the cluster doubtful (M4).
+            self.metadata.request_update(reset_equivalent=False)
         for entry in self.in_flight.clear(address):
             responses.append(self._failed(entry, error, now))
-        self.updater.connection_lost(broker)
 
     def _initiate_api_versions(self) -> None:
         to_check, self._to_check = self._to_check, {}
@@ -296,14 +316,13 @@ class NetworkClient:
             self._connection_lost(address, Disconnected("no connection within the setup time-out"), responses, now)
         for address in self.in_flight.expired(now):
             self._selector.close(address)
-            entry = self.in_flight.oldest(address)
-            assert entry is not None
-            name, limit = entry.request.api_key.name, entry.timeout_s
-            self._connection_lost(address, RequestTimedOut(f"no answer to {name} within {limit:g} s"), responses, now)
+            late = self.in_flight.first_expired(address, now)
+            reason = f"no answer to {late.request.api_key.name} within {late.timeout_s:g} s"
+            self._connection_lost(address, RequestTimedOut(reason), responses, now)
         for address in self._selector.idle(now, self._settings.max_idle_s):
             if not self.in_flight.count(address):
                 self._selector.close(address)
-                self._connection_lost(address, Disconnected("idle for too long"), responses, now)
+                self._connection_lost(address, _ClosedByUs("it was idle for too long"), responses, now)
 
     def _run_callbacks(self, responses: _Responses) -> None:
         for on_complete, response in responses:
@@ -349,6 +368,10 @@ class NetworkClient:
     def _failed(entry: InFlightRequest, error: KafkaError, now: float) -> _Response:
         response = ClientResponse(entry.broker, entry.request, entry.correlation_id, None, error, now - entry.created_s)
         return entry.on_complete, response
+
+
+class _ClosedByUs(Disconnected):
+    """No failure: neither back-off nor doubt in the metadata follows."""
 
 
 _Response = tuple[OnComplete | None, ClientResponse]
