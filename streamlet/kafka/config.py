@@ -71,7 +71,7 @@ class ClientConfig:
         for name in given:
             if name not in known:
                 near = get_close_matches(name, known, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"known settings: {', '.join(sorted(known))}."
+                hint = f"the nearest one is {near[0]}." if near else f"known settings: {', '.join(sorted(known))}."
                 raise SettingError(f"Unknown client setting {name!r}: {hint}")
         if "bootstrap_servers" not in given:
             raise SettingError("bootstrap_servers is missing: give at least one host:port of the cluster.")

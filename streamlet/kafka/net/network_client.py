@@ -383,11 +383,11 @@ def _explain(broker: Broker, state: ConnectionState, error: KafkaError) -> Kafka
     text = error.message
     if isinstance(error, ForeignProtocol):
         return ForeignProtocol(
-            f"The port at {broker} does not speak Kafka's protocol: {text}. Is it the broker's own "
-            "listener, and is security.protocol the one of that listener?"
+            f"The port at {broker} does not speak Kafka's protocol: {text}. Check that it is the broker's own "
+            "listener, and that security.protocol is that listener's."
         )
     if isinstance(error, MalformedFrame):
-        return MalformedFrame(f"The connection to {broker} was closed: {text}")
+        return MalformedFrame(f"The connection to {broker} was closed: {text.rstrip('.')}.")
     doing = {
         ConnectionState.CONNECTING: "could not be made",
         ConnectionState.CHECKING_API_VERSIONS: "was lost before the broker answered the first request",

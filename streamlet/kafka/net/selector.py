@@ -83,8 +83,9 @@ class Selector:
     def poll(self, timeout_s: float, now_s: float) -> Ready:
         """Wait at most ``timeout_s`` for something to happen, and do what can be done without waiting."""
         ready = Ready(disconnected=self._failed_at_once)
-        if self._failed_at_once:
-            timeout_s, self._failed_at_once = 0.0, {}
+        self._failed_at_once = {}
+        if ready.disconnected:
+            timeout_s = 0.0
         for key, events in self._selector.select(max(timeout_s, 0.0)):
             channel: _Channel = key.data
             try:

@@ -154,12 +154,12 @@ def decode_response(request: Request[ResponseT], version: int, frame: bytes | by
     except MalformedFrame as err:
         raise MalformedFrame(
             f"An answer to {kind.api_key.name} version {version} cannot be read ({err.message}); the "
-            f"frame has {len(frame)} bytes. The connection is closed."
+            f"frame has {len(frame)} bytes."
         ) from err
     if reader.remaining:
         raise MalformedFrame(
             f"An answer to {kind.api_key.name} version {version} ends at byte {reader.pos} of {reader.end}: "
-            "broker and client do not mean the same layout. The connection is closed."
+            "broker and client do not mean the same layout."
         )
     return response
 

@@ -95,14 +95,14 @@ class FrameBuffer:
             return MalformedFrame(
                 f"a frame announces {length} bytes, and the limit is {self._limit} (receive_message_max_bytes)"
             )
-        return ForeignProtocol(f"{_guess(start)}: its first bytes are {start!r}, no Kafka frame begins so")
+        return ForeignProtocol(f"{_guess(start)}, for its first bytes are {start!r}")
 
 
 def _guess(start: bytes) -> str:
     if start[:1] in (b"\x15", b"\x16") and start[1:2] == b"\x03":
         return "it speaks TLS, and this client was told to speak plain text"
     if start.startswith((b"HTTP/", b"<html", b"<!DOC")):
-        return "it speaks HTTP, not Kafka's protocol"
+        return "it speaks HTTP"
     if start.startswith(b"SSH-"):
-        return "it speaks SSH, not Kafka's protocol"
-    return "it speaks another protocol than Kafka's"
+        return "it speaks SSH"
+    return "it speaks another protocol"

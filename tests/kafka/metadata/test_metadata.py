@@ -1,0 +1,250 @@
+"""When metadata is asked for and what is believed of an answer (M1, M4, M6).
+
+All of it without a clock or a socket.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from streamlet.kafka.broker_errors import LeaderNotAvailable, UnknownTopicOrPartition
+from streamlet.kafka.metadata.cluster import Broker, Cluster, TopicPartition
+from streamlet.kafka.metadata.metadata import Metadata
+from streamlet.kafka.protocol.messages.metadata import (
+    MetadataBroker,
+    MetadataPartition,
+    MetadataResponse,
+    MetadataTopic,
+)
+
+BROKERS = tuple(MetadataBroker(node_id=n, host=f"b{n}", port=9092) for n in (1, 2))
+
+
+def topic(
+    name: str = "t", leader: int = 1, epoch: int = 0, error: int = 0, topic_id: str | None = "i"
+) -> MetadataTopic:
+    part = MetadataPartition(error_code=0, partition_index=0, leader_id=leader, leader_epoch=epoch)
+    return MetadataTopic(error_code=error, name=name, topic_id=topic_id, partitions=() if error else (part,))
+
+
+def answer(*topics: MetadataTopic, brokers: tuple[MetadataBroker, ...] = BROKERS) -> MetadataResponse:
+    return MetadataResponse(brokers=brokers, topics=topics, cluster_id="c", controller_id=1)
+
+
+def leader_of(metadata: Metadata, name: str = "t") -> int | None:
+    broker = metadata.cluster.leader_for(TopicPartition(name, 0))
+    return None if broker is None else broker.node_id
+
+
+@pytest.fixture
+def metadata() -> Metadata:
+    """Knows topic "t" since second 0."""
+    found = Metadata()
+    found.add_topic("t")
+    assert found.update(found.next_request(), answer(topic()), 0.0)
+    return found
+
+
+def test_a_new_one_wants_an_update_at_once() -> None:
+    """Nothing is known, nothing was tried."""
+    metadata = Metadata()
+    assert metadata.update_requested and metadata.time_to_next_update(0.0) == 0.0
+    assert metadata.next_request().request.topics == ()
+
+
+def test_age_makes_it_due(metadata: Metadata) -> None:
+    """300 s after the last success, by ``metadata.max.age.ms``."""
+    assert metadata.time_to_next_update(10.0) == 290.0
+    assert metadata.time_to_next_update(300.0) == 0.0
+
+
+def test_a_request_waits_for_the_back_off_only(metadata: Metadata) -> None:
+    """100 ms after the last answer, however often it is asked for."""
+    version = metadata.request_update()
+    assert version == metadata.update_version == 1
+    assert metadata.time_to_next_update(0.0) == pytest.approx(0.1)
+    assert metadata.time_to_next_update(0.2) == 0.0
+
+
+def test_failures_back_off_up_to_a_second(metadata: Metadata) -> None:
+    """The cluster stays, the waits double: 0.1, 0.2, 0.4, 0.8, 1.0, 1.0."""
+    known, waits = metadata.cluster, []
+    metadata.request_update()
+    for _ in range(6):
+        metadata.failed_update(10.0)
+        waits.append(round(metadata.time_to_next_update(10.0), 3))
+    assert waits == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+    assert metadata.cluster is known and metadata.last_refresh_s == 10.0 and metadata.last_success_s == 0.0
+
+
+def test_answers_that_tell_nothing_new_are_asked_for_ever_more_slowly(metadata: Metadata) -> None:
+    """KIP-580: an election under way draws no storm; a caller with news of its own starts afresh."""
+    waits = []
+    for _ in range(4):
+        metadata.request_update(reset_equivalent=False)
+        metadata.update(metadata.next_request(), answer(topic()), 10.0)
+        metadata.request_update(reset_equivalent=False)
+        waits.append(round(metadata.time_to_next_update(10.0), 3))
+    assert waits == [0.1, 0.2, 0.4, 0.8]
+    metadata.request_update()
+    metadata.update(metadata.next_request(), answer(topic(epoch=5)), 20.0)
+    metadata.request_update(reset_equivalent=False)
+    assert metadata.time_to_next_update(20.0) == pytest.approx(0.1)
+
+
+def test_a_new_topic_is_asked_for_at_once_and_alone(metadata: Metadata) -> None:
+    """And its answer is merged with what is known."""
+    assert metadata.add_topic("u") and not metadata.add_topic("u")
+    assert metadata.time_to_next_update(0.001) == 0.0
+    ask = metadata.next_request()
+    assert ask.partial and [row.name for row in ask.request.topics or ()] == ["u"]
+    metadata.update(ask, answer(topic("u", leader=2)), 1.0)
+    assert (leader_of(metadata), leader_of(metadata, "u")) == (1, 2)
+    assert metadata.last_success_s == 0.0 and not metadata.update_requested
+
+
+def test_an_answer_from_before_the_newest_topic_does_not_settle_it(metadata: Metadata) -> None:
+    """``request_version`` tells that the question was older."""
+    metadata.request_update()
+    ask = metadata.next_request()
+    metadata.add_topic("u")
+    metadata.update(ask, answer(topic()), 1.0)
+    assert metadata.update_requested
+    assert [row.name for row in metadata.next_request().request.topics or ()] == ["u"]
+
+
+def test_an_answer_without_brokers_is_a_failed_update(metadata: Metadata) -> None:
+    """M6: the cache is never wiped by a broker that knows nothing."""
+    known = metadata.cluster
+    metadata.request_update()
+    assert not metadata.update(metadata.next_request(), answer(brokers=()), 5.0)
+    assert metadata.cluster is known and metadata.update_version == 1 and metadata.update_requested
+
+
+def test_an_older_leader_epoch_is_not_believed(metadata: Metadata) -> None:
+    """A broker that lags behind must not send us back to the old leader."""
+    metadata.update(metadata.next_request(), answer(topic(leader=2, epoch=4)), 1.0)
+    metadata.update(metadata.next_request(), answer(topic(leader=1, epoch=3)), 2.0)
+    assert leader_of(metadata) == 2 and metadata.cluster.leader_epoch(TopicPartition("t", 0)) == 4
+    metadata.update(metadata.next_request(), answer(topic(leader=1, epoch=4)), 3.0)
+    assert leader_of(metadata) == 1
+
+
+def test_a_topic_made_anew_begins_at_epoch_0(metadata: Metadata) -> None:
+    """Another topic id: what was seen of the old one counts no longer."""
+    metadata.update(metadata.next_request(), answer(topic(leader=2, epoch=9)), 1.0)
+    metadata.update(metadata.next_request(), answer(topic(leader=1, epoch=0, topic_id="j")), 2.0)
+    assert leader_of(metadata) == 1 and metadata.cluster.topic_id("t") == "j"
+    assert metadata.known_epochs(["t"]) == {TopicPartition("t", 0): 0}
+
+
+def test_m4_stale_errors_in_an_answer_ask_for_another(metadata: Metadata) -> None:
+    """Of a topic or of a partition; an election keeps the partitions that are known."""
+    metadata.update(metadata.next_request(), answer(topic(error=5)), 1.0)
+    assert metadata.update_requested
+    info = metadata.cluster.topics["t"]
+    assert info.error is LeaderNotAvailable and len(info.partitions) == 1
+    metadata.update(metadata.next_request(), answer(topic(error=3)), 2.0)
+    info = metadata.cluster.topics["t"]
+    assert info.error is UnknownTopicOrPartition and metadata.cluster.partition_count("t") is None
+    part = MetadataPartition(error_code=5, partition_index=0, leader_id=-1, leader_epoch=1)
+    metadata.update(metadata.next_request(), answer(MetadataTopic(error_code=0, name="t", partitions=(part,))), 3.0)
+    assert metadata.update_requested and leader_of(metadata) is None
+    assert metadata.cluster.available_partitions_for("t") == ()
+
+
+def test_topics_nobody_asked_about_are_left_out(metadata: Metadata) -> None:
+    """And one that is asked about no longer leaves with the next full answer."""
+    metadata.request_update()
+    metadata.update(metadata.next_request(), answer(topic(), topic("other")), 1.0)
+    assert set(metadata.cluster.topics) == {"t"}
+    metadata.remove_topic("t")
+    metadata.request_update()
+    metadata.update(metadata.next_request(), answer(), 2.0)
+    assert not metadata.cluster.topics
+
+
+def test_listeners_see_each_update_and_a_faulty_one_costs_nothing(
+    metadata: Metadata, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is logged, the update stands, the others are called."""
+    seen: list[Cluster] = []
+
+    def faulty(_cluster: Cluster) -> None:
+        raise ZeroDivisionError("mine")
+
+    metadata.add_listener(faulty)
+    metadata.add_listener(seen.append)
+    with caplog.at_level(logging.ERROR):
+        assert metadata.update(metadata.next_request(), answer(topic()), 1.0)
+    assert seen == [metadata.cluster] and "mine" in caplog.text
+
+
+def test_the_cluster_has_the_maps_of_the_article(metadata: Metadata) -> None:
+    """M1: brokers by id, partitions by topic, by name, by leader, and those with a leader."""
+    cluster = metadata.cluster
+    (info,) = cluster.partitions_for("t")
+    assert cluster.brokers[1] == Broker(1, "b1", 9092) and str(cluster.brokers[1]) == "b1:9092 (id 1)"
+    assert cluster.partition(TopicPartition("t", 0)) is info and cluster.partition(TopicPartition("t", 1)) is None
+    assert cluster.partitions_led_by(1) == (info,) == cluster.available_partitions_for("t")
+    assert cluster.partitions_led_by(2) == () == cluster.partitions_for("u")
+    assert info.topic_partition == TopicPartition("t", 0) and str(info.topic_partition) == "t-0"
+
+
+class Refresh(RuleBasedStateMachine):
+    """Any order of events: the clock forward, requests, answers good and bad."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.metadata = Metadata()
+        self.now = 0.0
+        self.last_answer: float | None = None
+        self.epoch = -1
+
+    @rule(seconds=st.floats(0.0, 400.0))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+
+    @rule(reset=st.booleans())
+    def asked_for(self, reset: bool) -> None:
+        self.metadata.request_update(reset_equivalent=reset)
+
+    @rule(epoch=st.integers(0, 5), brokers=st.booleans())
+    def answered(self, epoch: int, brokers: bool) -> None:
+        if self.metadata.time_to_next_update(self.now) > 0:
+            return
+        before = self.metadata.update_version
+        rows = BROKERS if brokers else ()
+        took = self.metadata.update(self.metadata.next_request(), answer(topic(epoch=epoch), brokers=rows), self.now)
+        self.last_answer = self.now
+        assert took == brokers and self.metadata.update_version == before + took
+
+    @rule(name=st.sampled_from(["t", "u"]))
+    def topic_added(self, name: str) -> None:
+        if self.metadata.add_topic(name):
+            self.last_answer = None
+            assert self.metadata.time_to_next_update(self.now) == 0.0
+
+    @invariant()
+    def never_sooner_than_the_back_off_nor_later_than_the_age(self) -> None:
+        wait = self.metadata.time_to_next_update(self.now)
+        assert 0.0 <= wait <= 300.0
+        if self.last_answer is not None:
+            assert wait + self.now - self.last_answer >= 0.1 - 1e-9
+            assert not (self.metadata.update_requested and self.now - self.last_answer >= 1.0 and wait > 0)
+
+    @invariant()
+    def epochs_never_go_back(self) -> None:
+        info = self.metadata.cluster.partition(TopicPartition("t", 0))
+        if info is not None:
+            assert info.leader_epoch >= self.epoch
+            self.epoch = info.leader_epoch
+
+
+Refresh.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestRefresh = Refresh.TestCase

@@ -1,0 +1,512 @@
+"""The network layer against a scripted broker on real sockets: M1, M3, M4, M6, M7 and what may go wrong."""
+
+from __future__ import annotations
+
+import logging
+import select
+import socket
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from streamlet.base.errors import StreamletError
+from streamlet.kafka import ClientConfig, KafkaClient, RequestFuture
+from streamlet.kafka.errors import (
+    BootstrapFailed,
+    ClientClosed,
+    ClientTimeout,
+    Disconnected,
+    ForeignProtocol,
+    KafkaError,
+    MalformedFrame,
+    RequestTimedOut,
+    UnsupportedVersion,
+)
+from streamlet.kafka.protocol.api import ApiKey
+from streamlet.kafka.protocol.messages.fetch import FetchRequest, FetchResponse
+from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from streamlet.kafka.protocol.messages.metadata import MetadataResponse
+from streamlet.testing.fake_broker import CLOSE, SILENCE, FakeBroker
+
+DEADLINE = 20.0
+FOUND = FindCoordinatorResponse(error_code=0, node_id=1, host="h", port=1)
+
+
+@pytest.fixture
+def broker() -> Iterator[FakeBroker]:
+    with FakeBroker(topics={"lines": 2}) as broker:
+        yield broker
+
+
+@pytest.fixture
+def make_client() -> Iterator[Callable[..., KafkaClient]]:
+    clients: list[KafkaClient] = []
+
+    def make(*servers: FakeBroker | str, **settings: object) -> KafkaClient:
+        names = tuple(row if isinstance(row, str) else row.address for row in servers)
+        clients.append(KafkaClient(ClientConfig.of({"bootstrap_servers": names, **settings})))
+        return clients[-1]
+
+    yield make
+    for client in clients:
+        client.close()
+
+
+def until(client: KafkaClient, done: Callable[[], bool], deadline_s: float = DEADLINE) -> None:
+    """Poll until it is so."""
+    end = time.monotonic() + deadline_s
+    while not done():
+        assert time.monotonic() < end, repr(client)
+        client.poll(0.05)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def test_m3_the_first_metadata_takes_three_steps(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
+    """Connect and ask for versions; hear the versions and ask for metadata; hear the metadata. One connection."""
+    client = make_client(broker)
+    steps = []
+    while client.metadata.update_version == 0:
+        client.poll(DEADLINE)
+        steps.append([row.api_key for row in broker.requests])
+        assert len(steps) < 10
+    # A poll ends at the first event: connected, versions heard, metadata heard.
+    assert len(steps) == 3
+    assert [row.api_key for row in broker.requests] == [ApiKey.API_VERSIONS, ApiKey.METADATA]
+    assert broker.connections == 1
+    assert client.cluster.cluster_id == "fake"
+
+
+def test_m6_an_answer_without_brokers_keeps_what_is_known(
+    broker: FakeBroker, make_client: Callable[..., KafkaClient], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is a failed update: the cache stays, the next try comes after the back-off, and the log has the id."""
+    client = make_client(broker)
+    client.bootstrap(DEADLINE)
+    client.wait_on_metadata("lines", DEADLINE)
+    known = client.cluster
+    empty = MetadataResponse(brokers=(), topics=())
+    broker.on(ApiKey.METADATA, empty, broker.metadata)
+    asked = len(broker.seen(ApiKey.METADATA))
+    version = client.request_update()
+    until(client, lambda: len(broker.seen(ApiKey.METADATA)) > asked and "names no brokers" in caplog.text)
+    assert client.cluster is known and client.metadata.update_version == version
+    assert f"metadata answer {broker.seen(ApiKey.METADATA)[-1].correlation_id} " in caplog.text
+    until(client, lambda: client.metadata.update_version > version)
+    assert client.cluster.partition_count("lines") == 2
+
+
+def test_m6_one_metadata_request_in_flight(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
+    """However often an update is asked for, a second request waits for the first one's answer."""
+    client = make_client(broker)
+    client.bootstrap(DEADLINE)
+    broker.on(ApiKey.METADATA, SILENCE)
+    asked = len(broker.seen(ApiKey.METADATA))
+    client.request_update()
+    until(client, lambda: len(broker.seen(ApiKey.METADATA)) == asked + 1)
+    for _ in range(20):
+        client.request_update()
+        client.poll(0.01)
+    assert len(broker.seen(ApiKey.METADATA)) == asked + 1
+    assert broker.connections == 1
+
+
+def test_m6_no_second_connection_while_one_is_being_made(make_client: Callable[..., KafkaClient]) -> None:
+    """With several bootstrap addresses only one is dialled at a time."""
+    with FakeBroker() as first, FakeBroker() as second, FakeBroker() as third:
+        brokers = (first, second, third)
+        for row in brokers:
+            row.on(ApiKey.API_VERSIONS, SILENCE)
+        client = make_client(*brokers)
+        until(client, lambda: sum(len(row.requests) for row in brokers) == 1)
+        for _ in range(20):
+            client.poll(0.01)
+        assert sum(row.connections for row in brokers) == 1
+
+
+def test_m4_a_lost_connection_asks_for_metadata(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
+    """A connection that breaks makes the cluster doubtful, and the client comes back by itself."""
+    client = make_client(broker)
+    client.bootstrap(DEADLINE)
+    version = client.metadata.update_version
+    broker.drop_connections()
+    until(client, lambda: client.metadata.update_version > version)
+    assert broker.connections == 2
+
+
+def test_m4_a_timed_out_request_asks_for_metadata_and_closes_the_connection(
+    broker: FakeBroker, make_client: Callable[..., KafkaClient]
+) -> None:
+    """One request without an answer in time costs the whole connection, with all that is in flight on it."""
+    client = make_client(broker)
+    client.bootstrap(DEADLINE)
+    broker.on(ApiKey.FIND_COORDINATOR, SILENCE)
+    version = client.metadata.update_version
+    late = client.send(FindCoordinatorRequest(key="a"), broker.broker, timeout_s=0.2)
+    other = client.send(FindCoordinatorRequest(key="b"), broker.broker)
+    until(client, lambda: late.done and other.done)
+    assert isinstance(late.exception, RequestTimedOut)
+    assert isinstance(other.exception, Disconnected)
+    assert late.exception.retriable and late.exception.stale_metadata
+    assert "FIND_COORDINATOR" in str(late.exception) and broker.address in str(late.exception)
+    until(client, lambda: client.metadata.update_version > version)
+
+
+def test_m7_callbacks_run_in_order_and_one_that_raises_hurts_no_other(
+    broker: FakeBroker, make_client: Callable[..., KafkaClient], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Listeners run inside poll, in request order; a fault in one is logged."""
+    client = make_client(broker)
+    client.bootstrap(DEADLINE)
+    broker.on(ApiKey.FIND_COORDINATOR, FOUND)
+    order: list[int] = []
+
+    def listener(number: int) -> Callable[[RequestFuture[FindCoordinatorResponse]], None]:
+        def run(future: RequestFuture[FindCoordinatorResponse]) -> None:
+            order.append(number)
+            if number == 1:
+                raise ZeroDivisionError("mine")
+
+        return run
+
+    futures = []
+    for number in range(4):
+        future = client.send(FindCoordinatorRequest(key=str(number)), broker.broker)
+        future.add_listener(listener(number)).add_listener(listener(number + 10))
+        futures.append(future)
+    assert not order
+    until(client, lambda: all(future.done for future in futures))
+    assert order == [0, 10, 1, 11, 2, 12, 3, 13]
+    assert "ZeroDivisionError: mine" in caplog.text
+
+
+def test_send_alone_sends_nothing(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
+    """C8: bytes move in poll only."""
+    client = make_client(broker)
+    client.bootstrap(DEADLINE)
+    broker.on(ApiKey.FIND_COORDINATOR, FOUND)
+    future = client.send(FindCoordinatorRequest(key="g"), broker.broker)
+    assert not select.select([client.fileno()], [], [], 0.1)[0]
+    assert client.next_wake_s() == 0.0
+    assert client.wait(future, DEADLINE).node_id == 1
+
+
+def test_the_file_descriptor_wakes_an_outer_loop(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
+    """After poll(0) has sent, the client's fileno turns readable with the answer, and stays silent without one."""
+    client = make_client(broker)
+    client.bootstrap(DEADLINE)
+    broker.on(ApiKey.FIND_COORDINATOR, FOUND)
+    assert not select.select([client.fileno()], [], [], 0)[0]
+    future = client.send(FindCoordinatorRequest(key="g"), broker.broker)
+    client.poll(0)
+    if not future.done:
+        assert select.select([client.fileno()], [], [], DEADLINE)[0]
+        client.poll(0)
+    assert future.succeeded
+    assert client.next_wake_s() > 100
+
+
+def test_requests_stop_at_the_in_flight_limit_and_never_spin(
+    broker: FakeBroker, make_client: Callable[..., KafkaClient]
+) -> None:
+    """A full connection takes no more, and neither poll nor an outer loop is told to come back at once."""
+    client = make_client(broker, max_in_flight_requests_per_connection=2)
+    client.bootstrap(DEADLINE)
+    broker.on(ApiKey.FIND_COORDINATOR, SILENCE)
+    futures = [client.send(FindCoordinatorRequest(key=str(n)), broker.broker) for n in range(5)]
+    until(client, lambda: len(broker.seen(ApiKey.FIND_COORDINATOR)) == 2)
+    client.poll(0)
+    assert client.pending(broker.broker) == 5
+    assert client.next_wake_s() > 1
+    client.request_update()
+    client.poll(0.2)  # past the refresh back-off: due, and nobody to ask
+    assert client.next_wake_s() > 1
+    before = client._network.polls
+    client.poll(0.3)
+    assert client._network.polls == before + 1
+    assert not any(future.done for future in futures)
+    assert broker.connections == 1
+
+
+def test_a_static_broker_never_seen_in_metadata_can_be_asked(make_client: Callable[..., KafkaClient]) -> None:
+    """Known by host and port alone, over a connection of its own."""
+    with FakeBroker() as known, FakeBroker() as stranger:
+        stranger.on(ApiKey.FIND_COORDINATOR, FOUND)
+        client = make_client(known)
+        client.bootstrap(DEADLINE)
+        assert client.wait(client.send(FindCoordinatorRequest(key="g"), stranger.broker), DEADLINE) == FOUND
+        assert {row.address for row in client.connected_brokers()} == {known.broker.address, stranger.broker.address}
+        client.disconnect(stranger.broker)
+        client.poll(0)
+        assert [row.address for row in client.connected_brokers()] == [known.broker.address]
+        version = client.metadata.update_version
+        assert client.wait(client.send(FindCoordinatorRequest(key="g"), stranger.broker), DEADLINE) == FOUND
+        assert client.metadata.update_version == version
+
+
+def test_a_bootstrap_broker_keeps_its_connection(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
+    """A broker met by address and then by id is reached over the same connection."""
+    client = make_client(broker)
+    broker.on(ApiKey.FIND_COORDINATOR, FOUND)
+    cluster = client.bootstrap(DEADLINE)
+    client.wait(client.send(FindCoordinatorRequest(key="g"), cluster.brokers[1]), DEADLINE)
+    client.wait(client.send(FindCoordinatorRequest(key="g"), 1), DEADLINE)
+    client.wait(client.send(FindCoordinatorRequest(key="g")), DEADLINE)
+    assert broker.connections == 1
+
+
+def test_a_broker_that_comes_back_is_used_again(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
+    """P12: no restart of ours is needed."""
+    client = make_client(broker)
+    broker.on(ApiKey.FIND_COORDINATOR, FOUND)
+    client.bootstrap(DEADLINE)
+    broker.stop()
+    with pytest.raises(Disconnected):
+        client.wait(client.send(FindCoordinatorRequest(key="g"), broker.broker), DEADLINE)
+    broker.start()
+    found = client.wait_retrying(lambda: client.send(FindCoordinatorRequest(key="g"), broker.broker), DEADLINE)
+    assert found == FOUND
+
+
+def test_bootstrap_is_tried_again_when_every_known_broker_is_gone(make_client: Callable[..., KafkaClient]) -> None:
+    """KIP-899: brokers known from metadata are dead, a bootstrap address is alive."""
+    with FakeBroker(node_id=1) as old, FakeBroker(node_id=2) as new:
+        new.stop()
+        client = make_client(old, new)
+        assert set(client.bootstrap(DEADLINE).brokers) == {1}
+        old.stop()
+        new.start()
+        until(client, lambda: set(client.cluster.brokers) == {2})
+
+
+def test_old_brokers_are_asked_for_versions_again_in_version_0(make_client: Callable[..., KafkaClient]) -> None:
+    """Error 35 in an answer of version 0 leads to a second, plainer question on the same connection."""
+    with FakeBroker() as broker:
+        broker.ranges[ApiKey.API_VERSIONS] = (0, 2)
+        broker.ranges[ApiKey.METADATA] = (0, 8)
+        client = make_client(broker)
+        client.bootstrap(DEADLINE)
+        asked = [(row.api_key, row.version) for row in broker.requests]
+        assert asked == [(ApiKey.API_VERSIONS, 3), (ApiKey.API_VERSIONS, 0), (ApiKey.METADATA, 7)]
+        assert broker.connections == 1
+
+
+# -- what a user reads when it does not work: one paragraph that names broker, cause and remedy
+
+
+def paragraph(error: BaseException) -> str:
+    """The message of an error that has the shape of one."""
+    assert isinstance(error, StreamletError)
+    assert "\n" not in error.message and error.message.endswith(".")
+    return error.message
+
+
+def test_nobody_at_the_address(make_client: Callable[..., KafkaClient]) -> None:
+    """Every address is named with its own cause."""
+    first, second = f"127.0.0.1:{free_port()}", "no-such-host.invalid:9092"
+    client = make_client(first, second)
+    with pytest.raises(BootstrapFailed) as caught:
+        client.bootstrap(1.0)
+    text = paragraph(caught.value)
+    assert first in text and second in text and "Connection refused" in text
+    assert caught.value.exit_status == 2 and set(caught.value.causes) == {first, second}
+
+
+def test_a_port_that_accepts_and_never_answers(make_client: Callable[..., KafkaClient]) -> None:
+    """It is not taken for a broker, and the wait ends in time."""
+    with FakeBroker() as mute:
+        mute.on(ApiKey.API_VERSIONS, SILENCE)
+        client = make_client(mute)
+        with pytest.raises(BootstrapFailed, match=mute.address):
+            client.bootstrap(0.5)
+
+
+@pytest.mark.parametrize(
+    ("greeting", "words"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "speaks HTTP"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", "speaks TLS"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "speaks SSH"),
+        (b"-ERR unknown command\r\n", "another protocol"),
+        (b"\x00\x00\x00\x08\x00\x00\x00\x63abcd", "correlation id 99"),
+        (b"\x00\x00\x00\x00", "another protocol"),
+        (b"\xff\xff\xff\xff", "another protocol"),
+    ],
+)
+def test_a_port_that_speaks_another_protocol(
+    make_client: Callable[..., KafkaClient], greeting: bytes, words: str
+) -> None:
+    """The port is named, what it seems to speak too, and waiting is given up at once."""
+    with FakeBroker(greeting=greeting) as stranger:
+        client = make_client(stranger)
+        start = time.monotonic()
+        with pytest.raises(ForeignProtocol) as caught:
+            client.bootstrap(60)
+        assert time.monotonic() - start < 30
+        text = paragraph(caught.value)
+        assert stranger.address in text and words in text and caught.value.exit_status == 2
+
+
+def test_a_broker_that_is_too_old(make_client: Callable[..., KafkaClient]) -> None:
+    """Broker, API and both sides' versions are named."""
+    with FakeBroker() as old:
+        old.ranges[ApiKey.METADATA] = (0, 4)
+        client = make_client(old)
+        with pytest.raises(UnsupportedVersion) as caught:
+            client.bootstrap(60)
+        text = paragraph(caught.value)
+        assert old.address in text and "METADATA" in text and "0 to 4" in text and "7, 12" in text
+        assert "too old" in text and caught.value.exit_status == 2
+
+
+def test_one_api_the_broker_lacks_fails_that_request_only(make_client: Callable[..., KafkaClient]) -> None:
+    """The connection and its other requests live on."""
+    with FakeBroker() as broker:
+        del broker.ranges[ApiKey.FETCH]
+        broker.on(ApiKey.FIND_COORDINATOR, FOUND)
+        client = make_client(broker)
+        client.bootstrap(DEADLINE)
+        fetch = client.send(FetchRequest(max_wait_ms=1, min_bytes=1, topics=()), broker.broker)
+        with pytest.raises(UnsupportedVersion, match="does not offer the API FETCH"):
+            client.wait(fetch, DEADLINE)
+        client.wait(client.send(FindCoordinatorRequest(key="g"), broker.broker), DEADLINE)
+        assert broker.connections == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"\x00\x00\x00\x05\x00\x00\x00\x03\x00",
+        b"\x7f\xff\xff\xff",
+        b"\x00\x00\x00\x04\x00\x00\xff\xff",
+        b"\x00\x00\x00\x02\x00\x00",
+    ],
+)
+def test_garbage_on_a_good_connection_closes_it(
+    broker: FakeBroker, make_client: Callable[..., KafkaClient], answer: bytes
+) -> None:
+    """A frame that cannot be read, is far too long or answers nothing fails the request by name; the client lives."""
+    client = make_client(broker)
+    client.bootstrap(DEADLINE)
+    broker.on(ApiKey.FIND_COORDINATOR, answer, FOUND)
+    with pytest.raises(KafkaError) as caught:
+        client.wait(client.send(FindCoordinatorRequest(key="g"), broker.broker), DEADLINE)
+    assert isinstance(caught.value, MalformedFrame) and broker.address in caught.value.message
+    until(client, lambda: bool(client.connected_brokers()))
+    assert client.wait(client.send(FindCoordinatorRequest(key="g"), broker.broker), DEADLINE) == FOUND
+    assert broker.connections == 2
+
+
+def test_a_broker_that_closes_in_the_middle(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
+    """The future fails with Disconnected, which is retriable and asks for metadata."""
+    client = make_client(broker)
+    client.bootstrap(DEADLINE)
+    broker.on(ApiKey.FIND_COORDINATOR, CLOSE)
+    with pytest.raises(Disconnected, match="closed the connection") as caught:
+        client.wait(client.send(FindCoordinatorRequest(key="g"), broker.broker), DEADLINE)
+    assert caught.value.retriable and caught.value.stale_metadata
+
+
+def test_a_throttled_broker_is_left_alone(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
+    """KIP-219: after an answer with a throttle time nothing is sent for so long."""
+    client = make_client(broker)
+    client.bootstrap(DEADLINE)
+    slow = FindCoordinatorResponse(throttle_time_ms=300, error_code=0, node_id=1, host="h", port=1)
+    broker.on(ApiKey.FIND_COORDINATOR, slow, FOUND)
+    client.wait(client.send(FindCoordinatorRequest(key="g"), broker.broker), DEADLINE)
+    start = time.monotonic()
+    client.wait(client.send(FindCoordinatorRequest(key="g"), broker.broker), DEADLINE)
+    assert time.monotonic() - start > 0.25
+
+
+def test_wait_on_metadata_names_what_is_missing(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
+    """M2: a partition out of range is told apart from a topic that is not there; a negative wait is refused."""
+    client = make_client(broker)
+    client.bootstrap(DEADLINE)
+    assert client.wait_on_metadata("lines", DEADLINE) > 0
+    assert client.wait_on_metadata("lines", DEADLINE) == 0.0
+    with pytest.raises(ClientTimeout, match=r"Partition 7 of topic 'lines'.* 2 partitions"):
+        client.wait_on_metadata("lines", 0.3, partition=7)
+    with pytest.raises(KafkaError, match=r"'missing' cannot be used; waited 0\.3 s"):
+        client.wait_on_metadata("missing", 0.3)
+    with pytest.raises(ValueError, match="negative"):
+        client.wait_on_metadata("lines", -1)
+
+
+def test_asking_for_an_unknown_topic_is_no_storm(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
+    """Answers that tell nothing new are asked for ever more slowly."""
+    client = make_client(broker)
+    client.bootstrap(DEADLINE)
+    asked = len(broker.seen(ApiKey.METADATA))
+    with pytest.raises(KafkaError):
+        client.wait_on_metadata("missing", 1.5)
+    assert 2 <= len(broker.seen(ApiKey.METADATA)) - asked <= 6
+
+
+# -- closing
+
+
+def test_close_with_a_silent_broker_returns_at_its_time_out(
+    broker: FakeBroker, make_client: Callable[..., KafkaClient]
+) -> None:
+    """What was in flight fails with ClientClosed; a second close does nothing; a later send fails."""
+    client = make_client(broker)
+    client.bootstrap(DEADLINE)
+    broker.on(ApiKey.FIND_COORDINATOR, SILENCE)
+    sent = client.send(FindCoordinatorRequest(key="g"), broker.broker)
+    until(client, lambda: bool(broker.seen(ApiKey.FIND_COORDINATOR)))
+    queued = client.send(FindCoordinatorRequest(key="g"), broker.broker)
+    start = time.monotonic()
+    client.close(0.2)
+    assert time.monotonic() - start < 10
+    assert isinstance(sent.exception, ClientClosed) and isinstance(queued.exception, ClientClosed)
+    client.close()
+    assert isinstance(client.send(FindCoordinatorRequest(key="g")).exception, ClientClosed)
+    with pytest.raises(ClientClosed):
+        client.poll(0)
+
+
+def test_close_from_a_listener(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
+    """The poll that ran the listener ends without more."""
+    client = make_client(broker)
+    client.bootstrap(DEADLINE)
+    broker.on(ApiKey.FIND_COORDINATOR, FOUND)
+    future = client.send(FindCoordinatorRequest(key="g"), broker.broker)
+    future.add_listener(lambda _done: client.close())
+    assert client.wait(future, DEADLINE) == FOUND
+
+
+def test_a_large_answer_arrives_whole(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
+    """Frames beyond every buffer size come through, one after the other."""
+    client = make_client(broker)
+    client.bootstrap(DEADLINE)
+    sizes = [10, 65_532, 65_536, 70_000, 3_000_000]
+    broker.on(
+        ApiKey.FIND_COORDINATOR,
+        *[FindCoordinatorResponse(error_code=0, node_id=size, host="h" * 100, port=1) for size in sizes],
+    )
+    for size in sizes:
+        future = client.send(FindCoordinatorRequest(key="g"), broker.broker)
+        assert client.wait(future, DEADLINE).node_id == size
+
+
+def test_errors_are_logged_with_correlation_ids(
+    broker: FakeBroker, make_client: Callable[..., KafkaClient], caplog: pytest.LogCaptureFixture
+) -> None:
+    """M6: what a metadata answer complains about is in the log."""
+    caplog.set_level(logging.WARNING)
+    client = make_client(broker)
+    client.bootstrap(DEADLINE)
+    with pytest.raises(KafkaError):
+        client.wait_on_metadata("missing", 0.2)
+    number = broker.seen(ApiKey.METADATA)[-1].correlation_id
+    assert f"metadata answer {number} " in caplog.text and "{'missing': 3}" in caplog.text
+
+
+def test_a_fetch_response_type_is_what_the_request_names() -> None:
+    """The typed response comes from the request's class."""
+    assert FetchRequest.response_type is FetchResponse

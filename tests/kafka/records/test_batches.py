@@ -1,0 +1,300 @@
+"""Record batches: round trips, cuts, damage, what read_committed hides, and bounds on what is unpacked."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import tracemalloc
+
+import cramjam
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamlet.kafka.errors import CorruptRecord, DecompressedTooLarge, UnsupportedRecordFormat
+from streamlet.kafka.records.batch import HEADER, TimestampType
+from streamlet.kafka.records.compression import CodecError, Compression, compress, decompress
+from streamlet.kafka.records.reading import ReadOptions, read_batches
+from streamlet.kafka.records.varint import read_varint, varint
+from streamlet.kafka.records.writing import BatchFields, NewRecord, encode_batch
+
+OPTIONS = ReadOptions("lines", 3)
+
+_sizes = st.one_of(st.binary(max_size=20), st.integers(60, 300).map(lambda n: b"v" * n), st.just(b"w" * 20_000))
+_records = st.builds(
+    NewRecord,
+    value=st.none() | _sizes,
+    key=st.none() | st.binary(max_size=10) | st.integers(60, 9000).map(lambda n: b"k" * n),
+    timestamp=st.integers(0, 1 << 45),
+    headers=st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=3).map(tuple),
+)
+
+
+@given(value=st.integers(-(1 << 63), (1 << 63) - 1))
+def test_varints_round_trip(value: int) -> None:
+    """Every signed 64-bit value."""
+    raw = varint(value)
+    assert read_varint(raw, 0) == (value, len(raw))
+
+
+@given(
+    records=st.lists(_records, max_size=12),
+    codec=st.sampled_from(Compression),
+    base=st.integers(0, 1 << 40),
+    holes=st.booleans(),
+)
+@settings(max_examples=150, deadline=None)
+def test_round_trip(records: list[NewRecord], codec: Compression, base: int, holes: bool) -> None:
+    """Offsets, timestamps, keys, values and headers come back, with nulls, and with holes that compaction left."""
+    if holes:
+        records = [
+            NewRecord(row.value, row.key, row.timestamp, row.headers, offset_delta=3 * index + 2)
+            for index, row in enumerate(records)
+        ]
+    fields = BatchFields(
+        base, codec, partition_leader_epoch=7, last_offset_delta=3 * len(records) + 9 if holes else None
+    )
+    (batch,) = read_batches(encode_batch(records, fields), OPTIONS)
+    assert list(batch.values) == [row.value for row in records]
+    assert list(batch.keys) == [row.key for row in records]
+    assert batch.timestamps() == [row.timestamp for row in records]
+    assert [batch.headers(index) for index in range(len(batch))] == [row.headers for row in records]
+    step = 3 if holes else 1
+    assert list(batch.offsets()) == [base + (2 if holes else 0) + step * index for index in range(len(records))]
+    assert batch.next_offset == base + (3 * len(records) + 10 if holes else max(len(records), 1))
+    assert batch.leader_epoch == 7 and batch.timestamp_type is TimestampType.CREATE_TIME
+
+
+def test_log_append_time_is_the_time_of_all() -> None:
+    """The broker's one timestamp stands for every record's own."""
+    raw = encode_batch([NewRecord(b"a", timestamp=5), NewRecord(b"b", timestamp=9)], BatchFields(log_append_time=77))
+    (batch,) = read_batches(raw, OPTIONS)
+    assert batch.timestamps() == [77, 77] and batch.timestamp_type is TimestampType.LOG_APPEND_TIME
+
+
+@given(cut=st.integers(0, 2000), codec=st.sampled_from(Compression))
+@settings(max_examples=80, deadline=None)
+def test_a_cut_last_batch_is_left_for_the_next_fetch(cut: int, codec: Compression) -> None:
+    """Whole batches come, the rest is silent."""
+    parts = [encode_batch([NewRecord(b"x" * 50)] * 5, BatchFields(5 * n, codec)) for n in range(4)]
+    raw = b"".join(parts)[:cut]
+    whole = sum(1 for n in range(1, 5) if sum(map(len, parts[:n])) <= len(raw))
+    assert [batch.base_offset for batch in read_batches(raw, OPTIONS)] == [5 * n for n in range(whole)]
+
+
+def test_records_before_the_position_are_hidden() -> None:
+    """A broker answers with whole batches, from an earlier start; what lies before the position was read before."""
+    raw = encode_batch([NewRecord(b"%d" % n, headers=(("h", b"%d" % n),)) for n in range(10)], BatchFields(100))
+    raw += encode_batch([NewRecord(b"%d" % n) for n in range(10, 12)], BatchFields(110))
+    first, second = read_batches(raw, ReadOptions("t", 0, position=107))
+    assert list(first.values) == [b"7", b"8", b"9"] and list(first.offsets()) == [107, 108, 109]
+    assert [first.headers(n) for n in range(3)] == [(("h", b"%d" % n),) for n in (7, 8, 9)]
+    assert list(second.values) == [b"10", b"11"]
+    first, second = read_batches(raw, ReadOptions("t", 0, position=110))
+    assert len(first) == 0 and first.next_offset == 110 and len(second) == 2
+
+
+def test_an_empty_batch_says_where_to_read_on() -> None:
+    """Compaction may keep a batch without records, for its producer's sequence: the position must pass it."""
+    (batch,) = read_batches(encode_batch([], BatchFields(40, last_offset_delta=9)), OPTIONS)
+    assert len(batch) == 0 and batch.next_offset == 50
+
+
+def _control(base: int, producer: int, commit: bool) -> bytes:
+    key = b"\x00\x00" + (b"\x00\x01" if commit else b"\x00\x00")
+    fields = BatchFields(base, producer_id=producer, producer_epoch=0, transactional=True, control=True)
+    return encode_batch([NewRecord(b"\x00\x00\x00\x00\x00\x00", key)], fields)
+
+
+def _written(base: int, producer: int, *values: bytes, transactional: bool = True) -> bytes:
+    fields = BatchFields(base, producer_id=producer, producer_epoch=0, transactional=transactional)
+    return encode_batch([NewRecord(value) for value in values], fields)
+
+
+def test_read_committed_hides_aborted_transactions_up_to_their_marker() -> None:
+    """By producer id, from the transaction's first offset to its abort marker, and nothing else."""
+    raw = b"".join(
+        [
+            _written(0, 1, b"a0", b"a1"),  # aborted
+            _written(2, 2, b"b2"),  # committed, interleaved
+            _written(3, 1, b"a3"),  # aborted
+            _control(4, 1, commit=False),
+            _written(5, 1, b"c5"),  # the same producer's next transaction, committed
+            _control(6, 2, commit=True),
+            _control(7, 1, commit=True),
+            _written(8, 1, b"d8"),  # aborted again
+            _written(9, -1, b"plain", transactional=False),
+            _control(10, 1, commit=False),
+        ]
+    )
+    aborted = [(1, 8), (1, 0)]
+    batches = list(read_batches(raw, OPTIONS, aborted))
+    assert [value for batch in batches for value in batch.values] == [b"b2", b"c5", b"plain"]
+    assert [batch.next_offset for batch in batches] == [2, 3, 4, 5, 6, 7, 8, 9, 10, 11]
+    everything = read_batches(raw, ReadOptions("t", 0, read_committed=False), aborted)
+    seen = [value for batch in everything for value in batch.values]
+    assert seen == [b"a0", b"a1", b"b2", b"a3", b"c5", b"d8", b"plain"]
+
+
+def test_a_transaction_that_began_before_the_fetch_is_hidden_too() -> None:
+    """Its first offset lies before the bytes at hand."""
+    raw = _written(50, 9, b"x") + _control(51, 9, commit=False) + _written(52, 9, b"y")
+    batches = list(read_batches(raw, ReadOptions("t", 0, position=50), [(9, 10)]))
+    assert [value for batch in batches for value in batch.values] == [b"y"]
+
+
+# -- damage
+
+
+def test_a_flipped_bit_is_found_and_named() -> None:
+    """By checksum, with topic, partition and offset; without the check it may pass."""
+    raw = bytearray(encode_batch([NewRecord(b"hello")], BatchFields(1234)))
+    raw[-3] ^= 1
+    with pytest.raises(CorruptRecord, match=r"'lines', partition 3, at offset 1234.*checksum"):
+        list(read_batches(raw, OPTIONS))
+    (batch,) = read_batches(raw, ReadOptions("lines", 3, check_crcs=False))
+    assert batch.values != [b"hello"]
+
+
+def test_batches_before_the_damaged_one_are_given() -> None:
+    """Progress up to the damage."""
+    raw = encode_batch([NewRecord(b"a")]) + encode_batch([NewRecord(b"b")], BatchFields(1))[:-1] + b"\xff"
+    batches = read_batches(raw, OPTIONS)
+    assert next(batches).values == [b"a"]
+    with pytest.raises(CorruptRecord, match="offset 1 "):
+        next(batches)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_old_formats_are_refused_by_name(magic: int) -> None:
+    """Formats v0 and v1 put the magic at the same place."""
+    raw = (77).to_bytes(8, "big") + (30).to_bytes(4, "big") + b"\x00" * 4 + bytes([magic]) + b"\x00" * 25
+    with pytest.raises(UnsupportedRecordFormat, match=rf"'lines', partition 3, offset 77.*v{magic}"):
+        list(read_batches(raw, OPTIONS))
+
+
+def _with_crc(raw: bytearray) -> bytes:
+    import crc32c
+
+    raw[17:21] = crc32c.crc32c(bytes(raw[21:])).to_bytes(4, "big")
+    return bytes(raw)
+
+
+@given(seed=st.integers(0, 1 << 40), codec=st.sampled_from(Compression))
+@settings(max_examples=300, deadline=None)
+def test_mutated_batches_give_a_value_or_a_named_error(seed: int, codec: Compression) -> None:
+    """With the checksum made right again, so that the decoder itself is met."""
+    rng = random.Random(seed)
+    records = [
+        NewRecord(rng.randbytes(rng.randrange(200)), rng.choice([None, b"key"]), n, (("h", None),) * rng.randrange(2))
+        for n in range(rng.randrange(1, 20))
+    ]
+    options = ReadOptions("t", 0, decompressed_limit=1 << 20)
+    for _ in range(10):
+        raw = bytearray(encode_batch(records, BatchFields(rng.randrange(1000), codec)))
+        for _ in range(rng.randint(1, 3)):
+            at = rng.randrange(21, len(raw))
+            raw[at] = rng.choice([rng.randrange(256), 0xFF, 0x80, 0x01])
+        if rng.random() < 0.3:
+            del raw[rng.randrange(HEADER.size, len(raw) + 1) :]
+            raw[8:12] = (len(raw) - 12).to_bytes(4, "big")
+        try:
+            for batch in read_batches(_with_crc(raw), options):
+                for index in range(len(batch)):
+                    try:
+                        batch.headers(index)
+                    except ValueError:
+                        continue
+        except CorruptRecord as err:
+            assert "'t', partition 0, at offset" in err.message
+
+
+def test_random_bytes_are_never_more_than_corrupt() -> None:
+    """Whatever lies in the buffer."""
+    rng = random.Random(1)
+    for _ in range(3000):
+        raw = bytearray(rng.randbytes(rng.randrange(200)))
+        if len(raw) > 17:
+            raw[8:12] = (rng.randrange(40, 200)).to_bytes(4, "big")
+            raw[16] = rng.choice([0, 1, 2, 2, 2, 3])
+        try:
+            list(read_batches(raw, ReadOptions("t", 0, check_crcs=False, decompressed_limit=1 << 16)))
+        except (CorruptRecord, UnsupportedRecordFormat):
+            continue
+
+
+def test_a_count_beyond_the_bytes_allocates_nothing() -> None:
+    """The record count and the length are both held against what is there."""
+    raw = bytearray(encode_batch([NewRecord(b"x")]))
+    raw[57:61] = b"\x7f\xff\xff\xff"
+    with pytest.raises(CorruptRecord, match="2147483647 records"):
+        list(read_batches(_with_crc(raw), OPTIONS))
+    raw[8:12] = b"\x7f\xff\xff\xff"
+    assert list(read_batches(raw, OPTIONS)) == []
+
+
+# -- codecs
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD])
+def test_what_unpacks_to_too_much_is_refused_with_bounded_memory(codec: Compression) -> None:
+    """A few kilobytes that stand for 64 MiB cost no more than the limit."""
+    bomb = compress(codec, bytes(64 << 20))
+    tracemalloc.start()
+    try:
+        with pytest.raises(CodecError) as caught:
+            decompress(codec, bomb, 1 << 20)
+        assert caught.value.too_large
+        assert tracemalloc.get_traced_memory()[1] < len(bomb) * 2 + (8 << 20)
+    finally:
+        tracemalloc.stop()
+    assert len(decompress(codec, bomb, 64 << 20)) == 64 << 20
+
+
+def test_a_bomb_names_its_batch_and_the_limit() -> None:
+    """As an error of its own class."""
+    raw = encode_batch([NewRecord(bytes(1 << 20))], BatchFields(9, Compression.ZSTD))
+    with pytest.raises(DecompressedTooLarge, match=r"'lines', partition 3, at offset 9 .* more than 1000"):
+        list(read_batches(raw, ReadOptions("lines", 3, decompressed_limit=1000)))
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+@pytest.mark.parametrize("size", [0, 1, 65_535, 65_536, 1_000_000])
+def test_exactly_the_limit_is_allowed(codec: Compression, size: int) -> None:
+    """One byte less is not."""
+    data = random.Random(size).randbytes(size)
+    packed = compress(codec, data)
+    assert decompress(codec, packed, size) == data
+    if size:
+        with pytest.raises(CodecError):
+            decompress(codec, packed, size - 1)
+
+
+def test_concatenated_frames_are_read_to_the_end() -> None:
+    """gzip members, lz4 and zstd frames may follow one another; reading only the first would lose records."""
+    one, two = b"a" * 70_000, b"b" * 3
+    assert decompress(Compression.GZIP, gzip.compress(one) + gzip.compress(two), 1 << 20) == one + two
+    for codec in (Compression.LZ4, Compression.ZSTD):
+        assert decompress(codec, compress(codec, one) + compress(codec, two), 1 << 20) == one + two
+
+
+def test_snappy_comes_raw_and_framed() -> None:
+    """librdkafka writes it raw, Java in xerial's blocks."""
+    data = b"hello " * 20_000
+    assert decompress(Compression.SNAPPY, bytes(cramjam.snappy.compress_raw(data)), 1 << 20) == data
+    assert decompress(Compression.SNAPPY, compress(Compression.SNAPPY, data), 1 << 20) == data
+
+
+def test_an_lz4_frame_of_ours_has_independent_blocks() -> None:
+    """Java refuses the other kind."""
+    assert compress(Compression.LZ4, b"x" * 100)[4] & 0x20
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD])
+def test_truncated_and_foreign_bytes_are_codec_errors(codec: Compression) -> None:
+    """Never a crash, and never taken for a full buffer (which would be tried again with a larger one)."""
+    packed = compress(codec, random.Random(2).randbytes(5000))
+    for bad in (packed[:-1], packed[: len(packed) // 2], packed[:3], b"no such codec" * 9):
+        with pytest.raises(CodecError) as caught:
+            decompress(codec, bad, 1 << 20)
+        assert not caught.value.too_large
