@@ -102,9 +102,7 @@ class MetadataUpdater:
             return
         faulty = {row.name: row.error_code for row in response.value.topics if row.error_code}
         if faulty:
-            _log.warning(
-                "metadata answer %d from %s has errors: %s", response.correlation_id, response.broker, faulty
-            )
+            _log.warning("metadata answer %d from %s has errors: %s", response.correlation_id, response.broker, faulty)
         if not self._metadata.update(ask, response.value, now):
             _log.warning(
                 "metadata answer %d from %s names no brokers; what was known is kept",

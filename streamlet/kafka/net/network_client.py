@@ -120,9 +120,7 @@ class NetworkClient:
         """Connected, versions known, not throttled, and room for another request."""
         address = broker.address
         return (
-            address not in self._lost
-            and self.states.is_ready(address, now_s)
-            and self.in_flight.can_send_more(address)
+            address not in self._lost and self.states.is_ready(address, now_s) and self.in_flight.can_send_more(address)
         )
 
     def wait_s(self, broker: Broker, now_s: float) -> float:

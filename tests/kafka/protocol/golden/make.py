@@ -70,9 +70,7 @@ def message_of(rng: random.Random, ours: type, theirs: Any, version: int, flexib
         nested = getattr(theirs, theirs.fields[name].type_str, None)
         nested = nested if hasattr(nested, "fields") else None
         nullable = version >= row.nullable_since
-        mine[spec.name], foreign[name], plain[spec.name] = value_of(
-            rng, row.kind, nested, version, flexible, nullable
-        )
+        mine[spec.name], foreign[name], plain[spec.name] = value_of(rng, row.kind, nested, version, flexible, nullable)
     return ours(**mine), theirs(version=version, **foreign), plain
 
 
