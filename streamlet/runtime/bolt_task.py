@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import islice
+from sys import getrefcount
 from typing import Any
 
 from streamlet.base.clock import Clock
@@ -15,11 +16,15 @@ from streamlet.components.bolt import Bolt
 from streamlet.components.tuples import ACKED, FAILED, OPEN, Tuple, tick_tuple
 from streamlet.runtime.emitter import BadEmit, Emitter
 from streamlet.runtime.outbox import Outbox, Work
+from streamlet.runtime.routing import Pick
 from streamlet.runtime.task_stats import TaskStats
 from streamlet.runtime.values import PLAIN
 
 SLICE = 64
 """Tuples between two looks at the clock: a slow bolt lets the loop read and flush after so many."""
+
+UNKEPT = 3
+"""References to a tuple that only the slice holds: its variable, ``_current``, and the question itself."""
 
 Report = Callable[[BaseException, Tuple | None], None]
 
@@ -62,8 +67,11 @@ class BoltTask:
         default = self.emitter.default
         if default is None or default.single is None or not self.emitter.one_stream or not self.bolt.auto_anchor:
             return None
-        pick, width, slow, bits = default.single, default.width, self.emit_anywhere, self.getrandbits
-        task = self
+        return self._emit_one_field(default.single_value) if default.width == 1 else self._emit_row(default.single)
+
+    def _emit_row(self, pick: Pick) -> Callable[..., list[int] | None]:
+        assert self.emitter.default is not None
+        width, slow, bits, plain, task = self.emitter.default.width, self.emit_anywhere, self.getrandbits, PLAIN, self
 
         def emit(
             values: Sequence[Any],
@@ -75,7 +83,7 @@ class BoltTask:
             if stream is not None or anchors is not None or need_task_ids or direct_task is not None:
                 return slow(values, stream, anchors, direct_task, need_task_ids)
             for value in values:
-                if value.__class__ not in PLAIN:
+                if value.__class__ not in plain:
                     return slow(values)
             current = task._current
             if len(values) != width or current is None or current.anchors is not None or values.__class__ is str:
@@ -87,6 +95,36 @@ class BoltTask:
                 pick(values).extend((root, edge, [*values]))
             else:
                 pick(values).extend((0, 0, [*values]))
+            return None
+
+        return emit
+
+    def _emit_one_field(self, pick: Callable[[Any], Outbox]) -> Callable[..., list[int] | None]:
+        """The same for a stream of one field: no loop over values, and a key is looked up without a call."""
+        slow, bits, plain, task = self.emit_anywhere, self.getrandbits, PLAIN, self
+
+        def emit(
+            values: Sequence[Any],
+            stream: str | None = None,
+            anchors: Sequence[Tuple] | None = None,
+            direct_task: int | None = None,
+            need_task_ids: bool = False,
+        ) -> list[int] | None:
+            if stream is not None or anchors is not None or need_task_ids or direct_task is not None:
+                return slow(values, stream, anchors, direct_task, need_task_ids)
+            current = task._current
+            if len(values) != 1 or current is None or current.anchors is not None or values.__class__ is str:
+                return slow(values)
+            value = values[0]
+            if value.__class__ not in plain:
+                return slow(values)
+            root = current.root
+            if root:
+                edge = bits(64)
+                current.children ^= edge
+                pick(value).extend((root, edge, [value]))
+            else:
+                pick(value).extend((0, 0, [value]))
             return None
 
         return emit
@@ -176,31 +214,34 @@ class BoltTask:
     def _slice(self, work: Work) -> None:
         run = work.run
         bolt = self.bolt
-        process, auto_ack = bolt.process, bolt.auto_ack
+        if run.multi or not bolt.auto_ack:
+            self._slice_by_hand(work)
+            return
+        process, acks = bolt.process, self.acks
         component, stream, source = self.sources.get(run.source, "?"), run.stream, run.source
-        acks, multi = self.acks, run.multi
         last = delta = 0
-        otherwise = 0  # not acked by this loop: raised, failed, acked by the bolt itself or by self.ack
+        otherwise = 0  # ended in another way than by the ack below
+        tup: Tuple | None = None
         for root, edge, values in islice(work.rows, SLICE):
-            if multi:
-                tup = Tuple(values, component, stream, source, root[0], edge[0], tuple(zip(root, edge, strict=True)))
+            # A tuple nobody kept is filled again: that is twice as fast as making one, for every tuple there is.
+            if tup is None:
+                tup = self._current = Tuple(values, component, stream, source, root, edge)
             else:
-                tup = Tuple(values, component, stream, source, root, edge)
-            self._current = tup
+                tup.values = values
+                tup.root = root
+                tup.edge = edge
+                tup.children = 0
             try:
                 process(tup)
             except Exception as error:  # noqa: BLE001 - user code: whatever it raises fails this tuple only
                 self._raised(error, tup)
                 otherwise += 1
+                tup = None
                 continue
-            if not auto_ack or tup.state:
+            if tup.state:
                 otherwise += 1
+                tup = None
                 continue
-            if multi:
-                self.ack(tup)
-                otherwise += 1
-                continue
-            tup.state = ACKED
             if root == last:
                 delta ^= edge ^ tup.children
             else:
@@ -208,9 +249,31 @@ class BoltTask:
                     acks[last] = acks.get(last, 0) ^ delta
                 last = root
                 delta = edge ^ tup.children
+            if getrefcount(tup) != UNKEPT:
+                tup.state = ACKED
+                tup = None
         if last:
             acks[last] = acks.get(last, 0) ^ delta
         self.stats.acked += min(SLICE, work.left) - otherwise
+
+    def _slice_by_hand(self, work: Work) -> None:
+        """Tuples with several roots, and those of bolts that ack themselves."""
+        run, bolt = work.run, self.bolt
+        component = self.sources.get(run.source, "?")
+        for root, edge, values in islice(work.rows, SLICE):
+            if run.multi:
+                anchors = tuple(zip(root, edge, strict=True))
+                tup = Tuple(values, component, run.stream, run.source, root[0], edge[0], anchors)
+            else:
+                tup = Tuple(values, component, run.stream, run.source, root, edge)
+            self._current = tup
+            try:
+                bolt.process(tup)
+            except Exception as error:  # noqa: BLE001 - user code: whatever it raises fails this tuple only
+                self._raised(error, tup)
+                continue
+            if bolt.auto_ack:
+                self.ack(tup)
 
     def _raised(self, error: Exception, tup: Tuple) -> None:
         self._current = None

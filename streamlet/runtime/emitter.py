@@ -11,7 +11,7 @@ from typing import Any
 
 from streamlet.model.stream import DEFAULT_STREAM, Stream
 from streamlet.runtime.outbox import Outbox
-from streamlet.runtime.routing import Pick, Target, picker
+from streamlet.runtime.routing import FieldsPick, Pick, Target, picker
 from streamlet.runtime.values import PLAIN, travelling
 
 
@@ -47,6 +47,15 @@ class StreamRoutes:
     def single(self) -> Pick | None:
         """The one picker of a stream read by one grouping: the case worth a closure of its own."""
         return self.picks[0] if len(self.picks) == 1 and not self.spreads and not self.direct else None
+
+    @property
+    def single_value(self) -> Callable[[Any], Outbox]:
+        """``single`` for a stream of one field, from that field's value (hashable) instead of the row."""
+        pick = self.single
+        assert pick is not None
+        if isinstance(pick, FieldsPick):
+            return pick.cache.__getitem__
+        return lambda value: pick((value,))
 
 
 class Emitter:

@@ -55,7 +55,7 @@ def picker(target: Target, uniform: Callable[[], float]) -> Pick:
         first = target.boxes[0]
         return lambda values: first
     if kind == "fields":
-        return _fields_picker(target)
+        return FieldsPick(target)
     boxes = target.local if kind == "local_or_shuffle" and target.local else target.boxes
     return _shuffle_picker(boxes, uniform)
 
@@ -74,15 +74,18 @@ def _shuffle_picker(boxes: Sequence[Outbox], uniform: Callable[[], float]) -> Pi
     return pick
 
 
-def _fields_picker(target: Target) -> Pick:
-    cache = KeyCache(target.boxes)
-    # A key of one field is the value itself, of several a tuple: in every process alike, for it is hashed so.
-    key_of: Callable[[Sequence[Any]], Any] = itemgetter(*target.key)
+class FieldsPick:
+    """The outbox of a row's key. A key of one field is the value itself, of several a tuple: it is hashed so."""
 
-    def pick(values: Sequence[Any]) -> Outbox:
+    __slots__ = ("_key_of", "cache")
+
+    def __init__(self, target: Target) -> None:
+        self.cache = KeyCache(target.boxes)
+        self._key_of: Callable[[Sequence[Any]], Any] = itemgetter(*target.key)
+
+    def __call__(self, values: Sequence[Any]) -> Outbox:
+        key = self._key_of(values)
         try:
-            return cache[key_of(values)]
+            return self.cache[key]
         except TypeError:  # a list or dict is no dictionary key
-            return cache.choose((key_of(values),))
-
-    return pick
+            return self.cache.choose((key,))
