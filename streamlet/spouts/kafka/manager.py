@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from streamlet.base.errors import StreamletError, ValueCannotTravel
+from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.records.batch import RecordBatch
 from streamlet.spouts.kafka.config import STOP
 from streamlet.spouts.kafka.errors import PoisonRecord
@@ -104,6 +105,8 @@ class PartitionManager:
         """The task reads this partition no more; answers that still come for it are ignored."""
         self.poisoned: StreamletError | None = None
         """Set when a record was given up and the policy is to stop; raised by the next ``next``."""
+        self.damage: KafkaError | None = None
+        """Set when what was fetched cannot be read; it is then fetched again from ``ledger.position``."""
         self._retries = retries
         self._scheme = scheme
         self._limits = limits
@@ -123,7 +126,7 @@ class PartitionManager:
     def next(self, collector: Collector) -> EmitState:
         """Emit the tuples of at most one record; records that give none are passed over (K12).
 
-        Raises PoisonRecord, and what reading the log raises (CorruptRecord and its kin).
+        Raises PoisonRecord. Bytes that cannot be read are left in ``damage``.
         """
         if self._due:
             return self._retry(collector)
@@ -140,7 +143,8 @@ class PartitionManager:
             if waiting:
                 return EMITTED_MORE_LEFT
             self._batch_done()
-            return EMITTED_MORE_LEFT if self._fetched else EMITTED_END
+            # Loading now, not in the next turn: what gives no tuple behind this record is then passed already.
+            return EMITTED_MORE_LEFT if self._load() else EMITTED_END
         return NO_EMITTED
 
     def _deserialize(self, offset: int, record: Record | None) -> Any:
@@ -312,10 +316,11 @@ class PartitionManager:
                 for batch in fetched.batches:
                     if self._take(batch):
                         return True
-            except StreamletError:
+            except KafkaError as error:
                 # The iterator is spent: what it did not give must be fetched again, not taken for empty.
                 self.refetch()
-                raise
+                self.damage = error
+                return False
             self._fetched.popleft()
             self.buffered_bytes -= fetched.size_bytes
             if fetched.lost:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from streamlet.base.errors import SettingError
 from streamlet.components.context import TopologyContext
 from streamlet.components.spout import Spout
-from streamlet.kafka.errors import CorruptRecord
+from streamlet.kafka.errors import KafkaError
 from streamlet.model.spec import SPOUT, ComponentSpec
 from streamlet.spouts.kafka.config import SpoutConfig, override_names
 from streamlet.spouts.kafka.manager import EMITTED_MORE_LEFT, NO_EMITTED, PartitionManager
@@ -42,7 +42,7 @@ class KafkaSpout(Spout):
         self._current: PartitionManager | None = None
         self._curr_partition_index = 0
         self._turn_left = 0
-        self._corrupt: dict[Partition, int] = {}
+        self._damaged: dict[Partition, int] = {}
         self._until_caught_up = False
 
     @classmethod
@@ -124,20 +124,16 @@ class KafkaSpout(Spout):
         self._serve()
         now = self._clock.monotonic()
         records = self.spout_config.records_per_turn
-        for _ in range(len(self._managers)):
-            managers = self._managers  # a corrupt batch or a refresh may have replaced it in mid-walk
-            if not managers:
-                return
+        managers = self._managers
+        for _ in range(len(managers)):
             self._curr_partition_index %= len(managers)
             manager = self._current = managers[self._curr_partition_index]
             if manager.poisoned is not None:
                 raise manager.poisoned
+            if manager.damage is not None:
+                self._fetch_once_more(manager, manager.damage)
             manager.begin_turn(now, records)
-            try:
-                state = manager.next(self)
-            except CorruptRecord as error:
-                self._fetch_once_more(manager, error)
-                state = NO_EMITTED
+            state = manager.next(self)
             if state is EMITTED_MORE_LEFT:
                 self._turn_left = records - 1
                 if not self._turn_left:
@@ -151,12 +147,13 @@ class KafkaSpout(Spout):
         self._turn_left = 0
         self._curr_partition_index += 1
 
-    def _fetch_once_more(self, manager: PartitionManager, error: CorruptRecord) -> None:
+    def _fetch_once_more(self, manager: PartitionManager, error: KafkaError) -> None:
         """Damage on the way goes away with another fetch; damage in the log stays, and stops the spout."""
         position = manager.ledger.position
-        if self._corrupt.get(manager.partition) == position:
+        if self._damaged.get(manager.partition) == position:
             raise error
-        self._corrupt[manager.partition] = position
+        self._damaged[manager.partition] = position
+        manager.damage = None
         self.log(f"{manager.partition}: fetched once more from offset {position}. {error.message}", "warning")
 
     # -- answers --------------------------------------------------------------------------------------------

@@ -1,0 +1,451 @@
+"""One partition's manager: turns, retries, poison, bounds, and one invariant under random schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from streamlet.base.backoff import Backoff
+from streamlet.base.errors import ValueCannotTravel
+from streamlet.kafka.errors import CorruptRecord
+from streamlet.kafka.records.batch import BatchHeader, RecordBatch
+from streamlet.spouts.kafka.errors import PoisonRecord
+from streamlet.spouts.kafka.manager import (
+    EMITTED_END,
+    EMITTED_MORE_LEFT,
+    NO_EMITTED,
+    EmitLimits,
+    Fetched,
+    PartitionManager,
+)
+from streamlet.spouts.kafka.offset_ledger import OffsetLedger
+from streamlet.spouts.kafka.partition import Partition
+from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
+from streamlet.spouts.kafka.scheme import FunctionScheme, Record, StringScheme
+
+P = Partition("lines", 3)
+
+
+class Out:
+    """Where tuples go; ``emit`` may be told to refuse a value."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[Any, Any]] = []
+        self.refuse: set[str] = set()
+
+    def emit(self, values: Sequence[Any], tup_id: Any) -> None:
+        if values[0] in self.refuse:
+            raise ValueCannotTravel("it holds a set.")
+        self.sent.append((values, tup_id))
+
+    def emit_many(self, tuples: Sequence[Sequence[Any]], tup_id: Any) -> None:
+        self.sent.append((list(tuples), tup_id))
+
+    def offsets(self) -> list[int]:
+        return [tup_id[1] for _, tup_id in self.sent]
+
+
+def batch(
+    base: int,
+    values: Sequence[bytes | None],
+    *,
+    deltas: Sequence[int] | None = None,
+    end: int | None = None,
+    epoch: int = 0,
+) -> RecordBatch:
+    deltas = range(len(values)) if deltas is None else deltas
+    end = base + (deltas[-1] + 1 if len(deltas) else 0) if end is None else end
+    header = BatchHeader(base, 0, epoch, 2, 0, 0, end - 1 - base, 0, 0, -1, -1, -1, len(values))
+    return RecordBatch(header, deltas, [0] * len(values), [None] * len(values), list(values), {})
+
+
+def fetched(*batches: RecordBatch, size: int = 100) -> Fetched:
+    return Fetched(iter(batches), size, batches[-1].next_offset)
+
+
+def manager(
+    scheme: Any = None, *, start: int = 0, limit: int = 2, end: int | None = None, **limits: Any
+) -> PartitionManager:
+    retries = ExponentialBackoffMsgRetryManager(Backoff(1.0, 8.0, 2.0, 0.0), limit)
+    return PartitionManager(P, 7, OffsetLedger(start), retries, scheme or StringScheme(), EmitLimits(**limits), end)
+
+
+def drain(one: PartitionManager, out: Out) -> list[Any]:
+    states = []
+    while (state := one.next(out)) is not NO_EMITTED:
+        states.append(state)
+    return states
+
+
+# -- K5, K6, K12 ------------------------------------------------------------------------------------------------
+
+
+def test_k5_emit_states_say_what_is_left() -> None:
+    one, out = manager(), Out()
+    assert one.next(out) is NO_EMITTED
+    one.add(fetched(batch(0, [b"a", b"b"])), 2)
+    assert one.next(out) is EMITTED_MORE_LEFT
+    assert one.next(out) is EMITTED_END
+    assert one.next(out) is NO_EMITTED
+    assert out.sent == [(["a"], (7, 0)), (["b"], (7, 1))]
+
+
+def test_k5_last_completed_offset_is_the_lowest_open_one_else_the_position() -> None:
+    one, out = manager(), Out()
+    one.add(fetched(batch(0, [b"a", b"b", b"c"])), 3)
+    drain(one, out)
+    one.ack(1)
+    assert one.last_completed_offset() == 0
+    one.ack(0)
+    assert one.last_completed_offset() == 2
+    one.ack(2)
+    assert one.last_completed_offset() == 3
+
+
+def test_k12_records_without_tuples_are_passed_over_and_one_record_is_emitted_at_most() -> None:
+    one, out = manager(), Out()
+    one.add(fetched(batch(0, [None, None, b"a", None, b"b", None])), 6)
+    assert one.next(out) is EMITTED_MORE_LEFT
+    assert out.offsets() == [2]
+    assert one.next(out) is EMITTED_MORE_LEFT
+    assert one.next(out) is NO_EMITTED
+    assert one.ledger.position == 6
+    one.ack(2)
+    assert one.last_completed_offset() == 4
+    one.ack(4)
+    assert one.last_completed_offset() == 6
+
+
+def words(record: Record) -> list[list[str]]:
+    return [[word] for word in str(record.value, "utf-8").split()]
+
+
+def test_t05_a_scheme_that_gives_an_empty_list_blocks_nothing() -> None:
+    one, out = manager(FunctionScheme(words, ["word"])), Out()
+    one.add(fetched(batch(0, [b"", b"a", b" "])), 3)
+    drain(one, out)
+    one.ack(1)
+    assert one.last_completed_offset() == 3
+
+
+def test_t07_all_tuples_of_a_record_are_one_root() -> None:
+    one, out = manager(FunctionScheme(words, ["word"])), Out()
+    one.add(fetched(batch(0, [b"a b c", b"d"])), 2)
+    drain(one, out)
+    assert out.sent == [([["a"], ["b"], ["c"]], (7, 0)), (["d"], (7, 1))]
+    one.fail(0, 0.0)
+    out.sent.clear()
+    one.begin_turn(10.0, 10)
+    drain(one, out)
+    assert out.sent == [([["a"], ["b"], ["c"]], (7, 0))], "a retry brings all of them again"
+
+
+def test_the_record_a_scheme_sees_has_its_coordinates() -> None:
+    seen: list[Record] = []
+    one = manager(FunctionScheme(lambda record: seen.append(record) or None, ["x"]))
+    one.add(fetched(batch(5, [b"v"])), 6)
+    assert one.next(Out()) is NO_EMITTED
+    assert (seen[0].topic, seen[0].partition, seen[0].offset, seen[0].value, seen[0].key) == ("lines", 3, 5, b"v", None)
+
+
+# -- retries ----------------------------------------------------------------------------------------------------
+
+
+def test_k10_a_failed_record_comes_again_after_its_pause_and_holds_the_commit_back() -> None:
+    one, out = manager(), Out()
+    one.add(fetched(batch(0, [b"a", b"b"])), 2)
+    drain(one, out)
+    one.ack(1)
+    one.fail(0, now_s=100.0)
+    assert one.last_completed_offset() == 0
+    one.begin_turn(100.9, 10)
+    assert one.next(out) is NO_EMITTED
+    one.begin_turn(101.0, 10)
+    assert one.next(out) is EMITTED_END
+    assert out.sent[-1] == (["a"], (7, 0))
+    one.ack(0)
+    assert one.last_completed_offset() == 2
+
+
+def test_t06_neither_retries_nor_new_records_starve_the_other() -> None:
+    one, out = manager(limit=0), Out()
+    one.add(fetched(batch(0, [b"x"] * 20)), 20)
+    for _ in range(10):
+        one.next(out)
+    for offset in range(10):
+        one.fail(offset, 0.0)
+    out.sent.clear()
+    one.begin_turn(100.0, records=8)
+    for _ in range(8):
+        one.next(out)
+    assert out.offsets() == [0, 1, 2, 3, 10, 11, 12, 13]
+
+
+def test_t03_t08_a_failed_record_that_the_log_no_longer_has_is_retried_from_memory() -> None:
+    """The values stay here until they are acked: no fetch is needed for a retry, so none can come back empty."""
+    one, out = manager(), Out()
+    one.add(fetched(batch(0, [b"a", b"b"])), 2)
+    drain(one, out)
+    one.fail(0, 0.0)
+    one.skip_to(50)
+    one.begin_turn(5.0, 10)
+    drain(one, out)
+    assert out.sent[-1] == (["a"], (7, 0))
+    one.ack(0)
+    one.ack(1)
+    assert one.last_completed_offset() == 50
+    assert one.ledger.lost_count == 48
+
+
+def test_k10_what_is_given_up_is_named_and_stops_the_spout() -> None:
+    one, out = manager(limit=2), Out()
+    one.add(fetched(batch(0, [b"a"])), 1)
+    drain(one, out)
+    for now in (0.0, 10.0, 20.0):
+        one.fail(0, now)
+        one.begin_turn(now + 9, 10)
+        drain(one, out)
+    assert isinstance(one.poisoned, PoisonRecord)
+    assert (
+        "topic 'lines', partition 3, offset 0 failed 3 times, which is more than retry_limit=2" in one.poisoned.message
+    )
+    assert one.last_completed_offset() == 0
+
+
+def test_k10_with_skip_it_is_passed_over_logged_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    one, out = manager(limit=1, on_poison="skip"), Out()
+    one.add(fetched(batch(0, [b"a"])), 1)
+    drain(one, out)
+    one.fail(0, 0.0)
+    one.begin_turn(5.0, 10)
+    drain(one, out)
+    one.fail(0, 6.0)
+    assert one.poisoned is None
+    assert one.last_completed_offset() == 1
+    assert one.ledger.given_up_count == 1
+    assert "lines-3 offset 0 given up" in caplog.text
+
+
+# -- poison -----------------------------------------------------------------------------------------------------
+
+
+def test_an_undecodable_record_is_named_and_never_passed() -> None:
+    one, out = manager(), Out()
+    one.add(fetched(batch(40, [b"good", b"\xff", b"good"]), size=1), 43)
+    one.ledger.pass_to(40)
+    assert one.next(out) is EMITTED_MORE_LEFT
+    for _ in range(2):
+        with pytest.raises(PoisonRecord) as poison:
+            one.next(out)
+    assert "topic 'lines', partition 3, offset 41 cannot be decoded by StringScheme: UnicodeDecodeError" in str(
+        poison.value
+    )
+    one.ack(40)
+    assert one.last_completed_offset() == 41
+
+
+def test_with_skip_an_undecodable_record_is_passed_over_and_counted() -> None:
+    one, out = manager(on_poison="skip"), Out()
+    one.add(fetched(batch(0, [b"\xff", b"good", b"\xfe"])), 3)
+    drain(one, out)
+    assert out.offsets() == [1]
+    one.ack(1)
+    assert one.last_completed_offset() == 3
+    assert one.ledger.given_up_count == 2
+
+
+def test_a_value_that_cannot_travel_is_not_tried_again() -> None:
+    one, out = manager(), Out()
+    out.refuse = {"a"}
+    one.add(fetched(batch(0, [b"a"])), 1)
+    one.next(out)
+    assert one.poisoned is not None
+    assert "cannot be sent on. it holds a set." in one.poisoned.message
+
+
+def test_a_damaged_batch_is_not_taken_for_an_empty_one() -> None:
+    """What was good before it goes out; then the error, and the position stays in front of the damage."""
+
+    def batches() -> Iterator[RecordBatch]:
+        yield batch(0, [b"a"])
+        raise CorruptRecord("bad crc at offset 1")
+
+    one, out = manager(), Out()
+    one.add(Fetched(batches(), 10, 9), 9)
+    assert one.next(out) is EMITTED_END
+    assert isinstance(one.damage, CorruptRecord)
+    assert one.next(out) is NO_EMITTED
+    assert (one.ledger.position, one.fetch_position, one.buffered_bytes) == (1, 1, 0)
+
+
+# -- bounds -----------------------------------------------------------------------------------------------------
+
+
+def test_t14_at_most_one_whole_answer_waits_behind_the_one_being_emitted() -> None:
+    one, out = manager(), Out()
+    one.add(fetched(batch(0, [b"a", b"b"]), size=10), 9)
+    assert one.wants_fetch()
+    one.add(fetched(batch(2, [b"c"]), size=20), 9)
+    assert not one.wants_fetch()
+    assert one.buffered_bytes == 30
+    drain(one, out)
+    assert one.buffered_bytes == 0
+    assert one.wants_fetch()
+
+
+def test_large_records_in_flight_are_bounded_by_their_bytes() -> None:
+    one, out = manager(max_unacked_bytes=100_000), Out()
+    one.add(fetched(batch(0, [b"x" * 60_000, b"y" * 60_000])), 4)
+    one.add(fetched(batch(2, [b"z" * 60_000])), 4)
+    drain(one, out)
+    assert out.offsets() == [0, 1]
+    assert not one.may_emit()
+    one.ack(0)
+    assert drain(one, out) == [EMITTED_END]
+    one.ack(1)
+    one.ack(2)
+    assert one._heavy_bytes == 0
+
+
+def test_what_is_uncommitted_is_bounded_and_retries_pass_the_bound() -> None:
+    one, out = manager(max_uncommitted_offsets=4), Out()
+    for base in (0, 2, 4):
+        one.add(fetched(batch(base, [b"a", b"b"])), 6)
+    drain(one, out)
+    assert out.offsets() == [0, 1, 2, 3]
+    one.fail(0, 0.0)
+    one.begin_turn(9.0, 10)
+    drain(one, out)
+    assert out.offsets() == [0, 1, 2, 3, 0]
+    for offset in range(4):
+        one.ack(offset)
+    assert one.commit_is_pressing
+    one.ledger.committed_to(4)
+    drain(one, out)
+    assert out.offsets()[-2:] == [4, 5]
+
+
+def test_until_caught_up_nothing_past_the_fixed_end_is_emitted() -> None:
+    one, out = manager(end=3), Out()
+    one.add(fetched(batch(0, [b"a"] * 5)), 5)
+    drain(one, out)
+    assert out.offsets() == [0, 1, 2]
+    assert one.at_end and one.fetched_all and not one.wants_fetch()
+    for offset in range(3):
+        one.ack(offset)
+    assert one.last_completed_offset() == 3
+
+
+def test_answers_for_an_offset_never_emitted_are_ignored() -> None:
+    one = manager()
+    one.ack(5)
+    one.fail(6, 0.0)
+    assert one.ledger.ignored_count == 2
+
+
+def test_the_leader_epoch_of_a_commit_is_that_of_the_record_before_it() -> None:
+    one, out = manager(), Out()
+    one.add(fetched(batch(0, [b"a", b"b"], epoch=4), batch(2, [b"c"], epoch=9)), 3)
+    drain(one, out)
+    assert [one.leader_epoch_at(offset) for offset in (0, 1, 2, 3)] == [-1, 4, 4, 9]
+
+
+# -- one invariant, any schedule --------------------------------------------------------------------------------
+
+
+class ManagerMachine(RuleBasedStateMachine):
+    """Records with holes, tombstones and invisible tails; acks, failures, retries, refetches in any order.
+
+    Once every emitted record is acked, the committable offset is the read position; nothing is skipped on the way.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = manager(limit=0)
+        self.out = Out()
+        self.now = 0.0
+        self.log: list[tuple[int, bytes | None]] = []
+        self.log_end = 0
+        self.in_flight: set[int] = set()
+        self.acked: set[int] = set()
+        self.first_seen: list[int] = []
+
+    @rule(gap=st.integers(0, 2), tail=st.integers(0, 2), values=st.lists(st.sampled_from([b"v", None]), max_size=4))
+    def append(self, gap: int, tail: int, values: list[bytes | None]) -> None:
+        base = self.log_end + gap
+        self.log += [(base + index, value) for index, value in enumerate(values)]
+        self.log_end = base + len(values) + tail
+
+    @precondition(lambda self: self.one.wants_fetch() and self.one.fetch_position < self.log_end)
+    @rule(count=st.integers(1, 5))
+    def fetch(self, count: int) -> None:
+        start = self.one.fetch_position
+        rows = [row for row in self.log if row[0] >= start]
+        taken = rows[:count]
+        end = self.log_end if len(taken) == len(rows) else taken[-1][0] + 1
+        deltas = [offset - start for offset, _ in taken]
+        self.one.add(fetched(batch(start, [value for _, value in taken], deltas=deltas, end=end)), self.log_end)
+
+    @rule(turns=st.integers(1, 4))
+    def emit(self, turns: int) -> None:
+        self.one.begin_turn(self.now, 4)
+        for _ in range(turns):
+            before = len(self.out.sent)
+            self.one.next(self.out)
+            for offset in self.out.offsets()[before:]:
+                assert offset not in self.in_flight and offset not in self.acked
+                self.in_flight.add(offset)
+                if offset not in self.first_seen:
+                    assert not self.first_seen or offset > self.first_seen[-1]
+                    self.first_seen.append(offset)
+
+    @precondition(lambda self: self.in_flight)
+    @rule(data=st.data(), ok=st.booleans())
+    def answer(self, data: st.DataObject, ok: bool) -> None:
+        offset = data.draw(st.sampled_from(sorted(self.in_flight)))
+        self.in_flight.remove(offset)
+        if ok:
+            self.acked.add(offset)
+            self.one.ack(offset)
+        else:
+            self.one.fail(offset, self.now)
+
+    @rule(seconds=st.floats(0, 5))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+    @rule()
+    def connection_lost(self) -> None:
+        self.one.refetch()
+
+    @rule()
+    def commit(self) -> None:
+        self.one.ledger.committed_to(self.one.last_completed_offset())
+
+    @invariant()
+    def nothing_undone_lies_below_the_commit(self) -> None:
+        done = self.one.last_completed_offset()
+        assert all(offset in self.acked for offset, value in self.log if value is not None and offset < done)
+
+    def teardown(self) -> None:
+        for _ in range(200):
+            self.now += 100
+            while self.one.wants_fetch() and self.one.fetch_position < self.log_end:
+                self.fetch(5)
+            self.emit(4)
+            for offset in list(self.in_flight):
+                self.in_flight.remove(offset)
+                self.acked.add(offset)
+                self.one.ack(offset)
+            self.commit()
+        assert self.one.last_completed_offset() == self.one.ledger.position == self.log_end
+        assert self.acked == {offset for offset, value in self.log if value is not None}
+
+
+ManagerMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestManagerUnderRandomSchedules = ManagerMachine.TestCase

@@ -1,0 +1,212 @@
+"""Progress in a node store: takeovers, former owners, uncertain writes, nodes that are none of ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from streamlet.coordination import MemoryNodeStore, MemoryTree, NodeStoreUnavailable
+from streamlet.spouts.kafka.errors import Deposed, UnusableOffset
+from streamlet.spouts.kafka.offset_store import CommitPosition, Owner
+from streamlet.spouts.kafka.partition import Broker, Partition
+from streamlet.spouts.kafka.start import Reason, StartDecision, StoredOffset
+from streamlet.spouts.kafka.steps import Activity, Background, Steps
+from streamlet.spouts.kafka.zookeeper_offsets import ZooKeeperOffsets
+
+P = Partition("lines", 0)
+PATH = "/streamlet/demo/partition_0"
+
+
+@pytest.fixture
+def tree() -> MemoryTree:
+    return MemoryTree()
+
+
+@pytest.fixture
+def background() -> Iterator[Background]:
+    thread = Background("test", lambda: None)
+    yield thread
+    thread.close()
+
+
+def offsets(nodes: Any, background: Background, run: str = "run-1") -> ZooKeeperOffsets:
+    return ZooKeeperOffsets(nodes, background, "/streamlet/demo", Owner(run, "words"), "zk:2181")
+
+
+def finish(steps: Steps[Any]) -> Any:
+    activity = Activity(steps)
+    while not activity.poll():
+        pass
+    return activity.take()
+
+
+def begin_at(offset: int) -> Any:
+    def decide(stored: StoredOffset | None) -> StartDecision:
+        if stored is None:
+            return StartDecision(offset, Reason.FIRST_EARLIEST)
+        return StartDecision(stored.offset, Reason.STORED)
+
+    return decide
+
+
+def node(tree: MemoryTree) -> dict[str, Any]:
+    found = MemoryNodeStore(tree).get(PATH)
+    assert found is not None
+    return json.loads(found[0])  # type: ignore[no-any-return]
+
+
+def opened(tree: MemoryTree, background: Background, run: str = "run-1", nodes: Any = None) -> ZooKeeperOffsets:
+    store = offsets(nodes or MemoryNodeStore(tree), background, run)
+    finish(store.open(P, Broker("k", 9092), "topic-id", begin_at(5)))
+    return store
+
+
+def commit(store: ZooKeeperOffsets, offset: int) -> Any:
+    return finish(store.commit({P: CommitPosition(offset, 3, Broker("k", 9092))}))[P]
+
+
+def test_t04_the_start_is_stored_before_anything_else(tree: MemoryTree, background: Background) -> None:
+    opened(tree, background)
+    assert node(tree) == {
+        "topology": {"id": "run-1", "name": "words"},
+        "offset": 5,
+        "partition": 0,
+        "broker": {"host": "k", "port": 9092},
+        "topic": "lines",
+        "leader_epoch": -1,
+        "topic_id": "topic-id",
+        "owner_epoch": 1,
+    }
+
+
+def test_k7_commits_are_read_back_by_the_next_owner(tree: MemoryTree, background: Background) -> None:
+    assert commit(opened(tree, background), 42) is None
+    assert node(tree)["offset"] == 42
+    store = offsets(MemoryNodeStore(tree), background, "run-2")
+    decision = finish(store.open(P, None, "topic-id", begin_at(0)))
+    assert (decision.offset, decision.reason) == (42, Reason.STORED)
+    assert node(tree)["owner_epoch"] == 2
+    assert node(tree)["leader_epoch"] == 3
+
+
+def test_a_former_owner_writes_nothing_and_is_told_who_took_over(tree: MemoryTree, background: Background) -> None:
+    old = opened(tree, background, "run-1")
+    commit(old, 10)
+    opened(tree, background, "run-2")
+    before = MemoryNodeStore(tree).get(PATH)
+    told = commit(old, 99)
+    assert isinstance(told, Deposed)
+    assert "owner epoch 2 (topology 'words'), this spout had 1" in told.message
+    assert MemoryNodeStore(tree).get(PATH) == before
+
+
+def test_storm_kafkas_own_node_is_taken_over(tree: MemoryTree, background: Background) -> None:
+    """It has neither owner epoch nor topic id."""
+    storm = {
+        "topology": {"id": "a-1", "name": "a"},
+        "offset": 17,
+        "partition": 0,
+        "broker": {"host": "h", "port": 1},
+        "topic": "lines",
+    }
+    MemoryNodeStore(tree).create(PATH, json.dumps(storm).encode())
+    store = offsets(MemoryNodeStore(tree), background)
+    assert finish(store.open(P, None, None, begin_at(0))).offset == 17
+    assert node(tree)["owner_epoch"] == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"\x00\xffgarbage", "that is not the JSON of an offset"),
+        (b"[1]", "that is not the JSON of an offset"),
+        (b"", "that is not the JSON of an offset"),
+        (b"[" * 100_000, "that is not the JSON of an offset"),
+        (b'{"offset": -1, "topic": "lines", "partition": 0}', 'no usable "offset"'),
+        (b'{"offset": "7", "topic": "lines", "partition": 0}', 'no usable "offset"'),
+        (b'{"offset": true, "topic": "lines", "partition": 0}', 'no usable "offset"'),
+        (b'{"offset": 99999999999999999999, "topic": "lines", "partition": 0}', 'no usable "offset"'),
+        (b'{"offset": 7, "topic": "other", "partition": 0}', "it belongs to topic 'other'"),
+        (b'{"offset": 7, "topic": "lines", "partition": 1}', "it belongs to partition 1"),
+        (b'{"offset": 7, "topic": "lines", "partition": 0, "owner_epoch": "x"}', "is not a whole number"),
+    ],
+)
+def test_a_node_that_is_none_of_ours_is_refused_and_left_alone(
+    data: bytes, why: str, tree: MemoryTree, background: Background
+) -> None:
+    MemoryNodeStore(tree).create(PATH, data)
+    store = offsets(MemoryNodeStore(tree), background)
+    with pytest.raises(UnusableOffset) as refused:
+        finish(store.open(P, None, None, begin_at(0)))
+    assert why in refused.value.message
+    assert f"ZooKeeper zk:2181, node {PATH}" in refused.value.message
+    assert len(refused.value.message) < 800
+    assert MemoryNodeStore(tree).get(PATH) == (data, 0)
+
+
+class LostAnswers(MemoryNodeStore):
+    """Carries the next write out, and loses its answer."""
+
+    lose = False
+
+    def set_async(self, path: str, data: bytes, version: int) -> Future[int]:
+        future = super().set_async(path, data, version)
+        if not self.lose:
+            return future
+        self.lose = False
+        lost: Future[int] = Future()
+        lost.set_exception(NodeStoreUnavailable("no answer", outcome_unknown=True))
+        return lost
+
+
+def test_a_write_whose_answer_was_lost_is_read_back_before_the_next(tree: MemoryTree, background: Background) -> None:
+    nodes = LostAnswers(tree)
+    store = opened(tree, background, nodes=nodes)
+    nodes.lose = True
+    assert isinstance(commit(store, 10), NodeStoreUnavailable)
+    assert commit(store, 12) is None
+    assert node(tree)["offset"] == 12
+
+
+def test_a_lost_answer_and_a_new_owner_are_told_apart(tree: MemoryTree, background: Background) -> None:
+    nodes = LostAnswers(tree)
+    store = opened(tree, background, nodes=nodes)
+    nodes.lose = True
+    commit(store, 10)
+    opened(tree, background, "run-2")
+    assert isinstance(commit(store, 12), Deposed)
+    assert node(tree)["offset"] == 10
+
+
+class Contended(MemoryNodeStore):
+    """Somebody else writes between this one's look and its write, ``times`` times."""
+
+    times = 0
+
+    def get(self, path: str) -> tuple[bytes, int] | None:
+        found = super().get(path)
+        if found is not None and self.times:
+            self.times -= 1
+            super().set(path, found[0].replace(b'"owner_epoch":1', b'"owner_epoch":5'), found[1])
+        return found
+
+
+def test_a_claim_that_lost_the_race_claims_above_the_winner(tree: MemoryTree, background: Background) -> None:
+    opened(tree, background)
+    nodes = Contended(tree)
+    nodes.times = 1
+    opened(tree, background, "run-2", nodes)
+    assert node(tree)["owner_epoch"] == 6
+
+
+def test_a_node_deleted_while_running_stops_the_spout(tree: MemoryTree, background: Background) -> None:
+    store = opened(tree, background)
+    MemoryNodeStore(tree).delete(PATH)
+    told = commit(store, 9)
+    assert told is not None
+    assert not told.retriable
+    assert MemoryNodeStore(tree).get(PATH) is None
