@@ -1,0 +1,277 @@
+"""When a task looks for its partitions again, and what a look changes (K4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from streamlet.base.clock import ManualClock
+from streamlet.base.errors import StreamletError
+from streamlet.kafka.broker_errors import NotLeaderOrFollower, OffsetOutOfRange, TopicAuthorizationFailed
+from streamlet.kafka.errors import Disconnected
+from streamlet.spouts.kafka.connections import DynamicPartitionConnections
+from streamlet.spouts.kafka.coordinator import (
+    TOPIC_GONE_GRACE_S,
+    PartitionCoordinator,
+    StaticCoordinator,
+    Task,
+    ZkCoordinator,
+)
+from streamlet.spouts.kafka.errors import NoSuchTopic, PartitionsMissing, StaticLeaderMoved
+from streamlet.spouts.kafka.fetcher import FailedFetch
+from streamlet.spouts.kafka.partition import Broker, GlobalPartitionInformation, Partition
+from streamlet.spouts.kafka.steps import Activity, Steps
+
+A, B = Broker("a"), Broker("b")
+P0, P1, P2 = (Partition("t", number) for number in range(3))
+
+
+class Reader:
+    """Answers with what it is told, at once; counts the looks."""
+
+    def __init__(self, leaders: dict[int, Broker | None], by_position: bool = False) -> None:
+        self.leaders = leaders
+        self.by_position = by_position
+        self.topic_id: str | None = None
+        self.error: StreamletError | None = None
+        self.looks = 0
+
+    def get_current_brokers(self) -> Steps[GlobalPartitionInformation]:
+        yield from ()
+        self.looks += 1
+        if self.error is not None:
+            raise self.error
+        return GlobalPartitionInformation("t", dict(self.leaders), self.by_position, self.topic_id)
+
+
+class Opener:
+    """Opens at once, and remembers."""
+
+    def __init__(self) -> None:
+        self.opened: list[tuple[Partition, bool]] = []
+        self.resets: list[Any] = []
+        self.last_error: StreamletError | None = None
+
+    def note(self, error: StreamletError) -> None:
+        self.last_error = error
+
+    def open(
+        self, partition: Partition, leader: Callable[[], Broker | None], topic_id: Any, appeared: bool
+    ) -> Steps[Any]:
+        yield from ()
+        self.opened.append((partition, appeared))
+        return SimpleNamespace(partition=partition, closed=False)
+
+    def reset(self, manager: Any, leader: Any, topic_id: Any) -> Steps[Any]:
+        yield from ()
+        self.resets.append(manager.partition)
+        return None
+
+
+class Rig:
+    def __init__(self, reader: Reader, kind: type[PartitionCoordinator] = ZkCoordinator, **keys: Any) -> None:
+        self.clock = ManualClock()
+        self.reader, self.opener, self.closed = reader, Opener(), []
+        self.connections = DynamicPartitionConnections(SimpleNamespace(disconnect=lambda broker: None))  # type: ignore[arg-type]
+        keys.setdefault("refresh_interval_s", 60.0) if kind is not StaticCoordinator else None
+        self.it = kind(
+            Task(keys.pop("index", 0), keys.pop("count", 1)),
+            reader,
+            self.connections,
+            self.opener,  # type: ignore[arg-type]
+            self.clock,
+            self.closed.append,
+            **keys,
+        )
+
+    def start(self) -> Rig:
+        activity = Activity(self.it.start())
+        for _ in range(200):
+            if activity.poll():
+                activity.take()
+                return self
+            self.clock.advance(0.05)
+        raise AssertionError(self.it.waiting_for())
+
+    def poll(self, seconds: float) -> None:
+        until = self.clock.monotonic() + seconds
+        while self.clock.monotonic() < until:
+            self.clock.advance(0.05)
+            self.it.poll()
+
+    def mine(self) -> list[Partition]:
+        return [manager.partition for manager in self.it.get_my_managed_partitions()]
+
+
+def test_k4_a_look_is_due_when_the_last_is_old() -> None:
+    rig = Rig(Reader({0: A, 1: A})).start()
+    assert rig.mine() == [P0, P1]
+    rig.poll(59)
+    assert rig.reader.looks == 1
+    rig.poll(2)
+    assert rig.reader.looks == 2
+
+
+def test_k4_a_leader_move_keeps_the_manager_and_changes_the_connection() -> None:
+    """Its ledger and everything pending live on (STORM-2296)."""
+    rig = Rig(Reader({0: A})).start()
+    rig.connections.register(P0, A)
+    before = rig.it.get_manager(P0)
+    rig.reader.leaders = {0: B}
+    rig.it.fetch_failed([FailedFetch(P0, NotLeaderOrFollower("x"))])
+    rig.poll(1)
+    assert rig.it.get_manager(P0) is before
+    connection = rig.connections.get_connection(P0)
+    assert connection is not None and connection.broker == B
+    assert rig.it.leader(P0) == B
+
+
+def test_k4_failed_fetches_look_again_with_a_pause_between() -> None:
+    rig = Rig(Reader({0: A})).start()
+    for _ in range(100):
+        rig.it.fetch_failed([FailedFetch(P0, Disconnected("x"))])
+        rig.it.fetch_failed([FailedFetch(P0, NotLeaderOrFollower("x"))])
+        rig.poll(0.05)
+    assert 10 < rig.reader.looks < 60
+
+
+def test_k4_what_came_is_opened_and_what_left_is_closed() -> None:
+    rig = Rig(Reader({0: A, 1: A})).start()
+    rig.reader.leaders = {1: A, 2: B}
+    rig.it.refresh()
+    version = rig.it.version
+    rig.poll(1)
+    assert rig.mine() == [P1, P2]
+    assert rig.opener.opened == [(P0, False), (P1, False), (P2, True)]
+    assert [manager.partition for manager in rig.closed] == [P0]
+    assert rig.it.version > version
+    assert rig.connections.get_connection(P0) is None
+
+
+def test_k3_only_the_tasks_own_partitions_are_opened() -> None:
+    assert Rig(Reader({0: A, 1: A, 2: A, 3: A}), index=1, count=2).start().mine() == [P1, Partition("t", 3)]
+    assert Rig(Reader({0: A}), index=1, count=2).start().mine() == []
+
+
+def test_k4_what_is_known_stays_while_looks_fail() -> None:
+    rig = Rig(Reader({0: A})).start()
+    rig.reader.error = Disconnected("all brokers are down")
+    rig.it.refresh()
+    rig.poll(30)
+    assert rig.mine() == [P0]
+    assert 5 < rig.reader.looks < 40
+    rig.reader.error, rig.reader.leaders = None, {0: B}
+    rig.poll(3)
+    assert rig.it.leader(P0) == B
+
+
+def test_k4_a_partition_without_a_leader_waits_and_the_others_go_on() -> None:
+    rig = Rig(Reader({0: A, 1: None}))
+    activity = Activity(rig.it.start())
+    activity.poll()
+    assert rig.it.waiting_for() == "partitions 1 have no leader"
+    rig = Rig(Reader({0: A, 1: A})).start()
+    rig.reader.leaders = {0: A, 1: None}
+    rig.it.refresh()
+    rig.poll(5)
+    assert rig.mine() == [P0, P1]
+    assert 3 < rig.reader.looks < 30, "it is looked for, with pauses"
+
+
+def test_c9_a_topic_that_is_gone_is_an_error_after_a_while() -> None:
+    rig = Rig(Reader({0: A})).start()
+    rig.reader.error = NoSuchTopic("t", "says a")
+    rig.it.refresh()
+    rig.poll(TOPIC_GONE_GRACE_S - 1)
+    assert rig.mine() == [P0]
+    with pytest.raises(NoSuchTopic):
+        rig.poll(5)
+
+
+def test_a_topic_that_is_not_there_at_the_start_is_an_error_at_once() -> None:
+    reader = Reader({})
+    reader.error = NoSuchTopic("t", "says a")
+    with pytest.raises(NoSuchTopic, match="does not exist"):
+        Rig(reader).start()
+
+
+def test_c10_another_topic_id_resets_every_partition() -> None:
+    reader = Reader({0: A, 1: A})
+    reader.topic_id = "old"
+    rig = Rig(reader).start()
+    reader.topic_id = "new"
+    rig.it.refresh()
+    rig.poll(1)
+    assert rig.opener.resets == [P0, P1]
+
+
+def test_an_offset_out_of_range_resets_that_partition_once() -> None:
+    rig = Rig(Reader({0: A, 1: A})).start()
+    for _ in range(3):
+        rig.it.fetch_failed([FailedFetch(P1, OffsetOutOfRange("x"))])
+    rig.poll(1)
+    assert rig.opener.resets == [P1]
+
+
+def test_what_time_does_not_mend_is_raised() -> None:
+    rig = Rig(Reader({0: A})).start()
+    with pytest.raises(TopicAuthorizationFailed):
+        rig.it.fetch_failed([FailedFetch(P0, TopicAuthorizationFailed("x"))])
+
+
+# -- static hosts -----------------------------------------------------------------------------------------------
+
+
+def static(leader_now: Broker | None, count: int = 1) -> Rig:
+    later = Reader(dict.fromkeys(range(count), leader_now))
+    rig = Rig(Reader({0: A}, by_position=True), StaticCoordinator, asked_after_failure=later)
+    rig.later = later  # type: ignore[attr-defined]
+    return rig.start()
+
+
+def test_k4_static_hosts_are_never_looked_up_again() -> None:
+    rig = static(B)
+    rig.poll(500)
+    assert rig.reader.looks == 1
+    assert rig.later.looks == 0  # type: ignore[attr-defined]
+
+
+def test_t13_a_static_leader_that_moved_stops_with_the_new_leader_and_both_remedies() -> None:
+    rig = static(B)
+    rig.it.fetch_failed([FailedFetch(P0, NotLeaderOrFollower("x"))])
+    with pytest.raises(StaticLeaderMoved) as stopped:
+        rig.poll(1)
+    for part in ("a:9092 leads topic 't', partition 0", "b:9092 leads it now", "correct the list", "KafkaHosts(...)"):
+        assert part in stopped.value.message
+
+
+def test_t13_without_a_leader_at_the_moment_it_asks_again() -> None:
+    rig = static(None)
+    rig.it.fetch_failed([FailedFetch(P0, NotLeaderOrFollower("x"))])
+    rig.poll(3)
+    rig.later.leaders = {0: B}  # type: ignore[attr-defined]
+    with pytest.raises(StaticLeaderMoved):
+        rig.poll(3)
+
+
+def test_t13_a_static_broker_that_restarts_is_waited_for() -> None:
+    """While it is away a moment nobody is asked; the others may know it by another spelling of its address."""
+    rig = static(Broker("a.example.org"))
+    for _ in range(20):
+        rig.it.fetch_failed([FailedFetch(P0, Disconnected("x"))])
+        rig.poll(0.2)
+    assert rig.later.looks == 0  # type: ignore[attr-defined]
+    with pytest.raises(StaticLeaderMoved):
+        for _ in range(20):
+            rig.it.fetch_failed([FailedFetch(P0, Disconnected("x"))])
+            rig.poll(0.2)
+
+
+def test_a_static_partition_the_topic_does_not_have_is_named() -> None:
+    rig = static(A, count=0)
+    rig.it.fetch_failed([FailedFetch(P0, NotLeaderOrFollower("x"))])
+    with pytest.raises(PartitionsMissing, match="names partition 0"):
+        rig.poll(1)

@@ -1,0 +1,221 @@
+"""Fetches: one in flight a broker, bounded, never waiting, stale answers dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import crc32c
+import pytest
+
+from streamlet.base.backoff import Backoff
+from streamlet.kafka.broker_errors import NotLeaderOrFollower, UnknownTopicId
+from streamlet.kafka.errors import Disconnected
+from streamlet.kafka.future import RequestFuture
+from streamlet.kafka.leader_requests import FetchSettings
+from streamlet.kafka.protocol.messages.fetch import FetchPartitionResponse, FetchResponse, FetchTopicResponse
+from streamlet.kafka.records.batch import HEADER
+from streamlet.spouts.kafka.connections import DynamicPartitionConnections
+from streamlet.spouts.kafka.fetcher import BUSY_WAIT_MS, Fetcher, next_offset
+from streamlet.spouts.kafka.manager import EmitLimits, PartitionManager
+from streamlet.spouts.kafka.offset_ledger import OffsetLedger
+from streamlet.spouts.kafka.partition import Broker, Partition
+from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
+from streamlet.spouts.kafka.scheme import StringScheme
+
+A, B = Broker("a"), Broker("b")
+
+
+class Client:
+    """Keeps what was asked, answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, Any, RequestFuture[Any]]] = []
+        self.cluster = SimpleNamespace(topic_id=lambda topic: None)
+        self.metadata = SimpleNamespace(request_update=lambda **_: 0)
+        self.config = SimpleNamespace(request_timeout_ms=1000)
+
+    def send(self, request: Any, to: Any = None, timeout_s: float | None = None) -> RequestFuture[Any]:
+        future: RequestFuture[Any] = RequestFuture()
+        self.asked.append((to.host, request, future))
+        return future
+
+    def disconnect(self, broker: Any) -> None: ...
+
+    def offsets(self, index: int = -1) -> dict[int, int]:
+        (topic,) = self.asked[index][1].topics
+        return {row.partition: row.fetch_offset for row in topic.partitions}
+
+    def answer(self, index: int, **rows: tuple[int, bytes]) -> None:
+        """``p0=(error, records)``."""
+        partitions = tuple(
+            FetchPartitionResponse(
+                partition_index=int(name[1:]),
+                error_code=error,
+                high_watermark=100,
+                last_stable_offset=100,
+                records=memoryview(data),
+            )
+            for name, (error, data) in rows.items()
+        )
+        self.asked[index][2].complete(FetchResponse(topics=(FetchTopicResponse(topic="t", partitions=partitions),)))
+
+
+def empty_batch(base: int, last: int) -> bytes:
+    """A batch of which compaction left nothing but its offsets."""
+    data = HEADER.pack(base, HEADER.size - 12, 0, 2, 0, 0, last - base, 0, 0, -1, -1, -1, 0)
+    return data[:17] + crc32c.crc32c(data[21:]).to_bytes(4, "big") + data[21:]
+
+
+def manager(number: int, start: int = 0) -> PartitionManager:
+    retries = ExponentialBackoffMsgRetryManager(Backoff(1, 1), 0)
+    return PartitionManager(Partition("t", number), number, OffsetLedger(start), retries, StringScheme(), EmitLimits())
+
+
+@pytest.fixture
+def client() -> Client:
+    return Client()
+
+
+@pytest.fixture
+def parts(client: Client) -> Iterator[tuple[Fetcher, DynamicPartitionConnections]]:
+    connections = DynamicPartitionConnections(client)  # type: ignore[arg-type]
+    yield Fetcher(connections, FetchSettings(), 1000), connections
+
+
+def test_k9_3_one_fetch_a_broker_asks_for_all_its_partitions(client: Client, parts: Any) -> None:
+    fetcher, connections = parts
+    managers = [manager(0, 5), manager(1, 6), manager(2, 7)]
+    for one, broker in zip(managers, (A, A, B), strict=True):
+        connections.register(one.partition, broker)
+    fetcher.send(managers, None, 0.0)
+    assert [(host, client.offsets(index)) for index, (host, _, _) in enumerate(client.asked)] == [
+        ("a", {0: 5, 1: 6}),
+        ("b", {2: 7}),
+    ]
+    assert client.asked[0][1].isolation_level == 1
+    assert client.asked[0][1].min_bytes == 1
+    fetcher.send(managers, None, 0.0)
+    assert len(client.asked) == 2, "one in flight each"
+
+
+def test_t11_a_broker_that_does_not_answer_holds_up_no_other(client: Client, parts: Any) -> None:
+    fetcher, connections = parts
+    managers = [manager(0), manager(1)]
+    connections.register(managers[0].partition, A)
+    connections.register(managers[1].partition, B)
+    fetcher.send(managers, None, 0.0)
+    for _ in range(5):
+        client.answer(
+            len(client.asked) - 1, p1=(0, empty_batch(managers[1].fetch_position, managers[1].fetch_position))
+        )
+        assert fetcher.collect(0.0) == []
+        managers[1]._load()
+        fetcher.send(managers, None, 0.0)
+    assert [host for host, _, _ in client.asked] == ["a", "b", "b", "b", "b", "b", "b"]
+    assert managers[1].ledger.position == 5
+
+
+def test_t11_after_a_failure_a_broker_has_a_growing_pause(client: Client, parts: Any) -> None:
+    fetcher, connections = parts
+    one = manager(0)
+    connections.register(one.partition, A)
+    now, sent = 0.0, []
+    while now < 5.0:
+        fetcher.send([one], None, now)
+        if len(client.asked) > len(sent):
+            sent.append(now)
+            client.asked[-1][2].fail(Disconnected("refused"))
+        assert all(isinstance(failed.error, Disconnected) for failed in fetcher.collect(now))
+        now += 0.01
+    assert len(sent) < 10
+    assert sent[1] - sent[0] < sent[4] - sent[3] <= 1.05
+
+
+def test_t14_nothing_is_asked_for_beyond_the_budget(client: Client, parts: Any) -> None:
+    fetcher, connections = parts
+    managers = [manager(0), manager(1)]
+    for one in managers:
+        connections.register(one.partition, A)
+    managers[0].buffered_bytes = 700
+    fetcher.send(managers, None, 0.0)
+    assert client.asked[0][1].max_bytes == 300
+    client.answer(0)
+    fetcher.collect(0.0)
+    managers[1].buffered_bytes = 300
+    fetcher.send(managers, None, 0.0)
+    assert len(client.asked) == 1
+
+
+def test_a_full_partition_does_not_wait_behind_a_quiet_one(client: Client, parts: Any) -> None:
+    """The broker answers one fetch after the other: while one partition is full, it may not hold the fetch for long."""
+    fetcher, connections = parts
+    full, quiet = manager(0), manager(1)
+    for one in (full, quiet):
+        connections.register(one.partition, A)
+    fetcher.send([full, quiet], None, 0.0)
+    assert client.asked[0][1].max_wait_ms == 500
+    full._fetched.extend([object(), object()])  # type: ignore[list-item]
+    client.answer(0)
+    fetcher.collect(0.0)
+    fetcher.send([full, quiet], None, 0.0)
+    assert client.offsets() == {1: 0}
+    assert client.asked[1][1].max_wait_ms == BUSY_WAIT_MS
+
+
+def test_an_answer_for_where_reading_is_no_more_is_dropped(client: Client, parts: Any) -> None:
+    fetcher, connections = parts
+    moved, closed = manager(0), manager(1)
+    for one in (moved, closed):
+        connections.register(one.partition, A)
+    fetcher.send([moved, closed], None, 0.0)
+    moved.skip_to(50)
+    closed.closed = True
+    client.answer(0, p0=(0, empty_batch(0, 9)), p1=(0, empty_batch(0, 9)))
+    assert fetcher.collect(0.0) == []
+    assert moved.fetch_position == 50
+    assert closed.fetch_position == 0
+
+
+def test_a_partitions_error_is_reported_and_pauses_that_partition_alone(client: Client, parts: Any) -> None:
+    fetcher, connections = parts
+    managers = [manager(0), manager(1)]
+    for one in managers:
+        connections.register(one.partition, A)
+    fetcher.send(managers, None, 0.0)
+    client.answer(0, p0=(6, b""), p1=(0, b""))
+    (failed,) = fetcher.collect(0.0)
+    assert failed.partition == Partition("t", 0)
+    assert isinstance(failed.error, NotLeaderOrFollower)
+    fetcher.send(managers, None, 0.0)
+    assert client.offsets() == {1: 0}
+    client.answer(1, p1=(0, b""))
+    fetcher.collect(0.2)
+    fetcher.send(managers, None, 0.2)
+    assert client.offsets() == {0: 0, 1: 0}
+
+
+def test_offsets_of_a_former_topic_are_never_asked_of_the_new_one(client: Client, parts: Any) -> None:
+    fetcher, connections = parts
+    one = manager(0)
+    one.topic_id = "old"
+    connections.register(one.partition, A)
+    fetcher.send([one], "new", 0.0)
+    assert client.asked == []
+    (failed,) = fetcher.collect(0.0)
+    assert isinstance(failed.error, UnknownTopicId)
+
+
+def test_the_next_offset_is_read_off_the_headers() -> None:
+    """Behind gaps and empty batches; a cut tail is left; what is no batch is left to the reader."""
+    whole = empty_batch(10, 14) + empty_batch(20, 29)
+    assert next_offset(b"", 10) == 10
+    assert next_offset(whole, 10) == 30
+    assert next_offset(whole + empty_batch(30, 39)[:40], 10) == 30
+    assert next_offset(empty_batch(10, 14)[:40], 10) == 11
+    assert next_offset(b"\0" * 5, 10) == 11
+    old = bytearray(empty_batch(10, 14))
+    old[16] = 1
+    assert next_offset(bytes(old), 10) == 11
+    assert next_offset(empty_batch(10, 14) + bytes(old), 10) == 16

@@ -1,0 +1,86 @@
+"""Looks at a topic through ZooKeeper's nodes as Kafka 2.1 to 3.9 write them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from streamlet.coordination import MemoryNodeStore
+from streamlet.spouts.kafka.errors import NoSuchTopic
+from streamlet.spouts.kafka.hosts import StaticHosts
+from streamlet.spouts.kafka.partition import Broker, GlobalPartitionInformation
+from streamlet.spouts.kafka.readers import NoBrokers, NoUsableListener, StaticBrokerReader, ZkBrokerReader
+from streamlet.spouts.kafka.steps import Activity, Background
+
+PLAIN = {"listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"}, "version": 5, "host": None, "port": -1}
+
+
+@pytest.fixture
+def background() -> Iterator[Background]:
+    thread = Background("test", lambda: None)
+    yield thread
+    thread.close()
+
+
+def nodes(brokers: dict[int, Any], leaders: dict[int, int], **topic: Any) -> MemoryNodeStore:
+    store = MemoryNodeStore()
+    for number, broker in brokers.items():
+        store.create(f"/brokers/ids/{number}", json.dumps(broker).encode())
+    body = {"version": 3, "partitions": {str(number): [1] for number in leaders}, **topic}
+    store.create("/brokers/topics/t", json.dumps(body).encode())
+    for number, leader in leaders.items():
+        if leader is not None:
+            state = json.dumps({"leader": leader, "leader_epoch": 1, "isr": [leader]}).encode()
+            store.create(f"/brokers/topics/t/partitions/{number}/state", state)
+    return store
+
+
+def look(store: MemoryNodeStore, background: Background, topic: str = "t") -> GlobalPartitionInformation:
+    activity = Activity(ZkBrokerReader(topic, store, background, "/brokers", "zk:2181").get_current_brokers())
+    while not activity.poll():
+        pass
+    return activity.take()
+
+
+def test_k1_endpoints_are_read_and_never_host_and_port(background: Background) -> None:
+    """A broker with several listeners has null in ``host``, or one of them that is not ours."""
+    broker = {
+        "listener_security_protocol_map": {"SSL": "SSL", "INSIDE": "PLAINTEXT"},
+        "endpoints": ["SSL://out:9093", "INSIDE://in:9092"],
+        "host": "wrong",
+        "port": 1,
+    }
+    info = look(nodes({1: broker}, {0: 1}, topic_id="abc"), background)
+    assert info.leaders == {0: Broker("in", 9092)}
+    assert (info.topic_id, info.by_position) == ("abc", False)
+
+
+def test_t09_a_partition_whose_broker_is_gone_is_listed_without_a_leader(background: Background) -> None:
+    one = {**PLAIN, "endpoints": ["PLAINTEXT://a:9092"]}
+    info = look(nodes({1: one}, {0: 1, 1: 2, 2: -1, 3: None}), background)  # type: ignore[dict-item]
+    assert info.leaders == {0: Broker("a", 9092), 1: None, 2: None, 3: None}
+
+
+def test_no_topic_and_no_brokers_are_said(background: Background) -> None:
+    one = {**PLAIN, "endpoints": ["PLAINTEXT://a:9092"]}
+    with pytest.raises(NoSuchTopic, match="ZooKeeper zk:2181 has no node /brokers/topics/other"):
+        look(nodes({1: one}, {0: 1}), background, "other")
+    with pytest.raises(NoBrokers, match=r"A Kafka without ZooKeeper .* is found with KafkaHosts"):
+        look(nodes({}, {0: 1}), background)
+
+
+def test_a_broker_without_a_listener_we_speak_is_said(background: Background) -> None:
+    secure = {"listener_security_protocol_map": {"SSL": "SSL"}, "endpoints": ["SSL://a:9093"]}
+    with pytest.raises(NoUsableListener, match=r"it offers: SSL://a:9093"):
+        look(nodes({1: secure}, {0: 1}), background)
+
+
+def test_k1_static_hosts_say_what_was_written() -> None:
+    activity = Activity(StaticBrokerReader("t", StaticHosts({3: "a:1", 7: "b:2"})).get_current_brokers())
+    assert activity.poll()
+    info = activity.take()
+    assert info.leaders == {3: Broker("a", 1), 7: Broker("b", 2)}
+    assert info.by_position
