@@ -195,7 +195,8 @@ class DevCluster(KafkaTools):
         if not self._brokers:
             return
         self._progress(f"starting Kafka {RELEASES[self.kafka].kafka}, {self._count} broker(s)")
-        for member in self._brokers:
+        for number, member in enumerate(self._brokers):
+            self._await_old_session(number)
             self._launch(member)
         self._await_brokers(range(self._count))
 
@@ -224,10 +225,7 @@ class DevCluster(KafkaTools):
             if graceful and member.alive:
                 member.jvm.stop(_STOP_GRACE_S)
             member.jvm.kill()
-        if self._zookeeper is not None:
-            port, node = self._zookeeper.port, f"/brokers/ids/{broker}\n"
-            gone = lambda: node not in probes.four_letter_word(port, "dump")  # noqa: E731
-            self._await(f"broker {broker}'s old session to expire", [self._zookeeper], gone)
+        self._await_old_session(broker)
         self._launch(member)
         self._await_brokers([broker])
 
@@ -327,6 +325,19 @@ class DevCluster(KafkaTools):
     def _launch(self, member: Member) -> None:
         member.log.write_bytes(b"") if not member.log.exists() else None
         member.jvm = Jvm(member.name, member.command, member.log, detachable=self._detachable)
+
+    def _await_old_session(self, broker: int) -> None:
+        """On 3.9: until ZooKeeper has forgotten a broker that was killed (also one of an earlier run of the
+        directory).
+        """
+        if self._zookeeper is None:
+            return
+        port, node = self._zookeeper.port, f"/brokers/ids/{broker}\n"
+
+        def gone() -> bool:
+            return node not in probes.four_letter_word(port, "dump")
+
+        self._await(f"broker {broker}'s old session to expire", [self._zookeeper], gone)
 
     def _await_brokers(self, brokers: Iterable[int]) -> None:
         """Until each of them names, as members of a cluster with a controller, all brokers that run."""

@@ -57,7 +57,7 @@ def find_java(environ: Mapping[str, str] | None = None) -> Java:
     """
     environ = os.environ if environ is None else environ
     refused = []
-    for path in candidates(environ):
+    for path in map(Path.absolute, candidates(environ)):
         if not path.is_file():
             refused.append(f"{path} is not there")
             continue

@@ -43,6 +43,7 @@ class Jvm:
                 stdout=subprocess.PIPE,
                 stderr=out,
                 start_new_session=True,
+                cwd=log.parent,  # not the caller's: that directory could then not be unmounted
             )
         assert self._keeper.stdout is not None
         with self._keeper.stdout as said:

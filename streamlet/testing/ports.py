@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 _LOWEST = 10_000
@@ -29,20 +29,21 @@ def is_free(port: int) -> bool:
     return True
 
 
-def free_ports(count: int, preferred: Iterable[int] = ()) -> list[int]:
-    """``count`` different free ports: the preferred ones as far as they are free, then random ones.
+def free_ports(count: int, preferred: Sequence[int] = ()) -> list[int]:
+    """``count`` different free ports; the i-th is ``preferred[i]`` where that one is free, else a random one.
 
-    Random ones lie *below* the ephemeral range. Above it, a client that keeps dialling a dead broker's port
-    can be given that very port as its source: it then connects to itself, and the broker cannot bind its port
-    again.
+    Random ones lie *below* the ephemeral range. Above it, a client that keeps dialling a dead broker's port can be
+    given that very port as its source: it then connects to itself, and the broker cannot bind its port again.
     """
-    chosen = [port for port in dict.fromkeys(preferred) if is_free(port)][:count]
+    chosen = {at: port for at, port in enumerate(preferred[:count]) if is_free(port)}
     ceiling = ephemeral_floor()
     low, high = (_LOWEST, ceiling) if ceiling > _LOWEST + 1000 else (_LOWEST, 65_536)
-    for _ in range(10_000):
-        if len(chosen) == count:
-            return chosen
-        port = random.randrange(low, high)
-        if port not in chosen and is_free(port):
-            chosen.append(port)
-    raise OSError(f"no {count} free ports on 127.0.0.1 between {low} and {high}")
+    for at in range(count):
+        tries = iter(range(10_000))
+        while at not in chosen:
+            if next(tries, None) is None:
+                raise OSError(f"no {count} free ports on 127.0.0.1 between {low} and {high}")
+            port = random.randrange(low, high)
+            if port not in chosen.values() and is_free(port):
+                chosen[at] = port
+    return [chosen[at] for at in range(count)]

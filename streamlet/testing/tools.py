@@ -5,6 +5,8 @@ Each call starts one JVM (about a second) and waits for it; all raise ``ToolFail
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import re
 import subprocess
@@ -131,7 +133,7 @@ class KafkaTools(ABC):
     ) -> None:
         """One record a line, through the console producer, acks=all; returns when all are written.
 
-        ``lines`` are without their line ends, or a binary file whose lines they are. Without
+        ``lines`` are with or without their line ends, or a binary file whose lines they are. Without
         ``key_separator`` records have no key and go round the partitions one by one; with it, what stands
         before it is the key. ``compression``: gzip, snappy, lz4 or zstd.
         """
@@ -272,7 +274,10 @@ def _run(
     """Exit status, or None when it was killed at the time-out. The keeper ends the tool when we end."""
     fed, stdin = lines is not None, subprocess.DEVNULL if lines is None else subprocess.PIPE
     if lines is not None and hasattr(lines, "fileno"):
-        fed, stdin = False, lines.fileno()
+        # A file that has no descriptor (io.BytesIO) is fed line by line.
+        with contextlib.suppress(io.UnsupportedOperation):
+            stdin = lines.fileno()
+            fed = False
     with subprocess.Popen(
         keeper_command("tool", command), stdin=stdin, stdout=out, stderr=err, start_new_session=True
     ) as process:
@@ -297,7 +302,7 @@ def _feed(pipe: IO[bytes], lines: Iterable[str | bytes]) -> None:
     try:
         with pipe:
             for line in lines:
-                pipe.write((line.encode() if isinstance(line, str) else line) + b"\n")
+                pipe.write((line.encode() if isinstance(line, str) else line).removesuffix(b"\n") + b"\n")
     except BrokenPipeError:
         pass
 

@@ -1,0 +1,140 @@
+"""``streamlet dev``: a real ZooKeeper and Kafka on this machine, for trying things out."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from typing import IO
+
+import click
+
+from streamlet.testing import resident
+from streamlet.testing.resident import Resident, ResidentTools
+
+
+def _say(line: str) -> None:
+    """Progress goes to standard error: standard output is the answer."""
+    click.echo(line, err=True)
+
+
+def _as_json(cluster: Resident) -> dict[str, object]:
+    return {
+        "kafka": cluster.kafka,
+        "bootstrap_servers": cluster.bootstrap_servers,
+        "zookeeper": cluster.zookeeper,
+        "directory": cluster.directory,
+        "processes": [
+            {"name": p.name, "pid": p.identity.pid, "port": p.port, "log": p.log, "health": p.health()}
+            for p in cluster.processes
+        ],
+    }
+
+
+def _show(cluster: Resident) -> None:
+    click.echo(cluster.described())
+    if cluster.zookeeper is not None:
+        click.echo(f'  ZooKeeper          {cluster.zookeeper}    ZkHosts("{cluster.zookeeper}")')
+    servers = cluster.bootstrap_servers
+    click.echo(f'  bootstrap servers  {servers}    KafkaHosts("{servers}")')
+    for process in cluster.processes:
+        click.echo(f"  {process.name}: pid {process.identity.pid}, {process.health()}, log {process.log}")
+
+
+@click.group()
+def dev() -> None:
+    """A real ZooKeeper and Kafka on this machine."""
+
+
+@dev.command()
+@click.option("--kafka", type=click.Choice(["3.9", "4"]), default="3.9", show_default=True,
+              help="3.9 lives in a ZooKeeper, 4 is KRaft.")  # fmt: skip
+@click.option("--brokers", type=click.Choice(["1", "3"]), default="1", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def up(kafka: str, brokers: str, as_json: bool) -> None:
+    """Start it; it keeps running until `streamlet dev down`."""
+    started = resident.up(kafka, int(brokers), progress=_say)
+    if as_json:
+        click.echo(json.dumps({"already": started.already, **_as_json(started.resident)}))
+        return
+    click.echo("It is up already:" if started.already else "It is up:")
+    _show(started.resident)
+
+
+@dev.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def down(as_json: bool) -> None:
+    """End it and remove its data and logs."""
+    gone = resident.down()
+    if as_json:
+        ended = [{"name": p.name, "pid": p.identity.pid, "port": p.port} for p in gone.ended]
+        click.echo(json.dumps({"ended": ended, "removed": gone.removed}))
+        return
+    for process in gone.ended:
+        click.echo(f"ended {process.name} (pid {process.identity.pid}, 127.0.0.1:{process.port})")
+    if gone.removed is not None:
+        click.echo(f"removed {gone.removed}")
+    if not gone.ended and gone.removed is None:
+        click.echo("Nothing was up.")
+
+
+@dev.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, or null when nothing is up.")
+@click.pass_context
+def status(context: click.Context, as_json: bool) -> None:
+    """Say what is up. Exit status 1 when nothing is, or when part of it does not answer."""
+    found = resident.status()
+    if as_json:
+        click.echo(json.dumps(None if found is None else _as_json(found)))
+    elif found is None:
+        click.echo("Nothing is up.")
+    else:
+        _show(found)
+    if found is None or any(process.health() != "answers" for process in found.processes):
+        context.exit(1)
+
+
+def _pair(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    pairs = [value.partition("=") for value in values]
+    for value, (key, equals, _) in zip(values, pairs, strict=True):
+        if not key or not equals:
+            raise click.BadParameter(f"{value!r} is not key=value")
+    return {key: value for key, _, value in pairs}
+
+
+@dev.command()
+@click.argument("name")
+@click.option("--partitions", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--replication", type=click.IntRange(1, 3), default=1, show_default=True)
+@click.option("--config", "configs", multiple=True, callback=_pair, metavar="KEY=VALUE",
+              help="A topic setting, such as retention.ms=60000.")  # fmt: skip
+def topic(name: str, partitions: int, replication: int, configs: dict[str, str]) -> None:
+    """Create the topic NAME, with Kafka's own tool."""
+    ResidentTools(resident.require(), _say).create_topic(name, partitions, replication, configs)
+    click.echo(f"created topic {name} with {partitions} partition{'s' if partitions > 1 else ''}")
+
+
+@dev.command()
+@click.argument("name", metavar="TOPIC")
+@click.argument("file", type=click.File("rb"))
+@click.option("--key-separator", help="What stands before it in a line is the record's key.")
+@click.option("--compression", type=click.Choice(["gzip", "snappy", "lz4", "zstd"]))
+def produce(name: str, file: IO[bytes], key_separator: str | None, compression: str | None) -> None:
+    """Write each line of FILE (`-`: standard input) into TOPIC, with Kafka's console producer."""
+    lines = _Counted(file)
+    tools = ResidentTools(resident.require(), _say)
+    tools.produce(name, lines, key_separator=key_separator, compression=compression)
+    click.echo(f"wrote {lines.count} records into {name}")
+
+
+@dataclasses.dataclass(slots=True)
+class _Counted:
+    """The lines of a file, counted as they go by."""
+
+    file: IO[bytes]
+    count: int = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for line in self.file:
+            self.count += 1
+            yield line

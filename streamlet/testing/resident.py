@@ -1,0 +1,277 @@
+"""The development cluster that stays: ``up`` starts it, ``down`` ends it, and it outlives both commands.
+
+One a user. What runs is written into a state file below a 0700 directory; ``up`` and ``down`` hold its lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from streamlet.testing import probes
+from streamlet.testing.cluster import DevCluster
+from streamlet.testing.errors import DevStackError
+from streamlet.testing.installation import Installation
+from streamlet.testing.jars import RELEASES, Progress, ensure_jars, silent
+from streamlet.testing.java import find_java
+from streamlet.testing.processes import ProcessIdentity
+from streamlet.testing.tools import KafkaTools
+
+WELL_KNOWN_PORTS = (2181, 9092, 9093, 9094)
+"""ZooKeeper's and the brokers', taken where they are free: what documentation and other tools expect."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResidentProcess:
+    """One server: ``name`` is "ZooKeeper" or "broker N"; it listens on 127.0.0.1:``port``."""
+
+    name: str
+    port: int
+    log: str
+    identity: ProcessIdentity
+
+    def health(self) -> str:
+        """``answers``, ``silent`` (it runs, but does not answer its protocol) or ``gone``."""
+        if not self.identity.alive:
+            return "gone"
+        with contextlib.suppress(OSError, probes.ProtocolError):
+            if self.name == "ZooKeeper":
+                return "answers" if probes.zookeeper_serves(self.port) else "silent"
+            probes.kafka_state(self.port)
+            return "answers"
+        return "silent"
+
+
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """What ``up`` started. ``kafka`` is "3.9" or "4"; ``directory`` holds data and logs."""
+
+    kafka: str
+    brokers: int
+    directory: str
+    processes: tuple[ResidentProcess, ...]
+
+    @property
+    def zookeeper(self) -> str | None:
+        """``127.0.0.1:port``, None on 4.x."""
+        ports = [process.port for process in self.processes if process.name == "ZooKeeper"]
+        return f"127.0.0.1:{ports[0]}" if ports else None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``127.0.0.1:port,...``."""
+        return ",".join(f"127.0.0.1:{p.port}" for p in self.processes if p.name != "ZooKeeper")
+
+    @property
+    def alive(self) -> bool:
+        """Whether every process still runs."""
+        return all(process.identity.alive for process in self.processes)
+
+    def described(self) -> str:
+        """In a few words."""
+        return f"Kafka {RELEASES[self.kafka].kafka} with {self.brokers} broker{'s' if self.brokers > 1 else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Up:
+    """What ``up`` found or made; ``already``: it was up, nothing was started."""
+
+    resident: Resident
+    already: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Down:
+    """What ``down`` ended and removed; both empty when nothing was up."""
+
+    ended: tuple[ResidentProcess, ...]
+    removed: str | None
+
+
+class ResidentTools(KafkaTools):
+    """Kafka's tools against the resident cluster."""
+
+    def __init__(self, resident: Resident, progress: Progress = silent) -> None:
+        java = find_java()
+        jars = ensure_jars(RELEASES[resident.kafka], java, progress=progress)
+        self._installation = Installation(resident.kafka, java, jars, Path(resident.directory))
+        self._bootstrap_servers = resident.bootstrap_servers
+
+    @property
+    def installation(self) -> Installation:
+        return self._installation
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self._bootstrap_servers
+
+
+def default_state(environ: Mapping[str, str] | None = None) -> Path:
+    """``$XDG_STATE_HOME/streamlet/dev``, by default below ``~/.local/state``."""
+    environ = os.environ if environ is None else environ
+    root = environ.get("XDG_STATE_HOME", "")
+    base = Path(root) if root.startswith("/") else Path.home() / ".local" / "state"
+    return base / "streamlet" / "dev"
+
+
+def up(kafka: str = "3.9", brokers: int = 1, *, state: Path | None = None, progress: Progress = silent) -> Up:
+    """Start the cluster, or find that it is up. Returns when every broker answers.
+
+    After a reboot (or when a server has died) it is started again on the data it had, where kind and size are the
+    same. Another kind than the one that is up is refused.
+    """
+    state = default_state() if state is None else state
+    with _locked(state):
+        found = _read(state)
+        if found is not None and found.alive:
+            if (found.kafka, found.brokers) != (kafka, brokers):
+                raise DevStackError(
+                    f"A development cluster is up already: {found.described()}, at {found.bootstrap_servers}. To "
+                    "have "
+                    f"Kafka {RELEASES[kafka].kafka} with {brokers} broker(s) instead, end it first: `streamlet dev "
+                    "down` "
+                    "(which removes its topics)."
+                )
+            return Up(found, already=True)
+        ports: tuple[int, ...] = WELL_KNOWN_PORTS
+        if found is not None:
+            _end(found)
+            if (found.kafka, found.brokers) == (kafka, brokers):
+                progress(f"{found.described()} had ended; starting it again on its data")
+                taken = [process.port for process in found.processes]
+                ports = (*([] if kafka == "3.9" else [WELL_KNOWN_PORTS[0]]), *taken)
+            else:
+                shutil.rmtree(found.directory, ignore_errors=True)
+        return Up(_start(state, kafka, brokers, ports, progress), already=False)
+
+
+def _start(state: Path, kafka: str, brokers: int, ports: tuple[int, ...], progress: Progress) -> Resident:
+    directory = state / "cluster"
+    cluster = DevCluster(kafka, brokers, directory, preferred_ports=ports, progress=progress, detachable=True).start()
+    try:
+        resident = Resident(
+            kafka,
+            brokers,
+            str(cluster.directory),
+            tuple(
+                ResidentProcess(member.name, member.port, str(member.log), ProcessIdentity.of(member.jvm.pid))
+                for member in cluster.members
+                if member.jvm is not None
+            ),
+        )
+        # Written before they are let go: until then the servers die with this process, afterwards `down` knows them.
+        _write(state, resident)
+        cluster.release()
+    except BaseException:  # Ctrl-C too
+        cluster.stop()
+        raise
+    return resident
+
+
+def status(*, state: Path | None = None) -> Resident | None:
+    """What is written to be up, or None; ask each process for its ``health()``."""
+    return _read(default_state() if state is None else state)
+
+
+def require(*, state: Path | None = None) -> Resident:
+    """The cluster that is up; ``DevStackError`` when there is none."""
+    found = status(state=state)
+    if found is None:
+        raise DevStackError("No development cluster is up. Start one: `streamlet dev up`.")
+    if not found.alive:
+        raise DevStackError(
+            f"The development cluster ({found.described()}) has ended since it was started, by a reboot or a kill; "
+            "its "
+            f"logs are in {found.directory}. Start it again, on its data: `streamlet dev up`."
+        )
+    return found
+
+
+def down(*, state: Path | None = None) -> Down:
+    """End every process of the cluster and remove its data and logs. Nothing is left, also when part of it had
+    died.
+    """
+    state = default_state() if state is None else state
+    if not state.exists():
+        return Down((), None)
+    with _locked(state):
+        found = _read(state)
+        ended = () if found is None else _end(found)
+        directory = state / "cluster"
+        there = directory.exists()
+        shutil.rmtree(directory, ignore_errors=True)
+        _file(state).unlink(missing_ok=True)
+        return Down(ended, str(directory) if there else None)
+
+
+def _end(resident: Resident) -> tuple[ResidentProcess, ...]:
+    return tuple(process for process in reversed(resident.processes) if process.identity.kill())
+
+
+# -- the state file
+
+
+def _file(state: Path) -> Path:
+    return state / "state.json"
+
+
+@contextlib.contextmanager
+def _locked(state: Path) -> Iterator[None]:
+    """One ``up`` or ``down`` at a time; the other waits."""
+    try:
+        state.mkdir(parents=True, exist_ok=True)
+        state.chmod(0o700)
+        with (state / "lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+    except OSError as error:
+        raise DevStackError(
+            f"The development cluster's state cannot be kept in {state}: {error.strerror or error}. Make room there "
+            "or "
+            "make it writable, or let XDG_STATE_HOME name another directory."
+        ) from error
+
+
+def _write(state: Path, resident: Resident) -> None:
+    fresh = _file(state).with_suffix(".new")
+    fresh.write_text(json.dumps(dataclasses.asdict(resident), indent=1))
+    fresh.replace(_file(state))
+
+
+def _read(state: Path) -> Resident | None:
+    try:
+        text = _file(state).read_text()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        told = json.loads(text)
+        processes = tuple(
+            ResidentProcess(
+                str(process["name"]),
+                int(process["port"]),
+                str(process["log"]),
+                ProcessIdentity(
+                    int(process["identity"]["pid"]),
+                    int(process["identity"]["started"]),
+                    str(process["identity"]["boot"]),
+                ),
+            )
+            for process in told["processes"]
+        )
+        kafka = str(told["kafka"])
+        if kafka not in RELEASES:
+            raise ValueError(f"kafka {kafka}")
+        return Resident(kafka, int(told["brokers"]), str(told["directory"]), processes)
+    except (ValueError, KeyError, TypeError) as error:
+        raise DevStackError(
+            f"{_file(state)} does not say what a development cluster's state says ({type(error).__name__}: {error}). "
+            "End "
+            "its processes by hand, if there are any, and remove the file."
+        ) from error

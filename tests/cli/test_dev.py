@@ -1,0 +1,155 @@
+"""``streamlet dev``: a cluster that outlives its command, and of which nothing is left after ``down``."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka.admin import AdminClient
+
+from streamlet.cli.dev import dev
+from streamlet.testing import DevStackError, resident
+from streamlet.testing.ports import is_free
+from streamlet.testing.processes import ProcessIdentity
+
+DEV = [sys.executable, "-c", "from streamlet.cli.dev import dev; dev()"]
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A state directory of the test's own; what is up in it goes down when the test, or its runner, has ended."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    # The end of this guard's standard input is our end, however we end.
+    body = "import sys; sys.stdin.read()\nfrom streamlet.testing import resident; resident.down()"
+    guard = subprocess.Popen([sys.executable, "-c", body], stdin=subprocess.PIPE, start_new_session=True)
+    yield tmp_path / "streamlet" / "dev"
+    guard.communicate()
+    assert guard.returncode == 0
+
+
+def run(*arguments: str, stdin: bytes | None = None) -> tuple[int, str]:
+    """Exit status and standard output of one command in this process."""
+    result = CliRunner().invoke(dev, arguments, input=stdin, catch_exceptions=False)
+    return result.exit_code, result.stdout
+
+
+def test_nothing_is_up(state: Path) -> None:
+    """Each command says so in its way, and makes no directory."""
+    assert run("status") == (1, "Nothing is up.\n")
+    assert run("status", "--json") == (1, "null\n")
+    assert run("down") == (0, "Nothing was up.\n")
+    assert json.loads(run("down", "--json")[1]) == {"ended": [], "removed": None}
+    with pytest.raises(DevStackError, match="streamlet dev up"):
+        run("topic", "t")
+    assert not state.exists()
+
+
+@pytest.mark.parametrize(
+    "arguments", [("up", "--kafka", "5"), ("up", "--brokers", "2"), ("topic", "t", "--config", "x"), ("produce", "t")]
+)
+def test_bad_input(state: Path, arguments: tuple[str, ...]) -> None:
+    """Refused with 2 before anything runs."""
+    assert run(*arguments)[0] == 2
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"kafka": "9", "brokers": 1, "directory": "/", "processes": []}'])
+def test_a_state_file_that_says_something_else(state: Path, text: str) -> None:
+    """Named, with what to do; nothing is killed or removed on its word."""
+    state.mkdir(parents=True)
+    (state / "state.json").write_text(text)
+    try:
+        for command in ("status", "up", "down"):
+            with pytest.raises(DevStackError, match=r"state\.json"):
+                run(command)
+    finally:
+        (state / "state.json").unlink()
+
+
+def test_a_state_directory_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One paragraph that names it."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    with pytest.raises(DevStackError, match="XDG_STATE_HOME"):
+        run("up")
+
+
+@pytest.mark.real
+def test_two_ups_at_once_then_everything_then_down(state: Path) -> None:
+    """One starts it, the other finds it; topics and records through Kafka's tools; ``down`` leaves no process and
+    port.
+    """
+    ups = [subprocess.Popen([*DEV, "up", "--json"], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    told = [json.loads(process.communicate(timeout=120)[0]) for process in ups]
+    assert [process.returncode for process in ups] == [0, 0]
+    assert sorted(answer.pop("already") for answer in told) == [False, True]
+    assert told[0] == told[1]
+    assert state.stat().st_mode & 0o777 == 0o700
+    processes = [ProcessIdentity.of(process["pid"]) for process in told[0]["processes"]]
+    assert [process["health"] for process in told[0]["processes"]] == ["answers", "answers"]
+
+    assert run("topic", "t", "--partitions", "3", "--config", "retention.ms=60000")[0] == 0
+    assert run("produce", "t", "-", stdin=b"one\ntwo\nthree") == (0, "wrote 3 records into t\n")
+    found = AdminClient({"bootstrap.servers": told[0]["bootstrap_servers"]}).list_topics("t", timeout=20)
+    assert len(found.topics["t"].partitions) == 3
+    assert sorted(resident.ResidentTools(resident.require()).console_consume("t", max_messages=3)) == [
+        "one",
+        "three",
+        "two",
+    ]
+
+    status, text = run("status")
+    assert status == 0
+    assert f'ZkHosts("{told[0]["zookeeper"]}")' in text and "server.log" in text
+    with pytest.raises(DevStackError, match="streamlet dev down"):
+        run("up", "--kafka", "4")
+
+    gone = json.loads(run("down", "--json")[1])
+    assert {process["pid"] for process in gone["ended"]} == {process.pid for process in processes}
+    assert gone["removed"] == told[0]["directory"]
+    assert not any(process.alive for process in processes)
+    assert all(is_free(process["port"]) for process in gone["ended"])
+    assert os.listdir(state) == ["lock"]
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("kafka", ["3.9", "4"])
+def test_after_a_death_it_is_started_again_on_its_data(state: Path, kafka: str) -> None:
+    """As after a reboot: ``status`` says what is gone, ``up`` brings the topics back on the same ports."""
+    first = resident.up(kafka)
+    run("topic", "kept")
+    for process in first.resident.processes:
+        process.identity.kill()
+    status, text = run("status")
+    assert status == 1 and "gone" in text
+    with pytest.raises(DevStackError, match="has ended"):
+        run("topic", "t")
+    again = resident.up(kafka)
+    assert not again.already
+    assert again.resident.bootstrap_servers == first.resident.bootstrap_servers
+    admin = AdminClient({"bootstrap.servers": again.resident.bootstrap_servers})
+    assert "kept" in admin.list_topics(timeout=20).topics
+    run("down")
+
+
+@pytest.mark.real
+def test_an_up_that_is_killed_half_way_leaves_nothing(state: Path) -> None:
+    """Killed after the first server runs: that server goes too, and the next ``up`` works."""
+    process = subprocess.Popen([*DEV, "up"], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    assert process.stderr is not None
+    with process.stderr as said:
+        assert any("starting Kafka" in line for line in said)
+        process.kill()
+    process.wait()
+    assert resident.status() is None
+    started = resident.up("3.9")
+    assert not started.already
+    with socket.create_connection(("127.0.0.1", started.resident.processes[0].port), 5):
+        pass
+    run("down")

