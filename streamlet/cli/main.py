@@ -16,6 +16,7 @@ from streamlet.cli.errors import show
 COMMANDS = {
     "check": ("streamlet.cli.check:check", "Say everything that is wrong with a topology, without running it."),
     "graph": ("streamlet.cli.graph:graph", "Draw a topology as text, DOT or Mermaid."),
+    "dev": ("streamlet.cli.dev:dev", "Start, show and end a real ZooKeeper and Kafka on this machine."),
 }
 """Name -> where the command is, and its line in the help."""
 

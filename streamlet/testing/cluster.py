@@ -18,7 +18,7 @@ from streamlet.testing.errors import ClusterFailed, DevStackError
 from streamlet.testing.installation import Installation
 from streamlet.testing.jars import RELEASES, Progress, ensure_jars, silent
 from streamlet.testing.java import find_java
-from streamlet.testing.jvm import Jvm, log_tail
+from streamlet.testing.jvm import Jvm, keeper_command, log_tail
 from streamlet.testing.ports import free_ports
 from streamlet.testing.tools import KafkaTools
 
@@ -238,7 +238,7 @@ class DevCluster(KafkaTools):
         member = self._the_zookeeper()
         self._progress(f"starting ZooKeeper on 127.0.0.1:{member.port}")
         self._launch(member)
-        self._await("ZooKeeper to serve", [member], lambda: probes.zookeeper_serves(member.port))
+        self._await("ZooKeeper to serve", member, lambda: probes.zookeeper_serves(member.port))
 
     def pause_zookeeper(self) -> None:
         """SIGSTOP the ZooKeeper."""
@@ -299,17 +299,19 @@ class DevCluster(KafkaTools):
 
     def _format_storage(self) -> None:
         """KRaft wants its directories formatted; all at once, one JVM each. Done once a directory."""
-        cluster_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "A", 1)
+        # Not all of base64's characters: an id that begins with a dash would be taken for an option.
+        cluster_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "A")
         formatting = []
         for number, member in enumerate(self._brokers):
             if (self._data(number) / "meta.properties").exists():
                 continue
             config = str(self._data(number).parent / "server.properties")
-            command = self.installation.tool_command(
-                "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", config
-            )
+            tool = self.installation.tool_command("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", config)
             with member.log.open("ab") as log:
-                formatting.append((member, subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)))
+                process = subprocess.Popen(
+                    keeper_command("tool", tool), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                )
+            formatting.append((member, process))
         failed = []
         for member, process in formatting:
             try:
@@ -323,7 +325,6 @@ class DevCluster(KafkaTools):
             raise self._failure("Kafka's storage could not be formatted", failed[0])
 
     def _launch(self, member: Member) -> None:
-        member.log.write_bytes(b"") if not member.log.exists() else None
         member.jvm = Jvm(member.name, member.command, member.log, detachable=self._detachable)
 
     def _await_old_session(self, broker: int) -> None:
@@ -337,7 +338,7 @@ class DevCluster(KafkaTools):
         def gone() -> bool:
             return node not in probes.four_letter_word(port, "dump")
 
-        self._await(f"broker {broker}'s old session to expire", [self._zookeeper], gone)
+        self._await(f"broker {broker}'s old session to expire", self._zookeeper, gone)
 
     def _await_brokers(self, brokers: Iterable[int]) -> None:
         """Until each of them names, as members of a cluster with a controller, all brokers that run."""
@@ -349,26 +350,23 @@ class DevCluster(KafkaTools):
                 state = probes.kafka_state(port)
                 return state.brokers >= running and state.controller >= 0
 
-            self._await(f"{member.name} to serve", [member, *self.members], serves)
+            self._await(f"{member.name} to serve", member, serves)
 
-    def _await(self, what: str, members: list[Member], done: Callable[[], bool]) -> None:
-        """Poll ``done`` until it holds; a member that ended meanwhile, or the deadline, ends the wait with
-        its log.
-        """
+    def _await(self, what: str, member: Member, done: Callable[[], bool]) -> None:
+        """Poll ``done`` until it holds; the member's end, or the deadline, ends the wait with its log."""
         deadline = time.monotonic() + self._start_timeout_s
         while True:
             with contextlib.suppress(OSError, probes.ProtocolError):
                 if done():
                     return
-            for member in members:
-                if member.jvm is not None and not member.jvm.alive and member is members[0]:
-                    raise self._ended(member)
+            if not member.alive:
+                raise self._ended(member)
             if time.monotonic() > deadline:
-                raise self._failure(f"Waited {self._start_timeout_s:.0f} s for {what}, in vain", members[0])
+                raise self._failure(f"Waited {self._start_timeout_s:.0f} s for {what}, in vain", member)
             time.sleep(0.05)
 
     def _ended(self, member: Member) -> Exception:
-        error = self._failure(f"{member.name} ended while it was starting", member)
+        error = self._failure(f"{member.name} ended before it was ready", member)
         tail = log_tail(member.log)
         return _PortTaken(error.message) if "Address already in use" in tail or "BindException" in tail else error
 

@@ -10,6 +10,7 @@ import importlib.util
 import os
 import shutil
 import subprocess
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,11 @@ class Release:
     coordinates: tuple[tuple[str, str, str], ...]
 
     @property
+    def key(self) -> str:
+        """Its name in the cache: another set of jars around the same Kafka is another directory."""
+        return f"{self.kafka}-{zlib.crc32(repr(self.coordinates).encode()):08x}"
+
+    @property
     def must_hold(self) -> tuple[str, ...]:
         """Jars without which a fetched directory is not believed to be whole."""
         return tuple(f"{artifact}-{version}.jar" for _, artifact, version in self.coordinates)
@@ -46,13 +52,14 @@ def _release(kafka: str, *logging: tuple[str, str, str]) -> Release:
     return Release(kafka, ours + logging)
 
 
-# Without a logging back end on the class path a broker logs nothing, and a failed start cannot be read.
+# Without a logging back end on the class path a broker logs nothing, and a failed start cannot be read. Log4j is of
+# the version that Kafka 4.3 itself asks for: of two, Maven takes the nearest and Ivy the newest.
 RELEASES: Mapping[str, Release] = {
     "3.9": _release("3.9.2", ("org.slf4j", "slf4j-reload4j", "1.7.36")),
     "4": _release(
         "4.3.1",
-        ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3"),
-        ("org.apache.logging.log4j", "log4j-core", "2.24.3"),
+        ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"),
+        ("org.apache.logging.log4j", "log4j-core", "2.25.4"),
     ),
 }
 
@@ -80,7 +87,7 @@ def ensure_jars(
     """
     environ = os.environ if environ is None else environ
     cache = default_cache(environ) if cache is None else cache
-    wanted = cache / release.kafka
+    wanted = cache / release.key
     if wanted.is_dir():
         return wanted
     try:
@@ -109,9 +116,9 @@ def _fetch_into(wanted: Path, release: Release, java: Java, progress: Progress, 
     """Fetch under a temporary name, check, rename. Called with the lock held, so every old temporary is
     stale.
     """
-    for stale in wanted.parent.glob(f".{release.kafka}.*"):
+    for stale in wanted.parent.glob(f".{release.key}.*"):
         shutil.rmtree(stale)
-    partial = wanted.parent / f".{release.kafka}.{os.getpid()}"
+    partial = wanted.parent / f".{release.key}.{os.getpid()}"
     partial.mkdir()
     try:
         work, jars = partial / "work", partial / "jars"

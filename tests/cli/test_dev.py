@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -134,7 +135,11 @@ def test_after_a_death_it_is_started_again_on_its_data(state: Path, kafka: str) 
     assert not again.already
     assert again.resident.bootstrap_servers == first.resident.bootstrap_servers
     admin = AdminClient({"bootstrap.servers": again.resident.bootstrap_servers})
-    assert "kept" in admin.list_topics(timeout=20).topics
+    # A broker names its fellows a moment before it names its topics.
+    deadline = time.monotonic() + 30
+    while "kept" not in admin.list_topics(timeout=20).topics:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
     run("down")
 
 

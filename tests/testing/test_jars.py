@@ -42,9 +42,9 @@ def test_fetched_once_and_kept(tmp_path: Path, environ: dict[str, str]) -> None:
     said: list[str] = []
     for _ in range(2):
         directory = ensure_jars(RELEASE, JAVA, progress=said.append, environ=environ)
-    assert directory == tmp_path / "cache" / "streamlet" / "jars" / "1.2.3"
+    assert directory == tmp_path / "cache" / "streamlet" / "jars" / RELEASE.key
     assert sorted(os.listdir(directory)) == ["artifact-1.2.3.jar", "thing-4.jar"]
-    assert sorted(os.listdir(directory.parent)) == [".lock", "1.2.3"]
+    assert sorted(os.listdir(directory.parent)) == [".lock", RELEASE.key]
     assert calls.read_text() == "called\n"
     assert len(said) == 1 and "Kafka 1.2.3 with Maven" in said[0]
 
@@ -70,10 +70,10 @@ def test_a_failed_fetch_leaves_nothing_and_says_why(tmp_path: Path, environ: dic
         ensure_jars(RELEASE, JAVA, environ=environ)
     assert "\n" not in caught.value.message
     assert os.listdir(cache) == [".lock"]
-    (cache / ".1.2.3.999").mkdir()
+    (cache / f".{RELEASE.key}.999").mkdir()
     fake_maven(tmp_path, GOOD)
     ensure_jars(RELEASE, JAVA, environ=environ)
-    assert sorted(os.listdir(cache)) == [".lock", "1.2.3"]
+    assert sorted(os.listdir(cache)) == [".lock", RELEASE.key]
 
 
 def test_a_fetch_that_forgot_a_jar_is_not_believed(tmp_path: Path, environ: dict[str, str]) -> None:
