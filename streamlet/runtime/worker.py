@@ -7,6 +7,7 @@ coordinator's messages and sends heartbeats, so that a slow bolt never looks lik
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import random
@@ -77,6 +78,7 @@ class Worker:
             self.loop.initialize()
             self.loop.timers.every(self.plan["heartbeat_s"], self._look, self.clock.monotonic())
             self._look()
+            settle_collector()
             self.channel.send({"t": "initialized"})
             self._turn()
         except ChannelClosed:
@@ -320,6 +322,17 @@ class Worker:
 
     def _tell(self, level: str, text: str) -> None:
         self.channel.try_send({"t": "event", "level": level, "text": text})
+
+
+def settle_collector() -> None:
+    """What exists by now stays for good, and tuples are freed by reference count: collect cycles less often.
+
+    With the interpreter's own 700 allocations a collection, cycles are searched for a hundred times a second
+    among objects that have none: a sixth of the time a tuple takes.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 100)
 
 
 class ChannelHandler(logging.Handler):
