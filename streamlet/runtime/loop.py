@@ -10,7 +10,7 @@ import contextlib
 import os
 import selectors
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from streamlet.base.errors import StreamletError
@@ -63,7 +63,8 @@ class WorkerLoop:
         self.inbox_tuples = 0
         self._outgoing: dict[int, Outgoing] = {}
         self._polls: list[SpoutTask] = []
-        self._sole_spout: SpoutTask | None = None
+        spout_tasks = running.plan.spout_tasks
+        self._sole_owner = spout_tasks[0].task_id if len(spout_tasks) == 1 else None
         self.paused: set[str] = {"starting"}
         self.unsent = 0
         self._full = False
@@ -88,8 +89,6 @@ class WorkerLoop:
                 self._add_spout(live.run, now)
             else:
                 self._add_bolt(live.run, own_conf.get("topology.tick.tuple.freq.secs"), now)
-        if len(self.plan.spout_tasks) == 1 and self.spouts:
-            (self._sole_spout,) = self.spouts.values()
         self.timers.every(IDLE_S, self._expire, now)
 
     def _add_spout(self, spout: SpoutTask, now: float) -> None:
@@ -180,7 +179,7 @@ class WorkerLoop:
         while self._posted:
             self._posted.popleft()()
         now = self.clock.monotonic()
-        self._receive(now)
+        self._receive()
         self._run_bolts(now)
         self._settle()
         self.timers.run_due(now)
@@ -193,13 +192,13 @@ class WorkerLoop:
             return 0.0
         return self._sleep(now)
 
-    def _receive(self, now: float) -> None:
+    def _receive(self) -> None:
         for incoming in self.links.received():
             self._enqueue(incoming.runs)
             if incoming.full is not None:
                 (self.pause if incoming.full else self.resume)(f"worker {incoming.worker} is full")
-            if incoming.acks:
-                self._apply_acks(incoming.acks, now)
+            if incoming.roots:
+                self._apply_acks(incoming.roots, incoming.deltas)
             if incoming.fails:
                 self._apply_fails(incoming.fails)
 
@@ -279,27 +278,36 @@ class WorkerLoop:
         acks, fails = self.running.acks, self.running.fails
         if acks:
             acks.pop(0, None)
-            items = list(acks.items())
+            roots, deltas = list(acks), list(acks.values())
             acks.clear()
-            self._apply_acks(items, self.clock.monotonic())
+            self._apply_acks(roots, deltas)
         if fails:
             failed = list(fails)
             fails.clear()
             self._apply_fails(failed)
 
-    def _apply_acks(self, deltas: Iterable[tuple[int, int]], now: float) -> None:
-        sole = self._sole_spout
-        if sole is not None:  # every root is this spout's: no need to look
-            self._hear(sole, lambda: sole.apply_acks(deltas, now))
+    def _apply_acks(self, roots: list[int], deltas: list[int]) -> None:
+        sole = self._sole_owner
+        if sole is not None:  # every root is of one spout task: no need to look at each
+            self._acks_of(sole, roots, deltas)
             return
-        by_task: dict[int, list[tuple[int, int]]] = {}
-        for pair in deltas:
-            by_task.setdefault(owner_task(pair[0]), []).append(pair)
-        for task_id, pairs in by_task.items():
-            if task_id in self.spouts:
-                self._hear(self.spouts[task_id], lambda: self.spouts[task_id].apply_acks(pairs, now))  # noqa: B023
-            elif task_id in self._worker_of:
-                self._to(self._worker_of[task_id]).acks.extend(pairs)
+        by_task: dict[int, tuple[list[int], list[int]]] = {}
+        for root, delta in zip(roots, deltas, strict=True):
+            columns = by_task.setdefault(owner_task(root), ([], []))
+            columns[0].append(root)
+            columns[1].append(delta)
+        for task_id, columns in by_task.items():
+            self._acks_of(task_id, *columns)
+
+    def _acks_of(self, task_id: int, roots: list[int], deltas: list[int]) -> None:
+        spout = self.spouts.get(task_id)
+        if spout is not None:
+            now = self.clock.monotonic()
+            self._hear(spout, lambda: spout.apply_acks(zip(roots, deltas, strict=True), now))
+        elif task_id in self._worker_of:
+            outgoing = self._to(self._worker_of[task_id])
+            outgoing.roots += roots
+            outgoing.deltas += deltas
 
     def _apply_fails(self, roots: list[int]) -> None:
         for root in roots:
@@ -312,8 +320,7 @@ class WorkerLoop:
 
     def fail_everything(self) -> int:
         """A link was lost: apply the deltas that did arrive, then fail all open trees of this worker's spouts."""
-        now = self.clock.monotonic()
-        self._receive(now)
+        self._receive()
         self._settle()
         failed = 0
         for spout in self.spouts.values():

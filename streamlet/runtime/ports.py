@@ -14,13 +14,15 @@ class Outgoing:
     """What one turn of the loop has for one other worker."""
 
     runs: list[Run] = field(default_factory=list)
-    acks: list[tuple[int, int]] = field(default_factory=list)
+    roots: list[int] = field(default_factory=list)
+    deltas: list[int] = field(default_factory=list)
+    """Ack deltas, by root: two columns of equal length."""
     fails: list[int] = field(default_factory=list)
     full: bool | None = None
     """This worker crossed its high-water mark (True), or came back below it (False): spouts elsewhere pause."""
 
     def __bool__(self) -> bool:
-        return bool(self.runs or self.acks or self.fails) or self.full is not None
+        return bool(self.runs or self.roots or self.fails) or self.full is not None
 
 
 @dataclass(slots=True)
@@ -28,7 +30,8 @@ class Incoming:
     """One frame of another worker, decoded; see Outgoing."""
 
     runs: list[Run]
-    acks: list[tuple[int, int]]
+    roots: list[int]
+    deltas: list[int]
     fails: list[int]
     full: bool | None = None
     worker: int = -1

@@ -112,16 +112,7 @@ class FrameReader:
 
 def encode_data(outgoing: Outgoing) -> bytes:
     """What a turn has for another worker, as a payload."""
-    acks = outgoing.acks
-    return pack(
-        [
-            outgoing.runs,
-            [root for root, _ in acks],
-            [delta for _, delta in acks],
-            outgoing.fails,
-            outgoing.full,
-        ]
-    )
+    return pack([outgoing.runs, outgoing.roots, outgoing.deltas, outgoing.fails, outgoing.full])
 
 
 def decode_data(payload: bytes) -> Incoming:
@@ -134,7 +125,7 @@ def decode_data(payload: bytes) -> Incoming:
         _ints(column)
     if len(roots) != len(deltas) or full not in (None, True, False) or not isinstance(runs, list):
         raise BadFrame("A data frame's parts do not fit each other.")
-    return Incoming([_run(item) for item in runs], list(zip(roots, deltas, strict=True)), fails, full)
+    return Incoming([_run(item) for item in runs], roots, deltas, fails, full)
 
 
 def _run(item: Any) -> Run:
