@@ -188,7 +188,7 @@ class Supervisor:
         worker.drained, worker.caught_up = drained, caught_up
         if self.ending is None and self.whole and self._all_spouts("caught_up"):
             return self.end("caught_up", now)
-        return self._maybe_stop()
+        return self._maybe_stop(now)
 
     def link_lost(self, index: int, epoch: int, peer: int, peer_epoch: int, version: int) -> list[Instruction]:
         """A worker lost a link that was made by ``version``. If both live on, they link anew by the next version.
@@ -222,7 +222,7 @@ class Supervisor:
         lost = [*kill, Tell("warning", f"worker {index} (epoch {epoch}) {why}"), SendLost(index, epoch)]
         if self.ending is not None:
             # Nothing is replayed any more: what was open stays uncommitted for the next run.
-            return [*lost, *self._stop()]
+            return [*lost, *self._stop(now)]
         worker.deaths.append(now)
         while worker.deaths and now - worker.deaths[0] > WINDOW_S:
             worker.deaths.popleft()
@@ -248,8 +248,8 @@ class Supervisor:
             # What was said before the pause is old: only a state told after it proves that all is drained.
             worker.drained = worker.drained and reason == "caught_up"
         if not self.whole:
-            return [SendPause(), *self._stop()]
-        return [SendPause(), *self._maybe_stop()]
+            return [SendPause(), *self._stop(now)]
+        return [SendPause(), *self._maybe_stop(now)]
 
     def stopped(self, index: int, epoch: int) -> None:
         """A worker has closed its components."""
@@ -260,10 +260,9 @@ class Supervisor:
         """Time passes: restarts that are due, workers that were silent, a drain that takes too long."""
         out: list[Instruction] = []
         if self.ending is not None and not self._stopping and now >= self._deadline:
-            out += self._stop()
+            out += self._stop(now)
         if self._stopping:
-            self._deadline = self._deadline or now
-            return out
+            return out if now < self._deadline else [*out, *self._end_the_rest()]
         for index, worker in self.workers.items():
             if worker.state is WorkerState.GONE:
                 if worker.restart_at is not None and now >= worker.restart_at:
@@ -308,12 +307,32 @@ class Supervisor:
     def _all_spouts(self, what: str) -> bool:
         return all(getattr(self.workers[index], what) for index in self.spout_workers)
 
-    def _maybe_stop(self) -> list[Instruction]:
+    def _maybe_stop(self, now: float) -> list[Instruction]:
         if self.ending is None or self._stopping or not self._all_spouts("drained"):
             return []
         self.drained = True
-        return self._stop()
+        return self._stop(now)
 
-    def _stop(self) -> list[Instruction]:
+    def _stop(self, now: float) -> list[Instruction]:
         self._stopping = True
-        return [SendStop(clean=True)]
+        self._deadline = now + self.limits.stop_s
+        # A worker that has not come up holds nothing that wants closing.
+        unborn = [index for index, worker in self.workers.items() if worker.state is WorkerState.STARTING]
+        return [SendStop(clean=True), *(self._kill(index) for index in unborn)]
+
+    def _end_the_rest(self) -> list[Instruction]:
+        """Whoever has not closed by the deadline hangs, most likely in its user's code: the run ends without it."""
+        out: list[Instruction] = []
+        for index, worker in self.workers.items():
+            if not worker.stopped and worker.state is not WorkerState.GONE:
+                text = (
+                    f"worker {index} (epoch {worker.epoch}) did not stop within {self.limits.stop_s:g} s and was "
+                    "killed: what its cleanup was to write may be missing"
+                )
+                out += [Tell("warning", text), self._kill(index)]
+        return out
+
+    def _kill(self, index: int) -> Kill:
+        worker = self.workers[index]
+        worker.state, worker.address = WorkerState.GONE, None
+        return Kill(index, worker.epoch)

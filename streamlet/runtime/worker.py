@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +48,10 @@ logger = logging.getLogger("streamlet")
 class Worker:
     """Everything a worker process is. ``run`` returns the exit status."""
 
-    def __init__(self, channel: ControlChannel, plan: Message) -> None:
+    def __init__(self, channel: ControlChannel, plan: Message, early: Sequence[Message] = ()) -> None:
         self.channel = channel
         self.plan = plan
+        self._early = early  # what came together with the plan
         self.index: int = plan["worker"]
         self.epoch: int = plan["epoch"]
         self.secret: bytes = plan["secret"]
@@ -251,6 +253,8 @@ class Worker:
             selector.register(self.channel, selectors.EVENT_READ, self._read_messages)
             selector.register(self.server, selectors.EVENT_READ, self.server.serve)
             period, due = self.plan["heartbeat_s"], 0.0
+            for message in self._early:
+                self._handle(message)
             try:
                 while True:
                     for key, _ in selector.select(max(0.0, due - time.monotonic())):
@@ -363,7 +367,7 @@ def serve(channel: ControlChannel) -> int:
     root.setLevel(logging.DEBUG if messages[0]["debug"] else logging.INFO)
     for noisy in ("kazoo", "py4j"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    return Worker(channel, messages[0]).run()
+    return Worker(channel, messages[0], messages[1:]).run()
 
 
 def main() -> None:

@@ -174,13 +174,39 @@ def test_caught_up_takes_every_spout() -> None:
     assert supervisor.ending == "caught_up"
 
 
+def test_a_worker_that_does_not_stop_is_killed_at_its_deadline() -> None:
+    """A cleanup that hangs must not keep the run from ending; it is named."""
+    supervisor = running(limits=Limits(stop_s=5.0))
+    supervisor.end("interrupted", 10.0)
+    assert supervisor.state(0, 1, drained=True, caught_up=False, now=11.0) == [SendStop(clean=True)]
+    supervisor.stopped(0, 1)
+    assert supervisor.tick(15.9) == []
+    assert not supervisor.over
+    told, killed = supervisor.tick(16.1)
+    assert isinstance(told, Tell) and "worker 1" in told.text and "cleanup" in told.text
+    assert killed == Kill(1, 1)
+    assert supervisor.over
+    assert supervisor.tick(17.0) == []
+
+
+def test_an_end_before_all_are_up_waits_for_nobody_who_is_still_starting() -> None:
+    """A run that is stopped while its workers start ends at once."""
+    supervisor = Supervisor(2, frozenset({0}), Limits())
+    supervisor.begin(0.0)
+    supervisor.ready(0, 1, ADDRESS, 0.1)
+    assert supervisor.end("time", 0.2) == [SendPause(), SendStop(clean=True), Kill(1, 1)]
+    assert not supervisor.over
+    supervisor.stopped(0, 1)
+    assert supervisor.over
+
+
 def test_a_death_during_the_drain_ends_the_run_undrained() -> None:
     """Nobody is restarted any more."""
     supervisor = running()
     supervisor.end("time", 5.0)
     out = supervisor.gone(1, 1, "was killed by SIGKILL", 5.1)
     assert SendStop(clean=True) in out
-    assert supervisor.tick(100.0) == []
+    assert supervisor.tick(6.0) == []
     assert not supervisor.drained
 
 

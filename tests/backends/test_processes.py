@@ -1,0 +1,65 @@
+"""Worker processes: how a run of them begins and ends. What they compute is the conformance suite's matter."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from streamlet.backends.ports import RunRequest, RunStatus, Stop
+from streamlet.backends.processes import ProcessesBackend
+from streamlet.model.settings import resolve
+from streamlet.runtime.loading import load_topology
+
+FILE = """
+from streamlet import Bolt, Spout, Topology
+
+class Quiet(Spout):
+    outputs = ["n"]
+    def next_tuple(self): ...
+
+class Hanging(Bolt):
+    def process(self, tup): ...
+    def cleanup(self):
+        import time
+        time.sleep({cleanup_s})
+
+class Slow(Topology):
+    quiet = Quiet.spec()
+    hanging = Hanging.spec(inputs=[quiet])
+"""
+
+
+class Silent:
+    """An observer that keeps the events."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def on_status(self, status: RunStatus) -> None: ...
+
+    def on_event(self, level: str, text: str) -> None:
+        self.events.append(text)
+
+
+def request(file: Path, seconds: float, cleanup_s: float = 0.0) -> RunRequest:
+    file.write_text(FILE.format(cleanup_s=cleanup_s))
+    topology = load_topology(file)
+    conf = resolve(topology.config, {})
+    return RunRequest(topology, conf, file=file, workers=2, seconds=seconds)
+
+
+def test_a_run_that_is_stopped_while_its_workers_start_ends(tmp_path: Path) -> None:
+    """Whatever of plan, pause and stop a worker reads at once, it heeds."""
+    for n in range(3):
+        began = time.monotonic()
+        run = ProcessesBackend().run(request(tmp_path / f"early{n}.py", 0.05 + 0.15 * n), Silent(), Stop())
+        assert run.reason == "time"
+        assert time.monotonic() - began < 20
+
+
+def test_a_cleanup_that_hangs_does_not_keep_the_run_from_ending(tmp_path: Path) -> None:
+    """The worker is killed at its deadline, and named."""
+    observer = Silent()
+    run = ProcessesBackend().run(request(tmp_path / "hanging.py", 0.8, cleanup_s=120), observer, Stop())
+    assert run.reason == "time"
+    assert any("did not stop" in text for text in observer.events)
