@@ -208,7 +208,8 @@ class Coordinator:
             "conf": dict(request.conf),
             "overrides": {name: dict(values) for name, values in request.overrides.items()},
             "run_id": self.run_id,
-            "secret": self.secret,
+            # Who dialled over TCP has proved that it knows the secret; it must not cross a network in clear.
+            "secret": self.secret if listen[0] == "unix" else b"",
             "listen": list(listen),
             "heartbeat_s": request.conf["streamlet.worker.heartbeat.secs"],
             "debug": self.debug,

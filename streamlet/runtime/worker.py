@@ -28,7 +28,7 @@ from streamlet.model.plan import fingerprint, make_plan
 from streamlet.runtime import handshake
 from streamlet.runtime.complaints import Complaints
 from streamlet.runtime.control import ChannelClosed, ControlChannel, Message
-from streamlet.runtime.dialing import Secured, dial
+from streamlet.runtime.dialing import Address, Secured, dial
 from streamlet.runtime.handshake import Hello, Refused
 from streamlet.runtime.link_server import LinkServer, socket_path
 from streamlet.runtime.links import SocketLinks
@@ -39,6 +39,9 @@ from streamlet.runtime.wire import MAX_DATA_FRAME
 
 ORPHAN_S = 3.0
 """How long a worker without a coordinator may take to end by itself."""
+
+LEAVE_S = 3.0
+"""How long the control thread may take to end after the loop; it may be sending."""
 
 DIAL_AGAIN_S = 0.05
 
@@ -67,16 +70,25 @@ class Worker:
         self.reported: tuple[Any, ...] = ()
         self.clean = False
         self.server: LinkServer | None = None
+        self.over = threading.Event()
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._control_thread = threading.Thread(target=self._control, name="control", daemon=True)
         self.loop: WorkerLoop
 
     # -- the main thread -----------------------------------------------------------------------------------------
 
     def run(self) -> int:
-        """Build, announce, initialise, turn until told to stop."""
+        """Build, announce, initialise, turn until told to stop. The process may live on: nothing of us does."""
+        try:
+            return self._live()
+        finally:
+            self._leave()
+
+    def _live(self) -> int:
         try:
             self._build()
             self._listen()
-            threading.Thread(target=self._control, name="control", daemon=True).start()
+            self._control_thread.start()
             self.loop.initialize()
             self.loop.timers.every(self.plan["heartbeat_s"], self._look, self.clock.monotonic())
             self._look()
@@ -162,15 +174,30 @@ class Worker:
         self.channel.try_send({"t": "stopped", "errors": [f"{type(e).__name__}: {e}" for e in raised]})
         return 1 if raised else 0
 
+    def _leave(self) -> None:
+        self.over.set()
+        if self._control_thread.ident is not None:
+            os.write(self._wake_write, b"\0")
+            self._control_thread.join(LEAVE_S)
+        if self.server is not None:
+            self.server.close()
+        if not self._control_thread.is_alive():  # one that hangs still looks at the pipe
+            os.close(self._wake_read)
+            os.close(self._wake_write)
+
     # -- links -----------------------------------------------------------------------------------------------------
 
     def _listen(self) -> None:
-        listen = self.plan["listen"]
-        address = ("unix", socket_path(Path(listen[1]), self.index, self.epoch), 0) if listen[0] == "unix" else None
-        self.server = LinkServer(
-            address or ("tcp", listen[1], 0), self.secret, self._admits, self._welcomed, MAX_DATA_FRAME
-        )
+        self.server = LinkServer(self._place(), self.secret, self._admits, self._welcomed, MAX_DATA_FRAME)
         self.channel.send({"t": "ready", "address": list(self.server.address), "pid": os.getpid()})
+
+    def _place(self) -> Address:
+        """Where to listen for peers: never on every interface."""
+        kind, where = self.plan["listen"]
+        if kind == "unix":
+            return "unix", socket_path(Path(where), self.index, self.epoch), 0
+        # Without a named host: the address that the coordinator is reached from is one that peers can reach, too.
+        return "tcp", where or self.channel.sock.getsockname()[0], 0
 
     def _admits(self, hello: Hello) -> None:
         known = self.book["workers"].get(hello.worker)
@@ -252,11 +279,12 @@ class Worker:
         with selectors.DefaultSelector() as selector:
             selector.register(self.channel, selectors.EVENT_READ, self._read_messages)
             selector.register(self.server, selectors.EVENT_READ, self.server.serve)
+            selector.register(self._wake_read, selectors.EVENT_READ, lambda: None)
             period, due = self.plan["heartbeat_s"], 0.0
             for message in self._early:
                 self._handle(message)
             try:
-                while True:
+                while not self.over.is_set():
                     for key, _ in selector.select(max(0.0, due - time.monotonic())):
                         key.data()
                     if time.monotonic() >= due:
@@ -321,8 +349,8 @@ class Worker:
     def _orphaned(self) -> None:
         """The coordinator is gone: end unclean, soon, even if user code never returns."""
         self.loop.post(lambda: self._stop(False))
-        time.sleep(ORPHAN_S)
-        os._exit(1)
+        if not self.over.wait(ORPHAN_S):
+            os._exit(1)
 
     def _tell(self, level: str, text: str) -> None:
         self.channel.try_send({"t": "event", "level": level, "text": text})
@@ -351,8 +379,12 @@ class ChannelHandler(logging.Handler):
         self._channel.try_send({"t": "event", "level": record.levelname.lower(), "text": text, "log": record.name})
 
 
-def serve(channel: ControlChannel) -> int:
-    """Be a worker for the coordinator at the other end; the exit status. Called on a process's main thread."""
+def serve(channel: ControlChannel, known: Message | None = None) -> int:
+    """Be a worker for the coordinator at the other end; the exit status. Called on a process's main thread.
+
+    ``known`` is what this process knows better than the plan that will come: where the topology's file lies here, or
+    a secret that must not travel over a network again. Threads, handlers and sockets are gone when it returns.
+    """
     try:
         messages: list[Message] = []
         deadline = time.monotonic() + 30
@@ -363,11 +395,16 @@ def serve(channel: ControlChannel) -> int:
     if not messages or messages[0]["t"] != "plan":
         return 1
     root = logging.getLogger()
-    root.addHandler(ChannelHandler(channel))
+    handler, level = ChannelHandler(channel), root.level
+    root.addHandler(handler)
     root.setLevel(logging.DEBUG if messages[0]["debug"] else logging.INFO)
     for noisy in ("kazoo", "py4j"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    return Worker(channel, messages[0], messages[1:]).run()
+    try:
+        return Worker(channel, {**messages[0], **(known or {})}, messages[1:]).run()
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(level)
 
 
 def main() -> None:

@@ -1,0 +1,153 @@
+"""``streamlet run --backend spark``: look, start Spark, look again, then let the coordinator run the topology."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import socket
+import threading
+import time
+from pathlib import Path
+
+from streamlet.backends.coordinator import Coordinator
+from streamlet.backends.ports import Observer, RunRequest, RunResult, RunStatus, Stop
+from streamlet.backends.spark import preflight
+from streamlet.backends.spark.jobs import SparkJobs, run_tasks, spark_thread
+from streamlet.backends.spark.launcher import SlotLauncher
+from streamlet.backends.spark.masters import DEFAULT_MASTER, Master, check_slots, parse_master, too_few_slots
+from streamlet.backends.spark.session import (
+    Cancelled,
+    Session,
+    open_session,
+    wait_for_executors,
+)
+from streamlet.backends.spark.shipping import make_archive
+from streamlet.base.errors import BadInput
+
+SLOTS_S = 30.0
+"""How long executors may take to register once the session is up."""
+
+PROBE_S = 120.0
+"""How long the first Python tasks may take; with dynamic allocation executors are started for them."""
+
+MOST_PROBES = 64
+
+
+class SparkBackend:
+    """Workers in slots of Spark executors. An active session of this process is used and left as it was; otherwise
+    one is started on ``request.master`` and stopped at the end.
+    """
+
+    name = "spark"
+
+    def __init__(self, debug: bool = False) -> None:
+        self._debug = debug
+
+    def run(self, request: RunRequest, observer: Observer, stop: Stop) -> RunResult:
+        """See ``Backend.run``. Raises BadInput for whatever would make it hang or fail later."""
+        started = time.monotonic()
+        if request.file is None:
+            raise BadInput("Spark executors import the topology from its file; a topology without one runs inline.")
+        master = parse_master(request.master or DEFAULT_MASTER, len(os.sched_getaffinity(0)))
+        preflight.check_packages(preflight.installed_versions())
+        preflight.check_java(os.environ)
+        check_slots(master, request.workers)
+        preflight.check_reachable(master)
+        archive = make_archive(request.file)
+        logging.getLogger("py4j").setLevel(logging.WARNING)
+        observer.on_event("info", f"Starting Spark on {master.url}")
+        try:
+            session = open_session(master, f"streamlet {request.file.name}", self._debug, lambda: stop.asked)
+        except Cancelled:
+            return _nothing_ran(started)
+        stop.on_kill(session.kill)
+        try:
+            preflight.check_session(session.conf())
+            count = _await_slots(session, master, request, stop)
+            _probe(session, request.workers, stop)
+            took = time.monotonic() - started
+            observer.on_event("info", f"Spark is up after {took:.0f} s, with {count}")
+            return self._run(session, archive, request, observer, stop)
+        except Cancelled:
+            return _nothing_ran(started)
+        finally:
+            session.close()
+
+    def _run(self, session: Session, archive: bytes, request: RunRequest, observer: Observer, stop: Stop) -> RunResult:
+        assert request.file is not None
+        coordinator = Coordinator(request, observer, stop, self._debug)
+        stop.on_kill(lambda: shutil.rmtree(coordinator.directory, ignore_errors=True))
+        run_id, secret = coordinator.run_id, coordinator.secret
+        folder = str(Path.cwd()) if session.local else None
+        jobs = SparkJobs(session, archive, run_id, secret, str(request.file.absolute()), folder)
+        host = socket.gethostbyname(session.driver_host())
+        launcher = SlotLauncher(jobs, host, host if session.local else "", run_id, secret)
+        try:
+            return coordinator.run(launcher)
+        finally:
+            jobs.close()
+
+
+def _await_slots(session: Session, master: Master, request: RunRequest, stop: Stop) -> str:
+    """Wait until there is a free slot for every worker; what there is, in words. Raises BadInput."""
+    dynamic = session.conf().get("spark.dynamicAllocation.enabled") == "true"
+    wanted = 0 if dynamic else request.workers
+    # All executors of a local master, for then Spark spreads the slots over them.
+    least = master.executors or 1 if session.created and not dynamic else 0
+    executors = wait_for_executors(
+        session,
+        lambda found: len(found) >= least and sum(each.slots - each.busy for each in found) >= wanted,
+        SLOTS_S,
+        lambda: stop.asked,
+    )
+    slots, busy = sum(each.slots for each in executors), sum(each.busy for each in executors)
+    if slots - busy < wanted:
+        raise BadInput(too_few_slots(session.master, request.workers, slots, busy))
+    if dynamic:
+        return "executors started as workers need them"
+    return f"{len(executors)} executor{'s' if len(executors) != 1 else ''} and {slots} task slots"
+
+
+def _probe(session: Session, workers: int, stop: Stop) -> None:
+    """Ask the executors what they lack; it also starts their Python daemons. Raises BadInput or Cancelled."""
+    host = socket.gethostbyname(session.driver_host())
+    found: list[str] = []
+    failure: list[str] = []
+    slots = sum(each.slots for each in session.executors()) or workers
+    with socket.create_server((host, 0)) as listener:
+        address = (host, listener.getsockname()[1])
+        task, group = preflight.make_probe(address), f"streamlet-preflight-{address[1]}"
+
+        def look() -> None:
+            try:
+                rows = run_tasks(session, task, "said string", min(slots, MOST_PROBES), group, "streamlet preflight")
+                found.extend(row["said"] for row in rows)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is explained below
+                failure.append(str(error))
+
+        thread = spark_thread(look, "preflight")
+        thread.start()
+        if not _joined(thread, PROBE_S, stop):
+            session.context.cancelJobGroup(group)
+            thread.join(PROBE_S)
+            raise BadInput(
+                f"Spark ran no Python task within {PROBE_S:g} s: the master {session.master} has no free slot, or its "
+                "executors do not come up. Its web page shows who holds the cores."
+            )
+    if failure:
+        raise BadInput(preflight.explain_probe(failure[0]))
+    preflight.judge(preflight.read_reports(found), address)
+
+
+def _joined(thread: threading.Thread, timeout_s: float, stop: Stop) -> bool:
+    deadline = time.monotonic() + timeout_s
+    while thread.is_alive() and time.monotonic() < deadline:
+        thread.join(0.1)
+        if stop.asked:
+            raise Cancelled
+    return not thread.is_alive()
+
+
+def _nothing_ran(started: float) -> RunResult:
+    return RunResult("interrupted", RunStatus("ended", time.monotonic() - started), drained=True)

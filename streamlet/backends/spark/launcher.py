@@ -1,0 +1,176 @@
+"""Slots as workers: a thread and a job for each, and a listener that their tasks dial. Knows no pyspark."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from streamlet.backends.coordinator import Adopt
+from streamlet.base.errors import StreamletError
+from streamlet.runtime import handshake
+from streamlet.runtime.control import ControlChannel
+from streamlet.runtime.dialing import Secured
+from streamlet.runtime.handshake import Hello, Refused
+from streamlet.runtime.link_server import LinkServer
+from streamlet.runtime.wire import MAX_CONTROL_FRAME
+
+RETURN_S = 5.0
+"""How long a task that was told to stop may take to return before its job is cancelled."""
+
+CANCEL_S = 15.0
+"""How long Spark may take over a cancelled job."""
+
+
+class SparkLost(StreamletError):
+    """Spark's driver JVM is gone, and with it every executor."""
+
+
+class Jobs(Protocol):
+    """Runs slots on Spark. Methods are called by several threads at once."""
+
+    def run(self, worker: int, epoch: int, address: tuple[str, int]) -> str:
+        """Run the slot's job to its end and say how it ended, for a sentence: "worker 1 (epoch 2) ..."."""
+        ...
+
+    def cancel(self, worker: int, epoch: int) -> None:
+        """End its job if it runs."""
+        ...
+
+    def alive(self) -> bool:
+        """Whether Spark is still there."""
+        ...
+
+    def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
+        """A thread that may call the methods above, not started."""
+        ...
+
+
+class SlotLauncher:
+    """See ``coordinator.Launcher``. ``host`` is where the coordinator is dialled; ``listen_host`` where workers
+    listen for each other, "" for the address by which each reaches the coordinator.
+    """
+
+    def __init__(self, jobs: Jobs, host: str, listen_host: str, run_id: bytes, secret: bytes) -> None:
+        self.listen = ("tcp", listen_host)
+        self._jobs = jobs
+        self._run_id = run_id
+        self._lock = threading.Lock()
+        self._expected: dict[int, tuple[int, Adopt]] = {}
+        self._slots: dict[tuple[int, int], threading.Thread] = {}
+        self._cancellers: list[threading.Thread] = []
+        self._ended: list[tuple[int, int, str]] = []
+        self._closed = threading.Event()
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._server = LinkServer(("tcp", host, 0), secret, self._admits, self._welcomed, MAX_CONTROL_FRAME)
+        self.address = (self._server.address[1], self._server.address[2])
+        self._acceptor = threading.Thread(target=self._accept, name="slots", daemon=True)
+        self._acceptor.start()
+
+    # -- the listener, on threads of its own ---------------------------------------------------------------------
+
+    def _accept(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._server, selectors.EVENT_READ)
+            selector.register(self._wake_read, selectors.EVENT_READ)
+            while not self._closed.is_set():
+                selector.select()
+                self._server.serve()
+
+    def _admits(self, hello: Hello) -> None:
+        if hello.kind != handshake.CONTROL or hello.run_id != self._run_id:
+            raise Refused("it wants another run")
+        with self._lock:
+            expected = self._expected.get(hello.worker)
+        if expected is None or expected[0] != hello.epoch:
+            raise Refused(f"epoch {hello.epoch} of worker {hello.worker} is not expected: it was replaced, or is here")
+
+    def _welcomed(self, secured: Secured) -> None:
+        hello = secured.hello
+        with self._lock:
+            expected = self._expected.get(hello.worker)
+            if expected is not None and expected[0] == hello.epoch:
+                del self._expected[hello.worker]  # one task for each epoch, whatever Spark does
+            else:
+                expected = None
+        if expected is None:
+            secured.sock.close()
+        else:
+            channel = ControlChannel(secured.sock, secured.writer, secured.reader)
+            expected[1](hello.worker, hello.epoch, channel)
+
+    # -- what the coordinator calls --------------------------------------------------------------------------------
+
+    def start(self, worker: int, epoch: int, adopt: Adopt) -> None:
+        with self._lock:
+            self._expected[worker] = epoch, adopt
+        thread = self._jobs.thread(lambda: self._run(worker, epoch), f"slot {worker}.{epoch}")
+        self._slots[worker, epoch] = thread
+        thread.start()
+
+    def _run(self, worker: int, epoch: int) -> None:
+        try:
+            how = self._jobs.run(worker, epoch, self.address)
+        except Exception as error:  # noqa: BLE001 - the last frame of a slot's thread: it must be told, not lost
+            how = f"could not be run by Spark ({type(error).__name__}: {error})"
+        self._ended.append((worker, epoch, how))
+
+    def kill(self, worker: int, epoch: int) -> None:
+        self._forget(worker, epoch)
+        thread = self._slots.get((worker, epoch))
+        if thread is not None and thread.is_alive():
+            self._cancel(worker, epoch)
+
+    def _forget(self, worker: int, epoch: int) -> None:
+        with self._lock:
+            expected = self._expected.get(worker)
+            if expected is not None and expected[0] == epoch:
+                del self._expected[worker]
+
+    def _cancel(self, worker: int, epoch: int) -> None:
+        """Elsewhere: a driver JVM that hangs must not stop the coordinator's heart."""
+        thread = self._jobs.thread(lambda: self._cancel_quietly(worker, epoch), f"cancel {worker}.{epoch}")
+        self._cancellers.append(thread)
+        thread.start()
+
+    def _cancel_quietly(self, worker: int, epoch: int) -> None:
+        with contextlib.suppress(Exception):  # py4j raises half a dozen kinds when the JVM is gone, and the job with it
+            self._jobs.cancel(worker, epoch)
+
+    def ended(self) -> list[tuple[int, int, str]]:
+        """Raises SparkLost when there is nothing left to start slots on."""
+        taken, self._ended = self._ended, []
+        for worker, epoch, _ in taken:
+            self._slots.pop((worker, epoch), None)
+        if taken and not self._closed.is_set() and not self._jobs.alive():
+            raise SparkLost(
+                "Spark's driver JVM ended while the topology ran, and its executors with it. What was not acked will "
+                "be read again by the next run. If it was killed for memory, give it less to do or the machine more."
+            )
+        return taken
+
+    def close(self) -> None:
+        """Let tasks return, cancel those that do not, and stop listening."""
+        with self._lock:
+            self._expected.clear()
+        _join(self._slots.values(), RETURN_S)
+        for (worker, epoch), thread in self._slots.items():
+            if thread.is_alive():
+                self._cancel(worker, epoch)
+        _join([*self._slots.values(), *self._cancellers], CANCEL_S)
+        self._closed.set()
+        os.write(self._wake_write, b"\0")
+        self._acceptor.join()
+        self._server.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+
+def _join(threads: Iterable[threading.Thread], timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))

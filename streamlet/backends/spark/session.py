@@ -1,0 +1,286 @@
+"""A Spark session for one run: the one there is, or a new one that goes when the run does."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from streamlet.backends.spark.masters import Master
+from streamlet.backends.spark.preflight import last_words
+from streamlet.base.errors import BadInput
+
+KILL_ON_IDLE = "spark.sql.execution.pyspark.udf.killOnIdleTimeout"
+LOOPBACK = "127.0.0.1"
+STOP_S = 15.0
+
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+"""For the masters of a developer's own machine: they start in half the time, and compute slower. JVMs do not
+compute here; Python does.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """One executor as the driver sees it."""
+
+    id: str
+    slots: int
+    busy: int
+
+
+class Session:
+    """A running Spark application. ``open_session`` makes one; any thread may use it."""
+
+    def __init__(
+        self, spark: Any, local: bool, process: subprocess.Popen[bytes] | None, directory: Path | None
+    ) -> None:
+        self.spark = spark
+        self.context = spark.sparkContext
+        self.local = local
+        self.process = process
+        self.directory = directory
+        self._kill_on_idle = spark.conf.get(KILL_ON_IDLE, "false")
+        # A resident worker reads no input for as long as it lives; that is not idling.
+        spark.conf.set(KILL_ON_IDLE, "false")
+
+    @property
+    def created(self) -> bool:
+        """Whether it is ours to stop."""
+        return self.directory is not None
+
+    @property
+    def master(self) -> str:
+        """The master's URL."""
+        return str(self.context.master)
+
+    def conf(self) -> dict[str, str]:
+        """The application's settings."""
+        return dict(self.context.getConf().getAll())
+
+    def driver_host(self) -> str:
+        """Where this machine is reached by executors."""
+        return LOOPBACK if self.local else self.conf().get("spark.driver.host", LOOPBACK)
+
+    def executors(self) -> list[Executor]:
+        """Those registered now. The status store has no public Python face; its Scala one has been stable since 2.3."""
+        listed = self.context._jsc.sc().statusStore().executorList(True)
+        found = [listed.apply(index) for index in range(listed.size())]
+        only_driver = self.master.startswith("local") and not self.master.startswith("local-cluster")
+        return [
+            Executor(each.id(), each.maxTasks(), each.activeTasks())
+            for each in found
+            if only_driver or each.id() != "driver"
+        ]
+
+    def alive(self) -> bool:
+        """Whether the driver's JVM is there."""
+        if self.process is not None:
+            return self.process.poll() is None
+        try:
+            return not self.context._jsc.sc().isStopped()
+        except Exception:  # noqa: BLE001 - py4j raises half a dozen kinds when the JVM is gone
+            return False
+
+    def kill(self) -> None:
+        """SIGKILL to the JVMs, if they are ours; their Python workers go with them. For signal handlers."""
+        if self.process is not None and self.directory is not None:
+            _kill_group(self.process)
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def close(self) -> None:
+        """Stop what was started; leave a session that was there as it was."""
+        if self.directory is None:
+            with contextlib.suppress(Exception):  # the JVM may be gone, and the setting with it
+                self.spark.conf.set(KILL_ON_IDLE, self._kill_on_idle)
+            return
+        _stop(self.spark, self.process)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class Cancelled(Exception):
+    """Somebody wants the run to end before it began."""
+
+
+def open_session(master: Master, app_name: str, debug: bool, cancelled: Callable[[], bool]) -> Session:
+    """The active session, or a new one on ``master``. Blocks for 5 to 20 s. Raises BadInput or Cancelled.
+
+    A new one is made on a thread of its own: on the main thread pyspark would replace the handler of SIGINT, and a
+    Ctrl-C would have to wait for it.
+    """
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    present = SparkContext._active_spark_context
+    if present is not None:
+        return Session(SparkSession(present), present.master.startswith("local"), None, None)
+    directory = Path(tempfile.mkdtemp(prefix="slt-spark-"))
+    opening = _Opening(master, app_name, directory, None if debug else directory / "driver.log")
+    opening.thread.start()
+    while opening.thread.is_alive():
+        opening.thread.join(0.1)
+        if cancelled():
+            opening.abandon()
+            raise Cancelled
+    if opening.error is not None:
+        said = f"{opening.error}\n{opening.log_tail()}"
+        opening.abandon()
+        raise BadInput(
+            f"Spark did not start on {master.url}: {last_words(said)} With --debug its whole log is shown."
+        ) from opening.error
+    return Session(opening.spark, master.local, opening.process, directory)
+
+
+class _Opening:
+    """A session that is being made."""
+
+    def __init__(self, master: Master, app_name: str, directory: Path, log: Path | None) -> None:
+        self.master = master
+        self.app_name = app_name
+        self.directory = directory
+        self.log = log
+        self.spark: Any = None
+        self.process: subprocess.Popen[bytes] | None = None
+        self.error: BaseException | None = None
+        self.thread = threading.Thread(target=self._open, name="spark", daemon=True)
+
+    def _open(self) -> None:
+        try:
+            with environment(self._environment()):
+                self._launch()
+        except BaseException as error:  # noqa: BLE001 - told by the thread that waits for this one
+            self.error = error
+
+    def _launch(self) -> None:
+        from pyspark import SparkConf, SparkContext
+        from pyspark.java_gateway import launch_gateway
+        from pyspark.sql import SparkSession
+
+        conf = SparkConf(loadDefaults=False).setMaster(self.master.url).setAppName(self.app_name)
+        for key, value in self._settings().items():
+            conf.set(key, value)
+        with contextlib.ExitStack() as files:
+            # A session of its own: a terminal's Ctrl-C is for streamlet, which drains first.
+            options: dict[str, Any] = {"start_new_session": True}
+            if self.log is not None:
+                options["stdout"] = options["stderr"] = files.enter_context(self.log.open("wb"))
+            gateway = launch_gateway(conf, options)
+        self.process = gateway.proc
+        self.spark = SparkSession(SparkContext(conf=conf, gateway=gateway))
+
+    def _settings(self) -> dict[str, str]:
+        settings = {"spark.speculation": "false", "spark.ui.showConsoleProgress": "false", KILL_ON_IDLE: "false"}
+        if self.master.local:
+            settings |= {
+                "spark.driver.host": LOOPBACK,
+                "spark.driver.bindAddress": LOOPBACK,
+                "spark.ui.enabled": "false",
+                "spark.local.dir": str(self.directory),
+                "spark.sql.warehouse.dir": str(self.directory / "warehouse"),
+                "spark.driver.extraJavaOptions": f"{QUICK_JVM} -Djava.io.tmpdir={self.directory}",
+                "spark.executor.extraJavaOptions": f"{QUICK_JVM} -Djava.io.tmpdir={self.directory}",
+            }
+        return settings
+
+    def _environment(self) -> dict[str, str]:
+        if not self.master.local:
+            return {}
+        values = {"SPARK_LOCAL_IP": LOOPBACK, "SPARK_LOCAL_HOSTNAME": "localhost", "SPARK_HOME": str(self._home())}
+        if "PYSPARK_PYTHON" not in os.environ:
+            values["PYSPARK_PYTHON"] = sys.executable
+        return values
+
+    def _home(self) -> Path:
+        """local-cluster writes ``work/`` into Spark's home, which may be read-only and is not ours: a home of links."""
+        import pyspark
+
+        real = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+        home = self.directory / "home"
+        home.mkdir()
+        for entry in real.iterdir():
+            if entry.name != "work":
+                (home / entry.name).symlink_to(entry)
+        return home
+
+    def log_tail(self) -> str:
+        """The end of what the JVM said."""
+        if self.log is None or not self.log.exists():
+            return ""
+        return self.log.read_text(errors="replace")[-4000:]
+
+    def abandon(self) -> None:
+        """Leave nothing of it."""
+        from pyspark import SparkContext
+
+        gateway = SparkContext._gateway
+        process = self.process or getattr(gateway, "proc", None)
+        if process is not None:
+            _kill_group(process)
+        self.thread.join(STOP_S)
+        _stop(self.spark or SparkContext._active_spark_context, process)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Variables that Spark reads from the environment of the process that starts it, and only while it does."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _stop(stoppable: Any, process: subprocess.Popen[bytes] | None) -> None:
+    """Stop the application, then the JVM, which pyspark would keep until the interpreter ends."""
+    from pyspark import SparkContext
+
+    if stoppable is not None:
+        with contextlib.suppress(Exception):  # of a JVM that is gone there is nothing to stop
+            stoppable.stop()
+    gateway = SparkContext._gateway
+    if gateway is not None and process is not None and getattr(gateway, "proc", None) is process:
+        with contextlib.suppress(Exception):
+            gateway.shutdown()
+        SparkContext._gateway = SparkContext._jvm = None
+    if process is not None:
+        if process.stdin is not None:
+            process.stdin.close()  # the JVM ends when its parent's end of the pipe does
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_S)
+        _kill_group(process)
+        process.wait()
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def wait_for_executors(
+    session: Session, enough: Callable[[list[Executor]], bool], timeout_s: float, cancelled: Callable[[], bool]
+) -> list[Executor]:
+    """The executors, once they are enough or the time is over. Raises Cancelled."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        executors = session.executors()
+        if enough(executors) or time.monotonic() >= deadline:
+            return executors
+        if cancelled():
+            raise Cancelled
+        time.sleep(0.1)

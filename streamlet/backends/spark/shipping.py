@@ -1,0 +1,148 @@
+"""How code gets to an executor that has no streamlet: one archive, unpacked for one task and removed after it.
+
+It travels as a broadcast variable, not by ``addPyFile``: that cannot be taken back from a session that goes on, and
+puts itself on the driver's ``sys.path``. Compiled packages cannot travel; ``preflight`` asks for them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import os
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from streamlet.base.errors import BadInput
+
+LIBRARY = "library"
+TOPOLOGY = "topology"
+PURE = ("streamlet", "kazoo")
+"""Packages that travel: streamlet, and what it imports that is pure Python."""
+
+MAX_FILES = 2000
+MAX_BYTES = 32 << 20
+EXIT_SCHEMA = "status int, why string"
+"""What a slot's job returns when it ends."""
+
+
+def make_archive(file: Path) -> bytes:
+    """streamlet and the Python files of ``file``'s own folder, as a zip. Raises BadInput when that folder is huge."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for package in PURE:
+            for path, name in _package_files(package):
+                archive.write(path, f"{LIBRARY}/{name}")
+        for path, name in _neighbours(file.absolute()):
+            archive.write(path, f"{TOPOLOGY}/{name}")
+    return buffer.getvalue()
+
+
+def _package_files(package: str) -> Iterator[tuple[Path, str]]:
+    spec = importlib.util.find_spec(package)
+    assert spec is not None and spec.origin is not None, f"{package} is imported by this very package"
+    folder = Path(spec.origin).parent
+    for path in _python_files(folder):
+        if "tests" not in path.relative_to(folder).parts:
+            yield path, str(path.relative_to(folder.parent))
+
+
+def _neighbours(file: Path) -> Iterator[tuple[Path, str]]:
+    size = 0
+    for count, path in enumerate(_python_files(file.parent), 1):
+        size += path.stat().st_size
+        if count > MAX_FILES or size > MAX_BYTES:
+            raise BadInput(
+                f"{file.parent} holds more than {MAX_FILES} Python files or {MAX_BYTES >> 20} MiB of them, and all "
+                f"Python files of a topology's folder travel to the executors. Move {file.name} and the modules it "
+                "imports into a folder of their own."
+            )
+        yield path, str(path.relative_to(file.parent))
+
+
+def _python_files(folder: Path) -> Iterator[Path]:
+    for here, folders, files in os.walk(folder):
+        # Hidden folders, caches and virtual environments are nobody's modules.
+        folders[:] = sorted(
+            name
+            for name in folders
+            if name.isidentifier() and name != "__pycache__" and not (Path(here) / name / "pyvenv.cfg").exists()
+        )
+        for name in sorted(files):
+            if name.endswith(".py"):
+                yield Path(here) / name
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """All that a slot's task is told. Plain data but for ``archive``, a broadcast variable.
+
+    The secret is here and nowhere else: not in Spark's configuration, environment, descriptions or logs.
+    """
+
+    archive: Any
+    address: tuple[str, int]
+    run_id: bytes
+    secret: bytes
+    worker: int
+    epoch: int
+    file: str
+    folder: str | None
+    """Where to be, for an executor on the driver's machine; None leaves the executor's own."""
+
+    def __repr__(self) -> str:
+        return f"Slot(worker={self.worker}, epoch={self.epoch})"
+
+
+def make_host(slot: Slot) -> Callable[[Any], Any]:
+    """The function of a slot's one task. It travels by value, with plain data: streamlet is not there yet.
+
+    It never raises for an expected ending, and does not read its input: Spark gives the Python worker of such a task
+    to nobody else, so no thread, module or socket of this run meets the next task.
+    """
+    archive, library, topology = slot.archive, LIBRARY, TOPOLOGY
+    facts: dict[str, Any] = {
+        "address": slot.address,
+        "run_id": slot.run_id,
+        "secret": slot.secret,
+        "worker": slot.worker,
+        "epoch": slot.epoch,
+        "name": Path(slot.file).name,
+        "origin": str(Path(slot.file).parent),
+        "folder": slot.folder,
+    }
+
+    def host(batches: Any) -> Any:
+        import io
+        import shutil
+        import sys
+        import tempfile
+        import zipfile
+        from pathlib import Path
+
+        import pyarrow
+        from pyspark import SparkFiles, TaskContext
+
+        status, why = 0, "its Python worker died, or its executor"
+        if TaskContext.get().attemptNumber() == 0:  # a second attempt is Spark's; a next epoch is ours
+            before = list(sys.path)
+            root = Path(SparkFiles.getRootDirectory()).absolute()  # Spark removes it with the executor
+            unpacked = Path(tempfile.mkdtemp(prefix="streamlet-", dir=root))
+            try:
+                zipfile.ZipFile(io.BytesIO(archive.value)).extractall(unpacked)
+                for name in [name for name in sys.modules if name.partition(".")[0] == "streamlet"]:
+                    del sys.modules[name]  # another version, imported by an earlier task of this process
+                sys.path.insert(0, str(unpacked / library))
+                from streamlet.backends.spark.slot import run_slot
+
+                status, why = run_slot(str(unpacked / topology), **facts)
+            finally:
+                sys.path[:] = before
+                shutil.rmtree(unpacked, ignore_errors=True)
+        yield pyarrow.RecordBatch.from_pydict(
+            {"status": pyarrow.array([status], pyarrow.int32()), "why": pyarrow.array([why], pyarrow.string())}
+        )
+
+    return host

@@ -1,0 +1,94 @@
+"""What runs in a Spark task: dial the coordinator, be a worker, leave nothing behind. Imports no pyspark."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+from streamlet.runtime import handshake
+from streamlet.runtime.control import ControlChannel, Message
+from streamlet.runtime.dialing import dial
+from streamlet.runtime.handshake import Hello, Refused
+from streamlet.runtime.wire import MAX_CONTROL_FRAME
+from streamlet.runtime.worker import serve
+
+LINGER_S = 3.0
+
+
+def run_slot(
+    unpacked: str,
+    *,
+    address: tuple[str, int],
+    run_id: bytes,
+    secret: bytes,
+    worker: int,
+    epoch: int,
+    name: str,
+    origin: str,
+    folder: str | None,
+) -> tuple[int, str]:
+    """The exit status of the worker, and why it did not come to be. Called on the task's main thread."""
+    hello = Hello(handshake.CONTROL, run_id, worker, epoch, wanted=0)
+    try:
+        secured = dial(("tcp", *address), hello, secret, MAX_CONTROL_FRAME)
+    except (Refused, OSError) as error:
+        return 1, f"could not join its coordinator at {address[0]}:{address[1]}: {error}"
+    channel = SlotChannel(secured.sock, secured.writer, secured.reader)
+    channel.places = unpacked, origin
+    if folder is not None:
+        with contextlib.suppress(OSError):
+            os.chdir(folder)  # relative paths mean what they mean to worker processes
+    try:
+        with contextlib.redirect_stdout(EventLines(channel)):
+            status = serve(channel, {"file": str(Path(unpacked) / name), "secret": secret})
+    finally:
+        hang_up(channel.sock)
+    return status, f"ended with status {status}"
+
+
+def hang_up(sock: socket.socket) -> None:
+    """Close when the other end has: a close with unread bytes would reset the connection under our last words."""
+    deadline = time.monotonic() + LINGER_S
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_WR)
+        while (left := deadline - time.monotonic()) > 0:
+            sock.settimeout(left)
+            if not sock.recv(1 << 16):
+                break
+    sock.close()
+
+
+class SlotChannel(ControlChannel):
+    """Names the user's own files, not their copies here, in what a person will read."""
+
+    places = ("", "")
+
+    def send(self, message: Message) -> None:
+        if message["t"] in ("failed", "event"):
+            message = {key: self._renamed(value) for key, value in message.items()}
+        super().send(message)
+
+    def _renamed(self, value: Any) -> Any:
+        return value.replace(*self.places) if isinstance(value, str) else value
+
+
+class EventLines(io.TextIOBase):
+    """What users' code prints, line by line, as events: an executor's stdout is a file nobody looks at."""
+
+    def __init__(self, channel: ControlChannel) -> None:
+        self._channel = channel
+        self._rest = ""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        *lines, self._rest = (self._rest + text).split("\n")
+        for line in lines:
+            self._channel.try_send({"t": "event", "level": "info", "text": line})
+        return len(text)

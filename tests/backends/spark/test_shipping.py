@@ -1,0 +1,63 @@
+"""What travels to an executor."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from streamlet.backends.spark import shipping
+from streamlet.base.errors import BadInput
+
+
+def names(file: Path) -> set[str]:
+    return set(zipfile.ZipFile(io.BytesIO(shipping.make_archive(file))).namelist())
+
+
+def folder(tmp_path: Path) -> Path:
+    for name in ("top.py", "beside.py", "package/__init__.py", "package/deep/one.py", "notes.txt",
+                 ".venv/lib/a.py", "env/b.py", "__pycache__/c.py", "not-a-name/d.py"):  # fmt: skip
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    (tmp_path / "env" / "pyvenv.cfg").write_text("")
+    return tmp_path / "top.py"
+
+
+def test_the_python_files_of_the_folder_travel_and_nothing_else_of_it(tmp_path: Path) -> None:
+    mine = {name for name in names(folder(tmp_path)) if name.startswith("topology/")}
+    assert mine == {
+        f"topology/{name}" for name in ("top.py", "beside.py", "package/__init__.py", "package/deep/one.py")
+    }
+
+
+def test_streamlet_travels_whole(tmp_path: Path) -> None:
+    """An executor that has its compiled dependencies, and no streamlet, can be a worker."""
+    file = folder(tmp_path)
+    unpacked = tmp_path / "there"
+    zipfile.ZipFile(io.BytesIO(shipping.make_archive(file))).extractall(unpacked)
+    code = (
+        "import sys; sys.path = [p for p in sys.path if 'site-packages' in p or 'lib/python' in p or p.endswith('.zip')]\n"
+        f"sys.path.insert(0, {str(unpacked / 'library')!r})\n"
+        "import streamlet.backends.spark.slot as slot, kazoo, streamlet.spouts.kafka\n"
+        "print(slot.__file__, kazoo.__file__, 'pyspark' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, cwd="/")
+    assert done.returncode == 0, done.stderr
+    slot, kazoo, pyspark = done.stdout.split()
+    assert (slot.startswith(str(unpacked)), kazoo.startswith(str(unpacked)), pyspark) == (True, True, "False")
+
+
+def test_a_huge_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shipping, "MAX_FILES", 3)
+    with pytest.raises(BadInput, match=r"more than 3 Python files.*into a folder of their own"):
+        shipping.make_archive(folder(tmp_path))
+
+
+def test_the_secret_is_in_no_repr() -> None:
+    slot = shipping.Slot(None, ("127.0.0.1", 1), b"run", b"the secret", 0, 1, "/a/b.py", None)
+    assert "secret" not in repr(slot)
