@@ -19,6 +19,9 @@ from streamlet.runtime.handshake import Hello, Refused
 from streamlet.runtime.link_server import LinkServer
 from streamlet.runtime.wire import MAX_CONTROL_FRAME
 
+LAST_S = 1.0
+"""How long a job whose worker is gone may take to end by itself: a cancel is a SIGKILL, and takes Spark seconds."""
+
 RETURN_S = 5.0
 """How long a task that was told to stop may take to return before its job is cancelled."""
 
@@ -123,7 +126,7 @@ class SlotLauncher:
         self._forget(worker, epoch)
         thread = self._slots.get((worker, epoch))
         if thread is not None and thread.is_alive():
-            self._cancel(worker, epoch)
+            self._cancel(worker, epoch, LAST_S)
 
     def _forget(self, worker: int, epoch: int) -> None:
         with self._lock:
@@ -131,13 +134,17 @@ class SlotLauncher:
             if expected is not None and expected[0] == epoch:
                 del self._expected[worker]
 
-    def _cancel(self, worker: int, epoch: int) -> None:
+    def _cancel(self, worker: int, epoch: int, after_s: float) -> None:
         """Elsewhere: a driver JVM that hangs must not stop the coordinator's heart."""
-        thread = self._jobs.thread(lambda: self._cancel_quietly(worker, epoch), f"cancel {worker}.{epoch}")
+        slot = self._slots[worker, epoch]
+        thread = self._jobs.thread(lambda: self._cancel_slot(slot, worker, epoch, after_s), f"cancel {worker}.{epoch}")
         self._cancellers.append(thread)
         thread.start()
 
-    def _cancel_quietly(self, worker: int, epoch: int) -> None:
+    def _cancel_slot(self, slot: threading.Thread, worker: int, epoch: int, after_s: float) -> None:
+        slot.join(after_s)
+        if not slot.is_alive():
+            return
         with contextlib.suppress(Exception):  # py4j raises half a dozen kinds when the JVM is gone, and the job with it
             self._jobs.cancel(worker, epoch)
 
@@ -160,7 +167,7 @@ class SlotLauncher:
         _join(self._slots.values(), RETURN_S)
         for (worker, epoch), thread in self._slots.items():
             if thread.is_alive():
-                self._cancel(worker, epoch)
+                self._cancel(worker, epoch, 0.0)
         _join([*self._slots.values(), *self._cancellers], CANCEL_S)
         self._closed.set()
         os.write(self._wake_write, b"\0")

@@ -32,7 +32,7 @@ class Marked:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            preexec_fn=_die_with_parent,  # noqa: PLW1509 - no other thread of the runner holds a lock here
+            preexec_fn=_die_with_parent,
             **options,
         )
 
