@@ -85,12 +85,12 @@ class InlineBackend:
                 return "interrupted"
             if request.seconds is not None and now - self._started >= request.seconds:
                 return "time"
-            if request.until_caught_up and sleep_s > 0 and loop.caught_up():
+            if request.until_caught_up and sleep_s > 0 and loop.ledgers.caught_up():
                 return "caught_up"
 
     def _drain(self, loop: WorkerLoop, timeout_s: float) -> bool:
         loop.pause("draining")
-        return self._until(lambda: not loop.pending() and not loop.inbox, loop, timeout_s)
+        return self._until(lambda: not loop.ledgers.pending() and not loop.inbox, loop, timeout_s)
 
     def _until(self, over: Callable[[], bool], loop: WorkerLoop, timeout_s: float) -> bool:
         deadline = self._clock.monotonic() + timeout_s
@@ -109,7 +109,7 @@ class InlineBackend:
             elapsed_s=self._clock.monotonic() - self._started,
             components=tuple(component_status(row) for row in rows),
             partitions=tuple(partitions),
-            pending=loop.pending(),
+            pending=loop.ledgers.pending(),
             workers=({"worker": 0, "epoch": 1},),
         )
 

@@ -11,17 +11,17 @@ import os
 import selectors
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from streamlet.base.errors import StreamletError
 from streamlet.model.plan import Plan
 from streamlet.runtime.bolt_task import BoltTask
+from streamlet.runtime.ledgers import Ledgers
 from streamlet.runtime.outbox import Run, Work
 from streamlet.runtime.ports import Links, Outgoing
 from streamlet.runtime.spout_task import SpoutTask
 from streamlet.runtime.task_building import LiveTask, Running, build_task
 from streamlet.runtime.timers import Timers
-from streamlet.tracking.pending import owner_task
 
 SPOUT_BUDGET = 128
 """How often a spout is asked in one turn: the size of a batch under load."""
@@ -35,10 +35,6 @@ POLL_S = 0.001
 IDLE_S = 1.0
 
 Trace = Callable[[Run], None]
-
-
-class SpoutFailed(StreamletError):
-    """A spout raised: it cannot go on, and so neither can the topology."""
 
 
 class WorkerLoop:
@@ -58,13 +54,12 @@ class WorkerLoop:
         self._trace = trace
         self._worker_of = {task.task_id: task.worker for task in running.plan.tasks}
         self.tasks: dict[int, LiveTask] = {}
-        self.spouts: dict[int, SpoutTask] = {}
+        self.ledgers = Ledgers(running.plan, running.clock, running.acks, running.fails, self._to)
+        self.spouts = self.ledgers.spouts
         self.inbox: deque[Work] = deque()
         self.inbox_tuples = 0
         self._outgoing: dict[int, Outgoing] = {}
         self._polls: list[SpoutTask] = []
-        spout_tasks = running.plan.spout_tasks
-        self._sole_owner = spout_tasks[0].task_id if len(spout_tasks) == 1 else None
         self.paused: set[str] = {"starting"}
         self.unsent = 0
         self._full = False
@@ -89,7 +84,7 @@ class WorkerLoop:
                 self._add_spout(live.run, now)
             else:
                 self._add_bolt(live.run, own_conf.get("topology.tick.tuple.freq.secs"), now)
-        self.timers.every(IDLE_S, self._expire, now)
+        self.timers.every(IDLE_S, self.ledgers.expire, now)
 
     def _add_spout(self, spout: SpoutTask, now: float) -> None:
         self.spouts[spout.task_id] = spout
@@ -99,7 +94,9 @@ class WorkerLoop:
         else:
             self.selector.register(descriptor, selectors.EVENT_READ, None)
         if spout.spout.timer_interval_s is not None:
-            self.timers.every(spout.spout.timer_interval_s, lambda: self._spout_timer(spout), now)
+            self.timers.every(
+                spout.spout.timer_interval_s, partial(self.ledgers.guard, spout, "on_timer", spout.spout.on_timer), now
+            )
 
     def _add_bolt(self, bolt: BoltTask, tick_s: Any, now: float) -> None:
         if tick_s is not None:
@@ -122,7 +119,7 @@ class WorkerLoop:
     def activate(self) -> None:
         """The first tuples may flow."""
         for spout in self.spouts.values():
-            self._guard(spout, spout.spout.activate)
+            self.ledgers.guard(spout, "activate", spout.spout.activate)
         self.resume("starting")
 
     @property
@@ -181,12 +178,12 @@ class WorkerLoop:
         now = self.clock.monotonic()
         self._receive()
         self._run_bolts(now)
-        self._settle()
+        self.ledgers.settle()
         self.timers.run_due(now)
         emitted = self._ask_spouts(now)
         if self.inbox:
             self._run_bolts(now)
-            self._settle()
+            self.ledgers.settle()
         self._flush()
         if emitted or self.inbox or self._posted or self.running.acks:
             return 0.0
@@ -198,9 +195,9 @@ class WorkerLoop:
             if incoming.full is not None:
                 (self.pause if incoming.full else self.resume)(f"worker {incoming.worker} is full")
             if incoming.roots:
-                self._apply_acks(incoming.roots, incoming.deltas)
+                self.ledgers.apply_acks(incoming.roots, incoming.deltas)
             if incoming.fails:
-                self._apply_fails(incoming.fails)
+                self.ledgers.apply_fails(incoming.fails)
 
     def _enqueue(self, runs: list[Run]) -> None:
         for run in runs:
@@ -251,7 +248,7 @@ class WorkerLoop:
         emitted = False
         for spout in self.spouts.values():
             if spout.active:
-                emitted |= self._guarded_turn(spout, now)
+                emitted |= self.ledgers.guard(spout, "next_tuple", partial(spout.turn, SPOUT_BUDGET, now))
                 self._collect(self.tasks[spout.task_id])
         return emitted
 
@@ -271,108 +268,13 @@ class WorkerLoop:
         for worker in self._spout_workers:
             self._to(worker).full = full
 
-    # -- acks ------------------------------------------------------------------------------------------------
-
-    def _settle(self) -> None:
-        """Bring the turn's ack deltas and failures to the ledgers that own them."""
-        acks, fails = self.running.acks, self.running.fails
-        if acks:
-            acks.pop(0, None)
-            roots, deltas = list(acks), list(acks.values())
-            acks.clear()
-            self._apply_acks(roots, deltas)
-        if fails:
-            failed = list(fails)
-            fails.clear()
-            self._apply_fails(failed)
-
-    def _apply_acks(self, roots: list[int], deltas: list[int]) -> None:
-        sole = self._sole_owner
-        if sole is not None:  # every root is of one spout task: no need to look at each
-            self._acks_of(sole, roots, deltas)
-            return
-        by_task: dict[int, tuple[list[int], list[int]]] = {}
-        for root, delta in zip(roots, deltas, strict=True):
-            columns = by_task.setdefault(owner_task(root), ([], []))
-            columns[0].append(root)
-            columns[1].append(delta)
-        for task_id, columns in by_task.items():
-            self._acks_of(task_id, *columns)
-
-    def _acks_of(self, task_id: int, roots: list[int], deltas: list[int]) -> None:
-        spout = self.spouts.get(task_id)
-        if spout is not None:
-            now = self.clock.monotonic()
-            self._hear(spout, lambda: spout.apply_acks(zip(roots, deltas, strict=True), now))
-        elif task_id in self._worker_of:
-            outgoing = self._to(self._worker_of[task_id])
-            outgoing.roots += roots
-            outgoing.deltas += deltas
-
-    def _apply_fails(self, roots: list[int]) -> None:
-        for root in roots:
-            task_id = owner_task(root)
-            if task_id in self.spouts:
-                spout = self.spouts[task_id]
-                self._hear(spout, lambda: spout.apply_fails([root]))  # noqa: B023
-            elif task_id in self._worker_of:
-                self._to(self._worker_of[task_id]).fails.append(root)
-
     def fail_everything(self) -> int:
         """A link was lost: apply the deltas that did arrive, then fail all open trees of this worker's spouts."""
         self._receive()
-        self._settle()
-        failed = 0
-        for spout in self.spouts.values():
-            failed += len(spout.pending)
-            self._hear(spout, lambda: spout.fail_all())  # noqa: B023
-        return failed
+        self.ledgers.settle()
+        return self.ledgers.fail_everything()
 
-    def _expire(self) -> None:
-        now = self.clock.monotonic()
-        for spout in self.spouts.values():
-            self._hear(spout, lambda: spout.expire(now))  # noqa: B023
-
-    def pending(self) -> int:
-        """Open trees of this worker's spouts."""
-        return sum(len(spout.pending) for spout in self.spouts.values())
-
-    def caught_up(self) -> bool:
-        """Every spout task here says it is done, and none has an open tree."""
-        return not self.pending() and all(spout.spout.caught_up() for spout in self.spouts.values())
-
-    # -- user code of spouts -----------------------------------------------------------------------------------
-
-    def _guarded_turn(self, spout: SpoutTask, now: float) -> bool:
-        try:
-            return spout.turn(SPOUT_BUDGET, now)
-        except Exception as error:
-            raise self._spout_failed(spout, "next_tuple", error) from error
-
-    def _hear(self, spout: SpoutTask, act: Callable[[], Any]) -> None:
-        try:
-            act()
-        except Exception as error:
-            raise self._spout_failed(spout, "ack/fail", error) from error
-
-    def _guard(self, spout: SpoutTask, act: Callable[[], Any]) -> None:
-        try:
-            act()
-        except Exception as error:
-            raise self._spout_failed(spout, getattr(act, "__name__", "a callback"), error) from error
-
-    def _spout_failed(self, spout: SpoutTask, where: str, error: Exception) -> StreamletError:
-        if isinstance(error, StreamletError):
-            return error
-        name = self.tasks[spout.task_id].plan.component
-        return SpoutFailed(
-            f"The spout {name} (task {spout.task_id}) raised {type(error).__name__} in {where}: {error}. A spout "
-            "that raises cannot say which of its messages are safe, so the topology stops; nothing acked is "
-            "lost. Handle the error in the spout, or see the traceback with --debug."
-        )
-
-    def _spout_timer(self, spout: SpoutTask) -> None:
-        self._guard(spout, spout.spout.on_timer)
+    # -- timers ----------------------------------------------------------------------------------------------
 
     def _tick(self, bolt: BoltTask, period_s: float) -> None:
         bolt.tick(period_s)
@@ -387,22 +289,10 @@ class WorkerLoop:
             outgoing, self._outgoing = self._outgoing, {}
             for worker, out in outgoing.items():
                 if not self.links.send(worker, out):
-                    self._unsendable(out)
+                    self.ledgers.fail_unsendable(out.runs, worker)
             self.unsent = self.links.unsent_bytes()
         elif self.unsent:
             self.unsent = self.links.unsent_bytes()
-
-    def _unsendable(self, out: Outgoing) -> None:
-        """No link: these tuples' trees have failed. Acks for a spout that is gone concern nobody."""
-        roots: set[int] = set()
-        for run in out.runs:
-            roots.update(*run.roots) if run.multi else roots.update(run.roots)
-        roots.discard(0)
-        self._apply_fails([root for root in roots if owner_task(root) in self.spouts])
-        for root in roots:
-            worker = self._worker_of.get(owner_task(root))
-            if worker is not None and worker != self.running.worker:
-                self.links.send(worker, Outgoing(fails=[root]))
 
     def _sleep(self, now: float) -> float:
         due = max(0.0, self.timers.next_due() - now)

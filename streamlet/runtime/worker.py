@@ -136,7 +136,11 @@ class Worker:
 
     def _report_state(self) -> None:
         """Tell at once when the last tree is done or the end is reached; heartbeats would be too slow for both."""
-        state = (self.loop.pending() == 0, not self.loop.inbox, self.loop.caught_up() if self._asks_end() else False)
+        state = (
+            self.loop.ledgers.pending() == 0,
+            not self.loop.inbox,
+            self.loop.ledgers.caught_up() if self._asks_end() else False,
+        )
         if state != self.reported:
             self.reported = state
             drained, empty, caught_up = state
@@ -344,7 +348,9 @@ class Worker:
 
     def _beat(self) -> None:
         tasks = {task_id: live.run.stats.snapshot() for task_id, live in list(self.loop.tasks.items())}
-        self.channel.send({"t": "beat", "tasks": tasks, "partitions": self.partitions, "pending": self.loop.pending()})
+        self.channel.send(
+            {"t": "beat", "tasks": tasks, "partitions": self.partitions, "pending": self.loop.ledgers.pending()}
+        )
 
     def _orphaned(self) -> None:
         """The coordinator is gone: end unclean, soon, even if user code never returns."""

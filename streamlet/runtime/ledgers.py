@@ -1,0 +1,132 @@
+"""The ledgers of a worker's spouts, and the way of every ack and failure to the ledger that owns its tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from streamlet.base.clock import Clock
+from streamlet.base.errors import StreamletError
+from streamlet.model.plan import Plan
+from streamlet.runtime.outbox import Run
+from streamlet.runtime.ports import Outgoing
+from streamlet.runtime.spout_task import SpoutTask
+from streamlet.tracking.pending import owner_task
+
+
+class SpoutFailed(StreamletError):
+    """A spout raised: it cannot go on, and so neither can the topology."""
+
+
+class Ledgers:
+    """Acks and failures of one worker, brought home. On the loop's thread.
+
+    ``acks`` (root -> delta) and ``fails`` are filled by the worker's bolts during a turn; ``outgoing`` gives what the
+    turn has for another worker.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        clock: Clock,
+        acks: dict[int, int],
+        fails: list[int],
+        outgoing: Callable[[int], Outgoing],
+    ) -> None:
+        self.spouts: dict[int, SpoutTask] = {}
+        self._plan = plan
+        self._clock = clock
+        self._acks = acks
+        self._fails = fails
+        self._outgoing = outgoing
+        self._worker_of: Mapping[int, int] = {task.task_id: task.worker for task in plan.spout_tasks}
+        owners = list(self._worker_of)
+        self._sole_owner = owners[0] if len(owners) == 1 else None
+
+    def settle(self) -> None:
+        """Bring the turn's ack deltas and failures to the ledgers that own them."""
+        if self._acks:
+            self._acks.pop(0, None)  # what untracked tuples left there
+            roots, deltas = list(self._acks), list(self._acks.values())
+            self._acks.clear()
+            self.apply_acks(roots, deltas)
+        if self._fails:
+            failed = list(self._fails)
+            self._fails.clear()
+            self.apply_fails(failed)
+
+    def apply_acks(self, roots: list[int], deltas: list[int]) -> None:
+        """Deltas by root, here or on to another worker. Those of no spout's are dropped."""
+        if self._sole_owner is not None:  # every root is of one spout task: no need to look at each
+            self._acks_of(self._sole_owner, roots, deltas)
+            return
+        by_task: dict[int, tuple[list[int], list[int]]] = {}
+        for root, delta in zip(roots, deltas, strict=True):
+            columns = by_task.setdefault(owner_task(root), ([], []))
+            columns[0].append(root)
+            columns[1].append(delta)
+        for task_id, columns in by_task.items():
+            self._acks_of(task_id, *columns)
+
+    def _acks_of(self, task_id: int, roots: list[int], deltas: list[int]) -> None:
+        spout = self.spouts.get(task_id)
+        if spout is not None:
+            now = self._clock.monotonic()
+            self.guard(spout, "ack", partial(spout.apply_acks, zip(roots, deltas, strict=True), now))
+        elif task_id in self._worker_of:
+            outgoing = self._outgoing(self._worker_of[task_id])
+            outgoing.roots += roots
+            outgoing.deltas += deltas
+
+    def apply_fails(self, roots: list[int]) -> None:
+        """Failed trees, here or on to another worker."""
+        for root in roots:
+            task_id = owner_task(root)
+            spout = self.spouts.get(task_id)
+            if spout is not None:
+                self.guard(spout, "fail", partial(spout.apply_fails, [root]))
+            elif task_id in self._worker_of:
+                self._outgoing(self._worker_of[task_id]).fails.append(root)
+
+    def fail_unsendable(self, runs: list[Run], gone: int) -> None:
+        """There is no link to worker ``gone``: the trees of these tuples have failed, but for those it owned."""
+        roots: set[int] = set()
+        for run in runs:
+            roots.update(*run.roots) if run.multi else roots.update(run.roots)
+        self.apply_fails([root for root in roots if self._worker_of.get(owner_task(root), gone) != gone])
+
+    def fail_everything(self) -> int:
+        """Every open tree may have used a link that is gone; how many there were."""
+        failed = self.pending()
+        for spout in self.spouts.values():
+            self.guard(spout, "fail", spout.fail_all)
+        return failed
+
+    def expire(self) -> None:
+        """Fail what is older than the message time-out."""
+        now = self._clock.monotonic()
+        for spout in self.spouts.values():
+            self.guard(spout, "fail", partial(spout.expire, now))
+
+    def pending(self) -> int:
+        """Open trees."""
+        return sum(len(spout.pending) for spout in self.spouts.values())
+
+    def caught_up(self) -> bool:
+        """Every spout task here says it is done, and none has an open tree."""
+        return not self.pending() and all(spout.spout.caught_up() for spout in self.spouts.values())
+
+    def guard(self, spout: SpoutTask, where: str, act: Callable[[], Any]) -> Any:
+        """Call into a spout. Raises its own StreamletError, or SpoutFailed for anything else it raised."""
+        try:
+            return act()
+        except StreamletError:
+            raise
+        except Exception as error:
+            name = self._plan.tasks[spout.task_id - 1].component
+            raise SpoutFailed(
+                f"The spout {name} (task {spout.task_id}) raised {type(error).__name__} in {where}: {error}. A spout "
+                "that raises cannot say which of its messages are safe, so the topology stops; nothing acked is "
+                "lost. Handle the error in the spout, or see the traceback with --debug."
+            ) from error
