@@ -5,8 +5,10 @@ With ``streamlet.seed`` and a ManualClock two runs are alike to the last edge id
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
+import sys
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -56,14 +58,16 @@ class InlineBackend:
         )
         loop = self.loop = WorkerLoop(running, NoLinks(), self._trace)
         clean = False
-        try:
-            loop.initialize()
-            loop.activate()
-            reason = self._turn_until_over(loop, request, observer, stop)
-            drained = self._drain(loop, request.conf["streamlet.drain.timeout.secs"])
-            clean = True
-        finally:
-            raised = loop.close(clean)
+        # Where stdout carries JSON, a user's print goes to stderr, as it does in a worker.
+        with contextlib.redirect_stdout(sys.stderr) if request.quiet_stdout else contextlib.nullcontext():
+            try:
+                loop.initialize()
+                loop.activate()
+                reason = self._turn_until_over(loop, request, observer, stop)
+                drained = self._drain(loop, request.conf["streamlet.drain.timeout.secs"])
+                clean = True
+            finally:
+                raised = loop.close(clean)
         complaints.flush()
         if raised:
             raise _closing(raised)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -28,7 +29,10 @@ class ProcessesBackend:
         if request.file is None:
             raise BadInput("Worker processes import the topology from its file; a topology without one runs inline.")
         coordinator = Coordinator(request, observer, stop, self._debug)
-        return coordinator.run(ProcessLauncher(str(coordinator.directory), quiet=request.quiet_stdout))
+        launcher = ProcessLauncher(str(coordinator.directory), quiet=request.quiet_stdout)
+        stop.on_kill(launcher.kill_all)
+        stop.on_kill(lambda: shutil.rmtree(coordinator.directory, ignore_errors=True))
+        return coordinator.run(launcher)
 
 
 class ProcessLauncher:
@@ -61,6 +65,12 @@ class ProcessLauncher:
         if held is not None and held[0] == epoch:
             del self._processes[worker]
             _end(held[1])
+
+    def kill_all(self) -> None:
+        """SIGKILL to every worker and its group, unreaped: for a process that ends itself right afterwards."""
+        for _, process in list(self._processes.values()):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
     def ended(self) -> list[tuple[int, int, str]]:
         return [

@@ -61,6 +61,7 @@ def show(error: BaseException, debug: bool) -> int:
     text, status = explain(error)
     if debug:
         traceback.print_exception(error, file=sys.stderr)
+        sys.stderr.write(getattr(error, "trace", ""))  # of the worker in which it happened
     label = click.style("Error:", fg="red", bold=True) if sys.stderr.isatty() else "Error:"
     # Wrapped with the bare label, which is what takes room; the coloured one is put in afterwards.
     click.echo(wrapped(f"Error: {text}", columns(sys.stderr)).replace("Error:", label, 1), err=True)

@@ -7,16 +7,12 @@ from functools import partial
 from typing import Any
 
 from streamlet.base.clock import Clock
-from streamlet.base.errors import StreamletError
 from streamlet.model.plan import Plan
 from streamlet.runtime.outbox import Run
 from streamlet.runtime.ports import Outgoing
 from streamlet.runtime.spout_task import SpoutTask
+from streamlet.runtime.user_errors import spout_failed
 from streamlet.tracking.pending import owner_task
-
-
-class SpoutFailed(StreamletError):
-    """A spout raised: it cannot go on, and so neither can the topology."""
 
 
 class Ledgers:
@@ -118,15 +114,9 @@ class Ledgers:
         return not self.pending() and all(spout.spout.caught_up() for spout in self.spouts.values())
 
     def guard(self, spout: SpoutTask, where: str, act: Callable[[], Any]) -> Any:
-        """Call into a spout. Raises its own StreamletError, or SpoutFailed for anything else it raised."""
+        """Call into a spout. Raises its own StreamletError, or ComponentFailed for anything else it raised."""
         try:
             return act()
-        except StreamletError:
-            raise
         except Exception as error:
             name = self._plan.tasks[spout.task_id - 1].component
-            raise SpoutFailed(
-                f"The spout {name} (task {spout.task_id}) raised {type(error).__name__} in {where}: {error}. A spout "
-                "that raises cannot say which of its messages are safe, so the topology stops; nothing acked is "
-                "lost. Handle the error in the spout, or see the traceback with --debug."
-            ) from error
+            raise spout_failed(name, spout.task_id, where, error) from error

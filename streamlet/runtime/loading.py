@@ -13,7 +13,7 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
-from streamlet.base.errors import BadInput
+from streamlet.base.errors import BadInput, StreamletError
 from streamlet.model.topology import Topology, TopologySpec
 
 
@@ -72,12 +72,20 @@ def _import(file: Path) -> ModuleType:
     try:
         return importlib.import_module(stem)
     except SyntaxError as error:
-        place = f"{error.filename}, line {error.lineno}"
-        raise CannotLoad(f"{file} does not parse: {error.msg} ({place}). Nothing was started.") from error
-    except Exception as error:
-        frame = next((f for f in reversed(traceback.extract_tb(error.__traceback__)) if f.filename == str(file)), None)
-        place = f"line {frame.lineno}" if frame else "while it was imported"
+        place = f"line {error.lineno}" if error.lineno else "at its start"
         raise CannotLoad(
-            f"{file} raised {type(error).__name__} at {place}: {error}. A topology's file must import cleanly in "
-            "every worker; what it imports must be installed or lie beside it."
+            f"{error.filename or file} does not parse: {error.msg}, {place}. Nothing was started."
         ) from error
+    except StreamletError as error:  # a setting in the file that cannot be: its own paragraph says all
+        raise CannotLoad(f"{file}, {_place(error, file)}: {error.message}") from error
+    except (Exception, SystemExit) as error:
+        raise CannotLoad(
+            f"{file} raised {type(error).__name__} ({_place(error, file)}): {error}. A topology's file must import "
+            "cleanly in every worker; what it imports must be installed or lie beside it."
+        ) from error
+
+
+def _place(error: BaseException, file: Path) -> str:
+    frames = reversed(traceback.extract_tb(error.__traceback__))
+    line = next((frame.lineno for frame in frames if frame.filename == str(file)), None)
+    return "while it was imported" if line is None else f"line {line}"

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from streamlet.model.plan import Plan
+from streamlet.model.settings import parse_setting
 from streamlet.runtime.bolt_task import BoltTask
 from streamlet.runtime.ledgers import Ledgers
 from streamlet.runtime.outbox import Run, Work
@@ -22,6 +23,7 @@ from streamlet.runtime.ports import Links, Outgoing
 from streamlet.runtime.spout_task import SpoutTask
 from streamlet.runtime.task_building import LiveTask, Running, build_task
 from streamlet.runtime.timers import Timers
+from streamlet.runtime.user_errors import could_not_start
 
 SPOUT_BUDGET = 128
 """How often a spout is asked in one turn: the size of a batch under load."""
@@ -70,16 +72,21 @@ class WorkerLoop:
     # -- life ----------------------------------------------------------------------------------------------
 
     def initialize(self) -> None:
-        """Build every task and call ``initialize`` on it. Raises what the user's code raises."""
+        """Build every task and call ``initialize`` on it. Raises ComponentFailed for what the user's code raises."""
         self.selector.register(self._wake_read, selectors.EVENT_READ, self._drain_wake)
         self.links.attach(self.selector)
         conf = self.running.conf
         now = self.clock.monotonic()
         for task in self.plan.tasks_on(self.running.worker):
-            live = build_task(self.running, task)
-            self.tasks[task.task_id] = live
-            own_conf = {**conf, **self.plan.topology.component(task.component).config}
-            live.component.initialize(own_conf, live.context)
+            name, own = task.component, self.plan.topology.component(task.component).config
+            own_conf = {**conf, **{key: parse_setting(key, value, f"{name}'s config") for key, value in own.items()}}
+            where = "its constructor"
+            try:
+                live = self.tasks[task.task_id] = build_task(self.running, task)
+                where = "initialize"
+                live.component.initialize(own_conf, live.context)
+            except Exception as error:
+                raise could_not_start(name, task.task_id, where, error) from error
             if isinstance(live.run, SpoutTask):
                 self._add_spout(live.run, now)
             else:

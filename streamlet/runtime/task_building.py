@@ -16,6 +16,7 @@ from streamlet.model.plan import Plan, TaskPlan
 from streamlet.model.stream import Stream, StreamId
 from streamlet.runtime.bolt_task import BoltTask
 from streamlet.runtime.emitter import Emitter, StreamRoutes
+from streamlet.runtime.log_lines import component_logger
 from streamlet.runtime.outbox import Outbox
 from streamlet.runtime.routing import Target
 from streamlet.runtime.spout_task import SpoutTask
@@ -58,6 +59,7 @@ def build_task(running: Running, task: TaskPlan) -> LiveTask:
     definition = running.plan.topology.component(task.component)
     kwargs = definition.cls.with_overrides(definition.kwargs, running.overrides.get(task.component, {}))  # type: ignore[attr-defined]
     component = definition.cls(**kwargs)
+    component.logger = component_logger(task.component)
     # Each task draws from a generator of its own: two tasks never share edge ids, nor does a restarted one.
     rng = random.Random(running.rng.getrandbits(128))
     boxes: dict[int, Outbox] = {}

@@ -33,6 +33,7 @@ from streamlet.runtime.handshake import Hello, Refused
 from streamlet.runtime.link_server import LinkServer, socket_path
 from streamlet.runtime.links import SocketLinks
 from streamlet.runtime.loading import load_topology
+from streamlet.runtime.log_lines import log_text
 from streamlet.runtime.loop import WorkerLoop
 from streamlet.runtime.task_building import Running
 from streamlet.runtime.wire import MAX_DATA_FRAME
@@ -381,8 +382,8 @@ class ChannelHandler(logging.Handler):
         self._channel = channel
 
     def emit(self, record: logging.LogRecord) -> None:
-        text = record.getMessage()
-        self._channel.try_send({"t": "event", "level": record.levelname.lower(), "text": text, "log": record.name})
+        text = log_text(record)
+        self._channel.try_send({"t": "event", "level": record.levelname.lower(), "text": text})
 
 
 def serve(channel: ControlChannel, known: Message | None = None) -> int:

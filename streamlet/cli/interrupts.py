@@ -1,0 +1,43 @@
+"""Ctrl-C and SIGTERM: the first asks the run to drain, the second kills."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any
+
+from streamlet.backends.ports import Stop
+
+
+class Interrupts:
+    """While entered, owns SIGINT and SIGTERM. Main thread only. ``exit_status`` is 130 or 143 once one came."""
+
+    def __init__(self, stop: Stop, notice: Callable[[str], None], drain_s: float) -> None:
+        self._stop = stop
+        self._notice = notice
+        self._drain_s = drain_s
+        self._before: dict[int, Any] = {}
+        self.exit_status: int | None = None
+
+    def __enter__(self) -> Interrupts:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._came)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _came(self, number: int, frame: FrameType | None) -> None:
+        if self.exit_status is None:
+            self.exit_status = 128 + number
+            self._stop.ask()
+            self._notice(f"Draining, for {self._drain_s:g} s at most. Once more kills: what is open is then replayed.")
+            return
+        self._stop.kill()
+        # No clean-up, no flush: whoever asks twice does not want to wait for whatever hangs.
+        os._exit(128 + number)

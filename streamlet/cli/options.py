@@ -1,0 +1,78 @@
+"""What ``-c`` and ``--config`` say, told apart: settings of the run, and overrides of components."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from streamlet.base.errors import SettingError
+from streamlet.model.settings import SETTINGS, parse_setting, unknown_key
+from streamlet.model.topology import TopologySpec
+
+Given = list[tuple[str, Any, str]]
+"""(key, value, who gave it), later ones winning."""
+
+
+def given_on_line(pairs: tuple[str, ...]) -> Given:
+    """``-c key=value`` arguments. Raises SettingError."""
+    given = []
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise SettingError(
+                f"-c {pair} sets nothing. Write -c KEY=VALUE, for example -c topology.max.spout.pending=500."
+            )
+        given.append((key.strip(), value, "-c"))
+    return given
+
+
+def given_in_file(path: Path, topology: TopologySpec) -> Given:
+    """A TOML or JSON file of settings, by its ending; tables are joined by dots. Raises SettingError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        content = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except OSError as error:
+        raise SettingError(f"The settings in {path} cannot be read: {error.strerror}.") from error
+    except ValueError as error:  # both parsers' errors, and bytes that are not UTF-8
+        kind = "JSON" if path.suffix == ".json" else "TOML"
+        raise SettingError(f"{path} is not valid {kind}: {error}.") from error
+    if not isinstance(content, dict):
+        raise SettingError(f"{path} holds no table of settings but a {type(content).__name__}.")
+    return [(key, value, str(path)) for key, value in _flat(content, "", topology.config)]
+
+
+def _flat(table: Mapping[str, Any], prefix: str, own: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in table.items():
+        key = prefix + name
+        if isinstance(value, dict) and key not in own:
+            yield from _flat(value, f"{key}.", own)
+        else:
+            yield key, value
+
+
+def divided(topology: TopologySpec, given: Given) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Settings of the run, and overrides by component (``COMPONENT.NAME``). Raises SettingError for a key of neither.
+
+    Overrides are checked by ``model.validate``, with the topology.
+    """
+    components = {component.name: component for component in topology.components}
+    settings: dict[str, Any] = {}
+    overrides: dict[str, dict[str, Any]] = {}
+    for key, value, source in given:
+        component, dot, name = key.partition(".")
+        if key in SETTINGS or key in topology.config:
+            settings[key] = parse_setting(key, value, source)
+        elif dot and component in components:
+            overrides.setdefault(component, {})[name] = value
+        else:
+            raise SettingError(unknown_key(key, source, {*SETTINGS, *topology.config, *_override_names(topology)}))
+    return settings, overrides
+
+
+def _override_names(topology: TopologySpec) -> Iterator[str]:
+    for component in topology.components:
+        keys: frozenset[str] = getattr(component.cls, "override_keys", frozenset)()
+        yield from (f"{component.name}.{key}" for key in keys)

@@ -1,0 +1,152 @@
+"""``streamlet run``: find the topology, check it, run it, show it, say how it ended."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from streamlet.backends.ports import Backend, RunRequest, Stop
+from streamlet.cli.check import task_count
+from streamlet.cli.errors import explain
+from streamlet.cli.interrupts import Interrupts
+from streamlet.cli.options import divided, given_in_file, given_on_line
+from streamlet.cli.show import JsonView, PlainView, View, ViewHandler
+from streamlet.cli.target import Target, debug_option, target_argument
+from streamlet.model.settings import resolve
+from streamlet.model.validate import checked
+
+if TYPE_CHECKING:
+    from streamlet.model.topology import TopologySpec
+
+BACKENDS = {
+    "inline": "streamlet.backends.inline:InlineBackend",
+    "processes": "streamlet.backends.processes:ProcessesBackend",
+    "spark": "streamlet.backends.spark:SparkBackend",
+}
+
+
+@click.command()
+@target_argument
+@click.option(
+    "--backend", type=click.Choice(list(BACKENDS)), default="processes", show_default=True, help="Where tasks run."
+)
+@click.option("--master", metavar="URL", help="Spark's master.  [default: local-cluster[2,1,1024]]")
+@click.option(
+    "--workers", type=click.IntRange(min=1), help="How many workers.  [default: one a core, at most one a task]"
+)
+@click.option("-c", "pairs", multiple=True, metavar="KEY=VALUE", help="A setting, or COMPONENT.NAME=VALUE. Repeatable.")
+@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings in TOML or JSON; -c wins.")
+@click.option(
+    "-t", "seconds", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Stop after so long."
+)
+@click.option("--until-caught-up", is_flag=True, help="Stop when all that was there at the start is done.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line on stdout; the last is the result.")
+@debug_option
+def run(
+    target: Target,
+    backend: str,
+    master: str | None,
+    workers: int | None,
+    pairs: tuple[str, ...],
+    config: Path | None,
+    seconds: float | None,
+    until_caught_up: bool,
+    as_json: bool,
+    debug: bool,
+) -> int:
+    """Run the topology in FILE until it has caught up, its time is over, or Ctrl-C.
+
+    `streamlet check --settings [FILE]` lists what -c may set.
+    """
+    _check_options(backend, master, workers, seconds, until_caught_up)
+    topology = target.load()
+    given = [*(given_in_file(config, topology) if config else []), *given_on_line(pairs)]
+    settings, overrides = divided(topology, given)
+    checked(topology, overrides)
+    if until_caught_up:
+        settings["streamlet.until.caught.up"] = True
+    conf = resolve(topology.config, settings)
+    request = RunRequest(
+        topology=topology,
+        conf=conf,
+        overrides=overrides,
+        file=target.file.absolute(),
+        attribute=target.attribute,
+        workers=_workers(backend, workers or conf["topology.workers"], topology),
+        until_caught_up=conf["streamlet.until.caught.up"],
+        seconds=seconds,
+        master=master,
+        quiet_stdout=as_json,
+    )
+    return _watched(make_backend(backend, debug), request, choose_view(as_json), debug)
+
+
+def _check_options(
+    backend: str, master: str | None, workers: int | None, seconds: float | None, until_caught_up: bool
+) -> None:
+    context = click.get_current_context()
+    if master is not None and backend != "spark":
+        raise click.UsageError("--master belongs to --backend spark.", context)
+    if backend == "inline" and (workers or 1) > 1:
+        raise click.UsageError("--backend inline runs everything in this process: leave --workers out.", context)
+    if seconds is not None and until_caught_up:
+        raise click.UsageError("-t and --until-caught-up are two ways to end: give one.", context)
+
+
+def _workers(backend: str, asked: int | None, topology: TopologySpec) -> int:
+    # A worker without a task would only cost memory.
+    return 1 if backend == "inline" else min(asked or len(os.sched_getaffinity(0)), task_count(topology))
+
+
+def make_backend(name: str, debug: bool) -> Backend:
+    """The backend of that name; its module is imported only now."""
+    module, attribute = BACKENDS[name].split(":")
+    make = getattr(importlib.import_module(module), attribute)
+    # Tracebacks and debug logs have to come from workers; inline they are here already.
+    backend: Backend = make() if name == "inline" else make(debug=debug)
+    return backend
+
+
+def choose_view(as_json: bool) -> View:
+    """JSON if asked; a live table if a person is looking; else lines."""
+    if as_json:
+        return JsonView()
+    if sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+        from streamlet.cli.table import TableView
+
+        return TableView()
+    return PlainView()
+
+
+def _watched(backend: Backend, request: RunRequest, view: View, debug: bool) -> int:
+    """Run and show; the exit status. Raises what the run raises, after the view has shown that it failed."""
+    handler = _log_to(view, debug)
+    stop = Stop()
+    try:
+        with Interrupts(stop, view.notice, request.conf["streamlet.drain.timeout.secs"]) as interrupts:
+            view.start(request, backend.name)
+            result = backend.run(request, view, stop)
+            view.finish(result)
+        return interrupts.exit_status if result.reason == "interrupted" and interrupts.exit_status else 0
+    except Exception as error:
+        view.failed(error, explain(error)[1])
+        raise
+    finally:
+        view.close()
+        logging.getLogger().removeHandler(handler)
+
+
+def _log_to(view: View, debug: bool) -> logging.Handler:
+    handler = ViewHandler(view)
+    root = logging.getLogger()
+    root.addHandler(handler)
+    # Libraries are quiet (kazoo and py4j are not, at INFO); what streamlet and its users' components say is shown.
+    root.setLevel(logging.WARNING)
+    logging.getLogger("streamlet").setLevel(logging.DEBUG if debug else logging.INFO)
+    return handler

@@ -1,0 +1,258 @@
+"""What a run looks like from outside: plain lines, or one JSON object a line. The live table is ``table.py``.
+
+Everything meant for a person's eyes while it runs, and every log line, goes to stderr where stdout carries JSON.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any, Protocol
+
+from streamlet.backends.ports import ComponentStatus, Observer, RunRequest, RunResult, RunStatus
+from streamlet.base.errors import StreamletError
+from streamlet.cli.check import summary
+from streamlet.model.spec import SPOUT
+from streamlet.runtime.log_lines import log_text
+
+
+class View(Observer, Protocol):
+    """Shows one run. ``on_status`` and ``on_event`` come on the run's thread; ``log`` may come from any."""
+
+    def start(self, request: RunRequest, backend: str) -> None:
+        """The run begins."""
+        ...
+
+    def log(self, level: str, text: str) -> None:
+        """A log line."""
+        ...
+
+    def notice(self, text: str) -> None:
+        """A line that cannot wait. Called in a signal handler: no locks, no buffers."""
+        ...
+
+    def finish(self, result: RunResult) -> None:
+        """The run ended well."""
+        ...
+
+    def failed(self, error: BaseException, exit_status: int) -> None:
+        """The run failed; the caller explains the error on stderr."""
+        ...
+
+    def close(self) -> None:
+        """Nothing more is shown. Always called."""
+        ...
+
+
+class JsonView:
+    """Events on stdout for programs: ``start``, ``status``, ``log`` and, always last, ``result``."""
+
+    def __init__(self) -> None:
+        self._out = sys.stdout  # held, for a backend sends what users print elsewhere
+
+    def start(self, request: RunRequest, backend: str) -> None:
+        components = [
+            {"name": c.name, "kind": c.kind, "tasks": c.par, "class": c.cls.__qualname__}
+            for c in request.topology.components
+        ]
+        self._put(
+            "start", topology=request.topology.name, backend=backend, workers=request.workers, components=components
+        )
+
+    def on_status(self, status: RunStatus) -> None:
+        self._put("status", **dataclasses.asdict(status))
+
+    def on_event(self, level: str, text: str) -> None:
+        self._put("log", level=level, text=text)
+
+    def log(self, level: str, text: str) -> None:
+        _line(level, text)
+
+    def notice(self, text: str) -> None:
+        _unbuffered(text)
+
+    def finish(self, result: RunResult) -> None:
+        status = dataclasses.asdict(result.status)
+        self._put("result", reason=result.reason, drained=result.drained, exit_status=0, **status)
+
+    def failed(self, error: BaseException, exit_status: int) -> None:
+        message = error.message if isinstance(error, StreamletError) else f"{type(error).__name__}: {error}"
+        self._put("result", reason="failed", error=type(error).__name__, message=message, exit_status=exit_status)
+
+    def close(self) -> None:
+        pass
+
+    def _put(self, event: str, **content: Any) -> None:
+        self._out.write(json.dumps({"event": event, **content}, default=str) + "\n")
+        self._out.flush()
+
+
+class PlainView:
+    """Lines for a log file: a status line now and then (rarer as the run gets longer), a table at the end."""
+
+    def __init__(self) -> None:
+        self._next_s = 1.0
+
+    def start(self, request: RunRequest, backend: str) -> None:
+        _say(heading(request, backend))
+
+    def on_status(self, status: RunStatus) -> None:
+        if status.state == "ended" or status.elapsed_s < self._next_s:
+            return
+        self._next_s = status.elapsed_s + min(30.0, max(1.0, status.elapsed_s / 2))
+        _say(status_line(status))
+
+    def on_event(self, level: str, text: str) -> None:
+        _line(level, text)
+
+    def log(self, level: str, text: str) -> None:
+        _line(level, text)
+
+    def notice(self, text: str) -> None:
+        _unbuffered(text)
+
+    def finish(self, result: RunResult) -> None:
+        for line in component_lines(result.status):
+            _say(line)
+        for line in partition_lines(result.status.partitions):
+            _say(line)
+        _say(ending(result))
+
+    def failed(self, error: BaseException, exit_status: int) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class ViewHandler(logging.Handler):
+    """Log records of this process, on the view."""
+
+    def __init__(self, view: View) -> None:
+        super().__init__()
+        self.view = view
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self.view.log(record.levelname.lower(), log_text(record))
+        except (OSError, ValueError):
+            self.handleError(record)
+
+
+# -- words -------------------------------------------------------------------------------------------------
+
+
+def heading(request: RunRequest, backend: str) -> str:
+    """``WordCount: 1 spout, 2 bolts, 5 tasks on 2 worker processes.``"""
+    where = {
+        "inline": "in this process",
+        "spark": f"on {_many(request.workers, 'Spark executor slot')}",
+    }.get(backend, f"on {_many(request.workers, 'worker process', 'worker processes')}")
+    return f"{request.topology.name}: {summary(request.topology)} {where}. Ctrl-C drains and stops."
+
+
+def ending(result: RunResult) -> str:
+    """The last line: why it ended, and what is left open."""
+    why = {"caught_up": "Caught up", "time": "Time is over", "interrupted": "Stopped"}.get(result.reason, result.reason)
+    left = "everything that was emitted is done"
+    if not result.drained:
+        left = f"{_many(result.status.pending, 'tuple tree')} still open, to be replayed by the next run"
+        if not result.status.pending:
+            left = "without a drain, so what was read last is read again by the next run"
+    return f"{why} after {duration(result.status.elapsed_s)}: {left}."
+
+
+def status_line(status: RunStatus) -> str:
+    """One line: what each component did so far, what is open, how far behind."""
+    parts = []
+    for row in status.components:
+        text = f"{row.name} {count(row.emitted if row.kind == SPOUT else row.executed)}"
+        parts.append(text + (f" ({count(row.failed)} failed)" if row.failed else ""))
+    parts.append(f"open {count(status.pending)}")
+    lags = [row["lag"] for row in status.partitions if isinstance(row.get("lag"), int)]
+    if lags:
+        parts.append(f"lag {count(sum(lags))}")
+    return f"{duration(status.elapsed_s):>7}  {'   '.join(parts)}"
+
+
+COLUMNS = ("", "tasks", "emitted", "acked", "failed", "p50 ms", "p99 ms")
+PARTITION_COLUMNS = ("partition", "position", "committed", "lag")
+
+
+def component_cells(row: ComponentStatus) -> tuple[str, ...]:
+    """A component's row, as text for COLUMNS."""
+    counts = (count(row.emitted), count(row.acked), count(row.failed))
+    return (row.name, str(row.tasks), *counts, milliseconds(row.p50_ms), milliseconds(row.p99_ms))
+
+
+def partition_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """A partition's row, as text for PARTITION_COLUMNS."""
+    where = f"{row.get('topic', '')}/{row.get('partition', '?')}"
+    return (where, *(count(row.get(key)) for key in PARTITION_COLUMNS[1:]))
+
+
+def component_lines(status: RunStatus) -> Iterator[str]:
+    """The table of components as aligned text."""
+    if status.components:
+        yield from _aligned([COLUMNS, *(component_cells(row) for row in status.components)])
+
+
+def partition_lines(partitions: tuple[Mapping[str, Any], ...]) -> Iterator[str]:
+    """The table of partitions as aligned text."""
+    if partitions:
+        yield from _aligned([PARTITION_COLUMNS, *(partition_cells(row) for row in partitions)])
+
+
+def _aligned(rows: list[tuple[str, ...]]) -> Iterator[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        first, *rest = zip(row, widths, strict=True)
+        yield "  ".join([f"{first[0]:<{first[1]}}", *(f"{cell:>{width}}" for cell, width in rest)]).rstrip()
+
+
+def count(value: Any) -> str:
+    """``1,234,567``; a dash for what is not known."""
+    return f"{value:,}" if isinstance(value, int) else "-"
+
+
+def milliseconds(value: float | None) -> str:
+    """Three digits that count: ``0.042``, ``3.14``, ``27``."""
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
+
+
+def duration(seconds: float) -> str:
+    """``4.2 s``, ``3:07 min``, ``1:02:07 h``."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02} h" if hours else f"{minutes}:{rest:02} min"
+
+
+def _many(number: int, noun: str, nouns: str | None = None) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {nouns or noun + 's'}"
+
+
+# -- where it goes -----------------------------------------------------------------------------------------
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def _line(level: str, text: str) -> None:
+    """A log line on stderr, in one write, so that lines of several threads do not mix."""
+    sys.stderr.write(f"{datetime.now():%H:%M:%S} {level:<7} {text}\n")
+    sys.stderr.flush()
+
+
+def _unbuffered(text: str) -> None:
+    os.write(2, text.encode() + b"\n")

@@ -1,0 +1,117 @@
+"""The live table in a terminal. The only file that imports rich."""
+
+from __future__ import annotations
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from streamlet.backends.ports import RunRequest, RunResult, RunStatus
+from streamlet.cli import show
+from streamlet.model.spec import SPOUT
+
+REFRESH_A_SECOND = 4
+STYLES = {"debug": "dim", "warning": "yellow", "warn": "yellow", "error": "red", "critical": "bold red"}
+MOST_PARTITIONS = 16
+"""Partitions shown: those with the largest lag. A table that scrolls away shows nothing."""
+
+
+class TableView:
+    """Draws the latest status in place, log lines above it. rich's own thread redraws, so a busy run still shows
+    the notice of a Ctrl-C at once."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(highlight=False)
+        self._status: RunStatus | None = None
+        self._notice = ""
+        self._over = False
+        self._live = Live(
+            get_renderable=self._draw,
+            console=self._console,
+            refresh_per_second=REFRESH_A_SECOND,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+
+    def start(self, request: RunRequest, backend: str) -> None:
+        self._console.print(Text(show.heading(request, backend), style="bold"))
+        self._live.start()
+
+    def on_status(self, status: RunStatus) -> None:
+        self._status = status
+
+    def on_event(self, level: str, text: str) -> None:
+        self._console.print(Text(text, style=STYLES.get(level, "")))
+
+    def log(self, level: str, text: str) -> None:
+        self._console.print(Text(text, style=STYLES.get(level, "")))
+
+    def notice(self, text: str) -> None:
+        self._notice = text
+
+    def finish(self, result: RunResult) -> None:
+        self._status = result.status
+        self._notice = ""
+        self._over = True
+        self._live.stop()
+        self._console.print(Text(show.ending(result), style="green" if result.drained else "yellow"))
+
+    def failed(self, error: BaseException, exit_status: int) -> None:
+        self._notice = ""
+
+    def close(self) -> None:
+        self._live.stop()
+
+    def _draw(self) -> RenderableType:
+        parts: list[RenderableType] = []
+        if self._status is not None:
+            parts += [self._components(self._status), *self._partitions(self._status)]
+            parts.append(Text("") if self._over else self._foot(self._status))
+        if self._notice:
+            parts.append(Text(self._notice, style="yellow"))
+        return Group(*parts)
+
+    def _components(self, status: RunStatus) -> RenderableType:
+        table = _table(show.COLUMNS, self._console.width)
+        for row in status.components:
+            name, tasks, emitted, acked, failed, *times = show.component_cells(row)
+            style = "bold" if row.kind == SPOUT else ""
+            table.add_row(
+                Text(name, style=style),
+                tasks,
+                emitted,
+                acked,
+                Text(failed, style="yellow" if row.failed else ""),
+                *times,
+            )
+        return Padding(table, (1, 0, 0, 0))
+
+    def _partitions(self, status: RunStatus) -> list[RenderableType]:
+        rows = sorted(status.partitions, key=lambda row: -(row.get("lag") or 0))
+        if not rows:
+            return []
+        table = _table(show.PARTITION_COLUMNS, self._console.width)
+        for row in rows[:MOST_PARTITIONS]:
+            table.add_row(*show.partition_cells(row))
+        hidden = len(rows) - MOST_PARTITIONS
+        more = [Text(f"and {hidden} more with less lag", style="dim")] if hidden > 0 else []
+        return [Padding(table, (1, 0, 0, 0)), *more]
+
+    @staticmethod
+    def _foot(status: RunStatus) -> RenderableType:
+        lost = sum(int(worker.get("epoch", 1)) - 1 for worker in status.workers)
+        restarts = [f"{lost} worker restarts"] if lost > 0 else []
+        trees = f"{show.count(status.pending)} trees open"
+        return Padding(
+            Text(" · ".join([status.state, show.duration(status.elapsed_s), trees, *restarts]), style="dim"),
+            (1, 0, 0, 0),
+        )
+
+
+def _table(columns: tuple[str, ...], width: int) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1 if width < 70 else 2, 0, 0), header_style="dim")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number == 0 else "right", no_wrap=True, min_width=3)
+    return table

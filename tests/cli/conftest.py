@@ -1,0 +1,83 @@
+"""The command line as its users have it: a process of its own, which dies with the test."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DEADLINE_S = 60
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+class Streamlet:
+    """Starts ``streamlet`` in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.started: list[subprocess.Popen[str]] = []
+        self.command = [sys.executable, "-P", "-m", "streamlet"]
+        self.environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+
+    def write(self, text: str, name: str = "made.py") -> Path:
+        """A file for the command to read."""
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+    def start(self, *arguments: object, **environment: str) -> subprocess.Popen[str]:
+        """The process, its output in pipes, its terminal none."""
+        process = subprocess.Popen(
+            [*self.command, *map(str, arguments)],
+            cwd=self.folder,
+            env={**self.environment, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=_die_with_parent,
+        )
+        self.started.append(process)
+        return process
+
+    def __call__(self, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run it to its end."""
+        process = self.start(*arguments, **environment)
+        out, err = process.communicate(timeout=DEADLINE_S)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+@pytest.fixture
+def streamlet(tmp_path: Path) -> Iterator[Streamlet]:
+    """Runs the command line; what is still running at the end of the test is killed."""
+    command = Streamlet(tmp_path)
+    yield command
+    for process in command.started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def refused(streamlet: Streamlet) -> Callable[..., str]:
+    """Runs a command that must be refused as bad input; the paragraph it says."""
+
+    def run(*arguments: object) -> str:
+        done = streamlet(*arguments)
+        assert done.returncode == 2, done
+        assert done.stdout == "", done.stdout
+        assert "Traceback" not in done.stderr
+        assert done.stderr.startswith("Error: ")
+        assert done.stderr.endswith("\n") and done.stderr.count("\n") == 1, f"not one paragraph: {done.stderr}"
+        return done.stderr
+
+    return run

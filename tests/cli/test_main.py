@@ -1,0 +1,44 @@
+"""The group of commands: fast to start, quiet, and out of the way."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from streamlet.cli.main import COMMANDS
+
+
+def test_help_names_every_command(streamlet) -> None:
+    for arguments in ([], ["--help"], ["-h"]):
+        done = streamlet(*arguments)
+        assert done.returncode == 0 and all(name in done.stdout for name in COMMANDS)
+
+
+def test_each_command_has_help_and_is_where_the_table_says(streamlet) -> None:
+    for name, (_, line) in COMMANDS.items():
+        done = streamlet(name, "--help")
+        assert done.returncode == 0 and f"streamlet {name}" in done.stdout and line
+
+
+def test_version(streamlet) -> None:
+    assert streamlet("--version").stdout.startswith("streamlet ")
+
+
+def test_help_imports_nothing_heavy() -> None:
+    """`streamlet --help` must be there at once: no runtime, no Kafka, no rich, no Spark."""
+    code = (
+        "import sys\nfrom streamlet.cli.main import main\n"
+        "try: main(['--help'])\nexcept SystemExit: pass\n"
+        "heavy = {'rich', 'kazoo', 'msgpack', 'pyspark', 'streamlet.runtime', 'streamlet.kafka', 'streamlet.testing'}\n"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr.strip() == "[]"
+
+
+def test_a_reader_that_goes_away_is_no_error(streamlet) -> None:
+    """`streamlet check --settings | head -1` ends without a word."""
+    process = streamlet.start("check", "--settings")
+    process.stdout.close()
+    process.wait(60)
+    assert process.stderr.read() == ""

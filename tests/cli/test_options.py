@@ -1,0 +1,79 @@
+"""``-c`` and ``--config``: precedence, tables, and what belongs to a component."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamlet import Spout, Topology
+from streamlet.base.errors import SettingError
+from streamlet.cli.options import divided, given_in_file, given_on_line
+
+
+class Tunable(Spout):
+    outputs = ["line"]
+
+    @classmethod
+    def override_keys(cls) -> frozenset[str]:
+        return frozenset({"topic", "fetch_size_bytes"})
+
+
+class Made(Topology):
+    config = {"my.table": {"a": 1}, "lines.of.mine": 3}
+    lines = Tunable.spec()
+
+
+SPEC = Made.__topology__
+
+
+def test_a_later_one_wins() -> None:
+    given = given_on_line(("topology.max.spout.pending=5", "topology.max.spout.pending=6"))
+    assert divided(SPEC, given)[0] == {"topology.max.spout.pending": 6}
+
+
+def test_values_may_hold_equals_signs() -> None:
+    assert given_on_line(("lines.topic=a=b",)) == [("lines.topic", "a=b", "-c")]
+
+
+def test_component_settings_are_told_from_the_runs() -> None:
+    """A key of the topology's own wins over a component of that name: it says exactly that key."""
+    settings, overrides = divided(SPEC, given_on_line(("lines.topic=x", "lines.of.mine=4", "topology.debug=true")))
+    assert settings == {"lines.of.mine": "4", "topology.debug": True}
+    assert overrides == {"lines": {"topic": "x"}}
+
+
+def test_tables_of_a_file_are_joined_by_dots(tmp_path: Path) -> None:
+    toml = tmp_path / "settings.toml"
+    toml.write_text('topology.max.spout.pending = 5\n[lines]\ntopic = "x"\n[my.table]\na = 2\n')
+    settings, overrides = divided(SPEC, given_in_file(toml, SPEC))
+    assert settings == {"topology.max.spout.pending": 5, "my.table": {"a": 2}}
+    assert overrides == {"lines": {"topic": "x"}}
+
+
+def test_json_too(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    path.write_text('{"topology": {"max": {"spout": {"pending": 5}}}, "topology.debug": true}')
+    assert divided(SPEC, given_in_file(path, SPEC))[0] == {"topology.max.spout.pending": 5, "topology.debug": True}
+
+
+@pytest.mark.parametrize(
+    ("key", "near"),
+    [
+        ("line.topic", "lines.topic"),
+        ("lnes.fetch_size_bytes", "lines.fetch_size_bytes"),
+        ("topology.debgu", "topology.debug"),
+        ("my.tble", "my.table"),
+    ],
+)
+def test_the_nearest_right_name_of_any_kind(key: str, near: str) -> None:
+    """Settings, keys of the topology's own and components' settings are all candidates."""
+    with pytest.raises(SettingError, match=f"Did you mean '{near}'"):
+        divided(SPEC, [(key, "1", "-c")])
+
+
+def test_who_gave_a_bad_value_is_named(tmp_path: Path) -> None:
+    given: list[tuple[str, Any, str]] = [("topology.debug", "perhaps", "settings.toml")]
+    with pytest.raises(SettingError, match=r"given by settings\.toml"):
+        divided(SPEC, given)

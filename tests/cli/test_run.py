@@ -1,0 +1,253 @@
+"""``streamlet run``: what it shows, how it ends, and that signals end it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+READINGS = Path(__file__).parents[2] / "topologies" / "readings.py"
+QUICK = ("-c", "readings.count=500", "-c", "readings.per.second=50000")
+
+ENDLESS = """
+import time
+from streamlet import Bolt, ReliableSpout, Topology
+
+class Ticks(ReliableSpout):
+    outputs = ["n"]
+    n = 0
+    def next_tuple(self):
+        self.n += 1
+        self.emit([self.n], tup_id=self.n)
+
+class Sink(Bolt):
+    def initialize(self, conf, context):
+        self.log("sink is there")
+        self.naps, self.first = conf["naps"], True
+    def process(self, tup):
+        if self.first:
+            self.first = False
+            self.log("the first tuple is there")
+        if self.naps:
+            time.sleep(self.naps)
+    def cleanup(self):
+        self.log("cleaned up")
+
+class Endless(Topology):
+    config = {"naps": 0.0, "topology.max.spout.pending": 10}
+    ticks = Ticks.spec()
+    sink = Sink.spec(inputs=[ticks])
+"""
+
+backends = pytest.mark.parametrize("backend", ["inline", "processes"])
+
+
+def events(done: subprocess.CompletedProcess[str]) -> list[dict]:
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def wait_for(process: subprocess.Popen[str], text: str) -> None:
+    """Read stderr until a line holds ``text``."""
+    for line in process.stderr:
+        if text in line:
+            return
+    pytest.fail(f"{text!r} was never said")
+
+
+@backends
+def test_readings_end_by_themselves_with_every_reading_counted(streamlet, backend: str) -> None:
+    """The README's first taste: replays are seen, and nothing is missing."""
+    done = streamlet(
+        "run", READINGS, "--backend", backend, "--until-caught-up", "--json", *QUICK, "-c", "readings.failing=0.2"
+    )
+    assert done.returncode == 0, done
+    result = events(done)[-1]
+    rows = {row["name"]: row for row in result["components"]}
+    assert (result["event"], result["reason"], result["drained"], result["pending"]) == ("result", "caught_up", True, 0)
+    assert rows["readings"]["acked"] == rows["report"]["acked"] == 500
+    assert rows["readings"]["failed"] == rows["check"]["failed"] > 0
+    assert rows["readings"]["emitted"] == 500 + rows["readings"]["failed"]
+    said = done.stdout + done.stderr
+    assert "report: 500 readings in all" in said
+
+
+@backends
+def test_json_is_one_object_a_line_from_start_to_result(streamlet, backend: str) -> None:
+    seen = events(streamlet("run", READINGS, "--backend", backend, "--until-caught-up", "--json", *QUICK))
+    assert seen[0]["event"] == "start" and seen[-1]["event"] == "result"
+    assert {event["event"] for event in seen} <= {"start", "status", "log", "result"}
+    assert seen[0]["backend"] == backend
+
+
+def test_lines_where_there_is_no_terminal(streamlet) -> None:
+    done = streamlet("run", READINGS, "--until-caught-up", *QUICK)
+    assert done.returncode == 0 and "\x1b" not in done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("Weather: 1 spout, 3 bolts, 6 tasks on ")
+    assert lines[-1].startswith("Caught up after ")
+    assert any(line.startswith("readings ") for line in lines)
+
+
+@backends
+def test_time_is_over(streamlet, backend: str) -> None:
+    done = streamlet("run", streamlet.write(ENDLESS), "--backend", backend, "-t", "0.5", "--json")
+    assert done.returncode == 0 and events(done)[-1]["reason"] == "time"
+
+
+@backends
+def test_seconds_and_settings_of_a_file(streamlet, backend: str) -> None:
+    settings = streamlet.write("readings.count = 7\nreadings.per.second = 1e6\n", "settings.toml")
+    done = streamlet("run", READINGS, "--backend", backend, "--config", settings, "--until-caught-up", "--json")
+    assert {r["name"]: r["acked"] for r in events(done)[-1]["components"]}["readings"] == 7
+
+
+@backends
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_drains_and_cleans_up(streamlet, backend: str, number: int, status: int) -> None:
+    """Within the drain time-out and a little: pause, drain, `cleanup`, exit with the shell's status."""
+    process = streamlet.start("run", streamlet.write(ENDLESS), "--backend", backend)
+    wait_for(process, "the first tuple is there")
+    process.send_signal(number)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == status, err
+    assert "Draining" in err and "cleaned up" in err
+    assert "everything that was emitted is done" in out.splitlines()[-1]
+
+
+@backends
+def test_a_second_signal_kills_at_once_and_leaves_nothing(streamlet, backend: str, tmp_path: Path) -> None:
+    """Even a bolt that hangs in its own code does not outlive the second Ctrl-C, nor does any worker."""
+    process = streamlet.start(
+        "run", streamlet.write(ENDLESS), "--backend", backend, "-c", "naps=3600", TMPDIR=str(tmp_path)
+    )
+    wait_for(process, "the first tuple is there")
+    children = _children(process.pid)
+    assert bool(children) == (backend == "processes")
+    process.send_signal(signal.SIGINT)
+    wait_for(process, "Draining")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 130
+    assert _gone(children), "a worker outlived the run"
+    assert not list(tmp_path.glob("slt-*")), "the links' directory is left"
+
+
+def test_a_killed_run_takes_its_workers_along(streamlet, tmp_path: Path) -> None:
+    """kill -9 of the run itself: the workers hear it at the end of their control channel."""
+    process = streamlet.start("run", streamlet.write(ENDLESS), TMPDIR=str(tmp_path))
+    wait_for(process, "the first tuple is there")
+    children = _children(process.pid)
+    assert children
+    process.kill()
+    assert _gone(children)
+
+
+def _children(pid: int) -> list[int]:
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(child) for child in text.split()]
+
+
+def _gone(pids: list[int], deadline_s: float = 15.0) -> bool:
+    deadline = time.monotonic() + deadline_s
+    while any(_alive(pid) for pid in pids):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@backends
+@pytest.mark.parametrize("where", ["__init__", "initialize", "next_tuple", "ack", "activate"])
+def test_a_spout_that_raises_ends_the_run_with_a_paragraph(streamlet, backend: str, where: str) -> None:
+    """What the user's code raises is the user's: named with component and place, exit status 1, not called our bug."""
+    arguments = {"__init__": "", "initialize": "conf, context", "ack": "tup_id"}.get(where, "")
+    text = ENDLESS.replace(
+        "class Sink", f"class Bad(Ticks):\n    def {where}(self, {arguments}): raise KeyError('oh')\nclass Sink"
+    ).replace("Ticks.spec", "Bad.spec")
+    done = streamlet("run", streamlet.write(text), "--backend", backend)
+    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
+    said = done.stderr.splitlines()[-1]
+    assert said.startswith("Error: ") and "ticks" in said and "KeyError" in said and "bug in streamlet" not in said
+    debug = streamlet("run", streamlet.write(text), "--backend", backend, "--debug")
+    assert "raise KeyError('oh')" in debug.stderr
+
+
+@backends
+def test_a_bolt_that_cannot_start_ends_the_run_with_a_paragraph(streamlet, backend: str) -> None:
+    text = ENDLESS.replace('self.log("sink is there")', "raise KeyError('oh')")
+    done = streamlet("run", streamlet.write(text), "--backend", backend, "--json")
+    assert done.returncode == 1, done
+    said = done.stderr.splitlines()[-1]
+    assert "sink" in said and "KeyError" in said and "initialize" in said and "bug in streamlet" not in said
+    result = events(done)[-1]
+    assert (result["event"], result["reason"], result["exit_status"]) == ("result", "failed", 1)
+
+
+@backends
+def test_a_value_that_cannot_travel_is_named_where_it_was_emitted(streamlet, backend: str) -> None:
+    """The Show: one paragraph naming component, stream and field, and the run ends (a spout's) with status 1."""
+    text = ENDLESS.replace("self.emit([self.n], tup_id=self.n)", "self.emit([{1, 2}], tup_id=self.n)")
+    done = streamlet("run", streamlet.write(text), "--backend", backend)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    said = done.stderr.splitlines()[-1]
+    assert "ticks" in said and "'default'" in said and "'n'" in said and "is a set" in said
+
+
+@backends
+def test_a_bolt_that_raises_fails_its_tuple_and_goes_on(streamlet, backend: str) -> None:
+    """One paragraph, however often it happens; the run goes on."""
+    text = ENDLESS.replace(
+        "        if self.naps:", "        if tup.values[0] % 2: raise KeyError('odd')\n        if self.naps:"
+    )
+    done = streamlet("run", streamlet.write(text), "--backend", backend, "-t", "1", "--json")
+    assert done.returncode == 0
+    rows = {row["name"]: row for row in events(done)[-1]["components"]}
+    assert rows["sink"]["errors"] == rows["sink"]["failed"] > 0 and rows["sink"]["acked"] > 0
+    told = [e["text"] for e in events(done) if e["event"] == "log" and "KeyError" in e["text"]]
+    assert 1 <= len([text for text in told if "goes on with the next tuple" in text]) <= 2
+
+
+@backends
+def test_a_print_of_a_component_does_not_end_up_in_the_json(streamlet, backend: str) -> None:
+    """A user's print must not break what a program reads."""
+    text = ENDLESS.replace('self.log("sink is there")', 'print("a line of mine", flush=True)')
+    done = streamlet("run", streamlet.write(text), "--backend", backend, "-t", "1", "--json")
+    assert events(done)[-1]["event"] == "result"
+    assert "a line of mine" in done.stderr
+
+
+def test_the_exit_status_of_the_live_table_too(streamlet) -> None:
+    """In a terminal: the table is drawn in place, and the last line says how it ended."""
+    import pty
+
+    master, slave = pty.openpty()
+    with os.fdopen(master, "rb", buffering=0) as screen:
+        process = subprocess.Popen(
+            [*streamlet.command, "run", str(READINGS), "--until-caught-up", *QUICK],
+            env={**streamlet.environment, "TERM": "xterm", "COLUMNS": "90"},
+            stdin=subprocess.DEVNULL,
+            stdout=slave,
+            stderr=slave,
+        )
+        streamlet.started.append(process)
+        os.close(slave)
+        seen = b""
+        try:
+            while chunk := screen.read(65536):
+                seen += chunk
+        except OSError:  # the terminal's other end is closed
+            pass
+        assert process.wait(20) == 0
+    text = seen.decode()
+    assert "p99 ms" in text and "report: 500 readings in all" in text and "Caught up after" in text
