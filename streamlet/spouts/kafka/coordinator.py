@@ -15,7 +15,6 @@ from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
 from streamlet.base.errors import StreamletError
 from streamlet.kafka.broker_errors import OffsetOutOfRange, UnknownTopicId, UnknownTopicOrPartition
-from streamlet.kafka.errors import Disconnected
 from streamlet.spouts.kafka.assignment import (
     calculate_partitions_for_task,
     describe_assignment,
@@ -23,7 +22,7 @@ from streamlet.spouts.kafka.assignment import (
 )
 from streamlet.spouts.kafka.connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.diff import partition_changes
-from streamlet.spouts.kafka.errors import NoSuchTopic, PartitionsMissing, StaticLeaderMoved
+from streamlet.spouts.kafka.errors import NoSuchTopic
 from streamlet.spouts.kafka.fetcher import FailedFetch
 from streamlet.spouts.kafka.manager import PartitionManager
 from streamlet.spouts.kafka.opening import PartitionOpener
@@ -34,8 +33,6 @@ from streamlet.spouts.kafka.steps import Activity, NextPoll, Pause, Steps
 log = logging.getLogger(__name__)
 
 RETRY = Backoff(initial=0.1, maximum=2.0)
-UNREACHABLE_S = 5.0
-UNREACHABLE_GAP_S = 30.0
 TOPIC_YOUNG_S = 1.5
 TOPIC_GONE_GRACE_S = 15.0
 """A topic that is not there while the spout runs may be a broker that has just started and knows nothing yet."""
@@ -129,7 +126,7 @@ class PartitionCoordinator:
         began_s = self._clock.monotonic()
         while self.info is None:
             try:
-                info = yield from self._reader.get_current_brokers()
+                info = yield from self._first_look()
             except StreamletError as error:
                 # A topic made a moment ago may not be known to every broker yet.
                 young = isinstance(error, NoSuchTopic) and self._clock.monotonic() - began_s < TOPIC_YOUNG_S
@@ -144,6 +141,9 @@ class PartitionCoordinator:
         while not self.complete:
             yield NextPoll()
             self._poll_openings()
+
+    def _first_look(self) -> Steps[GlobalPartitionInformation]:
+        return (yield from self._reader.get_current_brokers())
 
     def _describe(self, info: GlobalPartitionInformation) -> None:
         mine = calculate_partitions_for_task(info, self._task.count, self._task.index)
@@ -234,6 +234,8 @@ class PartitionCoordinator:
             self._leaders[partition] = want[partition]
             leader = partial(self._leaders.get, partition)
             self._opening[partition] = Activity(self._opener.open(partition, leader, self._topic_id, not first))
+        for manager in self._list:
+            manager.current_leader_epoch = info.get_leader_epoch(manager.partition.number)
         if old is not None and old.topic_id and info.topic_id and old.topic_id != info.topic_id:
             for partition in list(self._managers):
                 self._reset(partition)
@@ -262,6 +264,8 @@ class PartitionCoordinator:
         old = self._managers.get(partition)
         if old is not None:
             old.closed = True
+        if self.info is not None:
+            manager.current_leader_epoch = self.info.get_leader_epoch(partition.number)
         self._managers[partition] = manager
         self._changed()
 
@@ -282,55 +286,6 @@ class PartitionCoordinator:
     def _changed(self) -> None:
         self._list = [self._managers[partition] for partition in sorted(self._managers)]
         self.version += 1
-
-
-class StaticCoordinator(PartitionCoordinator):
-    """For StaticHosts: never looks again. A failed fetch makes it ask who leads now, only to say so and stop (T13)."""
-
-    def __init__(
-        self,
-        task: Task,
-        reader: BrokerReader,
-        connections: DynamicPartitionConnections,
-        opener: PartitionOpener,
-        clock: Clock,
-        on_close: Callable[[PartitionManager], None],
-        *,
-        asked_after_failure: BrokerReader,
-    ) -> None:
-        super().__init__(task, reader, connections, opener, clock, on_close)
-        self._asked_after_failure = asked_after_failure
-        self._unreachable: dict[Partition, tuple[float, float]] = {}
-
-    def _apply(self, info: GlobalPartitionInformation, *, first: bool) -> None:
-        if first:
-            super()._apply(info, first=True)
-            self._reader = self._asked_after_failure
-            return
-        for partition, mine in self._leaders.items():
-            if partition.number not in info.leaders:
-                raise PartitionsMissing(
-                    f"StaticHosts names partition {partition.number} of topic {partition.topic!r}, but the topic has "
-                    f"only {len(info.leaders)}, numbered from 0. Correct the list."
-                )
-            leader = info.get_broker_for(partition.number)
-            if leader is None:
-                self.refresh()
-            elif mine is not None and leader != mine:
-                raise StaticLeaderMoved(partition, mine, leader)
-
-    def fetch_failed(self, failed: Iterable[FailedFetch]) -> None:
-        lost = [one for one in failed if isinstance(one.error, Disconnected)]
-        super().fetch_failed([one for one in failed if not isinstance(one.error, Disconnected)])
-        now = self._clock.monotonic()
-        for one in lost:
-            # A broker that restarts is still the leader, perhaps known to the others under another spelling of its
-            # address: ask only when it stays away.
-            began, latest = self._unreachable.get(one.partition, (now, now))
-            began = now if now - latest > UNREACHABLE_GAP_S else began
-            self._unreachable[one.partition] = (began, now)
-            if now - began > UNREACHABLE_S:
-                self.refresh()
 
 
 class ZkCoordinator(PartitionCoordinator):

@@ -125,7 +125,9 @@ class Fetcher:
         # The first of the list is served first: whoever still has most of the last answer goes to the end.
         managers.sort(key=lambda manager: manager.buffered_bytes)
         state.asked = {_tp(manager): (manager, manager.fetch_position) for manager in managers}
-        positions = {tp: FetchPosition(position) for tp, (_, position) in state.asked.items()}
+        positions = {
+            tp: FetchPosition(position, manager.current_leader_epoch) for tp, (manager, position) in state.asked.items()
+        }
         settings = replace(self._settings, fetch_max_wait_ms=wait_ms, fetch_max_bytes=budget)
         state.answer = connection.fetch(positions, settings)
 

@@ -93,6 +93,8 @@ class PartitionManager:
         self.slot = slot
         self.ledger = ledger
         self.topic_id: str | None = None
+        self.current_leader_epoch = -1
+        """Of the last look at the leaders."""
         self.end = end
         """Nothing from this offset on is emitted (``--until-caught-up``); None: no end."""
         self.log_end = ledger.position

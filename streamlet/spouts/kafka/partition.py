@@ -53,6 +53,8 @@ class GlobalPartitionInformation:
 
     ``by_position``: the list was written by hand and may be partial, so tasks share out its *positions*;
     discovered lists are shared out by partition number, so that a hole moves nothing (trap T9).
+    ``leader_epochs`` are of the same look; sent with a fetch they keep a former leader, which may still serve as a
+    follower, from answering.
     ``topic_id`` is the topic's UUID as text where the source tells it: it changes when a topic is re-created.
     """
 
@@ -60,6 +62,7 @@ class GlobalPartitionInformation:
     leaders: Mapping[int, Broker | None] = field(default_factory=dict)
     by_position: bool = False
     topic_id: str | None = None
+    leader_epochs: Mapping[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "leaders", MappingProxyType(dict(sorted(self.leaders.items()))))
@@ -71,3 +74,7 @@ class GlobalPartitionInformation:
     def get_broker_for(self, number: int) -> Broker | None:
         """The leader of a partition; None when unknown or when there is none."""
         return self.leaders.get(number)
+
+    def get_leader_epoch(self, number: int) -> int:
+        """The epoch of that leadership; -1 unknown."""
+        return self.leader_epochs.get(number, -1)

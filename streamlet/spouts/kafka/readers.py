@@ -68,7 +68,8 @@ class KafkaBrokerReader:
             if kind is not None:
                 raise kind(f"The metadata of topic {self._topic!r} could not be read")
             leaders = {row.partition_index: brokers.get(row.leader_id) for row in topic.partitions}
-            return GlobalPartitionInformation(self._topic, leaders, topic_id=topic.topic_id)
+            epochs = {row.partition_index: row.leader_epoch for row in topic.partitions}
+            return GlobalPartitionInformation(self._topic, leaders, topic_id=topic.topic_id, leader_epochs=epochs)
         raise NoSuchTopic(self._topic, "the metadata does not mention it")
 
 
@@ -120,13 +121,18 @@ class ZkBrokerReader:
         assignment = topic.get("partitions")
         numbers = [int(n) for n in assignment if str(n).isdigit()] if isinstance(assignment, dict) else []
         leaders: dict[int, Broker | None] = {}
+        epochs: dict[int, int] = {}
         for number in sorted(numbers):
-            state = self._nodes.get(f"{topic_path}/partitions/{number}/state")
-            leader = None if state is None else _json(state[0]).get("leader")
-            leaders[number] = brokers.get(leader) if isinstance(leader, int) else None
+            found = self._nodes.get(f"{topic_path}/partitions/{number}/state")
+            state = {} if found is None else _json(found[0])
+            leaders[number] = brokers.get(state.get("leader", -1))
+            epochs[number] = int(state.get("leader_epoch", -1))
         topic_id = topic.get("topic_id")
         return GlobalPartitionInformation(
-            self._topic, leaders, topic_id=topic_id if isinstance(topic_id, str) else None
+            self._topic,
+            leaders,
+            topic_id=topic_id if isinstance(topic_id, str) else None,
+            leader_epochs=epochs,
         )
 
     def _endpoint(self, name: str, node: dict[str, Any]) -> Broker:

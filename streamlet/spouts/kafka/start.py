@@ -17,9 +17,9 @@ class Reason(enum.Enum):
     FIRST_TIMESTAMP = "nothing was stored: by time"
     FORCED = "the stored offset of another run was set aside (ignore_stored_offset)"
     NEW_PARTITION = "a partition that appeared while running: earliest"
-    BELOW_START = "the stored offset is below the start of the log: retention or DeleteRecords removed it"
-    AHEAD_OF_END = "the stored offset is ahead of the end of the log: it was truncated"
-    TOPIC_RECREATED = "the topic was deleted and created again: the stored offset belongs to the old one"
+    BELOW_START = "the next offset is below the start of the log: retention or DeleteRecords removed it"
+    AHEAD_OF_END = "the next offset is ahead of the end of the log: it was truncated"
+    TOPIC_RECREATED = "the topic was deleted and created again: the next offset belongs to the old one"
 
 
 LOSSES = frozenset({Reason.BELOW_START, Reason.AHEAD_OF_END, Reason.TOPIC_RECREATED})

@@ -16,7 +16,6 @@ from streamlet.spouts.kafka.connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.coordinator import (
     KafkaCoordinator,
     PartitionCoordinator,
-    StaticCoordinator,
     Task,
     ZkCoordinator,
 )
@@ -30,6 +29,7 @@ from streamlet.spouts.kafka.opening import PartitionOpener
 from streamlet.spouts.kafka.partition import Broker
 from streamlet.spouts.kafka.readers import KafkaBrokerReader, StaticBrokerReader, ZkBrokerReader
 from streamlet.spouts.kafka.scheme import Scheme
+from streamlet.spouts.kafka.static_coordinator import StaticCoordinator
 from streamlet.spouts.kafka.steps import Activity, Background
 from streamlet.spouts.kafka.zookeeper_offsets import ZooKeeperOffsets
 

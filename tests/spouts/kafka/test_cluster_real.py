@@ -1,0 +1,176 @@
+"""Three real brokers: connections counted from outside, leaders that move, a broker that dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+from streamlet.spouts.kafka import GroupOffsets, KafkaHosts, SpoutConfig, StaticHosts, ZkHosts
+from streamlet.spouts.kafka.errors import StaticLeaderMoved
+from streamlet.testing import DevCluster
+
+pytestmark = pytest.mark.real
+
+Make = Callable[..., Any]
+QUICK: dict[str, Any] = {"state_update_interval_ms": 100, "retry_initial_delay_ms": 20}
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[DevCluster]:
+    """Three brokers of Kafka 3.9 in a ZooKeeper."""
+    with DevCluster("3.9", brokers=3) as cluster:
+        yield cluster
+
+
+def leaders(cluster: DevCluster, topic: str) -> dict[int, int]:
+    """Partition -> broker id, as librdkafka sees it."""
+    found = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics(topic, 10)
+    return {number: row.leader for number, row in found.topics[topic].partitions.items()}
+
+
+def await_leader(cluster: DevCluster, topic: str, broker: int) -> None:
+    deadline = time.monotonic() + 20
+    while leaders(cluster, topic)[0] != broker:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def produce(cluster: DevCluster, topic: str, values: list[str], partition: int = 0) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for value in values:
+        producer.produce(topic, value, partition=partition)
+    assert producer.flush(20) == 0
+
+
+def broker_address(cluster: DevCluster, broker: int) -> str:
+    return cluster.bootstrap_servers.split(",")[broker]
+
+
+def my_connections(cluster: DevCluster) -> Counter[int]:
+    """Established connections of this process by broker port, from the kernel's table."""
+    ports = {int(address.rpartition(":")[2]) for address in cluster.bootstrap_servers.split(",")}
+    mine = set()
+    for fd in Path(f"/proc/{os.getpid()}/fd").iterdir():
+        try:
+            target = os.readlink(fd)
+        except OSError:
+            continue
+        if target.startswith("socket:["):
+            mine.add(target[8:-1])
+    found: Counter[int] = Counter()
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        row = line.split()
+        port = int(row[2].rpartition(":")[2], 16)
+        if row[3] == "01" and row[9] in mine and port in ports:
+            found[port] += 1
+    return found
+
+
+def test_k2_three_brokers_and_twelve_partitions_are_three_connections(
+    three: DevCluster, make_topic: Make, harness: Make
+) -> None:
+    topic = make_topic(three, partitions=12)
+    assert len(set(leaders(three, topic).values())) == 3
+    for partition in range(12):
+        produce(three, topic, [f"p{partition}"], partition)
+    deadline = time.monotonic() + 20
+    while my_connections(three):
+        assert time.monotonic() < deadline, "those of librdkafka end a moment after their owners"
+        time.sleep(0.05)
+    config = SpoutConfig(ZkHosts(three.zookeeper or ""), topic, "/streamlet", topic, **QUICK)
+    spout = harness(config)
+    spout.take(12)
+    counted = my_connections(three)
+    assert len(counted) == 3
+    assert set(counted.values()) == {1}
+    spout.spout.close()
+    assert not my_connections(three)
+
+
+@pytest.mark.parametrize("kind", ["zk", "kafka"])
+def test_k4_a_leader_move_keeps_what_is_pending_and_replays_nothing(
+    kind: str, three: DevCluster, make_topic: Make, harness: Make
+) -> None:
+    topic = make_topic(three, replication=3)
+    produce(three, topic, [f"a{i}" for i in range(10)])
+    if kind == "zk":
+        config = SpoutConfig(ZkHosts(three.zookeeper or ""), topic, "/streamlet", topic, **QUICK)
+    else:
+        config = SpoutConfig(KafkaHosts(three.bootstrap_servers), topic, id=topic, **QUICK)
+    spout = harness(config)
+    before = spout.take(10)
+    old = leaders(three, topic)[0]
+    new = (old + 1) % 3
+    three.move_leader(topic, 0, new)
+    await_leader(three, topic, new)
+    produce(three, topic, [f"b{i}" for i in range(10)])
+    after = spout.take(10)
+    assert [values[0] for values, _ in after] == [f"b{i}" for i in range(10)]
+    spout.spout.ack_many([tup_id for _, tup_id in before + after])
+    spout.until(spout.committed(20))
+    assert spout.tuples == []
+    leader = spout.status()["leader"]
+    assert leader == broker_address(three, new)
+    if kind == "zk":
+        from kazoo.client import KazooClient
+
+        zk = KazooClient(three.zookeeper)
+        zk.start(10)
+        node = json.loads(zk.get(f"/streamlet/{topic}/partition_0")[0])
+        zk.stop()
+        zk.close()
+        assert node["offset"] == 20
+        assert f"{node['broker']['host']}:{node['broker']['port']}" == leader
+        assert node["leader_epoch"] >= 1
+
+
+def test_t13_static_hosts_stop_when_their_leader_moved(three: DevCluster, make_topic: Make, harness: Make) -> None:
+    topic = make_topic(three, replication=3)
+    produce(three, topic, ["a"])
+    old = leaders(three, topic)[0]
+    hosts = StaticHosts({0: broker_address(three, old)})
+    spout = harness(SpoutConfig(hosts, topic, id=topic, offset_store=GroupOffsets(), **QUICK))
+    spout.take(1)
+    new = (old + 1) % 3
+    three.move_leader(topic, 0, new)
+    await_leader(three, topic, new)
+    with pytest.raises(StaticLeaderMoved) as stopped:
+        spout.until(lambda: False)
+    assert f"{broker_address(three, new)} leads it now" in stopped.value.message
+    assert stopped.value.partition.number == 0
+
+
+@pytest.mark.faults
+def test_t11_a_dead_broker_stops_only_its_own_partitions_until_another_leads(
+    three: DevCluster, make_topic: Make, harness: Make
+) -> None:
+    """Killed with SIGKILL: the others' records go on coming, then its own from the new leader, none twice."""
+    topic = make_topic(three, partitions=3, replication=3)
+    spout = harness(SpoutConfig(KafkaHosts(three.bootstrap_servers), topic, id=topic, **QUICK))
+    for partition in range(3):
+        produce(three, topic, [f"a{partition}"], partition)
+    seen = [values[0] for values, _ in spout.take(3)]
+    led = leaders(three, topic)
+    dead = led[0]
+    assert {led[1], led[2]} != {dead}
+    three.kill(dead)
+    try:
+        alive = [number for number in (1, 2) if led[number] != dead]
+        for partition in alive:
+            produce(three, topic, [f"b{partition}"], partition)
+        seen += [values[0] for values, _ in spout.take(len(alive))]
+        for partition in sorted({0, 1, 2} - set(alive)):
+            produce(three, topic, [f"b{partition}"], partition)
+        seen += [values[0] for values, _ in spout.take(3 - len(alive))]
+    finally:
+        three.restart(dead, graceful=False)
+    assert sorted(seen) == sorted(f"{letter}{n}" for letter in "ab" for n in range(3))
