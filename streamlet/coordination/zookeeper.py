@@ -164,7 +164,7 @@ class ZooKeeperNodeStore:
         with self._lock:
             left, self._open = self._open, set()
         for future in left:
-            if not future.done():
+            if future.set_running_or_notify_cancel():
                 future.set_exception(self._unavailable("it was closed", outcome_unknown=True))
 
     # -- inside
@@ -240,7 +240,10 @@ class ZooKeeperNodeStore:
     def _settle(self, future: Future[int], result: Any, error: BaseException | None, path: str, version: int) -> None:
         """On kazoo's completion thread, or the caller's when nothing could be sent."""
         with self._lock:
-            self._open.discard(future)
+            # Whoever takes it out settles it; `close` may have.
+            if future not in self._open:
+                return
+            self._open.remove(future)
         if not future.set_running_or_notify_cancel():
             return
         if error is None:

@@ -2,44 +2,27 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import os
-import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from streamlet.testing import probes, settings
+from streamlet.testing import probes
 from streamlet.testing.directories import OwnedDirectory
 from streamlet.testing.errors import ClusterFailed, DevStackError
 from streamlet.testing.installation import Installation
 from streamlet.testing.jars import RELEASES, Progress, ensure_jars, silent
 from streamlet.testing.java import find_java
-from streamlet.testing.jvm import Jvm, keeper_command, log_tail
-from streamlet.testing.ports import free_ports
+from streamlet.testing.jvm import Jvm, log_tail
+from streamlet.testing.members import Member, data_directory, format_storage, lay_out
 from streamlet.testing.tools import KafkaTools
 
 START_TIMEOUT_S = 60.0
 _PORT_TRIES = 4
 _STOP_GRACE_S = 10.0
-
-
-@dataclass(slots=True)
-class Member:
-    """One server of the cluster: where it listens, what it is started with, its process if it has one."""
-
-    name: str
-    port: int
-    log: Path
-    command: list[str]
-    jvm: Jvm | None = field(default=None)
-
-    @property
-    def alive(self) -> bool:
-        return self.jvm is not None and self.jvm.alive
 
 
 class _PortTaken(Exception):
@@ -139,15 +122,22 @@ class DevCluster(KafkaTools):
             raise DevStackError("The development cluster needs Linux (pidfd_open, kernel 5.3 or newer).")
         java = find_java()
         jars = ensure_jars(RELEASES[self.kafka], java, progress=self._progress)
-        if self._wanted_directory is None:
-            self._owned = OwnedDirectory()
-        directory = self._owned.path if self._owned else self._wanted_directory
-        assert directory is not None
         try:
+            if self._wanted_directory is None:
+                self._owned = OwnedDirectory()
+            directory = self._owned.path if self._owned else self._wanted_directory
+            assert directory is not None
             directory.mkdir(parents=True, exist_ok=True)
             self._installation = Installation(self.kafka, java, jars, directory.absolute(), self._figures)
             self._installation.write_logging()
             self._start_on_free_ports()
+        except OSError as error:
+            self.stop()
+            where = self._wanted_directory or tempfile.gettempdir()
+            raise ClusterFailed(
+                f"The development cluster could not be started in {where}: {error.strerror or error}. Make room "
+                "there, or let TMPDIR (or DevCluster's directory) name another place."
+            ) from error
         except BaseException:  # Ctrl-C too: nothing may be left running
             self.stop()
             raise
@@ -254,75 +244,18 @@ class DevCluster(KafkaTools):
 
     def dump_log(self, topic: str, partition: int, broker: int = 0) -> str:
         """What ``kafka-dump-log`` prints of one replica's segments."""
-        data = self.directory / f"broker-{broker}" / "data"
+        data = data_directory(self.installation, broker)
         return self.dump_segments(sorted((data / f"{topic}-{partition}").glob("*.log")))
 
     # -- how it starts
 
     def _lay_out(self) -> None:
-        """Choose ports and write every configuration file."""
-        if self.kafka == "3.9":
-            port, *ports = free_ports(1 + self._count, self._preferred_ports)
-            self._zookeeper = self._lay_out_zookeeper(port)
-            texts = [
-                settings.broker_with_zookeeper(i, ports[i], port, self._data(i), self._count)
-                for i in range(self._count)
-            ]
-        else:
-            ports = free_ports(2 * self._count, self._preferred_ports[1:])
-            voters = ports[self._count :]
-            texts = [
-                settings.broker_with_kraft(i, ports[i], voters, self._data(i), self._count) for i in range(self._count)
-            ]
-        self._brokers = []
-        for number, values in enumerate(texts):
-            home = self._data(number).parent
-            home.mkdir(exist_ok=True)
-            config = home / "server.properties"
-            config.write_text(settings.properties({**values, **self._extra}))
-            command = self.installation.server_command("kafka.Kafka", str(config), heap_mb=512)
-            self._brokers.append(Member(f"broker {number}", ports[number], home / "server.log", command))
+        layout = lay_out(self.installation, self._count, self._preferred_ports, self._extra)
+        self._zookeeper, self._brokers = layout.zookeeper, layout.brokers
         if self.kafka == "4":
-            self._format_storage()
-
-    def _lay_out_zookeeper(self, port: int) -> Member:
-        home = self.directory / "zookeeper"
-        home.mkdir(exist_ok=True)
-        config = home / "zoo.cfg"
-        config.write_text(settings.properties(settings.zookeeper(home / "data", port)))
-        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        command = self.installation.server_command(main, str(config), heap_mb=256)
-        return Member("ZooKeeper", port, home / "server.log", command)
-
-    def _data(self, broker: int) -> Path:
-        return self.directory / f"broker-{broker}" / "data"
-
-    def _format_storage(self) -> None:
-        """KRaft wants its directories formatted; all at once, one JVM each. Done once a directory."""
-        # Not all of base64's characters: an id that begins with a dash would be taken for an option.
-        cluster_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "A")
-        formatting = []
-        for number, member in enumerate(self._brokers):
-            if (self._data(number) / "meta.properties").exists():
-                continue
-            config = str(self._data(number).parent / "server.properties")
-            tool = self.installation.tool_command("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", config)
-            with member.log.open("ab") as log:
-                process = subprocess.Popen(
-                    keeper_command("tool", tool), stdin=subprocess.DEVNULL, stdout=log, stderr=log
-                )
-            formatting.append((member, process))
-        failed = []
-        for member, process in formatting:
-            try:
-                if process.wait(self._start_timeout_s):
-                    failed.append(member)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-                failed.append(member)
-        if failed:
-            raise self._failure("Kafka's storage could not be formatted", failed[0])
+            refused = format_storage(self.installation, self._brokers, self._start_timeout_s)
+            if refused is not None:
+                raise self._failure("Kafka's storage could not be formatted", refused)
 
     def _launch(self, member: Member) -> None:
         member.jvm = Jvm(member.name, member.command, member.log, detachable=self._detachable)

@@ -58,13 +58,13 @@ def test_keys_compression_and_deleted_records(shared: DevCluster, make_topic: Ca
     assert shared.console_consume(topic, partition=0, offset=2, max_messages=1) == ["3"]
 
 
-def test_a_file_can_be_produced(shared: DevCluster, make_topic: Callable[..., str], tmp_path: Path) -> None:
+def test_a_file_can_be_produced(kafka39: DevCluster, make_topic: Callable[..., str], tmp_path: Path) -> None:
     """An open binary file goes to the producer as it is."""
-    topic = make_topic(shared)
+    topic = make_topic(kafka39)
     (tmp_path / "lines").write_text("one\ntwo\n")
     with (tmp_path / "lines").open("rb") as file:
-        shared.produce(topic, file)
-    assert shared.console_consume(topic, max_messages=2) == ["one", "two"]
+        kafka39.produce(topic, file)
+    assert kafka39.console_consume(topic, max_messages=2) == ["one", "two"]
 
 
 def test_a_tool_that_fails_says_so(shared: DevCluster, topic_name: Callable[[], str]) -> None:

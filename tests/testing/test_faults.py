@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 
 from streamlet.testing import ClusterFailed, DevCluster, DevStackError, JavaMissing
 from streamlet.testing.ports import free_ports
@@ -29,10 +29,15 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+def partition(cluster: DevCluster, topic: str) -> PartitionMetadata:
+    """Of partition 0, as librdkafka learns it."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    return admin.list_topics(topic, timeout=20).topics[topic].partitions[0]
+
+
 def leader(cluster: DevCluster, topic: str) -> int:
     """As librdkafka learns it."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    return admin.list_topics(topic, timeout=20).topics[topic].partitions[0].leader
+    return partition(cluster, topic).leader
 
 
 def written(cluster: DevCluster, topic: str, value: bytes) -> bool:
@@ -60,7 +65,7 @@ def test_three_brokers(kafka: str) -> None:
         until(lambda: leader(cluster, "t") not in (-1, target))
         assert written(cluster, "t", b"without the killed one")
         cluster.restart(target)
-        until(lambda: len(cluster.describe_topic("t")[0].isr) == 3)
+        until(lambda: len(partition(cluster, "t").isrs) == 3)
         cluster.pause(target)
         cluster.resume(target)
         assert cluster.log_end_offsets("t") == {0: 1}
@@ -98,6 +103,7 @@ def test_zookeeper_away_and_back(lone: DevCluster) -> None:
 def test_restart_keeps_port_and_records(lone: DevCluster) -> None:
     """In order, and after a kill (which waits for the old session to expire)."""
     address = lone.bootstrap_servers
+    assert written(lone, "t", b"kept")
     lone.restart(0)
     lone.kill(0)
     lone.kill(0)
@@ -155,7 +161,7 @@ def test_a_taken_port_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
     real, taken = free_ports, free_ports(1)
     answers = iter([taken])
-    monkeypatch.setattr("streamlet.testing.cluster.free_ports", lambda *a: next(answers, None) or real(*a))
+    monkeypatch.setattr("streamlet.testing.members.free_ports", lambda *a: next(answers, None) or real(*a))
     with socket.create_server(("127.0.0.1", taken[0])), DevCluster("3.9", brokers=0) as cluster:
         assert cluster.zookeeper != f"127.0.0.1:{taken[0]}"
 
@@ -172,6 +178,9 @@ def test_misuse(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cluster.stop()
     with DevCluster("3.9", brokers=0) as started, pytest.raises(DevStackError, match="started already"):
         started.start()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ClusterFailed, match=r"Not a directory.*TMPDIR"):
+        DevCluster("3.9", brokers=0, directory=tmp_path / "file" / "below").start()
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(JavaMissing):
