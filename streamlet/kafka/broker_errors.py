@@ -67,6 +67,7 @@ ReplicaNotAvailable = _error(
     "ReplicaNotAvailable", 9, "The replica is not available on this broker.", RETRIABLE | STALE
 )
 MessageTooLarge = _error("MessageTooLarge", 10, "The record or batch is larger than the broker or topic accepts.")
+StaleControllerEpoch = _error("StaleControllerEpoch", 11, "The controller has moved to another broker.")
 OffsetMetadataTooLarge = _error(
     "OffsetMetadataTooLarge", 12, "The metadata string beside the committed offset is too long."
 )
@@ -253,13 +254,27 @@ FencedMemberEpoch = _error("FencedMemberEpoch", 110, "The epoch of the member is
 UnreleasedInstanceId = _error("UnreleasedInstanceId", 111, "The static id is still held by another member.")
 UnsupportedAssignor = _error("UnsupportedAssignor", 112, "The assignor is not supported by the group.")
 StaleMemberEpoch = _error("StaleMemberEpoch", 113, "The epoch of the member is old: try again with the new one.")
-UnknownSubscriptionId = _error("UnknownSubscriptionId", 116, "The telemetry subscription is not known.")
-TelemetryTooLarge = _error("TelemetryTooLarge", 117, "The telemetry is too large.")
-InvalidRegistration = _error("InvalidRegistration", 118, "The registration of the broker is not valid.")
-TransactionAbortable = _error("TransactionAbortable", 119, "The transaction must be aborted, then begun anew.")
-RebootstrapRequired = _error(
-    "RebootstrapRequired",
-    129,
-    "The broker asks the client to start again from its bootstrap addresses.",
-    STALE,
+MismatchedEndpointType = _error("MismatchedEndpointType", 114, "The request was sent to an endpoint of the wrong kind.")
+UnsupportedEndpointType = _error("UnsupportedEndpointType", 115, "This kind of endpoint is not supported yet.")
+UnknownControllerId = _error("UnknownControllerId", 116, "The controller id is not known.")
+UnknownSubscriptionId = _error("UnknownSubscriptionId", 117, "The telemetry subscription is not known.")
+TelemetryTooLarge = _error("TelemetryTooLarge", 118, "The telemetry is too large.")
+InvalidRegistration = _error("InvalidRegistration", 119, "The registration of the broker is not valid.")
+TransactionAbortable = _error("TransactionAbortable", 120, "The transaction must be aborted, then begun anew.")
+InvalidRecordState = _error("InvalidRecordState", 121, "The record is in a state that does not allow this.")
+ShareSessionNotFound = _error("ShareSessionNotFound", 122, "The broker has forgotten the share session.", RETRIABLE)
+InvalidShareSessionEpoch = _error(
+    "InvalidShareSessionEpoch", 123, "The epoch of the share session is not the expected one.", RETRIABLE
+)
+FencedStateEpoch = _error("FencedStateEpoch", 124, "The share coordinator's state has a newer epoch.")
+InvalidVoterKey = _error("InvalidVoterKey", 125, "The voter key does not fit the receiving replica.")
+DuplicateVoter = _error("DuplicateVoter", 126, "The voter is one of the set already.")
+VoterNotFound = _error("VoterNotFound", 127, "The voter is not one of the set.")
+InvalidRegularExpression = _error("InvalidRegularExpression", 128, "The regular expression is not valid.")
+RebootstrapRequired = _error("RebootstrapRequired", 129, "The broker asks to start again from the bootstrap addresses.")
+StreamsInvalidTopology = _error("StreamsInvalidTopology", 130, "The Streams topology is not valid.")
+StreamsInvalidTopologyEpoch = _error("StreamsInvalidTopologyEpoch", 131, "The Streams topology's epoch is not valid.")
+StreamsTopologyFenced = _error("StreamsTopologyFenced", 132, "The Streams topology's epoch is outdated.")
+ShareSessionLimitReached = _error(
+    "ShareSessionLimitReached", 133, "The broker holds as many share sessions as it may.", RETRIABLE
 )

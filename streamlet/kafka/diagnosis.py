@@ -58,6 +58,7 @@ def metadata_timeout(cluster: Cluster, topic: str, partition: int | None, timeou
     info = cluster.topics.get(topic)
     if info is not None and info.error is not None:
         return info.error(
-            f"Topic {topic!r} cannot be used; waited {timeout_s:g} s for it. Create it, or check the name"
+            f"Topic {topic!r} cannot be used after a wait of {timeout_s:g} s",
+            "Create the topic, or correct its name.",
         )
     return ClientTimeout(f"Topic {topic!r} is not in the metadata after {timeout_s:g} s. {report}")

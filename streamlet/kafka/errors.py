@@ -89,7 +89,8 @@ class BrokerError(KafkaError):
 
     code: int = -1
 
-    def __init__(self, message: str = "") -> None:
-        reason = (type(self).__doc__ or "").strip()
-        text = f"{message}: {reason}" if message else reason
-        super().__init__(f"{text} [Kafka error {self.code}, {type(self).__name__}]")
+    def __init__(self, what: str = "", remedy: str = "") -> None:
+        """``what`` was being done, without a full stop; ``remedy`` is a sentence of its own."""
+        reason = (type(self).__doc__ or "").strip().removesuffix(".")
+        text = f"{what}: {reason[0].lower()}{reason[1:]}" if what else reason
+        super().__init__(f"{text} (Kafka error {self.code}, {type(self).__name__}). {remedy}".strip())

@@ -86,6 +86,9 @@ class RequestFuture(Generic[T]):
                 value = change(before.value)
             except KafkaError as err:
                 after.fail(err)
+            except Exception as err:  # noqa: BLE001 - whatever it is, who waits for the result must hear of it
+                _log.exception("reading an answer raised")
+                after.fail(KafkaError(f"Reading an answer raised {type(err).__name__}: {err}."))
             else:
                 after.complete(value)
 

@@ -153,7 +153,7 @@ def test_group_offsets_are_those_other_clients_see(
 def test_a_topic_that_is_not_there_is_named(client: KafkaClient, topic_name: Callable[[], str]) -> None:
     """The error is the broker's, names the topic and says how long it was waited for."""
     missing = topic_name()
-    with pytest.raises(UnknownTopicOrPartition, match=rf"'{missing}'.*waited 0\.5 s"):
+    with pytest.raises(UnknownTopicOrPartition, match=rf"'{missing}'.*wait of 0\.5 s"):
         client.wait_on_metadata(missing, 0.5)
 
 

@@ -32,6 +32,7 @@ class MetadataUpdater:
         self._bootstrap = bootstrap
         self._uniform = uniform
         self._asked: Broker | None = None
+        self._faulty: dict[str | None, int] = {}
 
     def is_due(self, now_s: float) -> bool:
         """An update is wanted now and none is on its way."""
@@ -101,8 +102,10 @@ class MetadataUpdater:
             self._metadata.failed_update(now)
             return
         faulty = {row.name: row.error_code for row in response.value.topics if row.error_code}
-        if faulty:
+        # Once for each change, not once for each try.
+        if faulty and faulty != self._faulty:
             _log.warning("metadata answer %d from %s has errors: %s", response.correlation_id, response.broker, faulty)
+        self._faulty = faulty
         if not self._metadata.update(ask, response.value, now):
             _log.warning(
                 "metadata answer %d from %s names no brokers; what was known is kept",

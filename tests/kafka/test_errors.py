@@ -1,0 +1,46 @@
+"""The table of error codes against Java's own (``golden/errors.txt``, printed by ``golden/Errors.java``)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streamlet.kafka.broker_errors import OffsetOutOfRange, error_class
+from streamlet.kafka.errors import BrokerError
+
+JAVA = [line.split() for line in Path(__file__).with_name("golden").joinpath("errors.txt").read_text().splitlines()]
+# Where a shorter or later name says more than Java's constant.
+NAMES = {
+    "REQUEST_TIMED_OUT": "BrokerRequestTimedOut",
+    "INVALID_TOPIC_EXCEPTION": "InvalidTopic",
+    "INVALID_TXN_STATE": "InvalidTransactionState",
+    "UNSUPPORTED_VERSION": "UnsupportedVersionByBroker",
+}
+
+
+@pytest.mark.parametrize(("code", "name", "retriable", "stale"), [row for row in JAVA if row[0] != "0"])
+def test_an_error_is_what_it_is_in_java(code: str, name: str, retriable: str, stale: str) -> None:
+    """Name, retriable (RetriableException) and stale_metadata (InvalidMetadataException)."""
+    kind = error_class(int(code))
+    assert kind is not None and kind.code == int(code)
+    expected = NAMES.get(name, name.title().replace("_", ""))
+    assert kind.__name__ == expected
+    assert (kind.retriable, kind.stale_metadata) == (retriable == "true", stale == "true")
+
+
+def test_no_error_and_an_unknown_one() -> None:
+    """0 is None; a code newer than the table still has a class that names it."""
+    assert error_class(0) is None
+    kind = error_class(31_000)
+    assert kind is not None and issubclass(kind, BrokerError) and kind is error_class(31_000)
+    assert "31000" in str(kind("Asking"))
+
+
+def test_the_message_says_what_why_and_what_to_do() -> None:
+    """In one paragraph."""
+    text = str(OffsetOutOfRange("Fetching topic 't', partition 0, from offset 9", "Choose another offset."))
+    assert text == (
+        "Fetching topic 't', partition 0, from offset 9: the offset is not (or no longer) in the partition's log "
+        "(Kafka error 1, OffsetOutOfRange). Choose another offset."
+    )

@@ -1,0 +1,63 @@
+"""RequestFuture: resolved once, heard by every listener (C8)."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamlet.kafka import RequestFuture
+from streamlet.kafka.errors import ClientTimeout, Disconnected, KafkaError
+
+
+def test_a_failed_future_reaches_every_listener(caplog: pytest.LogCaptureFixture) -> None:
+    """Also those behind one that raises, and those that come late."""
+    future: RequestFuture[int] = RequestFuture()
+    heard: list[KafkaError | None] = []
+    future.add_listener(lambda done: heard.append(done.exception))
+    future.add_listener(lambda _done: 1 // 0)
+    future.add_listener(lambda done: heard.append(done.exception))
+    error = Disconnected("gone")
+    future.fail(error)
+    future.add_listener(lambda done: heard.append(done.exception))
+    assert heard == [error] * 3 and "ZeroDivisionError" in caplog.text
+    assert future.done and future.failed and not future.succeeded
+    with pytest.raises(Disconnected):
+        _ = future.value
+
+
+def test_it_is_resolved_once() -> None:
+    """A second answer is a bug of the caller."""
+    future: RequestFuture[int] = RequestFuture()
+    with pytest.raises(RuntimeError, match="not answered yet"):
+        _ = future.value
+    future.complete(1)
+    with pytest.raises(RuntimeError, match="once"):
+        future.complete(2)
+    with pytest.raises(RuntimeError, match="once"):
+        future.fail(Disconnected("late"))
+    assert future.value == 1
+
+
+def test_then_changes_the_value_and_passes_errors_on() -> None:
+    """What the change raises as a KafkaError becomes the error."""
+
+    def refuse(_value: int) -> int:
+        raise ClientTimeout("no")
+
+    first: RequestFuture[int] = RequestFuture()
+    text, refused = first.then(str), first.then(refuse)
+    chained: RequestFuture[str] = RequestFuture()
+    text.chain(chained)
+    first.complete(7)
+    assert text.value == "7" == chained.value and isinstance(refused.exception, ClientTimeout)
+    second: RequestFuture[int] = RequestFuture()
+    after = second.then(str)
+    second.fail(Disconnected("gone"))
+    assert isinstance(after.exception, Disconnected)
+
+
+def test_a_change_with_a_bug_does_not_leave_the_future_open() -> None:
+    """An error that is none of ours fails it too: nobody waits for ever."""
+    first: RequestFuture[bytes] = RequestFuture()
+    after = first.then(lambda raw: raw[99])
+    first.complete(b"")
+    assert after.done and isinstance(after.exception, KafkaError) and "IndexError" in str(after.exception)
