@@ -10,7 +10,7 @@ from typing import Any
 
 from streamlet.base.backoff import Backoff
 from streamlet.base.errors import SettingError
-from streamlet.spouts.kafka.hosts import BrokerHosts, KafkaHosts, StaticHosts, ZkHosts
+from streamlet.spouts.kafka.hosts import BrokerHosts, KafkaHosts, StaticHosts, ZkHosts, hosts_from_text
 from streamlet.spouts.kafka.scheme import Scheme, StringScheme, as_scheme
 from streamlet.spouts.kafka.start import StartPolicy
 
@@ -141,7 +141,10 @@ class SpoutConfig:
 
     def with_text(self, overrides: Mapping[str, Any]) -> SpoutConfig:
         """A copy with settings replaced, values perhaps as text (``-c lines.fetch_size_bytes=65536``)."""
-        return dataclasses.replace(self, **{name: _read(name, value) for name, value in overrides.items()})
+        given = {name: _read(name, value) for name, value in overrides.items()}
+        if isinstance(given.get("hosts"), str):
+            given["hosts"] = hosts_from_text(given["hosts"], self.hosts)
+        return dataclasses.replace(self, **given)
 
     # -- checks ---------------------------------------------------------------------------------------------
 
@@ -237,9 +240,7 @@ class SpoutConfig:
         return SettingError(f"SpoutConfig for topic {self.topic!r}: {name} cannot be {getattr(self, name)!r}: {why}.")
 
 
-_TEXT_KEYS = frozenset(
-    f.name for f in dataclasses.fields(SpoutConfig) if f.name not in ("hosts", "scheme", "offset_store")
-)
+_TEXT_KEYS = frozenset(f.name for f in dataclasses.fields(SpoutConfig) if f.name not in ("scheme", "offset_store"))
 
 
 def override_names() -> frozenset[str]:

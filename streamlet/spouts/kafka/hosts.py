@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from streamlet.base.errors import SettingError
@@ -89,6 +89,26 @@ class KafkaHosts:
 
 
 BrokerHosts = StaticHosts | ZkHosts | KafkaHosts
+
+
+def hosts_from_text(text: str, before: BrokerHosts) -> BrokerHosts:
+    """Hosts as a command line names them: ``zk://h:p,h:p[/chroot]`` or ``kafka://h:p,h:p``. Raises SettingError.
+
+    What ``before`` says beyond addresses (refresh, path of the brokers) stays where the kind stays.
+    """
+    kind, _, rest = text.partition("://")
+    addresses, slash, path = rest.partition("/")
+    if kind == "zk" and addresses:
+        kept = before if isinstance(before, ZkHosts) else ZkHosts(addresses)
+        brokers = f"/{path.strip('/')}/brokers" if path.strip("/") else kept.broker_zk_path
+        return replace(kept, broker_zk_str=addresses, broker_zk_path=brokers)
+    if kind == "kafka" and addresses and not slash:
+        kept_kafka = before if isinstance(before, KafkaHosts) else KafkaHosts(addresses)
+        return replace(kept_kafka, bootstrap_servers=addresses)
+    raise SettingError(
+        f"SpoutConfig: hosts cannot be {text!r}: as text it is zk://HOST:PORT,... (a ZooKeeper, Kafka up to 3.9) or "
+        "kafka://HOST:PORT,... (bootstrap servers). StaticHosts can be written in the topology only."
+    )
 
 
 def _check_refresh(kind: str, seconds: float) -> None:
