@@ -1,0 +1,54 @@
+"""One round of each kind of kill: the same for the few of CI and the many of ``long_kills.py``."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from pathlib import Path
+
+from streamlet.testing import DevCluster
+from tests.faults.rig import Rig, rig
+
+KINDS = ("count", "spout", "run")
+
+
+def play(cluster: DevCluster, folder: Path, kind: str, seed: int, lines: int) -> None:
+    """Kill -9 of ``kind`` at a seeded moment between 10 % and 90 % of the lines, and everything that must hold."""
+    share = random.Random(f"{kind}-{seed}").uniform(0.1, 0.9)
+    with rig(cluster, folder, lines, seed) as made:
+        at = {"count": kill_count, "spout": kill_spout, "run": kill_run}[kind](made, share)
+        made.check()
+        made.check_duplicates(at, spout_died=kind != "count")
+
+
+def kill_count(made: Rig, share: float) -> int:
+    """The worker that counts and has no spout."""
+    run = made.start()
+    evidence = made.evidence
+    at = made.hurt(run, share, lambda: os.kill(evidence.pid_of("count", but=evidence.pid_of("spout")), signal.SIGKILL))
+    assert run.finish()["reason"] == "caught_up"
+    return at
+
+
+def kill_spout(made: Rig, share: float) -> int:
+    """The worker with the spout, its ledger of offsets and the acker."""
+    run = made.start()
+    at = made.hurt(run, share, lambda: os.kill(made.evidence.pid_of("spout"), signal.SIGKILL))
+    assert run.finish()["reason"] == "caught_up"
+    return at
+
+
+def kill_run(made: Rig, share: float) -> int:
+    """Coordinator and workers at once; then the same topology, with the same id, is started again."""
+    file = made.topology()
+    run = made.start(file)
+
+    def kill() -> None:
+        for pid in run.alive():
+            os.kill(pid, signal.SIGKILL)
+
+    at = made.hurt(run, share, kill)
+    again = made.start(file)
+    assert again.finish()["reason"] == "caught_up"
+    return at
