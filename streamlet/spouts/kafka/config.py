@@ -80,7 +80,8 @@ class SpoutConfig:
     max_unacked_bytes: int = 64 << 20
     """A partition emits nothing new while large records in flight hold more than this."""
     max_uncommitted_offsets: int = 1_000_000
-    """A partition emits nothing new while its oldest open record lies so far behind: bounds what a kill replays."""
+    """A partition emits nothing new while its oldest open record lies so far behind: bounds what a kill replays.
+    Looked at once a turn."""
     records_per_turn: int = 256
     """How many records one partition emits before the next gets its turn."""
 

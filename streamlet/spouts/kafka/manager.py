@@ -117,6 +117,7 @@ class PartitionManager:
         self._fetched: deque[Fetched] = deque()
         self._batch_end = ledger.position
         self._due: deque[int] = deque()
+        self._held = False
         self._heavy: dict[int, int] = {}
         self._heavy_bytes = 0
         self._troubled = False  # whether an ack has more to do than tell the ledger
@@ -132,6 +133,8 @@ class PartitionManager:
         """
         if self._due:
             return self._retry(collector)
+        if self._held:
+            return NO_EMITTED
         waiting = self._waiting
         while waiting or self._load():
             offset, values = waiting.popleft()
@@ -175,7 +178,11 @@ class PartitionManager:
             self._batch_done()
 
     def begin_turn(self, now_s: float, records: int) -> None:
-        """Take the retries that are due into this turn: at most half of it, so that neither starves the other (T6)."""
+        """Take the retries that are due into this turn: at most half of it, so that neither starves the other (T6).
+
+        Whether new records may be emitted at all is looked at here, once a turn: the bounds hold to within one.
+        """
+        self._held = not self.may_emit()
         if not self.ledger.waiting_count or self._due:
             return
         for _ in range(max(1, records // 2)):

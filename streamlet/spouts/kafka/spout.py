@@ -112,7 +112,7 @@ class KafkaSpout(Spout):
             self._turn_left -= 1
             assert self._current is not None
             state = self._current.next(self)
-            if state is EMITTED_MORE_LEFT:
+            if state is EMITTED_MORE_LEFT and self._turn_left:
                 return
             self._end_turn()
             if state is not NO_EMITTED:
@@ -128,8 +128,6 @@ class KafkaSpout(Spout):
         for _ in range(len(managers)):
             self._curr_partition_index %= len(managers)
             manager = self._current = managers[self._curr_partition_index]
-            if manager.poisoned is not None:
-                raise manager.poisoned
             if manager.damage is not None:
                 self._fetch_once_more(manager, manager.damage)
             manager.begin_turn(now, records)
@@ -198,6 +196,9 @@ class KafkaSpout(Spout):
         if parts.coordinator.version != self._version:
             self._adopt()
         managers = self._managers
+        for manager in managers:
+            if manager.poisoned is not None:
+                raise manager.poisoned
         parts.fetcher.send(managers, parts.client.cluster.topic_id(self.spout_config.topic), now)
         parts.commits.poll(managers, at_once=self._commit_presses())
         parts.client.poll(0)
@@ -227,13 +228,10 @@ class KafkaSpout(Spout):
         if parts is None:
             return
         deadline = self._clock.monotonic() + FINAL_COMMIT_S
-        begun = False
-        while self._clock.monotonic() < deadline:
-            parts.client.poll(0.0 if parts.commits.idle else 0.01)
-            if parts.commits.idle and begun:
-                return
-            parts.commits.poll(self._managers, at_once=parts.commits.idle and not begun)
-            begun = begun or not parts.commits.idle or self._all_committed()
+        parts.commits.poll(self._managers, at_once=True)
+        while not self._all_committed() and self._clock.monotonic() < deadline:
+            parts.client.poll(0.02)
+            parts.commits.poll(self._managers, at_once=True)
 
     # -- what is known --------------------------------------------------------------------------------------
 
@@ -241,7 +239,7 @@ class KafkaSpout(Spout):
         return all(manager.at_end and not manager.ledger.open_count for manager in self._managers)
 
     def _all_committed(self) -> bool:
-        return all(m.ledger.committed >= m.last_completed_offset() for m in self._managers)
+        return all(m.closed or m.ledger.committed >= m.last_completed_offset() for m in self._managers)
 
     def caught_up(self) -> bool:
         """Everything below the ends that were fixed at the start is done *and committed*."""

@@ -149,6 +149,47 @@ def test_t13_static_hosts_stop_when_their_leader_moved(three: DevCluster, make_t
     assert stopped.value.partition.number == 0
 
 
+def test_t13_static_hosts_that_never_led_are_said_at_the_start(
+    three: DevCluster, make_topic: Make, harness: Make
+) -> None:
+    topic = make_topic(three, replication=3)
+    leader = leaders(three, topic)[0]
+    hosts = StaticHosts({0: broker_address(three, (leader + 1) % 3)})
+    with pytest.raises(StaticLeaderMoved, match=f"{broker_address(three, leader)} leads it now"):
+        harness(SpoutConfig(hosts, topic, id=topic, offset_store=GroupOffsets(), **QUICK))
+
+
+@pytest.mark.faults
+def test_d6_without_zookeeper_reading_goes_on_to_a_bound_and_progress_is_written_afterwards(
+    three: DevCluster, make_topic: Make, harness: Make
+) -> None:
+    topic = make_topic(three)
+    hosts = ZkHosts(three.zookeeper or "", refresh_freq_secs=0.5)
+    config = SpoutConfig(hosts, topic, "/streamlet", topic, max_uncommitted_offsets=40, records_per_turn=10, **QUICK)
+    spout = harness(config)
+    produce(three, topic, ["a"])
+    ((_, first),) = spout.take(1)
+    spout.spout.ack(first)
+    three.pause_zookeeper()
+    try:
+        produce(three, topic, [str(i) for i in range(100)])
+        began = time.monotonic()
+        seen = 0
+        while time.monotonic() - began < 2.5:
+            spout.turn()
+            seen += len(spout.tuples)
+            spout.ack_all()
+        assert 30 <= seen <= 50, "the bound, to within a turn"
+    finally:
+        three.resume_zookeeper()
+
+    def all_acked() -> bool:
+        spout.ack_all()
+        return bool(spout.status()["committed"] == 101)
+
+    spout.until(all_acked)
+
+
 @pytest.mark.faults
 def test_t11_a_dead_broker_stops_only_its_own_partitions_until_another_leads(
     three: DevCluster, make_topic: Make, harness: Make

@@ -326,6 +326,7 @@ def test_what_is_uncommitted_is_bounded_and_retries_pass_the_bound() -> None:
         one.ack(offset)
     assert one.commit_is_pressing
     one.ledger.committed_to(4)
+    one.begin_turn(10.0, 10)
     drain(one, out)
     assert out.offsets()[-2:] == [4, 5]
 

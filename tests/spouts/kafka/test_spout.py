@@ -1,0 +1,200 @@
+"""KafkaSpout itself: its line in a topology, the walk from partition to partition, answers it does not know."""
+
+from __future__ import annotations
+
+import inspect
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import streamlet.spouts.kafka as package
+from streamlet import Bolt, Topology
+from streamlet.base.clock import ManualClock
+from streamlet.base.errors import SettingError
+from streamlet.components.spout import Spout
+from streamlet.spouts.kafka import KafkaHosts, KafkaSpout, KeyValueScheme, Record, SpoutConfig
+from streamlet.spouts.kafka.connections import DynamicPartitionConnections
+from streamlet.spouts.kafka.coordinator import PartitionCoordinator
+from streamlet.spouts.kafka.errors import PoisonRecord
+from streamlet.spouts.kafka.manager import EMITTED_END, EMITTED_MORE_LEFT, NO_EMITTED, PartitionManager
+from streamlet.spouts.kafka.partition import Partition
+
+CONFIG = SpoutConfig(KafkaHosts("k"), "lines", id="demo", records_per_turn=3)
+
+
+class Manager:
+    """Emits ``left`` records."""
+
+    def __init__(self, number: int, left: int) -> None:
+        self.partition = Partition("lines", number)
+        self.slot = number + 10
+        self.left = left
+        self.poisoned: Any = None
+        self.damage: Any = None
+        self.closed = False
+        self.commit_is_pressing = False
+        self.acked: list[int] = []
+        self.failed: list[int] = []
+
+    def begin_turn(self, now_s: float, records: int) -> None: ...
+
+    def next(self, collector: Any) -> Any:
+        if not self.left:
+            return NO_EMITTED
+        self.left -= 1
+        collector.emit([self.partition.number], (self.slot, self.left))
+        return EMITTED_MORE_LEFT if self.left else EMITTED_END
+
+    def ack(self, offset: int) -> None:
+        self.acked.append(offset)
+
+    def fail(self, offset: int, now_s: float) -> None:
+        self.failed.append(offset)
+
+
+class Rig:
+    def __init__(self, *managers: Manager) -> None:
+        self.emitted: list[int] = []
+        self.spout = KafkaSpout(CONFIG)
+        vars(self.spout).update(emit=lambda values, tup_id: self.emitted.append(values[0]))
+        self.spout._clock = ManualClock()  # type: ignore[misc]
+        self.coordinator = SimpleNamespace(
+            version=1,
+            poll=lambda: None,
+            fetch_failed=lambda failed: None,
+            get_my_managed_partitions=lambda: self.managers,
+        )
+        self.managers = list(managers)
+        self.commits = 0
+        self.spout._parts = SimpleNamespace(  # type: ignore[assignment]
+            client=SimpleNamespace(poll=lambda seconds: None, cluster=SimpleNamespace(topic_id=lambda topic: None)),
+            coordinator=self.coordinator,
+            fetcher=SimpleNamespace(
+                collect=lambda now: [], send=lambda managers, topic_id, now: None, forget_unused=lambda: None
+            ),
+            commits=SimpleNamespace(poll=self.commit_poll),
+        )
+
+    def commit_poll(self, managers: Any, *, at_once: bool) -> None:
+        self.commits += 1
+
+    def ask(self, times: int) -> list[int]:
+        for _ in range(times):
+            self.spout.next_tuple()
+        return self.emitted
+
+
+def test_k5_each_next_tuple_emits_one_record_and_a_partition_with_more_keeps_its_turn_for_a_while() -> None:
+    rig = Rig(Manager(0, 5), Manager(1, 1), Manager(2, 4))
+    assert rig.ask(1) == [0]
+    assert rig.ask(9) == [0, 0, 0, 1, 2, 2, 2, 0, 0, 2]
+    assert len(rig.ask(3)) == 10, "nothing is left, nothing is emitted"
+
+
+def test_k5_a_partition_with_nothing_is_walked_past() -> None:
+    rig = Rig(Manager(0, 0), Manager(1, 0), Manager(2, 1), Manager(3, 1))
+    assert rig.ask(2) == [2, 3]
+
+
+def test_k5_after_a_refresh_stale_managers_are_not_walked_on() -> None:
+    stale = Manager(0, 100)
+    rig = Rig(stale)
+    rig.ask(2)
+    rig.managers = [Manager(1, 5)]
+    rig.coordinator.version = 2
+    rig.spout.on_timer()
+    rig.emitted.clear()
+    assert rig.ask(2) == [1, 1]
+    assert stale.left == 98
+
+
+def test_k5_a_shrunken_list_is_no_index_error() -> None:
+    rig = Rig(Manager(0, 1), Manager(1, 1), Manager(2, 1))
+    rig.ask(2)
+    rig.managers = [Manager(5, 1)]
+    rig.coordinator.version = 2
+    assert rig.ask(1)[-1] == 5
+    rig.managers = []
+    rig.coordinator.version = 3
+    assert len(rig.ask(2)) == 3
+
+
+def test_k13_every_walk_looks_at_the_commit_timer_even_without_an_emit() -> None:
+    rig = Rig(Manager(0, 0))
+    rig.ask(3)
+    assert rig.commits == 3
+    rig.spout.on_timer()
+    assert rig.commits == 4
+
+
+def test_answers_go_to_the_manager_of_their_slot_and_unknown_ones_nowhere() -> None:
+    """A slot is an opening: an answer for a former opening of the same partition touches nothing."""
+    rig = Rig(Manager(0, 1), Manager(1, 1))
+    rig.ask(2)
+    rig.spout.ack_many([(10, 5), (11, 6), (99, 7)])
+    rig.spout.ack((10, 8))
+    rig.spout.ack((99, 8))
+    rig.spout.fail_many([(11, 9), (99, 9)])
+    assert [manager.acked for manager in rig.managers] == [[5, 8], [6]]
+    assert [manager.failed for manager in rig.managers] == [[], [9]]
+
+
+def test_a_poison_record_stops_the_spout_also_while_it_is_paused() -> None:
+    one = Manager(0, 1)
+    rig = Rig(one)
+    rig.ask(1)
+    one.poisoned = PoisonRecord(one.partition, 4, "failed 9 times.")
+    with pytest.raises(PoisonRecord, match="offset 4 failed 9 times"):
+        rig.spout.on_timer()
+
+
+class Sink(Bolt):
+    def process(self, tup: Any) -> None: ...
+
+
+def words(record: Record) -> list[list[str]]:
+    return [[word] for word in str(record.value, "utf-8").split()]
+
+
+def test_its_fields_are_those_of_the_scheme() -> None:
+    class Reading(Topology):
+        lines = KafkaSpout.spec(config=CONFIG, par=3)
+        pairs = KafkaSpout.spec(config=SpoutConfig(KafkaHosts("k"), "t", id="x", scheme=KeyValueScheme))
+        words = KafkaSpout.spec(config=SpoutConfig(KafkaHosts("k"), "t", id="y", scheme=words), outputs=["word"])
+        sink = Sink.spec(inputs=[lines, pairs, words])
+
+    fields = {one.name: [stream.fields for stream in one.streams()] for one in Reading.__topology__.components}
+    assert fields["lines"] == [("value",)]
+    assert fields["pairs"] == [("key", "value")]
+    assert fields["words"] == [("word",)]
+    made = Reading.__topology__.component("lines")
+    assert isinstance(made.cls(**made.kwargs), KafkaSpout)
+
+
+def test_without_a_spout_config_it_says_what_to_write() -> None:
+    with pytest.raises(SettingError, match=r"config is None\. It is a SpoutConfig: SpoutConfig\(hosts="):
+        KafkaSpout.spec()
+
+
+def test_settings_can_be_overridden_by_name_and_are_checked_again() -> None:
+    kwargs = KafkaSpout.spec(config=CONFIG).kwargs
+    assert KafkaSpout.with_overrides(kwargs, {}) == kwargs
+    changed = KafkaSpout.with_overrides(kwargs, {"retry_limit": "3", "topic": "others"})["spout_config"]
+    assert (changed.retry_limit, changed.topic) == (3, "others")
+    assert "fetch_size_bytes" in KafkaSpout.override_keys()
+    with pytest.raises(SettingError):
+        KafkaSpout.with_overrides(kwargs, {"fetch_min_bytes": "0"})
+
+
+def test_k9_1_and_k11_the_interface_and_the_names_of_the_articles_table_exist() -> None:
+    for method in ("next_tuple", "ack", "fail", "initialize", "activate", "deactivate", "close"):
+        assert method in vars(KafkaSpout) and hasattr(Spout, method)
+    for method in ("next", "ack", "fail", "last_completed_offset"):
+        assert hasattr(PartitionManager, method)
+    for method in ("get_my_managed_partitions", "get_manager", "refresh"):
+        assert hasattr(PartitionCoordinator, method)
+    for method in ("register", "get_connection", "unregister"):
+        assert list(inspect.signature(getattr(DynamicPartitionConnections, method)).parameters)[1] == "partition"
+    for name in ("Broker", "Partition", "GlobalPartitionInformation", "StaticHosts", "ZkHosts", "KafkaHosts", "Scheme"):
+        assert hasattr(package, name)
