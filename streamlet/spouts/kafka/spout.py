@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from streamlet.base.errors import SettingError
@@ -13,7 +13,7 @@ from streamlet.kafka.errors import KafkaError
 from streamlet.model.spec import SPOUT, ComponentSpec
 from streamlet.spouts.kafka.config import SpoutConfig, override_names
 from streamlet.spouts.kafka.manager import EMITTED_MORE_LEFT, NO_EMITTED, PartitionManager
-from streamlet.spouts.kafka.partition import Partition
+from streamlet.spouts.kafka.partition import Broker, Partition
 from streamlet.spouts.kafka.scheme import as_scheme
 from streamlet.spouts.kafka.wiring import Parts, wire
 
@@ -42,6 +42,7 @@ class KafkaSpout(Spout):
         self._current: PartitionManager | None = None
         self._curr_partition_index = 0
         self._turn_left = 0
+        self._leader: Callable[[Partition], Broker | None] = lambda partition: None
         self._damaged: dict[Partition, int] = {}
         self._until_caught_up = False
 
@@ -213,6 +214,7 @@ class KafkaSpout(Spout):
         """The coordinator's list of managers has changed: the old ones are not walked on (K5)."""
         assert self._parts is not None
         coordinator = self._parts.coordinator
+        self._leader = coordinator.leader
         self._version = coordinator.version
         self._managers = coordinator.get_my_managed_partitions()
         self._slots = {manager.slot: manager for manager in self._managers}
@@ -246,10 +248,7 @@ class KafkaSpout(Spout):
         return self._until_caught_up and self._all_done() and self._all_committed()
 
     def partition_status(self) -> list[dict[str, Any]]:
-        """One entry a partition; numbers at hand, no I/O."""
-        if self._parts is None:
-            return []
-        coordinator = self._parts.coordinator
+        """One entry a partition; numbers at hand, no I/O. After ``close`` the last ones."""
         return [
             {
                 "topic": manager.partition.topic,
@@ -258,7 +257,7 @@ class KafkaSpout(Spout):
                 "committed": manager.ledger.committed,
                 "end": manager.log_end,
                 "lag": manager.lag,
-                "leader": str(coordinator.leader(manager.partition) or "none"),
+                "leader": str(self._leader(manager.partition) or "none"),
                 "failed": manager.ledger.failed_count,
                 "given_up": manager.ledger.given_up_count,
                 "lost": manager.ledger.lost_count,

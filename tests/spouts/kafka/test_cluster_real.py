@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from streamlet.spouts.kafka import GroupOffsets, KafkaHosts, SpoutConfig, StaticHosts, ZkHosts
@@ -27,7 +27,7 @@ QUICK: dict[str, Any] = {"state_update_interval_ms": 100, "retry_initial_delay_m
 @pytest.fixture(scope="module")
 def three() -> Iterator[DevCluster]:
     """Three brokers of Kafka 3.9 in a ZooKeeper."""
-    with DevCluster("3.9", brokers=3) as cluster:
+    with DevCluster("3.9", brokers=3, broker_settings={"log.cleaner.backoff.ms": 100}) as cluster:
         yield cluster
 
 
@@ -157,6 +157,92 @@ def test_t13_static_hosts_that_never_led_are_said_at_the_start(
     hosts = StaticHosts({0: broker_address(three, (leader + 1) % 3)})
     with pytest.raises(StaticLeaderMoved, match=f"{broker_address(three, leader)} leads it now"):
         harness(SpoutConfig(hosts, topic, id=topic, offset_store=GroupOffsets(), **QUICK))
+
+
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "segment.ms": "100",
+    "min.cleanable.dirty.ratio": "0.01",
+    "max.compaction.lag.ms": "100",
+}
+
+
+def visible(cluster: DevCluster, topic: str) -> list[tuple[int, str]]:
+    """Offsets and values as librdkafka reads them, up to the end as it is now."""
+    settings = {"group.id": "witness", "enable.auto.commit": False, "enable.partition.eof": True}
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, **settings})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found = []
+    while True:
+        message = consumer.poll(10)
+        assert message is not None
+        if message.error():
+            consumer.close()
+            return found
+        found.append((message.offset(), message.value().decode()))
+
+
+def test_k9_7_t08_a_compacted_topic_holds_nothing_up(three: DevCluster, make_topic: Make, harness: Make) -> None:
+    """Holes where records were compacted away, one of them failed and waiting for its retry."""
+    topic = make_topic(three, configs=COMPACTED)
+    producer = Producer({"bootstrap.servers": three.bootstrap_servers})
+
+    def write(round_number: int) -> None:
+        for key in range(5):
+            producer.produce(topic, f"{key}-{round_number}", str(key), partition=0)
+        assert producer.flush(20) == 0
+
+    write(0)
+    config = SpoutConfig(ZkHosts(three.zookeeper or ""), topic, "/streamlet", topic, **QUICK)
+    running = harness(config)
+    early = running.take(5)
+    deadline = time.monotonic() + 60
+    for number in range(1, 1000):
+        write(number)
+        if len(left := visible(three, topic)) < number * 5:
+            break
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert left[0][0] > 0, "the first records are gone"
+    running.spout.fail(early[0][1])
+    running.spout.ack_many([tup_id for _, tup_id in early[1:]])
+    seen = []
+
+    def all_committed() -> bool:
+        seen.extend(values[0] for values in running.values())
+        running.ack_all()
+        return bool(running.status()["committed"] == left[-1][0] + 1)
+
+    running.until(all_committed)
+    assert "0-0" in seen, "the failed record came again, though the log has it no more"
+    running.spout.close()
+
+    other = SpoutConfig(KafkaHosts(three.bootstrap_servers), topic, id=topic, **QUICK)
+    fresh = harness(other)
+    expected = visible(three, topic)
+    taken = fresh.take(len(expected))
+    assert [(tup_id[1], values[0]) for values, tup_id in taken] == expected
+    fresh.spout.ack_many([tup_id for _, tup_id in taken])
+    fresh.until(fresh.committed(expected[-1][0] + 1))
+
+
+@pytest.mark.faults
+def test_d2_after_an_expired_session_progress_is_written_by_a_new_one(
+    three: DevCluster, make_topic: Make, harness: Make
+) -> None:
+    """What fences owners is the version of the node, not the session: the same owner goes on."""
+    topic = make_topic(three)
+    produce(three, topic, ["a", "b"])
+    spout = harness(SpoutConfig(ZkHosts(three.zookeeper or ""), topic, "/streamlet", topic, **QUICK))
+    (_, first), (_, second) = spout.take(2)
+    spout.spout.ack(first)
+    spout.until(spout.committed(1))
+    (nodes,) = spout.spout._parts.held._nodes.values()
+    old = nodes.session_id
+    three.expire_session(old, nodes._client.client_id[1])
+    spout.until(lambda: nodes.session_id not in (None, old))
+    spout.spout.ack(second)
+    spout.until(spout.committed(2))
 
 
 @pytest.mark.faults

@@ -63,6 +63,7 @@ class Rig:
             version=1,
             poll=lambda: None,
             fetch_failed=lambda failed: None,
+            leader=lambda partition: None,
             get_my_managed_partitions=lambda: self.managers,
         )
         self.managers = list(managers)
