@@ -15,10 +15,11 @@ from streamlet.backends.ports import Observer, RunRequest, RunResult, RunStatus,
 from streamlet.backends.spark import preflight
 from streamlet.backends.spark.jobs import SparkJobs, run_tasks, spark_thread
 from streamlet.backends.spark.launcher import SlotLauncher
-from streamlet.backends.spark.masters import DEFAULT_MASTER, Master, check_slots, parse_master, too_few_slots
+from streamlet.backends.spark.masters import DEFAULT_MASTER, check_slots, parse_master, too_few_slots
 from streamlet.backends.spark.session import (
     Cancelled,
     Session,
+    active_session,
     open_session,
     wait_for_executors,
 )
@@ -49,30 +50,34 @@ class SparkBackend:
         started = time.monotonic()
         if request.file is None:
             raise BadInput("Spark executors import the topology from its file; a topology without one runs inline.")
-        master = parse_master(request.master or DEFAULT_MASTER, len(os.sched_getaffinity(0)))
         preflight.check_packages(preflight.installed_versions())
-        preflight.check_java(os.environ)
-        check_slots(master, request.workers)
-        preflight.check_reachable(master)
         archive = make_archive(request.file)
         logging.getLogger("py4j").setLevel(logging.WARNING)
-        observer.on_event("info", f"Starting Spark on {master.url}")
         try:
-            session = open_session(master, f"streamlet {request.file.name}", self._debug, lambda: stop.asked)
+            session = active_session() or self._start(request, observer, stop)
         except Cancelled:
             return _nothing_ran(started)
         stop.on_kill(session.kill)
         try:
             preflight.check_session(session.conf())
-            count = _await_slots(session, master, request, stop)
+            found = _await_slots(session, request, stop)
             _probe(session, request.workers, stop)
             took = time.monotonic() - started
-            observer.on_event("info", f"Spark is up after {took:.0f} s, with {count}")
+            observer.on_event("info", f"Spark is up after {took:.0f} s on {session.master}, with {found}")
             return self._run(session, archive, request, observer, stop)
         except Cancelled:
             return _nothing_ran(started)
         finally:
             session.close()
+
+    def _start(self, request: RunRequest, observer: Observer, stop: Stop) -> Session:
+        assert request.file is not None
+        master = parse_master(request.master or DEFAULT_MASTER, len(os.sched_getaffinity(0)))
+        preflight.check_java(os.environ)
+        check_slots(master, request.workers)
+        preflight.check_reachable(master)
+        observer.on_event("info", f"Starting Spark on {master.url}")
+        return open_session(master, f"streamlet {request.file.name}", self._debug, lambda: stop.asked)
 
     def _run(self, session: Session, archive: bytes, request: RunRequest, observer: Observer, stop: Stop) -> RunResult:
         assert request.file is not None
@@ -89,12 +94,12 @@ class SparkBackend:
             jobs.close()
 
 
-def _await_slots(session: Session, master: Master, request: RunRequest, stop: Stop) -> str:
+def _await_slots(session: Session, request: RunRequest, stop: Stop) -> str:
     """Wait until there is a free slot for every worker; what there is, in words. Raises BadInput."""
     dynamic = session.conf().get("spark.dynamicAllocation.enabled") == "true"
     wanted = 0 if dynamic else request.workers
     # All executors of a local master, for then Spark spreads the slots over them.
-    least = master.executors or 1 if session.created and not dynamic else 0
+    least = parse_master(session.master, 1).executors or 0 if session.local else 0
     executors = wait_for_executors(
         session,
         lambda found: len(found) >= least and sum(each.slots - each.busy for each in found) >= wanted,

@@ -112,18 +112,23 @@ class Cancelled(Exception):
     """Somebody wants the run to end before it began."""
 
 
-def open_session(master: Master, app_name: str, debug: bool, cancelled: Callable[[], bool]) -> Session:
-    """The active session, or a new one on ``master``. Blocks for 5 to 20 s. Raises BadInput or Cancelled.
-
-    A new one is made on a thread of its own: on the main thread pyspark would replace the handler of SIGINT, and a
-    Ctrl-C would have to wait for it.
-    """
+def active_session() -> Session | None:
+    """The session that this process has already, if any."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    present = SparkContext._active_spark_context
-    if present is not None:
-        return Session(SparkSession(present), present.master.startswith("local"), None, None)
+    context = SparkContext._active_spark_context
+    if context is None:
+        return None
+    return Session(SparkSession.builder.getOrCreate(), context.master.startswith("local"), None, None)
+
+
+def open_session(master: Master, app_name: str, debug: bool, cancelled: Callable[[], bool]) -> Session:
+    """A new one on ``master``. Blocks for 5 to 20 s. Raises BadInput or Cancelled.
+
+    It is made on a thread of its own: on the main thread pyspark would replace the handler of SIGINT, and a Ctrl-C
+    would have to wait for it.
+    """
     directory = Path(tempfile.mkdtemp(prefix="slt-spark-"))
     opening = _Opening(master, app_name, directory, None if debug else directory / "driver.log")
     opening.thread.start()
@@ -152,6 +157,7 @@ class _Opening:
         self.spark: Any = None
         self.process: subprocess.Popen[bytes] | None = None
         self.error: BaseException | None = None
+        self.abandoned = threading.Event()
         self.thread = threading.Thread(target=self._open, name="spark", daemon=True)
 
     def _open(self) -> None:
@@ -176,6 +182,8 @@ class _Opening:
                 options["stdout"] = options["stderr"] = files.enter_context(self.log.open("wb"))
             gateway = launch_gateway(conf, options)
         self.process = gateway.proc
+        if self.abandoned.is_set():
+            raise Cancelled
         self.spark = SparkSession(SparkContext(conf=conf, gateway=gateway))
 
     def _settings(self) -> dict[str, str]:
@@ -219,15 +227,12 @@ class _Opening:
         return self.log.read_text(errors="replace")[-4000:]
 
     def abandon(self) -> None:
-        """Leave nothing of it."""
-        from pyspark import SparkContext
-
-        gateway = SparkContext._gateway
-        process = self.process or getattr(gateway, "proc", None)
-        if process is not None:
-            _kill_group(process)
+        """Leave nothing of it. A JVM that is only just coming up is waited for: until then nobody has its number."""
+        self.abandoned.set()
+        if self.process is not None:
+            _kill_group(self.process)
         self.thread.join(STOP_S)
-        _stop(self.spark or SparkContext._active_spark_context, process)
+        _stop(self.spark, self.process)
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
@@ -253,7 +258,7 @@ def _stop(stoppable: Any, process: subprocess.Popen[bytes] | None) -> None:
     if stoppable is not None:
         with contextlib.suppress(Exception):  # of a JVM that is gone there is nothing to stop
             stoppable.stop()
-    gateway = SparkContext._gateway
+    gateway = SparkContext._gateway  # the next session needs a JVM of its own
     if gateway is not None and process is not None and getattr(gateway, "proc", None) is process:
         with contextlib.suppress(Exception):
             gateway.shutdown()

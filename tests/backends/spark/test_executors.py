@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from streamlet.backends.ports import RunRequest, RunResult, RunStatus, Stop
-from streamlet.backends.spark import SparkBackend
+from streamlet.backends.spark import SparkBackend, preflight
 from streamlet.backends.spark.masters import DEFAULT_MASTER, parse_master
-from streamlet.backends.spark.session import Session, open_session
+from streamlet.backends.spark.session import KILL_ON_IDLE, Session, open_session
 from streamlet.base.errors import BadInput
 from streamlet.model.settings import resolve
 from streamlet.runtime.loading import load_topology
@@ -191,3 +193,37 @@ def test_slots_that_others_hold_are_not_waited_for(session: Session, tmp_path: P
     """One paragraph with the number of slots, instead of a run that hangs."""
     with pytest.raises(BadInput, match=r"wants 3 workers.* has 2 slots"):
         run(tmp_path, Watcher(), workers=3)
+
+
+def test_a_session_that_kills_idle_workers_is_told_not_to_and_left_as_it_was(session: Session, tmp_path: Path) -> None:
+    """A resident worker reads nothing from Spark for as long as it lives."""
+    idle = "spark.sql.execution.pyspark.udf.idleTimeoutSeconds"
+    session.spark.conf.set(KILL_ON_IDLE, "true")
+    session.spark.conf.set(idle, "1")
+    try:
+        result = run(tmp_path, Watcher(), **{"numbers.count": 400, "numbers.per.second": 100.0})
+        assert session.spark.conf.get(KILL_ON_IDLE) == "true"
+    finally:
+        session.spark.conf.set(KILL_ON_IDLE, "false")
+        session.spark.conf.unset(idle)
+    assert [worker["epoch"] for worker in result.status.workers] == [1, 1]
+
+
+def test_executors_of_another_python_are_refused(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what the executors themselves answer to a driver of another version."""
+    monkeypatch.setattr(session.context, "pythonVer", "3.99")
+    here = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    with pytest.raises(BadInput, match=f"executors run Python {here} and this is Python 3.99"):
+        run(tmp_path, Watcher())
+
+
+def test_a_package_that_executors_lack_is_named_with_host_and_command(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked of every executor before anything runs there."""
+    monkeypatch.setattr(preflight, "COMPILED", ("msgpack", "no_such_codec"))
+    said = f"on {socket.gethostname()} .*cannot import no_such_codec.*{sys.executable} -m pip install 'no_such_codec'"
+    with pytest.raises(BadInput, match=said):
+        run(tmp_path, Watcher())
