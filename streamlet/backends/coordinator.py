@@ -288,7 +288,8 @@ class Coordinator:
                 case supervision.GiveUp(reason):
                     self.failure = self.failure or RunFailed(reason)
                 case supervision.Tell(level, text):
-                    self.observer.on_event(level, text)
+                    if self.failure is None:  # what follows from a failure would only hide it
+                        self.observer.on_event(level, text)
 
     def _broadcast(self, message: Message) -> None:
         for _, channel in list(self.channels.values()):

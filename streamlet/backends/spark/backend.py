@@ -18,6 +18,7 @@ from streamlet.backends.spark.launcher import SlotLauncher
 from streamlet.backends.spark.masters import DEFAULT_MASTER, check_slots, parse_master, too_few_slots
 from streamlet.backends.spark.session import (
     Cancelled,
+    Executor,
     Session,
     active_session,
     open_session,
@@ -98,20 +99,24 @@ def _await_slots(session: Session, request: RunRequest, stop: Stop) -> str:
     """Wait until there is a free slot for every worker; what there is, in words. Raises BadInput."""
     dynamic = session.conf().get("spark.dynamicAllocation.enabled") == "true"
     wanted = 0 if dynamic else request.workers
-    # All executors of a local master, for then Spark spreads the slots over them.
+    # All executors of a local master, for then Spark spreads the slots over them, and no further one will come.
     least = parse_master(session.master, 1).executors or 0 if session.local else 0
-    executors = wait_for_executors(
-        session,
-        lambda found: len(found) >= least and sum(each.slots - each.busy for each in found) >= wanted,
-        SLOTS_S,
-        lambda: stop.asked,
-    )
-    slots, busy = sum(each.slots for each in executors), sum(each.busy for each in executors)
+
+    def enough(found: list[Executor]) -> bool:
+        slots, busy = _slots(found)
+        return len(found) >= least and (slots - busy >= wanted or (session.local and slots < wanted))
+
+    executors = wait_for_executors(session, enough, SLOTS_S, lambda: stop.asked)
+    slots, busy = _slots(executors)
     if slots - busy < wanted:
         raise BadInput(too_few_slots(session.master, request.workers, slots, busy))
     if dynamic:
         return "executors started as workers need them"
     return f"{len(executors)} executor{'s' if len(executors) != 1 else ''} and {slots} task slots"
+
+
+def _slots(executors: list[Executor]) -> tuple[int, int]:
+    return sum(each.slots for each in executors), sum(each.busy for each in executors)
 
 
 def _probe(session: Session, workers: int, stop: Stop) -> None:

@@ -1,0 +1,179 @@
+"""``streamlet run --backend spark``, from the outside: what it says, how it ends, and that nothing stays behind."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.backends.spark.processes import REPOSITORY, Marked, streamlet
+
+FILE = Path(__file__).parent / "topologies" / "numbered.py"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Callable[..., Marked]]:
+    """Starts ``streamlet run`` in a folder and with a temporary folder of its own; ends what is left of it."""
+    begun: list[Marked] = []
+    for name in ("temporary", "here", "out"):
+        (tmp_path / name).mkdir()
+
+    def start(*arguments: str, environ: Mapping[str, str] | None = None) -> Marked:
+        given = ["run", str(FILE), "--backend", "spark", "-c", f"out={tmp_path / 'out'}", *arguments]
+        environ = {"TMPDIR": str(tmp_path / "temporary"), **(environ or {})}
+        begun.append(streamlet(given, environ, cwd=tmp_path / "here", start_new_session=True))
+        return begun[-1]
+
+    yield start
+    for each in begun:
+        each.end()
+
+
+def wait_until(what: Callable[[], object], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def listening(pids: list[int]) -> set[str]:
+    """Addresses at which processes listen, as ``ss`` prints them."""
+    lines = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True, check=True).stdout.splitlines()
+    return {line.split()[3] for line in lines if any(f"pid={pid}," in line for pid in pids)}
+
+
+def nothing_left(run: Marked, tmp_path: Path) -> None:
+    """No process, no file; without a process there is no port."""
+    wait_until(lambda: not run.family(), 5)
+    assert list((tmp_path / "temporary").iterdir()) == []
+    assert list((tmp_path / "here").iterdir()) == []
+    pyspark = importlib.util.find_spec("pyspark")
+    assert pyspark is not None and pyspark.origin is not None
+    assert not (Path(pyspark.origin).parent / "work").exists()
+
+
+def witness(tmp_path: Path) -> set[int]:
+    path = tmp_path / "out" / "witness"
+    return {int(line) for line in path.read_text().split()} if path.exists() else set()
+
+
+@pytest.mark.spark
+def test_it_runs_to_the_end_as_json_and_leaves_nothing(run: Callable[..., Marked], tmp_path: Path) -> None:
+    """Nothing but JSON on stdout, nothing of Spark's log anywhere, no listener beyond loopback while it runs."""
+    started = run("--workers", "2", "--until-caught-up", "--json", "-c", "numbers.per.second=500")
+    wait_until(lambda: len(witness(tmp_path)) > 100, 90)
+    addresses = listening(started.family())
+    said, complaints = started.process.communicate(timeout=60)
+    assert started.process.returncode == 0, complaints
+    last = [json.loads(line) for line in said.splitlines()][-1]
+    assert "caught_up" in json.dumps(last)
+    assert complaints == ""
+    assert witness(tmp_path) == set(range(1000))
+    assert len(addresses) > 5
+    assert {address.rpartition(":")[0] for address in addresses} <= {"127.0.0.1", "[::ffff:127.0.0.1]", "[::1]"}
+    nothing_left(started, tmp_path)
+
+
+@pytest.mark.spark
+def test_ctrl_c_drains(run: Callable[..., Marked], tmp_path: Path) -> None:
+    """A terminal sends it to the whole group, JVMs too; the workers' cleanup is called all the same."""
+    started = run("--workers", "2", "-c", "numbers.count=1000000", "-c", "numbers.per.second=500")
+    wait_until(lambda: len(witness(tmp_path)) > 100, 90)
+    os.killpg(started.process.pid, signal.SIGINT)
+    said, complaints = started.process.communicate(timeout=30)
+    assert started.process.returncode == 130, said + complaints
+    assert "Traceback" not in said + complaints
+    sums = [json.loads(line) for line in (tmp_path / "out" / "sums.jsonl").read_text().splitlines()]
+    assert len(sums) == 2
+    assert sum(sum(each.values()) for each in sums) == sum(number * number for number in witness(tmp_path))
+    nothing_left(started, tmp_path)
+
+
+@pytest.mark.spark
+def test_ctrl_c_while_spark_starts(run: Callable[..., Marked], tmp_path: Path) -> None:
+    """Nobody waits for a cluster that nobody wants any more."""
+    started = run("--workers", "2")
+    wait_until(lambda: len(started.family()) > 2, 30)
+    os.killpg(started.process.pid, signal.SIGINT)
+    said, complaints = started.process.communicate(timeout=30)
+    assert started.process.returncode == 130, said + complaints
+    assert "Traceback" not in said + complaints
+    nothing_left(started, tmp_path)
+
+
+@pytest.mark.spark
+@pytest.mark.faults
+def test_kill_9_of_the_whole_run_leaves_no_process(run: Callable[..., Marked], tmp_path: Path) -> None:
+    """Workers end at the end of their channel, JVMs at the end of their pipe."""
+    started = run("--workers", "2", "-c", "numbers.count=1000000", "-c", "numbers.per.second=500")
+    wait_until(lambda: len(witness(tmp_path)) > 100, 90)
+    started.process.kill()
+    wait_until(lambda: not started.family(), 10)
+
+
+def refused(done: Marked) -> str:
+    """The one paragraph of a refusal."""
+    said, complaints = done.process.communicate(timeout=60)
+    assert done.process.returncode == 2, said + complaints
+    assert "Traceback" not in said + complaints
+    return " ".join(complaints.split())
+
+
+def test_without_pyspark_one_paragraph_says_what_to_install(run: Callable[..., Marked], tmp_path: Path) -> None:
+    """A Python whose import system and metadata know no pyspark."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import importlib.metadata as m, sys\n"
+        "sys.modules['pyspark'] = None\n"
+        "real = m.version\n"
+        "def version(name):\n"
+        "    if name == 'pyspark':\n"
+        "        raise m.PackageNotFoundError(name)\n"
+        "    return real(name)\n"
+        "m.version = version\n"
+    )
+    said = refused(run(environ={"PYTHONPATH": f"{tmp_path}:{REPOSITORY}"}))
+    assert "needs pyspark" in said
+    assert "pip install 'streamlet-storm[spark]'" in said
+
+
+def test_without_java_one_paragraph_says_what_to_install(run: Callable[..., Marked], tmp_path: Path) -> None:
+    said = refused(run(environ={"PATH": str(tmp_path), "JAVA_HOME": ""}))
+    assert "Spark needs Java 17" in said
+
+
+def test_more_workers_than_slots_are_refused(run: Callable[..., Marked]) -> None:
+    said = refused(run("--workers", "3", "--master", "local-cluster[2,1,1024]"))
+    assert "wants 3 workers" in said
+    assert "has 2 slots" in said
+
+
+def test_a_master_that_does_not_answer_is_named(run: Callable[..., Marked]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    assert f"No Spark master answers at 127.0.0.1:{port}" in refused(run("--master", f"spark://127.0.0.1:{port}"))
+
+
+@pytest.mark.spark
+def test_a_spark_that_does_not_start_says_why(run: Callable[..., Marked], tmp_path: Path) -> None:
+    """Its own last words, and nothing of it left."""
+    java = tmp_path / "jre" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(
+        "#!/bin/sh\n"
+        '[ "$1" = -version ] && { echo \'openjdk version "17.0.1"\' >&2; exit 0; }\n'
+        "echo 'Error: the heap could not be reserved' >&2; exit 1\n"
+    )
+    java.chmod(0o755)
+    started = run(environ={"JAVA_HOME": str(tmp_path / "jre")})
+    said = refused(started)
+    assert "Spark did not start on local-cluster[2,1,1024]" in said
+    assert "the heap could not be reserved" in said
+    nothing_left(started, tmp_path)
