@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import logging
 import os
 import sys
 from pathlib import Path
@@ -16,10 +15,11 @@ from streamlet.cli.check import task_count
 from streamlet.cli.errors import explain
 from streamlet.cli.interrupts import Interrupts
 from streamlet.cli.options import divided, given_in_file, given_on_line
-from streamlet.cli.show import JsonView, PlainView, View, ViewHandler
+from streamlet.cli.show import JsonView, PlainView, View
 from streamlet.cli.target import Target, debug_option, target_argument
 from streamlet.model.settings import resolve
 from streamlet.model.validate import checked
+from streamlet.runtime.log_lines import logs_shown
 
 if TYPE_CHECKING:
     from streamlet.model.topology import TopologySpec
@@ -126,10 +126,10 @@ def choose_view(as_json: bool) -> View:
 
 def _watched(backend: Backend, request: RunRequest, view: View, debug: bool) -> int:
     """Run and show; the exit status. Raises what the run raises, after the view has shown that it failed."""
-    handler = _log_to(view, debug)
     stop = Stop()
+    interrupts = Interrupts(stop, view.notice, request.conf["streamlet.drain.timeout.secs"])
     try:
-        with Interrupts(stop, view.notice, request.conf["streamlet.drain.timeout.secs"]) as interrupts:
+        with logs_shown(view.log, debug), interrupts:
             view.start(request, backend.name)
             result = backend.run(request, view, stop)
             view.finish(result)
@@ -139,14 +139,3 @@ def _watched(backend: Backend, request: RunRequest, view: View, debug: bool) -> 
         raise
     finally:
         view.close()
-        logging.getLogger().removeHandler(handler)
-
-
-def _log_to(view: View, debug: bool) -> logging.Handler:
-    handler = ViewHandler(view)
-    root = logging.getLogger()
-    root.addHandler(handler)
-    # Libraries are quiet (kazoo and py4j are not, at INFO); what streamlet and its users' components say is shown.
-    root.setLevel(logging.WARNING)
-    logging.getLogger("streamlet").setLevel(logging.DEBUG if debug else logging.INFO)
-    return handler

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -18,7 +17,6 @@ from streamlet.backends.ports import ComponentStatus, Observer, RunRequest, RunR
 from streamlet.base.errors import StreamletError
 from streamlet.cli.check import summary
 from streamlet.model.spec import SPOUT
-from streamlet.runtime.log_lines import log_text
 
 
 class View(Observer, Protocol):
@@ -128,20 +126,6 @@ class PlainView:
 
     def close(self) -> None:
         pass
-
-
-class ViewHandler(logging.Handler):
-    """Log records of this process, on the view."""
-
-    def __init__(self, view: View) -> None:
-        super().__init__()
-        self.view = view
-
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            self.view.log(record.levelname.lower(), log_text(record))
-        except (OSError, ValueError):
-            self.handleError(record)
 
 
 # -- words -------------------------------------------------------------------------------------------------

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import traceback
+from collections.abc import Callable, Iterator
 
 COMPONENT_LOGGER = "streamlet.component"
 """Components log under this name and their own: ``streamlet.component.count``."""
@@ -24,3 +26,31 @@ def log_text(record: logging.LogRecord) -> str:
     if record.exc_info and record.exc_info[1] is not None:
         text += "\n" + "".join(traceback.format_exception(record.exc_info[1])).rstrip()
     return text
+
+
+class _Shown(logging.Handler):
+    def __init__(self, show: Callable[[str, str], None]) -> None:
+        super().__init__()
+        self._show = show
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._show(record.levelname.lower(), log_text(record))
+        except Exception:  # noqa: BLE001 - logging's own rule: a line that cannot be shown stops nobody's work
+            self.handleError(record)
+
+
+@contextlib.contextmanager
+def logs_shown(show: Callable[[str, str], None], debug: bool) -> Iterator[None]:
+    """While entered, ``show`` gets (level, line) of whatever is logged in this process, on the thread that logs it."""
+    root = logging.getLogger()
+    handler, level = _Shown(show), root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG if debug else logging.INFO)
+    for noisy in ("kazoo", "py4j"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(level)

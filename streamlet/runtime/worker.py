@@ -7,7 +7,6 @@ coordinator's messages and sends heartbeats, so that a slow bolt never looks lik
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
 import os
 import random
@@ -26,6 +25,7 @@ from streamlet.base.clock import SystemClock
 from streamlet.base.errors import StreamletError
 from streamlet.model.plan import fingerprint, make_plan
 from streamlet.runtime import handshake
+from streamlet.runtime.collector import settle_collector
 from streamlet.runtime.complaints import Complaints
 from streamlet.runtime.control import ChannelClosed, ControlChannel, Message
 from streamlet.runtime.dialing import Address, Secured, dial
@@ -33,7 +33,7 @@ from streamlet.runtime.handshake import Hello, Refused
 from streamlet.runtime.link_server import LinkServer, socket_path
 from streamlet.runtime.links import SocketLinks
 from streamlet.runtime.loading import load_topology
-from streamlet.runtime.log_lines import log_text
+from streamlet.runtime.log_lines import logs_shown
 from streamlet.runtime.loop import WorkerLoop
 from streamlet.runtime.task_building import Running
 from streamlet.runtime.wire import MAX_DATA_FRAME
@@ -62,7 +62,7 @@ class Worker:
         self.run_id: bytes = plan["run_id"]
         self.clock = SystemClock()
         self.links = SocketLinks(self._link_lost)
-        self.complaints = Complaints(self._tell, self.clock)
+        self.complaints = Complaints(self.tell, self.clock)
         self.book: Message = {"version": 0, "workers": {}}
         self.linked_version = 0
         self.void_before: dict[int, int] = {}
@@ -359,31 +359,9 @@ class Worker:
         if not self.over.wait(ORPHAN_S):
             os._exit(1)
 
-    def _tell(self, level: str, text: str) -> None:
+    def tell(self, level: str, text: str) -> None:
+        """Show a line to whoever watches the run. Any thread."""
         self.channel.try_send({"t": "event", "level": level, "text": text})
-
-
-def settle_collector() -> None:
-    """What exists by now stays for good, and tuples are freed by reference count: collect cycles less often.
-
-    With the interpreter's own 700 allocations a collection, cycles are searched for a hundred times a second
-    among objects that have none: a sixth of the time a tuple takes.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000, 20, 100)
-
-
-class ChannelHandler(logging.Handler):
-    """Log records of a worker, shown by the coordinator."""
-
-    def __init__(self, channel: ControlChannel) -> None:
-        super().__init__()
-        self._channel = channel
-
-    def emit(self, record: logging.LogRecord) -> None:
-        text = log_text(record)
-        self._channel.try_send({"t": "event", "level": record.levelname.lower(), "text": text})
 
 
 def serve(channel: ControlChannel, known: Message | None = None) -> int:
@@ -401,17 +379,9 @@ def serve(channel: ControlChannel, known: Message | None = None) -> int:
         return 1
     if not messages or messages[0]["t"] != "plan":
         return 1
-    root = logging.getLogger()
-    handler, level = ChannelHandler(channel), root.level
-    root.addHandler(handler)
-    root.setLevel(logging.DEBUG if messages[0]["debug"] else logging.INFO)
-    for noisy in ("kazoo", "py4j"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
-    try:
-        return Worker(channel, {**messages[0], **(known or {})}, messages[1:]).run()
-    finally:
-        root.removeHandler(handler)
-        root.setLevel(level)
+    worker = Worker(channel, {**messages[0], **(known or {})}, messages[1:])
+    with logs_shown(worker.tell, messages[0]["debug"]):
+        return worker.run()
 
 
 def main() -> None:

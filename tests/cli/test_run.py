@@ -15,6 +15,7 @@ READINGS = Path(__file__).parents[2] / "topologies" / "readings.py"
 QUICK = ("-c", "readings.count=500", "-c", "readings.per.second=50000")
 
 ENDLESS = """
+import sys
 import time
 from streamlet import Bolt, ReliableSpout, Topology
 
@@ -32,7 +33,7 @@ class Sink(Bolt):
     def process(self, tup):
         if self.first:
             self.first = False
-            self.log("the first tuple is there")
+            print("the first tuple is there", file=sys.stderr, flush=True)
         if self.naps:
             time.sleep(self.naps)
     def cleanup(self):
@@ -51,12 +52,24 @@ def events(done: subprocess.CompletedProcess[str]) -> list[dict]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def wait_for(process: subprocess.Popen[str], text: str) -> None:
-    """Read stderr until a line holds ``text``."""
+def wait_for(process: subprocess.Popen[str], text: str) -> str:
+    """Read stderr until a line holds ``text``; what was read."""
+    seen = ""
     for line in process.stderr:
+        seen += line
         if text in line:
-            return
+            return seen
     pytest.fail(f"{text!r} was never said")
+
+
+def run_and_interrupt(streamlet, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run ENDLESS until its first tuple is there, then ask it to drain."""
+    process = streamlet.start(*arguments)
+    seen = wait_for(process, "the first tuple is there")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    return subprocess.CompletedProcess(process.args, process.returncode, out, seen + err)
 
 
 @backends
@@ -210,8 +223,7 @@ def test_a_bolt_that_raises_fails_its_tuple_and_goes_on(streamlet, backend: str)
     text = ENDLESS.replace(
         "        if self.naps:", "        if tup.values[0] % 2: raise KeyError('odd')\n        if self.naps:"
     )
-    done = streamlet("run", streamlet.write(text), "--backend", backend, "-t", "1", "--json")
-    assert done.returncode == 0
+    done = run_and_interrupt(streamlet, "run", streamlet.write(text), "--backend", backend, "--json")
     rows = {row["name"]: row for row in events(done)[-1]["components"]}
     assert rows["sink"]["errors"] == rows["sink"]["failed"] > 0 and rows["sink"]["acked"] > 0
     told = [e["text"] for e in events(done) if e["event"] == "log" and "KeyError" in e["text"]]
@@ -222,7 +234,7 @@ def test_a_bolt_that_raises_fails_its_tuple_and_goes_on(streamlet, backend: str)
 def test_a_print_of_a_component_does_not_end_up_in_the_json(streamlet, backend: str) -> None:
     """A user's print must not break what a program reads."""
     text = ENDLESS.replace('self.log("sink is there")', 'print("a line of mine", flush=True)')
-    done = streamlet("run", streamlet.write(text), "--backend", backend, "-t", "1", "--json")
+    done = run_and_interrupt(streamlet, "run", streamlet.write(text), "--backend", backend, "--json")
     assert events(done)[-1]["event"] == "result"
     assert "a line of mine" in done.stderr
 
