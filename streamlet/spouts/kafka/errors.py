@@ -20,6 +20,10 @@ class NoSuchTopic(BadInput):
         )
 
 
+class NoZooKeeper(BadInput):
+    """No ZooKeeper answers where the settings say there is one; the message is the node store's."""
+
+
 class PartitionsMissing(BadInput):
     """StaticHosts names partitions that the topic does not have."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from streamlet.components.context import TopologyContext
-from streamlet.coordination import NodeStore
+from streamlet.coordination import NodeStore, NodeStoreUnavailable
 from streamlet.kafka.client import KafkaClient
 from streamlet.kafka.config import ClientConfig
 from streamlet.kafka.leader_requests import FetchSettings
@@ -19,7 +19,7 @@ from streamlet.spouts.kafka.coordinator import (
     Task,
     ZkCoordinator,
 )
-from streamlet.spouts.kafka.errors import SpoutCannotStart
+from streamlet.spouts.kafka.errors import NoZooKeeper, SpoutCannotStart
 from streamlet.spouts.kafka.fetcher import Fetcher
 from streamlet.spouts.kafka.group_offsets import KafkaGroupOffsets
 from streamlet.spouts.kafka.hosts import KafkaHosts, StaticHosts, ZkHosts
@@ -68,7 +68,10 @@ class Held:
             # Here, so that kazoo is loaded only by a spout that uses ZooKeeper.
             from streamlet.coordination.zookeeper import ZooKeeperNodeStore
 
-            self._nodes[servers] = ZooKeeperNodeStore(servers, connect_timeout_s=timeout_s)
+            try:
+                self._nodes[servers] = ZooKeeperNodeStore(servers, connect_timeout_s=timeout_s)
+            except NodeStoreUnavailable as error:
+                raise NoZooKeeper(error.message) from error
         return self._nodes[servers]
 
     def thread(self) -> Background:

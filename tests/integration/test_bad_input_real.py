@@ -1,0 +1,156 @@
+"""Bad input that only shows against real parts: one paragraph, its exit status, no traceback, nothing lost."""
+
+from __future__ import annotations
+
+import http.server
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import Producer
+from kazoo.client import KazooClient
+
+from streamlet.kafka.protocol.api import ApiKey
+from streamlet.testing import DevCluster
+from streamlet.testing.fake_broker import FakeBroker
+from tests.integration.conftest import ROOT, Streamlet
+
+WORD_COUNT = ROOT / "topologies" / "word_count.py"
+
+
+def told(streamlet: Streamlet, status: int, *settings: str, file: object = WORD_COUNT) -> str:
+    """Run the word count with these settings; the one paragraph it ends with."""
+    arguments = [part for setting in settings for part in ("-c", setting)]
+    done = streamlet(
+        "run", file, "--until-caught-up", "--workers", "2", "-c", "lines.start_timeout_ms=2000", *arguments
+    )
+    assert done.returncode == status, done
+    assert "Traceback" not in done.stderr + done.stdout
+    paragraphs = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
+    assert len(paragraphs) == 1, done.stderr
+    return paragraphs[0]
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A port where nobody listens."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+@pytest.fixture
+def web_server() -> Iterator[int]:
+    """A port that speaks HTTP."""
+
+    class Quiet(http.server.BaseHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.HTTPServer(("127.0.0.1", 0), Quiet)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server.server_port
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_no_broker_at_the_address(streamlet: Streamlet, free_port: int) -> None:
+    """The paragraph names the address."""
+    said = told(streamlet, 2, f"lines.hosts=kafka://127.0.0.1:{free_port}")
+    assert f"127.0.0.1:{free_port}" in said
+
+
+def test_no_zookeeper_at_the_address(streamlet: Streamlet, free_port: int) -> None:
+    """And how to start one."""
+    said = told(streamlet, 2, f"lines.hosts=zk://127.0.0.1:{free_port}")
+    assert f"127.0.0.1:{free_port}" in said and "streamlet dev up" in said
+
+
+@pytest.mark.parametrize("scheme", ["kafka", "zk"])
+def test_a_port_that_speaks_another_protocol(streamlet: Streamlet, web_server: int, scheme: str) -> None:
+    """Said as such, not as a time-out."""
+    said = told(streamlet, 2, f"lines.hosts={scheme}://127.0.0.1:{web_server}")
+    assert f"127.0.0.1:{web_server}" in said
+
+
+def test_a_broker_that_is_too_old(streamlet: Streamlet) -> None:
+    """A broker of 1.0: its Fetch ends at version 6."""
+    from dataclasses import replace
+
+    with FakeBroker(topics={"lines": 1}) as broker:
+        answer = broker._api_versions(3)
+        old = tuple(replace(row, max_version=min(row.max_version, 3)) for row in answer.api_keys)
+        broker.on(ApiKey.API_VERSIONS, replace(answer, api_keys=old))
+        said = told(streamlet, 2, f"lines.hosts=kafka://{broker.address}")
+    assert "too old" in said and "2.1" in said
+
+
+@pytest.mark.real
+def test_a_topic_that_is_not_there(streamlet: Streamlet, kafka39: DevCluster, topic_name: Callable[[], str]) -> None:
+    """Named, with where it was looked for."""
+    name = topic_name()
+    said = told(streamlet, 2, f"lines.hosts=zk://{kafka39.zookeeper}", f"lines.topic={name}")
+    assert name in said
+
+
+@pytest.mark.real
+def test_an_undecodable_record(streamlet: Streamlet, kafka39: DevCluster, make_topic: Callable[..., str]) -> None:
+    """Named by topic, partition and offset; what came before it is committed."""
+    topic = make_topic(kafka39)
+    producer = Producer({"bootstrap.servers": kafka39.bootstrap_servers})
+    for value in (b"one two", b"three", b"\xff\xfe\xfd", b"four"):
+        producer.produce(topic, value)
+    producer.flush()
+    said = told(streamlet, 1, f"lines.hosts=zk://{kafka39.zookeeper}", f"lines.topic={topic}", f"lines.id={topic}")
+    assert all(word in said for word in (topic, "partition 0", "offset 2"))
+
+
+@pytest.mark.real
+def test_a_stored_offset_that_the_log_no_longer_has(
+    streamlet: Streamlet, kafka39: DevCluster, make_topic: Callable[..., str]
+) -> None:
+    """With the exact range that is lost, and both remedies; the node stays as it was."""
+    topic = make_topic(kafka39)
+    kafka39.produce(topic, ["a", "b", "c", "d", "e", "f"])
+    where = (f"lines.hosts=zk://{kafka39.zookeeper}", f"lines.topic={topic}", f"lines.id={topic}")
+    done = streamlet("run", WORD_COUNT, "--until-caught-up", *(part for one in where for part in ("-c", one)))
+    assert done.returncode == 0, done
+    client = KazooClient(kafka39.zookeeper)
+    client.start(timeout=10)
+    try:
+        node = f"/streamlet/{topic}/partition_0"
+        stored, _ = client.get(node)
+        client.set(node, stored.replace(b'"offset": 6', b'"offset": 2').replace(b'"offset":6', b'"offset":2'))
+        kafka39.delete_records(topic, {0: 4})
+        said = told(streamlet, 1, *where)
+        assert b"2" in client.get(node)[0]
+    finally:
+        client.stop()
+        client.close()
+    assert all(word in said for word in (topic, "fail_on_data_loss", "2", "4"))
+
+
+def test_a_class_that_cannot_be_imported_in_the_worker(streamlet: Streamlet) -> None:
+    """The file imports here and not there: the worker's own words come back."""
+    file = streamlet.write(
+        """
+import sys
+if any("streamlet.runtime.worker" in word for word in sys.orig_argv):
+    raise ModuleNotFoundError("No module named 'only_here'")
+from streamlet import Bolt, Spout, Topology
+class Lines(Spout):
+    outputs = ["line"]
+    def next_tuple(self): pass
+class Sink(Bolt):
+    def process(self, tup): pass
+class T(Topology):
+    lines = Lines.spec()
+    sink = Sink.spec(inputs=[lines])
+"""
+    )
+    done = streamlet("run", file, "-t", "20", "--workers", "2")
+    assert done.returncode in (1, 2), done
+    assert "Traceback" not in done.stderr and "only_here" in done.stderr
