@@ -170,10 +170,11 @@ class PartitionCoordinator:
         """What a fetch could not read. Raises what time does not mend."""
         for one in failed:
             error = one.error
+            if one.first and not isinstance(error, OffsetOutOfRange):
+                log.warning("%s cannot be read at the moment, trying again. %s", one.partition, error.message)
             if isinstance(error, OffsetOutOfRange):
                 self._reset(one.partition)
             elif isinstance(error, (UnknownTopicOrPartition, UnknownTopicId)) or error.stale_metadata:
-                log.info("%s: %s Looking for its leader again.", one.partition, error.message)
                 self.refresh()
             elif not error.retriable:
                 raise error

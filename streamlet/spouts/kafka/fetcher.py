@@ -30,6 +30,8 @@ class FailedFetch:
 
     partition: Partition
     error: KafkaError
+    first: bool = True
+    """Not a repetition of what failed before: worth a line in the log."""
 
 
 @dataclass(slots=True)
@@ -71,7 +73,8 @@ class Fetcher:
             except KafkaError as error:
                 state.failures += 1
                 state.not_before_s = now_s + RETRY.delay(state.failures)
-                failed += [FailedFetch(manager.partition, error) for manager, _ in asked.values()]
+                first = state.failures == 1
+                failed += [FailedFetch(manager.partition, error, first) for manager, _ in asked.values()]
                 continue
             state.failures = 0
             failed += self._take(found, asked, now_s)
@@ -98,7 +101,8 @@ class Fetcher:
                     busy.add(connection.broker)
                 continue
             if topic_id is not None and manager.topic_id is not None and manager.topic_id != topic_id:
-                self._mismatched.append(FailedFetch(manager.partition, UnknownTopicId(f"Fetching {manager.partition}")))
+                error = UnknownTopicId(f"Fetching {manager.partition}")
+                self._mismatched.append(FailedFetch(manager.partition, error, first=False))
                 self._paused[manager.partition] = now_s + RETRY.initial
                 continue
             wanted.setdefault(connection.broker, (connection, []))[1].append(manager)
@@ -149,8 +153,9 @@ class Fetcher:
                 fetched = Fetched(row.batches(), len(row.records), next_offset(row.records, position))
                 manager.add(fetched, row.last_stable_offset)
                 continue
-            failed.append(FailedFetch(partition, row.error(f"Fetching {partition} from offset {position}")))
             tries = self._failures[partition] = self._failures.get(partition, 0) + 1
+            error = row.error(f"Fetching {partition} from offset {position}")
+            failed.append(FailedFetch(partition, error, tries == 1))
             self._paused[partition] = now_s + RETRY.delay(tries)
         return failed
 

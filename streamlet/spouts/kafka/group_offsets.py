@@ -57,13 +57,17 @@ class KafkaGroupOffsets:
         self, partition: Partition, broker: Broker | None, topic_id: str | None, decide: Decide
     ) -> Steps[StartDecision]:
         node = (yield from self._fetch([partition]))[partition]
+        mine = self._owned.get(partition)
+        if mine is not None and node is not None and self._is_foreign(node, mine):
+            # Beginning anew takes nothing back from somebody who took over meanwhile.
+            raise Deposed(partition, self.where(partition), mine.owner_epoch, node.fields)
         decision = decide(None if node is None else node.stored)
         kept = node is not None and node.stored.offset == decision.offset
         leader_epoch = node.stored.leader_epoch if kept and node is not None else -1
         self._owned[partition] = _Owned(1 if node is None else node.owner_epoch + 1, topic_id)
         outcomes = yield from self._write({partition: CommitPosition(decision.offset, leader_epoch, broker)})
         if (error := outcomes[partition]) is not None:
-            del self._owned[partition]
+            self._owned.pop(partition, None)
             raise error
         return decision
 

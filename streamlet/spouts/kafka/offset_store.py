@@ -51,8 +51,8 @@ class OffsetStore(Protocol):
     ) -> Steps[StartDecision]:
         """Take the partition over: read, decide, and store the decision under the next owner epoch.
 
-        It is stored before this returns, and so before the first emit. Raises UnusableOffset, what ``decide``
-        raises, and errors of the store.
+        It is stored before this returns, and so before the first emit. Raises UnusableOffset, Deposed (a partition
+        of ours that begins anew has another owner by now), what ``decide`` raises, and errors of the store.
         """
         ...
 

@@ -104,6 +104,16 @@ def test_a_former_owner_writes_nothing_and_is_told_who_took_over(tree: MemoryTre
     assert MemoryNodeStore(tree).get(PATH) == before
 
 
+def test_beginning_anew_takes_nothing_back_from_a_new_owner(tree: MemoryTree, background: Background) -> None:
+    old = opened(tree, background, "run-1")
+    finish(old.open(P, None, "another topic id", begin_at(0)))
+    assert node(tree)["owner_epoch"] == 2, "it may begin anew while it is the owner"
+    opened(tree, background, "run-2")
+    with pytest.raises(Deposed):
+        finish(old.open(P, None, "topic-id", begin_at(0)))
+    assert node(tree)["topology"]["id"] == "run-2"
+
+
 def test_storm_kafkas_own_node_is_taken_over(tree: MemoryTree, background: Background) -> None:
     """It has neither owner epoch nor topic id."""
     storm = {
