@@ -277,7 +277,7 @@ def test_d6_without_zookeeper_reading_goes_on_to_a_bound_and_progress_is_written
 
 
 @pytest.mark.faults
-def test_t11_a_dead_broker_stops_only_its_own_partitions_until_another_leads(
+def test_t11_k9_4_a_dead_broker_stops_only_its_own_partitions_until_another_leads(
     three: DevCluster, make_topic: Make, harness: Make
 ) -> None:
     """Killed with SIGKILL: the others' records go on coming, then its own from the new leader, none twice."""

@@ -110,3 +110,9 @@ def test_settings_can_be_given_as_text() -> None:
 
 def test_a_scheme_may_be_given_as_a_class() -> None:
     assert isinstance(config(scheme=RawScheme).scheme, RawScheme)
+
+
+def test_k9_2_a_spout_reads_one_topic() -> None:
+    """A topology may have several spouts; several topics in one would need several of everything."""
+    with pytest.raises(SettingError, match="name of the Kafka topic"):
+        config(topic=["a", "b"])

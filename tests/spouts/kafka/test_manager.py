@@ -356,6 +356,17 @@ def test_the_leader_epoch_of_a_commit_is_that_of_the_record_before_it() -> None:
     assert [one.leader_epoch_at(offset) for offset in (0, 1, 2, 3)] == [-1, 4, 4, 9]
 
 
+def test_k9_5_how_far_behind_a_partition_is_counts_from_what_is_committed() -> None:
+    one, out = manager(), Out()
+    one.add(fetched(batch(0, [b"a", b"b"])), 50)
+    drain(one, out)
+    assert one.lag == 50
+    one.ack(0)
+    one.ack(1)
+    one.ledger.committed_to(2)
+    assert one.lag == 48
+
+
 # -- one invariant, any schedule --------------------------------------------------------------------------------
 
 

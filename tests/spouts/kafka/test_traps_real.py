@@ -116,7 +116,7 @@ def test_t04_the_start_is_stored_before_the_first_emit(
 
 
 @pytest.mark.parametrize("mode", [zk_config, group_config])
-def test_t02_a_stored_offset_that_is_gone_stops_with_the_exact_range(
+def test_t02_k9_6_a_stored_offset_that_is_gone_stops_with_the_exact_range(
     mode: Make, kafka39: DevCluster, witness39: Any, make_topic: Make, harness: Make
 ) -> None:
     topic = make_topic(kafka39)
