@@ -65,7 +65,7 @@ def witness(out: Path) -> list[int]:
 
 def started(out: Path) -> set[tuple[int, int, int]]:
     """(epoch, process, its parent) of every task that was initialised."""
-    return {tuple(json.loads(line)[1:]) for line in (out / "started.jsonl").read_text().splitlines()}
+    return {tuple(json.loads(line)[1:4]) for line in (out / "started.jsonl").read_text().splitlines()}
 
 
 def python_daemons(session: Session) -> dict[int, int]:

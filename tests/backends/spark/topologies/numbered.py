@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,11 @@ def note(folder: str, name: str, line: str) -> None:
         os.close(handle)
 
 
+def note_start(folder: str, component: str, epoch: int) -> None:
+    """Which process a task came to life in."""
+    note(folder, "started.jsonl", json.dumps([component, epoch, os.getpid(), os.getppid(), sys.executable]))
+
+
 class Numbers(ReliableSpout):
     """0, 1, 2 ...: a few at a time, and no faster than ``numbers.per.second``."""
 
@@ -32,7 +38,7 @@ class Numbers(ReliableSpout):
         self.folder, self.count, self.rate = conf["out"], conf["numbers.count"], conf["numbers.per.second"]
         self.number = 0
         self.clock = context.clock
-        note(self.folder, "started.jsonl", json.dumps(["spout", context.epoch, os.getpid(), os.getppid()]))
+        note_start(self.folder, "spout", context.epoch)
 
     def activate(self) -> None:
         self.since = self.clock.monotonic()
@@ -53,7 +59,7 @@ class Squares(Bolt):
 
     def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         self.folder = conf["out"]
-        note(self.folder, "started.jsonl", json.dumps(["squares", context.epoch, os.getpid(), os.getppid()]))
+        note_start(self.folder, "squares", context.epoch)
 
     def process(self, tup: Tuple) -> None:
         (number,) = tup.values
@@ -66,7 +72,7 @@ class Sums(Bolt):
 
     def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         self.folder, self.sums = conf["out"], {0: 0, 1: 0}
-        note(self.folder, "started.jsonl", json.dumps(["sums", context.epoch, os.getpid(), os.getppid()]))
+        note_start(self.folder, "sums", context.epoch)
 
     def process(self, tup: Tuple) -> None:
         parity, value = tup.values
