@@ -110,6 +110,22 @@ def test_ctrl_c_while_spark_starts(run: Callable[..., Marked], tmp_path: Path) -
 
 
 @pytest.mark.spark
+def test_ctrl_c_twice_kills(run: Callable[..., Marked], tmp_path: Path) -> None:
+    """At once, JVMs and all, even if a bolt never returns."""
+    started = run("--workers", "2", "-c", "numbers.count=1000000", "-c", "numbers.per.second=500")
+    wait_until(lambda: len(witness(tmp_path)) > 100, 90)
+    (hanging, *_) = [json.loads(line)[2] for line in (tmp_path / "out" / "started.jsonl").read_text().splitlines()]
+    os.kill(hanging, signal.SIGSTOP)
+    os.killpg(started.process.pid, signal.SIGINT)
+    assert started.process.stderr is not None
+    wait_until(lambda: "Draining" in started.process.stderr.readline(), 10)
+    os.killpg(started.process.pid, signal.SIGINT)
+    said, complaints = started.process.communicate(timeout=10)
+    assert started.process.returncode == 130, said + complaints
+    nothing_left(started, tmp_path)
+
+
+@pytest.mark.spark
 @pytest.mark.faults
 def test_kill_9_of_the_whole_run_leaves_no_process(run: Callable[..., Marked], tmp_path: Path) -> None:
     """Workers end at the end of their channel, JVMs at the end of their pipe."""

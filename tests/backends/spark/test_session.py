@@ -1,0 +1,57 @@
+"""A Spark application that comes and goes within a process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from streamlet.backends.spark.masters import parse_master
+from streamlet.backends.spark.session import Cancelled, active_session, environment, open_session
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_process_can_have_one_after_the_other_and_is_left_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Handlers, environment, files and the JVM; an active session is found and not stopped by whoever finds it."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    handler, environ = signal.getsignal(signal.SIGINT), {**os.environ}
+    assert active_session() is None
+    for _ in range(2):
+        session = open_session(parse_master("local[1]", 1), "test", debug=False, cancelled=lambda: False)
+        try:
+            found = active_session()
+            assert found is not None
+            assert (found.created, found.master) == (False, "local[1]")
+            found.close()
+            assert session.alive()
+            assert [executor.slots for executor in session.executors()] == [1]
+            assert signal.getsignal(signal.SIGINT) is handler
+        finally:
+            session.close()
+        assert session.process is not None
+        assert session.process.poll() is not None
+        assert list(tmp_path.iterdir()) == []
+    spark_told = {"SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE"}  # pyspark writes these, for itself
+    assert {name: value for name, value in os.environ.items() if name not in spark_told} == environ
+
+
+def test_one_that_nobody_wants_any_more_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(Cancelled):
+        open_session(parse_master("local[1]", 1), "test", debug=False, cancelled=lambda: True)
+    assert list(tmp_path.iterdir()) == []
+    assert active_session() is None
+
+
+def test_an_environment_is_lent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAMLET_TEST_OLD", "old")
+    with environment({"STREAMLET_TEST_OLD": "new", "STREAMLET_TEST_NEW": "1"}):
+        assert (os.environ["STREAMLET_TEST_OLD"], os.environ["STREAMLET_TEST_NEW"]) == ("new", "1")
+    assert os.environ["STREAMLET_TEST_OLD"] == "old"
+    assert "STREAMLET_TEST_NEW" not in os.environ
