@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, ClassVar, NamedTuple, cast
 
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
 from streamlet.components.component import TaskPort
-from streamlet.components.spout import Spout
+from streamlet.components.spout import Spout, SpoutPort
+
+_NO_ID = "a ReliableSpout emits with tup_id, so that the tuple can be replayed"
+
+
+class Unacked(NamedTuple):
+    """What was emitted under an id, as it was: enough to emit it again. ``many``: values are those of emit_many."""
+
+    values: list[Any]
+    stream: str | None
+    direct_task: int | None = None
+    many: bool = False
 
 
 class ReliableSpout(Spout):
@@ -23,7 +34,7 @@ class ReliableSpout(Spout):
     replay_backoff: ClassVar[Backoff] = Backoff(initial=0.1, maximum=10.0)
     timer_interval_s = 0.05
 
-    unacked_tuples: dict[Hashable, tuple[Sequence[Any], str | None]]
+    unacked_tuples: dict[Hashable, Unacked]
     failed_tuples: dict[Hashable, int]
 
     def given_up(self, tup_id: Hashable, values: Sequence[Any], fails: int) -> None:
@@ -41,7 +52,7 @@ class ReliableSpout(Spout):
         fails = self.failed_tuples[tup_id] = self.failed_tuples.get(tup_id, 0) + 1
         if self.max_fails is not None and fails > self.max_fails:
             del self.unacked_tuples[tup_id], self.failed_tuples[tup_id]
-            self.given_up(tup_id, kept[0], fails)
+            self.given_up(tup_id, kept.values, fails)
             return
         self._order += 1
         due = self._clock.monotonic() + self.replay_backoff.delay(fails)
@@ -53,8 +64,12 @@ class ReliableSpout(Spout):
             return False
         tup_id = heapq.heappop(self._due)[2]
         kept = self.unacked_tuples.get(tup_id)
-        if kept is not None:
-            self.emit(kept[0], tup_id=tup_id, stream=kept[1])
+        if kept is None:
+            return True
+        if kept.many:
+            self.emit_many(kept.values, tup_id, kept.stream)
+        else:
+            self.emit(kept.values, tup_id, kept.stream, kept.direct_task)
         return True
 
     def has_unfinished(self) -> bool:
@@ -69,8 +84,9 @@ class ReliableSpout(Spout):
         self._due: list[tuple[float, int, Hashable]] = []
         self._order = 0
         self._clock: Clock = port.clock
-        send = port.emit
+        send, send_many = port.emit, cast(SpoutPort, port).emit_many
 
+        # Kept only once it was sent: what an emit refused is nothing to wait for.
         def emit(
             values: Sequence[Any],
             tup_id: Hashable | None = None,
@@ -79,8 +95,18 @@ class ReliableSpout(Spout):
             need_task_ids: bool = False,
         ) -> list[int] | None:
             if tup_id is None:
-                raise ValueError("a ReliableSpout emits with tup_id, so that the tuple can be replayed")
-            self.unacked_tuples[tup_id] = (values, stream)
-            return send(values, tup_id, stream, direct_task, need_task_ids)
+                raise ValueError(_NO_ID)
+            tasks = send(values, tup_id, stream, direct_task, need_task_ids)
+            self.unacked_tuples[tup_id] = Unacked([*values], stream, direct_task)
+            return tasks
 
-        vars(self).update(emit=emit)
+        def emit_many(
+            tuples: Iterable[Sequence[Any]], tup_id: Hashable | None = None, stream: str | None = None
+        ) -> None:
+            if tup_id is None:
+                raise ValueError(_NO_ID)
+            kept = [[*values] for values in tuples]
+            send_many(kept, tup_id, stream)
+            self.unacked_tuples[tup_id] = Unacked(kept, stream, many=True)
+
+        vars(self).update(emit=emit, emit_many=emit_many)

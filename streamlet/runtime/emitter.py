@@ -22,11 +22,12 @@ class BadEmit(ValueError):
 class StreamRoutes:
     """One declared stream of one task, with everything an emit needs."""
 
-    __slots__ = ("direct", "fields", "name", "picks", "spreads", "targets", "width")
+    __slots__ = ("direct", "fields", "is_direct", "name", "picks", "spreads", "targets", "width")
 
     def __init__(self, stream: Stream, targets: Sequence[Target], uniform: Callable[[], float]) -> None:
         self.name = stream.name
         self.fields = stream.fields
+        self.is_direct = stream.direct
         self.width = len(stream.fields)
         self.targets = tuple(targets)
         self.picks: tuple[Pick, ...] = tuple(
@@ -77,6 +78,11 @@ class Emitter:
             raise BadEmit(
                 f"{self.component} emitted on stream {stream or DEFAULT_STREAM!r}, which it does not declare "
                 f"(declared: {declared}). Add it to the class's `outputs`, or name one of these."
+            )
+        if direct_task is None and routes.is_direct:
+            raise BadEmit(
+                f"{self.component} emitted on the direct stream {routes.name!r} without direct_task, so it would reach "
+                f"nobody. Name one of the tasks that read it: {sorted(routes.direct) or 'none'}."
             )
         if direct_task is not None and routes.targets and direct_task not in routes.direct:
             raise BadEmit(

@@ -1,0 +1,216 @@
+"""The inline backend: a whole topology on this thread, repeatable to the last edge id."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamlet import BadInput, Bolt, Grouping, ReliableSpout, Topology, TopologyContext, Tuple
+from streamlet.backends.inline import InlineBackend
+from streamlet.backends.ports import RunRequest, RunResult, RunStatus, Stop
+from streamlet.base.clock import ManualClock
+from streamlet.base.errors import StreamletError
+from streamlet.model.settings import resolve
+from streamlet.model.topology import TopologySpec
+
+LINES = 200
+
+
+class Watch:
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.statuses: list[RunStatus] = []
+
+    def on_status(self, status: RunStatus) -> None:
+        self.statuses.append(status)
+
+    def on_event(self, level: str, text: str) -> None:
+        self.events.append(text)
+
+
+class Ticking(ManualClock):
+    """Moves a little with every look, so that time passes in a run without anybody sleeping."""
+
+    def monotonic(self) -> float:
+        self.advance(0.002)
+        return super().monotonic()
+
+
+class Lines(ReliableSpout):
+    outputs = ["number", "line"]
+    max_fails = None
+
+    def initialize(self, conf: Any, context: TopologyContext) -> None:
+        self.number = 0
+
+    def next_tuple(self) -> None:
+        if self.number < LINES:
+            self.emit([self.number, f"word{self.number % 7} and"], tup_id=self.number)
+            self.number += 1
+
+    def caught_up(self) -> bool:
+        return self.number == LINES and not self.has_unfinished()
+
+
+class Split(Bolt):
+    """Fails a tenth of its tuples, drawn from the run's own source of chance."""
+
+    outputs = ["word"]
+
+    def initialize(self, conf: Any, context: TopologyContext) -> None:
+        assert context.uniform is not None
+        self.uniform = context.uniform
+
+    def process(self, tup: Tuple) -> None:
+        if self.uniform() < 0.1:
+            raise ConnectionError("injected")
+        for word in tup.values[1].split():
+            self.emit([word])
+
+
+class Count(Bolt):
+    counts: dict[str, int] = {}
+
+    def process(self, tup: Tuple) -> None:
+        self.counts[tup.values[0]] = self.counts.get(tup.values[0], 0) + 1
+
+
+class Words(Topology):
+    lines = Lines.spec()
+    split = Split.spec(inputs=[lines], par=3)
+    count = Count.spec(inputs={split: Grouping.fields("word")}, par=2)
+
+
+def run(
+    topology: TopologySpec = Words.__topology__,
+    seed: int | None = None,
+    watch: Watch | None = None,
+    trace: Any = None,
+    **conf: Any,
+) -> RunResult:
+    Count.counts.clear()
+    settings = {"streamlet.seed": seed, "streamlet.until.caught.up": True, **conf}
+    request = RunRequest(topology, resolve(topology.config, settings), until_caught_up=True)
+    return InlineBackend(Ticking(), trace).run(request, watch or Watch(), Stop())
+
+
+def test_every_line_is_counted_although_some_fail() -> None:
+    result = run(seed=1)
+    rows = {row.name: row for row in result.status.components}
+    assert (result.reason, result.drained, result.status.pending) == ("caught_up", True, 0)
+    assert sum(Count.counts.values()) == 2 * LINES and Count.counts["and"] == LINES
+    assert rows["lines"].acked == LINES and rows["lines"].failed == rows["split"].failed > 0
+    assert rows["lines"].emitted == LINES + rows["lines"].failed
+    assert rows["count"].acked == 2 * LINES and rows["split"].errors == rows["split"].failed
+
+
+def traced(seed: int) -> list[Any]:
+    events: list[Any] = []
+    run(seed=seed, trace=events.append)
+    return events
+
+
+def test_one_seed_gives_one_trace() -> None:
+    """Two runs with a manual clock and injected failures are alike to the last edge id."""
+    first = traced(42)
+    assert len(first) > 2 and first == traced(42)
+
+
+def test_another_seed_gives_another_trace() -> None:
+    assert traced(42) != traced(43)
+
+
+def test_tracking_off_means_acked_at_once() -> None:
+    result = run(seed=3, **{"topology.acker.executors": 0})
+    rows = {row.name: row for row in result.status.components}
+    assert rows["lines"].acked == rows["lines"].emitted == LINES and rows["lines"].failed == 0
+
+
+def test_an_error_is_told_once_and_then_counted() -> None:
+    watch = Watch()
+    run(seed=1, watch=watch)
+    told = [text for text in watch.events if "ConnectionError" in text]
+    assert "goes on with the next tuple" in told[0] and "more time(s)" in told[-1] and len(told) == 2
+
+
+class Swallow(Bolt):
+    """Never acks the first time it sees a number."""
+
+    auto_ack = False
+    seen: set[int] = set()
+
+    def process(self, tup: Tuple) -> None:
+        if tup.values[0] in self.seen:
+            self.ack(tup)
+        self.seen.add(tup.values[0])
+
+
+class Swallowing(Topology):
+    lines = Lines.spec()
+    swallow = Swallow.spec(inputs=[lines])
+
+
+def test_a_swallowed_tuple_is_replayed_after_the_timeout() -> None:
+    Swallow.seen.clear()
+    result = run(Swallowing.__topology__, **{"topology.message.timeout.secs": 0.2})
+    (lines, swallow) = result.status.components
+    assert (result.reason, lines.acked, lines.failed) == ("caught_up", LINES, LINES)
+    assert swallow.executed == 2 * LINES
+
+
+class BadStart(Split):
+    def initialize(self, conf: Any, context: TopologyContext) -> None:
+        raise ValueError("no such file")
+
+
+class BadEnd(Split):
+    def cleanup(self) -> None:
+        raise ValueError("disk full")
+
+
+class Strict(Split):
+    def initialize(self, conf: Any, context: TopologyContext) -> None:
+        raise BadInput("the path is not absolute")
+
+
+@pytest.mark.parametrize(
+    ("cls", "words", "status"),
+    [
+        (BadStart, ("split", "initialize", "ValueError", "no such file"), 1),
+        (BadEnd, ("closing it raised ValueError", "disk full"), 1),
+        (Strict, ("the path is not absolute",), 2),
+    ],
+)
+def test_what_user_code_raises_at_start_and_end_is_told(cls: type[Bolt], words: tuple[str, ...], status: int) -> None:
+    lines = Lines.spec()
+    spec = type("Bad", (Topology,), {"lines": lines, "split": cls.spec(inputs=[lines])}).__topology__  # type: ignore[attr-defined]
+    with pytest.raises(StreamletError) as raised:
+        run(spec, seed=1)
+    assert all(word in raised.value.message for word in words) and raised.value.exit_status == status
+
+
+class Ticker(Bolt):
+    ticks: list[float] = []
+
+    def process(self, tup: Tuple) -> None: ...
+
+    def process_tick(self, tup: Tuple) -> None:
+        self.ticks.append(tup.values[0])
+
+
+def test_a_components_own_setting_is_parsed_like_the_runs() -> None:
+    """Text from a configuration is a number where a number is meant."""
+    Ticker.ticks.clear()
+    lines = Lines.spec()
+    tick = Ticker.spec(inputs=[lines], config={"topology.tick.tuple.freq.secs": "0.01"})
+    run(type("Ticks", (Topology,), {"lines": lines, "tick": tick}).__topology__)  # type: ignore[attr-defined]
+    assert Ticker.ticks and set(Ticker.ticks) == {0.01}
+
+
+def test_stop_drains() -> None:
+    stop, watch = Stop(), Watch()
+    stop.ask()
+    conf = resolve({}, {})
+    result = InlineBackend(Ticking()).run(RunRequest(Words.__topology__, conf), watch, stop)
+    assert (result.reason, result.drained) == ("interrupted", True) and watch.statuses[-1].state == "ended"

@@ -1,0 +1,162 @@
+"""ReliableSpout: what failed is emitted again as it was, later and later, and never silently dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any, ClassVar
+
+import pytest
+
+from streamlet import ReliableSpout
+from streamlet.base.clock import ManualClock
+
+
+class Port:
+    """What the runtime binds: keeps what was emitted."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.sent: list[tuple[Any, ...]] = []
+        self.refuse = False
+
+    def emit(
+        self,
+        values: Sequence[Any],
+        tup_id: Hashable | None = None,
+        stream: str | None = None,
+        direct_task: int | None = None,
+        need_task_ids: bool = False,
+    ) -> list[int] | None:
+        if self.refuse:
+            raise ValueError("cannot travel")
+        self.sent.append((list(values), tup_id, stream, direct_task))
+        return [7] if need_task_ids else None
+
+    def emit_many(self, tuples: Any, tup_id: Hashable | None = None, stream: str | None = None) -> None:
+        self.sent.append(([list(values) for values in tuples], tup_id, stream))
+
+    def ack(self, tup: Any) -> None: ...
+
+    def fail(self, tup: Any) -> None: ...
+
+    def report_metric(self, name: str, value: float) -> None: ...
+
+
+class Kept(ReliableSpout):
+    outputs = ["n"]
+    lost: ClassVar[list[Any]] = []
+
+    def next_tuple(self) -> None: ...
+
+    def given_up(self, tup_id: Hashable, values: Sequence[Any], fails: int) -> None:
+        self.lost.append((tup_id, list(values), fails))
+
+
+@pytest.fixture
+def bound() -> tuple[Kept, Port]:
+    spout, port = Kept(), Port()
+    Kept.lost.clear()
+    spout.bind(port)  # type: ignore[arg-type]
+    return spout, port
+
+
+def test_an_acked_tuple_is_forgotten(bound: tuple[Kept, Port]) -> None:
+    spout, _ = bound
+    spout.emit([1], tup_id="a")
+    assert spout.has_unfinished()
+    spout.ack("a")
+    assert not spout.has_unfinished() and not spout.replay()
+
+
+def test_a_failed_tuple_is_replayed_once_its_wait_is_over(bound: tuple[Kept, Port]) -> None:
+    spout, port = bound
+    spout.emit([1], tup_id="a", stream="s")
+    spout.fail("a")
+    assert not spout.replay()
+    port.clock.advance(0.2)
+    assert spout.replay() and not spout.replay()
+    assert port.sent == [([1], "a", "s", None)] * 2
+
+
+def test_waits_grow(bound: tuple[Kept, Port]) -> None:
+    spout, port = bound
+    spout.emit([1], tup_id="a")
+    waits = []
+    for _ in range(3):
+        spout.fail("a")
+        waited = 0.0
+        while not spout.replay():
+            port.clock.advance(0.05)
+            waited += 0.05
+        waits.append(waited)
+    assert waits == sorted(waits) and waits[-1] > 2 * waits[0]
+
+
+def test_what_is_given_up_is_reported(bound: tuple[Kept, Port]) -> None:
+    spout, port = bound
+    spout.emit([1], tup_id="a")
+    for _ in range(4):
+        spout.fail("a")
+        port.clock.advance(60)
+        spout.replay()
+    assert Kept.lost == [("a", [1], 4)] and not spout.has_unfinished()
+
+
+def test_a_late_failure_of_something_acked_changes_nothing(bound: tuple[Kept, Port]) -> None:
+    spout, port = bound
+    spout.emit([1], tup_id="a")
+    spout.ack("a")
+    spout.fail("a")
+    port.clock.advance(60)
+    assert not spout.replay() and len(port.sent) == 1
+
+
+def test_a_replay_goes_to_the_same_task(bound: tuple[Kept, Port]) -> None:
+    """A tuple emitted to a named task is no other tuple the second time."""
+    spout, port = bound
+    spout.emit([1], tup_id="a", stream="s", direct_task=3)
+    spout.fail("a")
+    port.clock.advance(1)
+    assert spout.replay()
+    assert port.sent == [([1], "a", "s", 3)] * 2
+
+
+def test_several_tuples_of_one_tree_are_replayed_together(bound: tuple[Kept, Port]) -> None:
+    """emit_many is as reliable as emit: all of them come again."""
+    spout, port = bound
+    spout.emit_many(([n] for n in range(3)), tup_id="a")
+    assert spout.has_unfinished()
+    spout.fail("a")
+    port.clock.advance(1)
+    assert spout.replay()
+    assert port.sent == [([[0], [1], [2]], "a", None)] * 2
+    spout.ack("a")
+    assert not spout.has_unfinished()
+
+
+def test_a_replay_is_not_changed_by_what_the_spout_does_to_its_list(bound: tuple[Kept, Port]) -> None:
+    spout, port = bound
+    values = [1]
+    spout.emit(values, tup_id="a")
+    values[0] = 99
+    spout.fail("a")
+    port.clock.advance(1)
+    spout.replay()
+    assert port.sent[1][0] == [1]
+
+
+def test_an_emit_that_was_refused_leaves_nothing_unfinished(bound: tuple[Kept, Port]) -> None:
+    """Else a spout that catches the error would never be caught up."""
+    spout, port = bound
+    port.refuse = True
+    with pytest.raises(ValueError, match="cannot travel"):
+        spout.emit([1], tup_id="a")
+    assert not spout.has_unfinished()
+
+
+def test_an_id_is_wanted(bound: tuple[Kept, Port]) -> None:
+    spout, _ = bound
+    with pytest.raises(ValueError, match="tup_id"):
+        spout.emit([1])
+    with pytest.raises(ValueError, match="tup_id"):
+        spout.emit_many([[1]])

@@ -1,0 +1,128 @@
+"""Groupings at work: which tasks a tuple reaches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from streamlet.model.grouping import Grouping
+from streamlet.model.stream import Stream
+from streamlet.runtime import routing
+from streamlet.runtime.emitter import BadEmit, Emitter, StreamRoutes
+from streamlet.runtime.outbox import Outbox
+from streamlet.runtime.routing import Target, picker
+from streamlet.runtime.values import key_hash
+
+
+def zero() -> float:
+    return 0.0
+
+
+def target(grouping: Grouping, tasks: int = 3, local: tuple[int, ...] = (), key: tuple[int, ...] = ()) -> Target:
+    boxes = tuple(Outbox(1, 10 + index, "default") for index in range(tasks))
+    return Target(grouping, key, boxes, tuple(boxes[index] for index in local))
+
+
+def picked(
+    grouping: Grouping, rows: list[list[object]], uniform: Callable[[], float] = zero, **more: object
+) -> list[int]:
+    pick = picker(target(grouping, **more), uniform)  # type: ignore[arg-type]
+    return [pick(row).target for row in rows]
+
+
+ROWS: list[list[object]] = [[n] for n in range(300)]
+
+
+@pytest.mark.parametrize("grouping", [Grouping.SHUFFLE, Grouping.NONE, Grouping.LOCAL_OR_SHUFFLE])
+def test_shuffle_gives_every_task_its_turn(grouping: Grouping) -> None:
+    assert set(Counter(picked(grouping, ROWS)).values()) == {100}
+
+
+def test_where_a_shuffle_starts_is_random() -> None:
+    """Else all tasks of a spout would send their first tuple to the same bolt."""
+    starts = {picked(Grouping.SHUFFLE, [[0]], lambda share=share: share)[0] for share in (0.0, 0.4, 0.9)}
+    assert starts == {10, 11, 12}
+
+
+def test_global_is_the_lowest_task() -> None:
+    assert set(picked(Grouping.GLOBAL, ROWS)) == {10}
+
+
+def test_local_or_shuffle_prefers_the_same_worker() -> None:
+    assert Counter(picked(Grouping.LOCAL_OR_SHUFFLE, ROWS, local=(1, 2))) == {11: 150, 12: 150}
+
+
+def test_fields_sends_a_key_to_one_task_by_its_hash() -> None:
+    rows: list[list[object]] = [[n, f"word{n % 50}"] for n in range(1000)]
+    targets = picked(Grouping.fields("word"), rows, key=(1,))
+    assert targets == [10 + key_hash([word]) % 3 for _, word in rows]
+    assert len(set(targets)) == 3
+
+
+def test_fields_of_several_fields_count_together_in_the_order_named() -> None:
+    rows: list[list[object]] = [["a", 1, "b"], ["a", 2, "b"], ["b", 1, "a"]]
+    one, two, three = picked(Grouping.fields("z", "x"), rows, key=(2, 0))
+    assert one == two == 10 + key_hash([("b", "a")]) % 3
+    assert three == 10 + key_hash([("a", "b")]) % 3
+
+
+def test_equal_values_of_other_types_are_one_key_whichever_comes_first() -> None:
+    """The cache in front of the hash knows 1, 1.0 and True as one, as the hash does; lists are no cache keys."""
+    for rows in ([[1], [1.0], [True]], [[True], [1], [1.0]], [[[1]], [[1.0]], [[True]]], [[{"a": 1}], [{"a": 1.0}]]):
+        assert len(set(picked(Grouping.fields("k"), rows, key=(0,)))) == 1  # type: ignore[arg-type]
+
+
+def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten million keys must not stay in memory, and forgetting them changes no choice."""
+    monkeypatch.setattr(routing, "CACHED_KEYS", 10)
+    cache = routing.KeyCache(target(Grouping.fields("k")).boxes)
+    chosen = [cache[n].target for n in range(100)]
+    assert len(cache) <= 10
+    assert [cache[n].target for n in range(100)] == chosen
+
+
+def routes(*targets: Target, direct: bool = False, fields: tuple[str, ...] = ("a",)) -> StreamRoutes:
+    return StreamRoutes(Stream(fields, direct=direct), targets, zero)
+
+
+def test_all_copies_to_every_task() -> None:
+    assert [box.target for box in routes(target(Grouping.ALL)).boxes([1], None)] == [10, 11, 12]
+
+
+def test_several_readers_each_get_their_own() -> None:
+    both = routes(target(Grouping.GLOBAL), target(Grouping.ALL, tasks=2))
+    assert [box.target for box in both.boxes([1], None)] == [10, 10, 11]
+
+
+def test_direct_reaches_the_named_task_only() -> None:
+    emitter = Emitter("bolt", [routes(target(Grouping.DIRECT), direct=True)])
+    assert [box.target for box in emitter.routes(None, 11).boxes([1], 11)] == [11]
+
+
+def test_a_direct_stream_without_a_task_is_refused() -> None:
+    """It would reach nobody, and so be lost without a word."""
+    emitter = Emitter("bolt", [routes(target(Grouping.DIRECT), direct=True)])
+    with pytest.raises(BadEmit, match="direct_task"):
+        emitter.routes(None, None)
+
+
+def test_a_task_that_does_not_read_the_stream_is_refused() -> None:
+    emitter = Emitter("bolt", [routes(target(Grouping.DIRECT), direct=True)])
+    with pytest.raises(BadEmit, match=r"\[10, 11, 12\]"):
+        emitter.routes(None, 99)
+
+
+def test_a_stream_that_is_not_declared_names_what_is() -> None:
+    with pytest.raises(BadEmit, match=r"'errors', which it does not declare \(declared: 'default'"):
+        Emitter("bolt", [routes()]).routes("errors", None)
+    with pytest.raises(BadEmit, match="declared: none"):
+        Emitter("bolt", []).routes(None, None)
+
+
+@pytest.mark.parametrize("values", [[], [1, 2], "x", b"x", (1, 2, 3)])
+def test_a_tuple_of_another_width_is_refused(values: object) -> None:
+    emitter = Emitter("bolt", [routes()])
+    with pytest.raises(BadEmit, match="1 field"):
+        emitter.checked(values, emitter.routes(None, None))  # type: ignore[arg-type]

@@ -1,0 +1,239 @@
+"""One definition of running a spout: roots, limits, and that it hears of each tree once."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from streamlet import Spout, Stream
+from streamlet.base.clock import ManualClock
+from streamlet.base.errors import ValueCannotTravel
+from streamlet.model.grouping import Grouping
+from streamlet.runtime.emitter import BadEmit, Emitter, StreamRoutes
+from streamlet.runtime.outbox import Outbox
+from streamlet.runtime.routing import Target
+from streamlet.runtime.spout_task import SpoutTask
+
+
+class Scripted(Spout):
+    """Emits what the test puts into ``todo``: callables that get the spout."""
+
+    def __init__(self) -> None:
+        self.todo: list[Any] = []
+        self.heard: list[tuple[str, Any]] = []
+        self.asked = 0
+
+    def next_tuple(self) -> None:
+        self.asked += 1
+        if self.todo:
+            self.todo.pop(0)(self)
+
+    def ack(self, tup_id: Any) -> None:
+        self.heard.append(("ack", tup_id))
+
+    def fail(self, tup_id: Any) -> None:
+        self.heard.append(("fail", tup_id))
+
+
+class Rig:
+    def __init__(self, readers: int = 1, tracked: bool = True, max_pending: int = 100, streams: Any = None) -> None:
+        self.spout = Scripted()
+        self.boxes = [Outbox(1, 9 + n, "default") for n in range(readers)]
+        targets = [Target(Grouping.SHUFFLE, (), (box,), ()) for box in self.boxes]
+        routes = [StreamRoutes(s, targets, lambda: 0.0) for s in streams or [Stream(["v"])]]
+        self.task = SpoutTask(
+            self.spout,
+            1,
+            1,
+            Emitter("spout", routes),
+            random.Random(1).getrandbits,
+            ManualClock(),
+            lambda error, tup: None,
+            tracked=tracked,
+            max_pending=max_pending,
+            timeout_s=30.0,
+        )
+        self.task.active = True
+
+    def emitted(self) -> list[tuple[int, int, Any]]:
+        rows = []
+        for box in self.boxes:
+            for run in box.take():
+                rows += list(zip(run.roots, run.edges, run.values, strict=True))
+        return rows
+
+    def turn(self, *acts: Any, now: float = 0.0, budget: int = 50) -> bool:
+        self.spout.todo += acts
+        return self.task.turn(budget, now)
+
+    def ack_all(self, rows: list[tuple[int, int, Any]]) -> None:
+        self.task.apply_acks([(root, edge) for root, edge, _ in rows], 0.0)
+
+
+def emit(value: Any, tup_id: Any = None, **more: Any) -> Any:
+    return lambda spout: spout.emit([value], tup_id, **more)
+
+
+def test_each_tuple_with_an_id_is_a_tree_and_is_heard_of_once() -> None:
+    rig = Rig()
+    assert rig.turn(emit(1, "a"), emit(2, "b"))
+    one, two = rig.emitted()
+    assert one[0] != two[0] and len(rig.task.pending) == 2
+    rig.ack_all([two])
+    rig.task.apply_fails([one[0]])
+    rig.task.apply_fails([one[0]])
+    rig.ack_all([one, two])
+    assert rig.spout.heard == [("ack", "b"), ("fail", "a")]
+    assert (rig.task.stats.emitted, rig.task.stats.acked, rig.task.stats.failed) == (2, 1, 1)
+
+
+def test_a_tuple_without_an_id_is_not_tracked() -> None:
+    rig = Rig()
+    rig.turn(emit(1))
+    assert [root for root, _, _ in rig.emitted()] == [0] and len(rig.task.pending) == 0 and rig.spout.heard == []
+
+
+def test_zero_is_an_id() -> None:
+    """So are other false values: only None means no id."""
+    rig = Rig()
+    rig.turn(emit(1, 0), emit(2, ""))
+    rig.ack_all(rig.emitted())
+    assert rig.spout.heard == [("ack", 0), ("ack", "")]
+
+
+def test_with_tracking_off_every_tuple_is_acked_after_its_emit() -> None:
+    """topology.acker.executors=0: the spout may forget at once; nothing is replayed."""
+    rig = Rig(tracked=False)
+    rig.turn(emit(1, "a"), emit(2, "b"))
+    assert [root for root, _, _ in rig.emitted()] == [0, 0] and len(rig.task.pending) == 0
+    assert rig.spout.heard == [("ack", "a"), ("ack", "b")]
+
+
+def test_a_tuple_that_nobody_reads_is_acked_after_next_tuple_returned() -> None:
+    rig = Rig(readers=0)
+    heard_inside: list[Any] = []
+
+    def act(spout: Scripted) -> None:
+        spout.emit([1], "a")
+        heard_inside.extend(spout.heard)
+
+    rig.turn(act)
+    assert heard_inside == [] and rig.spout.heard == [("ack", "a")]
+
+
+def test_a_tuple_of_several_readers_waits_for_all() -> None:
+    rig = Rig(readers=3)
+    rig.turn(emit(1, "a"))
+    rows = rig.emitted()
+    assert len({root for root, _, _ in rows}) == 1 and len({edge for _, edge, _ in rows}) == 3
+    rig.ack_all(rows[:2])
+    assert rig.spout.heard == []
+    rig.ack_all(rows[2:])
+    assert rig.spout.heard == [("ack", "a")]
+
+
+def test_emit_many_is_one_tree() -> None:
+    rig = Rig(readers=2)
+    rig.turn(lambda spout: spout.emit_many([[n] for n in range(3)], "a"))
+    rows = rig.emitted()
+    assert len(rows) == 6 and len({root for root, _, _ in rows}) == 1 and len(rig.task.pending) == 1
+    for row in rows[:-1]:
+        rig.ack_all([row])
+    assert rig.spout.heard == []
+    rig.ack_all(rows[-1:])
+    assert rig.spout.heard == [("ack", "a")]
+
+
+def test_emit_many_of_nothing_is_acked() -> None:
+    rig = Rig()
+    rig.turn(lambda spout: spout.emit_many([], "a"))
+    assert rig.spout.heard == [("ack", "a")] and rig.emitted() == []
+
+
+def test_emit_many_sends_nothing_unless_all_can_travel() -> None:
+    """Half a tree could never be replayed as a whole."""
+    rig = Rig()
+    with pytest.raises(ValueCannotTravel):
+        rig.turn(lambda spout: spout.emit_many([[1], [{1}]], "a"))
+    assert rig.emitted() == [] and len(rig.task.pending) == 0
+
+
+@pytest.mark.parametrize(
+    "act", [lambda s: s.emit([1, 2], "a"), lambda s: s.emit("xy", "a"), lambda s: s.emit([1], "a", "nope")]
+)
+def test_an_emit_that_does_not_fit_opens_no_tree(act: Any) -> None:
+    rig = Rig()
+    with pytest.raises(BadEmit):
+        rig.turn(act)
+    assert rig.emitted() == [] and len(rig.task.pending) == 0
+
+
+def test_no_more_trees_than_max_pending() -> None:
+    rig = Rig(max_pending=3)
+    rig.turn(*(emit(n, n) for n in range(10)))
+    rows = rig.emitted()
+    assert len(rows) == 3
+    rig.ack_all(rows[:2])
+    rig.turn()
+    assert len(rig.emitted()) == 2 and len(rig.task.pending) == 3
+
+
+def test_a_turn_asks_no_more_often_than_its_budget_and_stops_when_nothing_comes() -> None:
+    rig = Rig()
+    rig.turn(*(emit(n, n) for n in range(10)), budget=4)
+    assert rig.spout.asked == 4
+    rig.turn(budget=50)
+    assert rig.spout.asked == 4 + 6 + 1
+    assert not rig.turn()
+
+
+def test_an_inactive_spout_is_not_asked_but_hears_what_comes_back() -> None:
+    rig = Rig()
+    rig.turn(emit(1, "a"))
+    rig.task.active = False
+    assert not rig.turn(emit(2, "b"))
+    rig.ack_all(rig.emitted())
+    assert rig.spout.asked == 2 and rig.spout.heard == [("ack", "a")]
+
+
+def test_a_tree_expires_between_its_timeout_and_a_quarter_more() -> None:
+    rig = Rig()
+    rig.turn(emit(1, "a"), now=0.0)
+    for tenth in range(300):
+        rig.task.expire(tenth / 10)
+    assert rig.spout.heard == [], "a tree failed before its time"
+    expired_at = next(tenth / 10 for tenth in range(300, 400) if rig.task.expire(tenth / 10))
+    assert 30.0 <= expired_at <= 37.6 and rig.spout.heard == [("fail", "a")]
+    assert rig.task.stats.timed_out == 1
+
+
+def test_a_lost_link_fails_every_open_tree() -> None:
+    rig = Rig()
+    rig.turn(emit(1, "a"), emit(2, "b"))
+    assert rig.task.fail_all() == 2 and rig.spout.heard == [("fail", "a"), ("fail", "b")]
+    rig.ack_all(rig.emitted())
+    assert len(rig.spout.heard) == 2
+
+
+def test_a_replay_is_a_fresh_tree() -> None:
+    """A late ack of the first try must not complete the second."""
+    rig = Rig()
+    rig.turn(emit(1, "a"))
+    (first,) = rig.emitted()
+    rig.task.apply_fails([first[0]])
+    rig.turn(emit(1, "a"))
+    (second,) = rig.emitted()
+    assert second[0] != first[0]
+    rig.ack_all([first])
+    assert rig.spout.heard == [("fail", "a")]
+    rig.ack_all([second])
+    assert rig.spout.heard == [("fail", "a"), ("ack", "a")]
+
+
+def test_named_streams_and_wide_emits_take_the_same_way() -> None:
+    rig = Rig(streams=[Stream(["v"]), Stream(["x", "y"], name="pairs")])
+    rig.turn(lambda spout: spout.emit([1, 2], "a", "pairs"), emit(3, "b"))
+    (box,) = rig.boxes
+    assert [(run.stream, run.values) for run in box.take()] == [("pairs", [[1, 2]]), ("default", [[3]])]
