@@ -41,7 +41,19 @@ class Silent:
         self.events.append(text)
 
 
-def request(file: Path, seconds: float, cleanup_s: float = 0.0) -> RunRequest:
+class StopWhenUp(Silent):
+    """Asks the run to stop once all its workers are up, however long that took."""
+
+    def __init__(self, stop: Stop) -> None:
+        super().__init__()
+        self.stop = stop
+
+    def on_status(self, status: RunStatus) -> None:
+        if status.state == "running":
+            self.stop.ask()
+
+
+def request(file: Path, seconds: float | None, cleanup_s: float = 0.0) -> RunRequest:
     file.write_text(FILE.format(cleanup_s=cleanup_s))
     topology = load_topology(file)
     conf = resolve(topology.config, {})
@@ -59,7 +71,8 @@ def test_a_run_that_is_stopped_while_its_workers_start_ends(tmp_path: Path) -> N
 
 def test_a_cleanup_that_hangs_does_not_keep_the_run_from_ending(tmp_path: Path) -> None:
     """The worker is killed at its deadline, and named."""
-    observer = Silent()
-    run = ProcessesBackend().run(request(tmp_path / "hanging.py", 0.8, cleanup_s=120), observer, Stop())
-    assert run.reason == "time"
+    stop = Stop()
+    observer = StopWhenUp(stop)
+    run = ProcessesBackend().run(request(tmp_path / "hanging.py", None, cleanup_s=120), observer, stop)
+    assert run.reason == "interrupted"
     assert any("did not stop" in text for text in observer.events)

@@ -1,0 +1,107 @@
+"""What a run looks like: words, numbers and tables that a person reads at once."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from streamlet.backends.ports import ComponentStatus, RunRequest, RunResult, RunStatus
+from streamlet.cli import show
+from streamlet.cli.table import MOST_PARTITIONS, TableView
+from streamlet.model.topology import TopologySpec
+
+ROWS = (
+    ComponentStatus("lines", "spout", 1, emitted=1_234_567, acked=1_234_000, failed=12, p50_ms=3.14159, p99_ms=27.4),
+    ComponentStatus("count", "bolt", 2, executed=7_000, acked=7_000, p50_ms=0.0042),
+)
+
+
+def status(**more: Any) -> RunStatus:
+    return RunStatus("running", 61.5, ROWS, pending=567, **more)
+
+
+def partitions(count: int) -> tuple[dict[str, Any], ...]:
+    return tuple({"topic": "t", "partition": n, "position": 10 * n, "committed": 9 * n, "lag": n} for n in range(count))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.04, "0.0 s"), (4.25, "4.2 s"), (59.9, "59.9 s"), (61.5, "1:01 min"), (3727, "1:02:07 h")]
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert show.duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "-"), (0.0042, "0.004"), (0.42, "0.42"), (3.14159, "3.14"), (27.4, "27"), (12345.6, "12,346")],
+)
+def test_milliseconds_show_the_digits_that_count(value: float | None, text: str) -> None:
+    assert show.milliseconds(value) == text
+
+
+def test_the_table_is_aligned() -> None:
+    assert list(show.component_lines(status())) == [
+        "       tasks    emitted      acked  failed  p50 ms  p99 ms",
+        "lines      1  1,234,567  1,234,000      12    3.14      27",
+        "count      2          0      7,000       0   0.004       -",
+    ]
+
+
+def test_a_status_line_says_what_went_in_what_failed_and_how_far_behind() -> None:
+    line = show.status_line(status(partitions=partitions(3)))
+    assert line == "1:01 min  lines 1,234,567 (12 failed)   count 7,000   open 567   lag 3"
+
+
+def test_partitions_whose_numbers_are_not_known_yet_have_dashes() -> None:
+    assert list(show.partition_lines(({"topic": "t", "partition": 0},)))[1].split() == ["t/0", "-", "-", "-"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "drained", "pending", "words"),
+    [
+        ("caught_up", True, 0, ("Caught up", "everything that was emitted is done")),
+        ("time", True, 0, ("Time is over", "done")),
+        ("interrupted", False, 3, ("Stopped", "3 tuple trees still open", "replayed")),
+        ("interrupted", False, 1, ("1 tuple tree still",)),
+        ("interrupted", False, 0, ("without a drain",)),
+    ],
+)
+def test_the_last_line_says_why_and_what_is_left(
+    reason: str, drained: bool, pending: int, words: tuple[str, ...]
+) -> None:
+    line = show.ending(RunResult(reason, RunStatus("ended", 1.0, pending=pending), drained))
+    assert all(word in line for word in words)
+
+
+def drawn(width: int, shown: RunStatus, notice: str = "") -> str:
+    out = io.StringIO()
+    view = TableView(Console(file=out, width=width, force_terminal=True, highlight=False, color_system=None))
+    view.start(RunRequest(TopologySpec("Words", (), {}), {}), "processes")
+    view.on_status(shown)
+    if notice:
+        view.notice(notice)
+    view.close()
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("width", [50, 80, 120])
+def test_the_live_table_fits_the_terminal(width: int) -> None:
+    text = drawn(width, status(partitions=partitions(2)))
+    assert "1,234,567" in text and "t/1" in text and "567 trees open" in text
+    assert all(len(line) <= width for line in text.replace("\x1b[2K", "").splitlines() if "\x1b" not in line)
+
+
+def test_the_live_table_shows_the_partitions_that_lag_most() -> None:
+    text = drawn(80, status(partitions=partitions(MOST_PARTITIONS + 5)))
+    assert f"t/{MOST_PARTITIONS + 4} " in text and "t/0 " not in text and "and 5 more with less lag" in text
+
+
+def test_a_notice_stands_below_the_table() -> None:
+    assert "Draining" in drawn(80, status(), "Draining, for 4 s at most.")
+
+
+def test_restarts_are_counted_where_the_eye_is() -> None:
+    assert "2 worker restarts" in drawn(80, status(workers=({"worker": 0, "epoch": 3}, {"worker": 1, "epoch": 1})))
