@@ -99,7 +99,7 @@ class WorkerLoop:
         if descriptor is None:
             self._polls.append(spout)
         else:
-            self.selector.register(descriptor, selectors.EVENT_READ, None)
+            self.selector.register(descriptor, selectors.EVENT_READ, partial(self._readable, spout))
         if spout.spout.timer_interval_s is not None:
             self.timers.every(
                 spout.spout.timer_interval_s, partial(self.ledgers.guard, spout, "on_timer", spout.spout.on_timer), now
@@ -281,6 +281,11 @@ class WorkerLoop:
         self.ledgers.settle()
         return self.ledgers.fail_everything()
 
+    def _readable(self, spout: SpoutTask) -> None:
+        """A spout that may emit is asked in this turn anyway; one that may not must still read, or the loop spins."""
+        if not spout.active or spout.full:
+            self.ledgers.guard(spout, "on_timer", spout.spout.on_timer)
+
     # -- timers ----------------------------------------------------------------------------------------------
 
     def _tick(self, bolt: BoltTask, period_s: float) -> None:
@@ -304,6 +309,6 @@ class WorkerLoop:
     def _sleep(self, now: float) -> float:
         due = max(0.0, self.timers.next_due() - now)
         for spout in self._polls:
-            if spout.active and len(spout.pending) < spout.max_pending:
+            if spout.active and not spout.full:
                 return min(POLL_S, due)
         return min(due, IDLE_S)

@@ -64,6 +64,11 @@ class SpoutTask:
     def fail(self, tup: Any) -> None:
         """Spouts do not fail tuples; here because every task port has it."""
 
+    @property
+    def full(self) -> bool:
+        """As many trees are open as may be."""
+        return len(self.pending) >= self.max_pending
+
     # -- emitting ------------------------------------------------------------------------------------------
 
     def _fast_emit(self) -> Callable[..., list[int] | None] | None:
