@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import socket
 import sys
@@ -16,6 +17,7 @@ import pytest
 
 from streamlet.backends.ports import RunRequest, RunResult, RunStatus, Stop
 from streamlet.backends.spark import SparkBackend, preflight
+from streamlet.backends.spark.launcher import SparkLost
 from streamlet.backends.spark.masters import DEFAULT_MASTER, parse_master
 from streamlet.backends.spark.session import KILL_ON_IDLE, Session, open_session
 from streamlet.base.errors import BadInput
@@ -227,3 +229,52 @@ def test_a_package_that_executors_lack_is_named_with_host_and_command(
     said = f"on {socket.gethostname()} .*cannot import no_such_codec.*{sys.executable} -m pip install 'no_such_codec'"
     with pytest.raises(BadInput, match=said):
         run(tmp_path, Watcher())
+
+
+def test_the_secret_is_in_no_file_setting_environment_or_argument(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It travels in the task and nowhere else."""
+    secret = b"known to this test, in 32 bytes "
+    monkeypatch.setattr(secrets, "token_bytes", lambda count: secret)
+    looked: list[str] = []
+
+    def look(status: RunStatus) -> None:
+        if status.state != "running" or session.directory is None:
+            return
+        pids = [worker["pid"] for worker in status.workers]
+        pids += [parent(pid) for pid in pids] + [parent(parent(pid)) for pid in pids]
+        proc = [Path(f"/proc/{pid}/{name}") for pid in pids for name in ("environ", "cmdline")]
+        files = [Path(here) / name for here, _, names in os.walk(session.directory) for name in names]
+        looked.extend(str(path) for path in [*proc, *files])
+        for path in [*proc, *files]:
+            try:
+                data = path.read_bytes()
+            except FileNotFoundError:
+                continue
+            assert not any(form in data for form in (secret, secret.hex().encode())), path
+
+    run(tmp_path, Watcher(look), **{"numbers.count": 800, "numbers.per.second": 300.0})
+    assert any(name.endswith("stderr") for name in looked)
+    assert secret.decode() not in str(session.conf())
+
+
+@pytest.mark.faults
+def test_without_its_jvm_a_run_ends_and_says_so(session: Session, tmp_path: Path) -> None:
+    """The last test of the session. Restarting slots on nothing would only delay the news."""
+
+    def kill(status: RunStatus) -> None:
+        if status.state == "running" and session.process is not None:
+            session.process.kill()
+
+    with pytest.raises(SparkLost, match="driver JVM ended"):
+        run(tmp_path, Watcher(kill), **{"numbers.count": 100_000, "numbers.per.second": 500.0})
+    wait_for_the_end(session)
+
+
+def wait_for_the_end(session: Session) -> None:
+    """Executors and their Python workers go with the driver's JVM."""
+    deadline = time.monotonic() + 10
+    while python_daemons(session):
+        assert time.monotonic() < deadline, "executors live on"
+        time.sleep(0.05)
