@@ -28,13 +28,14 @@ from streamlet.runtime import handshake
 from streamlet.runtime.collector import settle_collector
 from streamlet.runtime.complaints import Complaints
 from streamlet.runtime.control import ChannelClosed, ControlChannel, Message
-from streamlet.runtime.dialing import Address, Secured, dial
-from streamlet.runtime.handshake import Hello, Refused
+from streamlet.runtime.dialing import Address
+from streamlet.runtime.handshake import Hello
 from streamlet.runtime.link_server import LinkServer, socket_path
 from streamlet.runtime.links import SocketLinks
 from streamlet.runtime.loading import load_topology
 from streamlet.runtime.log_lines import logs_shown
 from streamlet.runtime.loop import WorkerLoop
+from streamlet.runtime.peering import Peering
 from streamlet.runtime.task_building import Running
 from streamlet.runtime.wire import MAX_DATA_FRAME
 
@@ -43,8 +44,6 @@ ORPHAN_S = 3.0
 
 LEAVE_S = 3.0
 """How long the control thread may take to end after the loop; it may be sending."""
-
-DIAL_AGAIN_S = 0.05
 
 logger = logging.getLogger("streamlet")
 
@@ -58,15 +57,11 @@ class Worker:
         self._early = early  # what came together with the plan
         self.index: int = plan["worker"]
         self.epoch: int = plan["epoch"]
-        self.secret: bytes = plan["secret"]
-        self.run_id: bytes = plan["run_id"]
         self.clock = SystemClock()
         self.links = SocketLinks(self._link_lost)
         self.complaints = Complaints(self.tell, self.clock)
-        self.book: Message = {"version": 0, "workers": {}}
-        self.linked_version = 0
-        self.void_before: dict[int, int] = {}
-        self._dialing: set[int] = set()
+        me = Hello(handshake.DATA, plan["run_id"], self.index, self.epoch, wanted=self.index)
+        self.peering = Peering(me, plan["secret"], self.links, lambda act: self.loop.post(act), self._linked)
         self.partitions: list[Any] = []
         self.reported: tuple[Any, ...] = ()
         self.clean = False
@@ -193,7 +188,9 @@ class Worker:
     # -- links -----------------------------------------------------------------------------------------------------
 
     def _listen(self) -> None:
-        self.server = LinkServer(self._place(), self.secret, self._admits, self._welcomed, MAX_DATA_FRAME)
+        self.server = LinkServer(
+            self._place(), self.plan["secret"], self.peering.admits, self.peering.welcomed, MAX_DATA_FRAME
+        )
         self.channel.send({"t": "ready", "address": list(self.server.address), "pid": os.getpid()})
 
     def _place(self) -> Address:
@@ -204,24 +201,8 @@ class Worker:
         # Without a named host: the address that the coordinator is reached from is one that peers can reach, too.
         return "tcp", where or self.channel.sock.getsockname()[0], 0
 
-    def _admits(self, hello: Hello) -> None:
-        known = self.book["workers"].get(hello.worker)
-        if hello.kind != handshake.DATA or hello.run_id != self.run_id or hello.wanted != self.index:
-            raise Refused("it wants another worker or run")
-        if known is not None and hello.epoch < known[0]:
-            raise Refused(f"it is epoch {hello.epoch} of worker {hello.worker}, which was replaced")
-
-    def _welcomed(self, secured: Secured) -> None:
-        self.loop.post(lambda: self._add(secured, secured.hello.worker, secured.hello.epoch))
-
-    def _add(self, secured: Secured, worker: int, epoch: int) -> None:
-        self._dialing.discard(worker)
-        if secured.hello.version < self.void_before.get(worker, 0):
-            secured.sock.close()  # made before the pair was told to start anew
-        else:
-            self.links.add(secured, worker, epoch)
-        self._dial_missing()
-        self._check_linked()
+    def _linked(self, version: int) -> None:
+        self.channel.try_send({"t": "linked", "version": version})
 
     def _link_lost(self, worker: int, epoch: int, version: int, why: str) -> None:
         """On the loop's thread. No tuple may be sent into the gap, so spouts pause until all is linked again."""
@@ -234,48 +215,6 @@ class Worker:
         failed = self.loop.fail_everything()
         if failed:
             logger.info("worker %d: worker %d was lost and %d open trees failed", self.index, worker, failed)
-
-    def _apply_book(self, book: Message) -> None:
-        if book["version"] > self.book["version"]:
-            self.book = book
-            self._dial_missing()
-            self._check_linked()
-
-    def _dial_missing(self) -> None:
-        """The higher index dials the lower. One attempt at a time for each peer."""
-        have = self.links.epochs()
-        for worker, (epoch, kind, host, port) in self.book["workers"].items():
-            if worker < self.index and have.get(worker) != epoch and worker not in self._dialing:
-                self._dialing.add(worker)
-                args = (worker, epoch, (kind, host, port), self.book["version"])
-                threading.Thread(target=self._dial, args=args, name="dial", daemon=True).start()
-
-    def _dial(self, worker: int, epoch: int, address: tuple[str, str, int], version: int) -> None:
-        hello = Hello(handshake.DATA, self.run_id, self.index, self.epoch, worker, version)
-        try:
-            secured = dial(address, hello, self.secret, MAX_DATA_FRAME)
-        except (Refused, OSError) as error:
-            logger.debug("worker %d cannot reach worker %d yet: %s", self.index, worker, error)
-            time.sleep(DIAL_AGAIN_S)
-            self.loop.post(lambda: self._dial_again(worker))
-            return
-        self.loop.post(lambda: self._add(secured, worker, epoch))
-
-    def _dial_again(self, worker: int) -> None:
-        self._dialing.discard(worker)
-        self._dial_missing()
-
-    def _check_linked(self) -> None:
-        version = self.book["version"]
-        if version > self.linked_version and self._all_linked():
-            self.linked_version = version
-            self.channel.try_send({"t": "linked", "version": version})
-
-    def _all_linked(self) -> bool:
-        have = self.links.epochs()
-        return all(
-            worker == self.index or have.get(worker) == entry[0] for worker, entry in self.book["workers"].items()
-        )
 
     # -- the control thread ----------------------------------------------------------------------------------------
 
@@ -305,7 +244,7 @@ class Worker:
     def _handle(self, message: Message) -> None:
         kind, loop = message["t"], self.loop
         if kind == "book":
-            loop.post(lambda: self._apply_book(message))
+            loop.post(lambda: self.peering.apply_book(message))
         elif kind == "whole":
             loop.post(lambda: self._whole(message["version"]))
         elif kind == "pause":
@@ -319,7 +258,7 @@ class Worker:
 
     def _whole(self, version: int) -> None:
         """Every worker is linked by this version of the book; older news, or news overtaken by a loss, is void."""
-        if version != self.book["version"] or not self._all_linked():
+        if not self.peering.whole_by(version):
             return
         self.loop.resume("recovering")
         if not self.loop.activated:
@@ -332,15 +271,12 @@ class Worker:
 
     def _worker_lost(self, worker: int, epoch: int) -> None:
         """The coordinator says that a worker is gone."""
-        self.links.drop(worker, epoch, version=sys.maxsize)
+        self.peering.gone(worker, epoch)
         self._recover(worker)
 
     def _cut(self, pair: list[int], version: int) -> None:
         """The coordinator says that two workers, perhaps this one among them, lost the link between them."""
-        if self.index in pair:
-            (peer,) = (worker for worker in pair if worker != self.index)
-            self.void_before[peer] = version
-            self.links.drop(peer, sys.maxsize, version)
+        self.peering.cut(pair, version)
         self._recover(pair[0])
 
     def _stop(self, clean: bool) -> None:
