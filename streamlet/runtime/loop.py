@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any
 
 from streamlet.model.plan import Plan
-from streamlet.model.settings import parse_setting
 from streamlet.runtime.bolt_task import BoltTask
 from streamlet.runtime.ledgers import Ledgers
 from streamlet.runtime.outbox import Run, Work
@@ -75,22 +74,19 @@ class WorkerLoop:
         """Build every task and call ``initialize`` on it. Raises ComponentFailed for what the user's code raises."""
         self.selector.register(self._wake_read, selectors.EVENT_READ, self._drain_wake)
         self.links.attach(self.selector)
-        conf = self.running.conf
         now = self.clock.monotonic()
         for task in self.plan.tasks_on(self.running.worker):
-            name, own = task.component, self.plan.topology.component(task.component).config
-            own_conf = {**conf, **{key: parse_setting(key, value, f"{name}'s config") for key, value in own.items()}}
             where = "its constructor"
             try:
                 live = self.tasks[task.task_id] = build_task(self.running, task)
                 where = "initialize"
-                live.component.initialize(own_conf, live.context)
+                live.component.initialize(live.conf, live.context)
             except Exception as error:
-                raise could_not_start(name, task.task_id, where, error) from error
+                raise could_not_start(task.component, task.task_id, where, error) from error
             if isinstance(live.run, SpoutTask):
                 self._add_spout(live.run, now)
             else:
-                self._add_bolt(live.run, own_conf.get("topology.tick.tuple.freq.secs"), now)
+                self._add_bolt(live.run, live.conf["topology.tick.tuple.freq.secs"], now)
         self.timers.every(IDLE_S, self.ledgers.expire, now)
 
     def _add_spout(self, spout: SpoutTask, now: float) -> None:

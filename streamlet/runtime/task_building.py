@@ -13,6 +13,7 @@ from streamlet.components.component import Component
 from streamlet.components.context import TopologyContext
 from streamlet.components.spout import Spout
 from streamlet.model.plan import Plan, TaskPlan
+from streamlet.model.settings import parse_setting
 from streamlet.model.stream import Stream, StreamId
 from streamlet.runtime.bolt_task import BoltTask
 from streamlet.runtime.emitter import Emitter, StreamRoutes
@@ -45,10 +46,14 @@ class Running:
 
 @dataclass
 class LiveTask:
-    """A task with its outboxes, which the loop empties after each time the task ran."""
+    """A task with its outboxes, which the loop empties after each time the task ran.
+
+    ``conf`` is the run's with the component's own settings over it.
+    """
 
     plan: TaskPlan
     component: Component
+    conf: Mapping[str, Any]
     context: TopologyContext
     boxes: list[Outbox]
     run: SpoutTask | BoltTask
@@ -57,6 +62,8 @@ class LiveTask:
 def build_task(running: Running, task: TaskPlan) -> LiveTask:
     """Instantiate and bind one task; ``initialize`` is not called yet."""
     definition = running.plan.topology.component(task.component)
+    own = {key: parse_setting(key, value, f"{task.component}'s config") for key, value in definition.config.items()}
+    conf = {**running.conf, **own}
     kwargs = definition.cls.with_overrides(definition.kwargs, running.overrides.get(task.component, {}))  # type: ignore[attr-defined]
     component = definition.cls(**kwargs)
     component.logger = component_logger(task.component)
@@ -93,15 +100,15 @@ def build_task(running: Running, task: TaskPlan) -> LiveTask:
             rng.getrandbits,
             running.clock,
             report,
-            tracked=running.conf["topology.acker.executors"] > 0,
-            max_pending=running.conf["topology.max.spout.pending"],
-            timeout_s=running.conf["topology.message.timeout.secs"],
+            tracked=conf["topology.acker.executors"] > 0,
+            max_pending=conf["topology.max.spout.pending"],
+            timeout_s=conf["topology.message.timeout.secs"],
         )
     else:
         assert isinstance(component, Bolt)
         sources = dict(context.tasks)
         run = BoltTask(component, emitter, running.acks, running.fails, rng.getrandbits, sources, running.clock, report)
-    return LiveTask(task, component, context, list(boxes.values()), run)
+    return LiveTask(task, component, conf, context, list(boxes.values()), run)
 
 
 def _routes(

@@ -208,6 +208,34 @@ def test_a_components_own_setting_is_parsed_like_the_runs() -> None:
     assert Ticker.ticks and set(Ticker.ticks) == {0.01}
 
 
+class Hoard(Bolt):
+    """Acks nothing before it holds as many as will ever come at once."""
+
+    auto_ack = False
+    most: list[int] = []
+
+    def initialize(self, conf: Any, context: TopologyContext) -> None:
+        self.held: list[Tuple] = []
+
+    def process(self, tup: Tuple) -> None:
+        self.held.append(tup)
+
+    def process_tick(self, tup: Tuple) -> None:
+        self.most.append(len(self.held))
+        for one in self.held:
+            self.ack(one)
+        self.held.clear()
+
+
+def test_a_spouts_own_limit_wins_over_the_runs() -> None:
+    """topology.max.spout.pending in a component's config holds for that component, as in Storm."""
+    Hoard.most.clear()
+    lines = Lines.spec(config={"topology.max.spout.pending": "7"})
+    hoard = Hoard.spec(inputs=[lines], config={"topology.tick.tuple.freq.secs": 0.05})
+    run(type("Hoarding", (Topology,), {"lines": lines, "hoard": hoard}).__topology__)  # type: ignore[attr-defined]
+    assert max(Hoard.most) == 7
+
+
 def test_stop_drains() -> None:
     stop, watch = Stop(), Watch()
     stop.ask()
