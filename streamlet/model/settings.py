@@ -60,7 +60,6 @@ SETTINGS: dict[str, Setting] = {
         Setting("topology.message.timeout.secs", _positive, 30.0, "a tree not acked by then is failed"),
         Setting("topology.acker.executors", _at_least(int, 0), 1, "0 turns tracking off; any other value is on"),
         Setting("topology.tick.tuple.freq.secs", _optional(_positive), None, "period of process_tick for bolts"),
-        Setting("topology.debug", _boolean, False, "log every emit"),
         Setting(
             "streamlet.seed",
             _optional(_at_least(int, 0)),
