@@ -110,9 +110,13 @@ class Evidence:
             if times[0] <= ns and not (line in self.done and self.done[line] <= ns)
         )
 
-    def replayed_since(self, ns: int) -> set[Line]:
-        """Lines that were wholly stored before ``ns`` and have been seen by a bolt again since."""
-        return {line for line, done in self.done.items() if done <= ns and any(time > ns for time in self.seen[line])}
+    def replayed_between(self, at: int, until: int) -> set[Line]:
+        """Lines that were wholly stored before ``at`` and were seen by a bolt again before ``until``."""
+        return {
+            line
+            for line, done in self.done.items()
+            if done <= at and any(at < time <= until for time in self.seen[line])
+        }
 
     # -- what must hold
 

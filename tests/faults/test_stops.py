@@ -1,0 +1,58 @@
+"""The coordinator is interrupted, interrupted twice, or killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from streamlet.testing import DevCluster
+from tests.faults.rig import rig, wait_for
+
+pytestmark = [pytest.mark.faults, pytest.mark.real]
+
+
+def test_ctrl_c_drains_commits_and_a_new_start_repeats_nothing(cluster: DevCluster, tmp_path: Path) -> None:
+    """SIGINT: status 130, every emitted line stored and committed; the next run begins with the next line."""
+    with rig(cluster, tmp_path, 10_000, seed=5) as made:
+        file = made.topology()
+        run = made.start(file)
+        made.hurt(run, 0.3, lambda: os.kill(run.process.pid, signal.SIGINT))
+        assert run.process.status(20) == 130, run.tail()
+        (result,) = run.events("result")
+        assert (result["reason"], result["drained"]) == ("interrupted", True)
+        assert not run.alive()
+        assert len(made.evidence.read().done) == sum(made.watcher.offsets().values()) < made.evidence.total
+        made.start(file).finish()
+        made.check()
+        assert all(len(times) == 1 for times in made.evidence.seen.values()), "a line came twice"
+
+
+def test_a_second_ctrl_c_kills(cluster: DevCluster, tmp_path: Path) -> None:
+    """The drain waits for a tree that never completes, for up to a minute; whoever asks twice does not."""
+    with rig(cluster, tmp_path, 4_000, seed=6) as made:
+        run = made.start(made.topology(swallow=("0-100-0",)), streamlet_drain_timeout_secs=60.0)
+        made.wait_for_done(0.3, run.tail)
+        os.kill(run.process.pid, signal.SIGINT)
+        wait_for("the drain", lambda: "raining" in run.process.said(), told=run.tail)
+        os.kill(run.process.pid, signal.SIGINT)
+        assert run.process.status(10) == 130
+        wait_for("every process to be gone", lambda: not run.alive(), 5, run.alive)
+        assert made.watcher.offsets()[0] <= 100
+        made.start().finish()
+        made.check()
+
+
+def test_workers_do_not_outlive_their_coordinator(cluster: DevCluster, tmp_path: Path) -> None:
+    """kill -9 of ``streamlet run`` alone: 5 s later no worker is there, even one whose bolt sleeps."""
+    with rig(cluster, tmp_path, 10_000, seed=7) as made:
+        file = made.topology()
+        run = made.start(file)
+        workers = made.evidence.pids
+        made.hurt(run, 0.3, run.kill)
+        wait_for("the workers to end", lambda: not run.alive(), 5, run.alive)
+        assert len(workers()) == 2
+        made.start(file).finish()
+        made.check()
