@@ -9,7 +9,9 @@ import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
+import streamlet
 from streamlet.backends.coordinator import Adopt, Coordinator
 from streamlet.backends.ports import Observer, RunRequest, RunResult, Stop
 from streamlet.base.errors import BadInput
@@ -51,7 +53,8 @@ class ProcessLauncher:
         ours, theirs = socket.socketpair()
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, "-m", "streamlet.runtime.worker", str(theirs.fileno())],
+                [sys.executable, "-P", "-m", "streamlet.runtime.worker", str(theirs.fileno())],
+                env=_environment(),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=sys.stderr.fileno() if self._quiet else None,
@@ -93,6 +96,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+
+
+def _environment() -> dict[str, str]:
+    """A worker finds streamlet where this process did, and nothing in the working directory (``-P``)."""
+    own = str(Path(streamlet.__file__).parents[1])
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([own, *filter(None, [os.environ.get("PYTHONPATH")])])}
 
 
 def _how(returncode: int) -> str:

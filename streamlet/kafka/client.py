@@ -194,7 +194,9 @@ class KafkaClient:
         while not future.done:
             left = deadline - self._clock.monotonic()
             if left <= 0:
-                raise ClientTimeout(f"No answer within {timeout_s:g} s. {diagnosis.connections(self._network.states)}")
+                raise ClientTimeout(
+                    f"No answer within {timeout_s:.3g} s. {diagnosis.connections(self._network.states)}"
+                )
             self.poll(left)
         return future.value
 
@@ -331,7 +333,7 @@ class KafkaClient:
     def _never_sent(self, entry: _Unsent, broker: Broker | None) -> KafkaError:
         limit = self._request_timeout_s if entry.timeout_s is None else entry.timeout_s
         return RequestTimedOut(
-            f"{entry.request.api_key.name} could not be sent to {broker or 'any broker'} within {limit:g} s. "
+            f"{entry.request.api_key.name} could not be sent to {broker or 'any broker'} within {limit:.3g} s. "
             f"{diagnosis.connections(self._network.states)}"
         )
 

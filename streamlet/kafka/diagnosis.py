@@ -40,7 +40,7 @@ def bootstrap_failed(bootstrap: Iterable[Broker], states: ConnectionStates, time
         causes[str(broker)] = error.message.rstrip(".") if error else "it has not answered"
     listed = "; ".join(f"{name}: {cause}" for name, cause in causes.items())
     return BootstrapFailed(
-        f"No Kafka broker answered within {timeout_s:g} s at bootstrap_servers. {listed}. Check that the "
+        f"No Kafka broker answered within {timeout_s:.3g} s at bootstrap_servers. {listed}. Check that the "
         "broker "
         "runs, that host and port are those of its listener, and that nothing between blocks them.",
         causes,
@@ -52,13 +52,13 @@ def metadata_timeout(cluster: Cluster, topic: str, partition: int | None, timeou
     count = cluster.partition_count(topic)
     if count is not None:
         return ClientTimeout(
-            f"Partition {partition} of topic {topic!r} is not there after {timeout_s:g} s: the topic has "
+            f"Partition {partition} of topic {topic!r} is not there after {timeout_s:.3g} s: the topic has "
             f"{count} partitions, numbered from 0."
         )
     info = cluster.topics.get(topic)
     if info is not None and info.error is not None:
         return info.error(
-            f"Topic {topic!r} cannot be used after a wait of {timeout_s:g} s",
+            f"Topic {topic!r} cannot be used after a wait of {timeout_s:.3g} s",
             "Create the topic, or correct its name.",
         )
-    return ClientTimeout(f"Topic {topic!r} is not in the metadata after {timeout_s:g} s. {report}")
+    return ClientTimeout(f"Topic {topic!r} is not in the metadata after {timeout_s:.3g} s. {report}")

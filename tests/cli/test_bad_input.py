@@ -125,7 +125,7 @@ def test_a_class_that_no_worker_could_import(refused, streamlet) -> None:
         ("my.limit=lots", "of type int"),
         ("lines.topic=x", "Lines has none"),
         ("linse.topic=x", "linse.topic"),
-        ("topology.debug", "KEY=VALUE"),
+        ("streamlet.until.caught.up", "KEY=VALUE"),
         ("=5", "KEY=VALUE"),
     ],
 )

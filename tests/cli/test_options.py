@@ -39,8 +39,8 @@ def test_values_may_hold_equals_signs() -> None:
 
 def test_component_settings_are_told_from_the_runs() -> None:
     """A key of the topology's own wins over a component of that name: it says exactly that key."""
-    settings, overrides = divided(SPEC, given_on_line(("lines.topic=x", "lines.of.mine=4", "topology.debug=true")))
-    assert settings == {"lines.of.mine": "4", "topology.debug": True}
+    settings, overrides = divided(SPEC, given_on_line(("lines.topic=x", "lines.of.mine=4", "topology.workers=2")))
+    assert settings == {"lines.of.mine": "4", "topology.workers": 2}
     assert overrides == {"lines": {"topic": "x"}}
 
 
@@ -54,8 +54,8 @@ def test_tables_of_a_file_are_joined_by_dots(tmp_path: Path) -> None:
 
 def test_json_too(tmp_path: Path) -> None:
     path = tmp_path / "settings.json"
-    path.write_text('{"topology": {"max": {"spout": {"pending": 5}}}, "topology.debug": true}')
-    assert divided(SPEC, given_in_file(path, SPEC))[0] == {"topology.max.spout.pending": 5, "topology.debug": True}
+    path.write_text('{"topology": {"max": {"spout": {"pending": 5}}}, "topology.workers": 3}')
+    assert divided(SPEC, given_in_file(path, SPEC))[0] == {"topology.max.spout.pending": 5, "topology.workers": 3}
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_json_too(tmp_path: Path) -> None:
     [
         ("line.topic", "lines.topic"),
         ("lnes.fetch_size_bytes", "lines.fetch_size_bytes"),
-        ("topology.debgu", "topology.debug"),
+        ("topology.workres", "topology.workers"),
         ("my.tble", "my.table"),
     ],
 )

@@ -17,8 +17,10 @@ def test_the_command_line_wins_over_the_topology() -> None:
 
 
 def test_text_is_parsed() -> None:
-    conf = resolve({}, {"topology.message.timeout.secs": "1.5", "topology.debug": "yes", "streamlet.seed": "none"})
-    assert (conf["topology.message.timeout.secs"], conf["topology.debug"], conf["streamlet.seed"]) == (
+    conf = resolve(
+        {}, {"topology.message.timeout.secs": "1.5", "streamlet.until.caught.up": "yes", "streamlet.seed": "none"}
+    )
+    assert (conf["topology.message.timeout.secs"], conf["streamlet.until.caught.up"], conf["streamlet.seed"]) == (
         1.5,
         True,
         None,
@@ -37,7 +39,7 @@ def test_text_is_parsed() -> None:
         ("topology.message.timeout.secs", "nan"),
         ("topology.message.timeout.secs", "inf"),
         ("topology.max.spout.pending", 2.5),
-        ("topology.debug", "perhaps"),
+        ("streamlet.until.caught.up", "perhaps"),
     ],
 )
 def test_a_value_that_a_setting_cannot_have(key: str, value: object) -> None:

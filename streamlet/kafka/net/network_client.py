@@ -315,7 +315,7 @@ class NetworkClient:
         for address in self.in_flight.expired(now):
             self._selector.close(address)
             late = self.in_flight.first_expired(address, now)
-            reason = f"no answer to {late.request.api_key.name} within {late.timeout_s:g} s"
+            reason = f"no answer to {late.request.api_key.name} within {late.timeout_s:.3g} s"
             self._connection_lost(address, RequestTimedOut(reason), responses, now)
         for address in self._selector.idle(now, self._settings.max_idle_s):
             if not self.in_flight.count(address):
