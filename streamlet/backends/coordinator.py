@@ -99,6 +99,7 @@ class Coordinator:
         )
         self.channels: dict[int, tuple[int, ControlChannel]] = {}
         self.beats: dict[int, Message] = {}
+        self.partitions: dict[int, Any] = {}  # last told rows, which outlive their worker
         self.pids: dict[int, int] = {}
         self.dead: dict[str, list[Mapping[str, Any]]] = {}  # last snapshots of tasks whose worker was replaced
         self.failure: RunFailed | None = None
@@ -241,6 +242,7 @@ class Coordinator:
         supervisor.heard(worker, epoch, now)
         if kind == "beat":
             self.beats[worker] = message
+            self.partitions[worker] = message["partitions"]
         elif kind == "state":
             self._do(supervisor.state(worker, epoch, message["drained"], message["caught_up"], now))
         elif kind == "ready":
@@ -324,7 +326,7 @@ class Coordinator:
             state=state or ("draining" if supervisor.ending else running),
             elapsed_s=self.clock.monotonic() - self.started,
             components=tuple(component_status(row) for row in rows),
-            partitions=tuple(row for beat in self.beats.values() for row in beat["partitions"]),
+            partitions=tuple(row for rows in self.partitions.values() for row in rows),
             pending=sum(beat["pending"] for beat in self.beats.values()),
             workers=tuple(
                 {"worker": index, "epoch": w.epoch, "state": w.state.value, "pid": self.pids.get(index)}

@@ -77,6 +77,6 @@ class Component:
 def outside(name: str) -> NotRunning:
     """The error for ``emit`` and friends on a component that runs in no topology."""
     return NotRunning(
-        f"{name} was called on a component that is not part of a running topology. "
-        "In a unit test, use streamlet.testing.run_bolt, which binds one and collects what it emits."
+        f"{name} was called on a component that is not part of a running topology. In a unit test, give it one of your "
+        f"own: component.{name} = calls.append, for example."
     )

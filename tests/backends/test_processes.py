@@ -16,6 +16,8 @@ from streamlet import Bolt, Spout, Topology
 class Quiet(Spout):
     outputs = ["n"]
     def next_tuple(self): ...
+    def partition_status(self):
+        return [{{"topic": "t", "partition": 0, "position": 7, "committed": 7, "lag": 0}}]
 
 class Hanging(Bolt):
     def process(self, tup): ...
@@ -76,3 +78,9 @@ def test_a_cleanup_that_hangs_does_not_keep_the_run_from_ending(tmp_path: Path) 
     run = ProcessesBackend().run(request(tmp_path / "hanging.py", None, cleanup_s=120), observer, stop)
     assert run.reason == "interrupted"
     assert any("did not stop" in text for text in observer.events)
+
+
+def test_the_last_status_still_shows_the_partitions(tmp_path: Path) -> None:
+    """Their workers are gone by then."""
+    run = ProcessesBackend().run(request(tmp_path / "shown.py", 0.8), Silent(), Stop())
+    assert [row["position"] for row in run.status.partitions] == [7]

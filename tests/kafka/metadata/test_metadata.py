@@ -57,13 +57,13 @@ def test_a_new_one_wants_an_update_at_once() -> None:
     assert metadata.next_request().request.topics == ()
 
 
-def test_age_makes_it_due(metadata: Metadata) -> None:
+def test_m1_age_makes_it_due(metadata: Metadata) -> None:
     """300 s after the last success, by ``metadata.max.age.ms``."""
     assert metadata.time_to_next_update(10.0) == 290.0
     assert metadata.time_to_next_update(300.0) == 0.0
 
 
-def test_a_request_waits_for_the_back_off_only(metadata: Metadata) -> None:
+def test_m1_a_request_waits_for_the_back_off_only(metadata: Metadata) -> None:
     """100 ms after the last answer, however often it is asked for."""
     version = metadata.request_update()
     assert version == metadata.update_version == 1
@@ -126,7 +126,7 @@ def test_an_answer_without_brokers_is_a_failed_update(metadata: Metadata) -> Non
     assert metadata.cluster is known and metadata.update_version == 1 and metadata.update_requested
 
 
-def test_an_older_leader_epoch_is_not_believed(metadata: Metadata) -> None:
+def test_m5_an_older_leader_epoch_is_not_believed(metadata: Metadata) -> None:
     """A broker that lags behind must not send us back to the old leader."""
     metadata.update(metadata.next_request(), answer(topic(leader=2, epoch=4)), 1.0)
     metadata.update(metadata.next_request(), answer(topic(leader=1, epoch=3)), 2.0)
@@ -169,7 +169,7 @@ def test_topics_nobody_asked_about_are_left_out(metadata: Metadata) -> None:
     assert not metadata.cluster.topics
 
 
-def test_listeners_see_each_update_and_a_faulty_one_costs_nothing(
+def test_m1_listeners_see_each_update_and_a_faulty_one_costs_nothing(
     metadata: Metadata, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is logged, the update stands, the others are called."""
@@ -185,7 +185,7 @@ def test_listeners_see_each_update_and_a_faulty_one_costs_nothing(
     assert seen == [metadata.cluster] and "mine" in caplog.text
 
 
-def test_the_cluster_has_the_maps_of_the_article(metadata: Metadata) -> None:
+def test_m1_the_cluster_has_the_maps_of_the_article(metadata: Metadata) -> None:
     """M1: brokers by id, partitions by topic, by name, by leader, and those with a leader."""
     cluster = metadata.cluster
     (info,) = cluster.partitions_for("t")

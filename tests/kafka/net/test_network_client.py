@@ -423,7 +423,7 @@ def test_a_throttled_broker_is_left_alone(broker: FakeBroker, make_client: Calla
     assert time.monotonic() - start > 0.25
 
 
-def test_wait_on_metadata_names_what_is_missing(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
+def test_m2_wait_on_metadata_names_what_is_missing(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
     """M2: a partition out of range is told apart from a topic that is not there; a negative wait is refused."""
     client = make_client(broker)
     client.bootstrap(DEADLINE)
@@ -496,7 +496,7 @@ def test_a_large_answer_arrives_whole(broker: FakeBroker, make_client: Callable[
         assert client.wait(future, DEADLINE).node_id == size
 
 
-def test_errors_are_logged_with_correlation_ids(
+def test_m6_errors_are_logged_with_correlation_ids(
     broker: FakeBroker, make_client: Callable[..., KafkaClient], caplog: pytest.LogCaptureFixture
 ) -> None:
     """M6: what a metadata answer complains about is in the log."""

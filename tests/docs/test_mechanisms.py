@@ -1,0 +1,82 @@
+"""The table of mechanisms against the code, the tests and the pages that it names."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from typing import Any
+
+import pytest
+
+from tests.docs.pages import ROOT
+from tests.docs.test_pages import LINK, anchors
+
+IDS = [
+    f"{letter}{number}"
+    for letter, last in (("P", 12), ("E", 5), ("C", 12), ("M", 7), ("K", 13))
+    for number in range(1, last + 1)
+]
+DOCS = ROOT / "docs"
+ROWS = {
+    cells[0]: cells
+    for line in (DOCS / "mechanisms.md").read_text(encoding="utf-8").splitlines()
+    if len(cells := [cell.strip() for cell in line.split("|")[1:-1]]) == 5 and re.fullmatch(r"[A-Z]\d+", cells[0])
+}
+THERE = [row for row in ROWS.values() if row[2] != "not yet"]
+
+
+def test_every_id_has_one_row() -> None:
+    assert sorted(ROWS) == sorted(IDS)
+
+
+def test_what_is_not_there_names_nothing() -> None:
+    """And no metadata or spout row is missing altogether."""
+    absent = [row for row in ROWS.values() if row[2] == "not yet"]
+    assert {row[0][0] for row in absent} == {"P", "E", "C"}
+    assert all(row[3:] == ["", ""] for row in absent)
+
+
+@pytest.mark.parametrize("row", THERE, ids=lambda row: row[0])
+def test_code_exists(row: list[str]) -> None:
+    names = re.findall(r"`([\w.]+)`", row[2])
+    assert names
+    for name in names:
+        assert found(f"streamlet.{name}") is not None
+
+
+def found(name: str) -> Any:
+    """The object of a dotted name: a module, and what follows in it."""
+    parts = name.split(".")
+    for end in range(len(parts), 0, -1):
+        try:
+            thing: Any = importlib.import_module(".".join(parts[:end]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[end:]:
+            thing = getattr(thing, part)
+        return thing
+    raise AssertionError(name)
+
+
+@pytest.mark.parametrize("row", THERE, ids=lambda row: row[0])
+def test_tests_exist_and_hold_the_id(row: list[str]) -> None:
+    """For the seven questions of K9, one each."""
+    key = row[0].lower()
+    named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", row[3])
+    assert named
+    for file, name in named:
+        assert re.search(rf"_{key}(_|$)", name), f"{name} does not hold {key}"
+        assert re.search(rf"^def {name}\(", (ROOT / "tests" / file).read_text(encoding="utf-8"), re.MULTILINE), name
+    if key == "k9":
+        questions = [re.search(r"k9_(\d)", name) for _, name in named]
+        assert [question[1] for question in questions if question] == list("1234567")
+
+
+@pytest.mark.parametrize("row", THERE, ids=lambda row: row[0])
+def test_the_page_has_the_anchor(row: list[str]) -> None:
+    targets = LINK.findall(row[4])
+    assert targets
+    for target in targets:
+        file, _, anchor = target.partition("#")
+        assert anchor == row[0].lower()
+        assert anchor in anchors(DOCS / file)

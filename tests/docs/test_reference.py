@@ -1,0 +1,135 @@
+"""The reference page says what the code says: commands, options, settings, groupings, methods."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import pytest
+
+from streamlet import Bolt, Grouping, ReliableSpout, Spout, TopologyContext
+from streamlet.base import errors
+from streamlet.cli.main import COMMANDS, streamlet
+from streamlet.model.grouping import KINDS
+from streamlet.model.settings import SETTINGS
+from streamlet.spouts.kafka import SpoutConfig, scheme
+from tests.docs.pages import ROOT
+
+PAGE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+
+
+def section(title: str) -> str:
+    """What stands under a heading, up to the next of the same or a higher rank."""
+    rank = title.split(" ", 1)[0]
+    body = PAGE.split(f"\n{title}\n", 1)[1]
+    return re.split(rf"\n#{{1,{len(rank)}}} ", body, maxsplit=1)[0]
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of its tables, without headings and rules."""
+    lines = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in text.splitlines() if line[:1] == "|"]
+    return [cells for at, cells in enumerate(lines) if not cells[0].startswith("---") and not _is_rule(lines, at + 1)]
+
+
+def _is_rule(lines: list[list[str]], at: int) -> bool:
+    return at < len(lines) and lines[at][0].startswith("---")
+
+
+def options(command: click.Command) -> set[str]:
+    return {
+        option.opts[-1] for option in command.params if isinstance(option, click.Option) and option.opts != ["--help"]
+    }
+
+
+def own_commands() -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(streamlet)
+    for name in COMMANDS:
+        command = streamlet.get_command(context, name)
+        assert command is not None
+        yield name, command
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "dev"])
+def test_a_command_has_exactly_the_options_of_its_table(name: str) -> None:
+    title = next(line for line in PAGE.splitlines() if line.startswith(f"### streamlet {name} "))
+    written = {cells[0].strip("`") for cells in rows(section(title))}
+    assert written == options(dict(own_commands())[name])
+
+
+def test_dev_has_exactly_the_commands_and_options_of_its_table() -> None:
+    dev = dict(own_commands())["dev"]
+    assert isinstance(dev, click.Group)
+    there = {f"{name} {option}" for name, command in dev.commands.items() for option in options(command)}
+    written = [cells[0].strip("`").split() for cells in rows(section("### streamlet dev"))]
+    assert {" ".join(words) for words in written if words[-1].startswith("--")} == there
+    assert {words[0] for words in written} == set(dev.commands)
+
+
+def test_exit_statuses() -> None:
+    written = {int(cells[0]) for cells in rows(section("## Exit statuses"))}
+    assert written == {0, errors.FAILED, errors.BAD_INPUT, errors.INTERRUPTED, 143}
+
+
+def test_settings_with_default_and_meaning() -> None:
+    def shown(value: Any) -> str:
+        if value is None:
+            return "none"
+        return str(value).lower() if isinstance(value, bool) else f"{value:.0f}"
+
+    written = [tuple(cells) for cells in rows(section("## Settings"))]
+    assert written == [(f"`{s.key}`", shown(s.default), s.meaning) for s in SETTINGS.values()]
+
+
+def test_spout_settings_with_default() -> None:
+    def shown(field: dataclasses.Field[Any]) -> str:
+        if field.default is not dataclasses.MISSING:
+            return f"`{field.default!r}`"
+        factory = field.default_factory
+        return "required" if factory is dataclasses.MISSING else f"`{factory.__name__}()`"  # type: ignore[attr-defined]
+
+    written = [(cells[0], cells[1]) for cells in rows(section("## SpoutConfig").split("### Schemes")[0])]
+    assert written == [(f"`{field.name}`", shown(field)) for field in dataclasses.fields(SpoutConfig)]
+
+
+def test_schemes_with_their_fields() -> None:
+    written = {cells[0].strip("`"): re.findall(r"`(\w+)`", cells[1]) for cells in rows(section("### Schemes"))}
+    there = {
+        name: list(cls.outputs)
+        for name, cls in vars(scheme).items()
+        if hasattr(cls, "deserialize_columns") and hasattr(cls, "outputs") and not getattr(cls, "_is_protocol", False)
+    }
+    assert written == there
+
+
+def test_groupings() -> None:
+    written = {eval(cells[0].strip("`"), {"Grouping": Grouping}).kind for cells in rows(section("## Groupings"))}
+    assert written == KINDS
+
+
+@pytest.mark.parametrize("cls", [Bolt, Spout])
+def test_what_may_be_overridden(cls: type) -> None:
+    """Every name of the tables is there, and every public method of the class is on the page."""
+    text = section("## What a component may override")
+    tables = text.split("| method of a spout")
+    names = set(
+        re.findall(
+            r"`(\w+)(?:\(|`)", "\n".join(" ".join(c[:1]) for c in rows(tables[0] if cls is Bolt else "|" + tables[1]))
+        )
+    )
+    assert names and all(hasattr(cls, name) for name in names), names
+    bound = {"emit", "emit_many", "ack", "fail", "log", "report_metric"}
+    inner = {"bind", "spec", "override_keys", "with_overrides", "is_tick"}
+    public = {name for name, member in inspect.getmembers(cls, callable) if not name.startswith("_")}
+    assert public - bound - inner <= names | {"cleanup"}
+
+
+def test_what_a_reliable_spout_and_the_context_offer() -> None:
+    text = section("## What a component may override")
+    for name in ("max_fails", "replay_backoff", "given_up"):
+        assert hasattr(ReliableSpout, name) and f"`{name}" in text
+    for field in dataclasses.fields(TopologyContext):
+        assert f"`{field.name}`" in text or f"`{field.name}(" in text, field.name
