@@ -16,6 +16,10 @@ class Backoff:
     """``initial * multiplier ** (attempt - 1)``, spread by +-jitter, never above ``maximum``.
 
     Units are the caller's: what goes in as seconds comes out as seconds.
+
+    >>> backoff = Backoff(initial=0.1, maximum=1.0)
+    >>> [backoff.delay(attempt) for attempt in (1, 2, 3, 4, 5)]
+    [0.1, 0.2, 0.4, 0.8, 1.0]
     """
 
     initial: float

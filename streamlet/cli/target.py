@@ -28,7 +28,13 @@ class Target:
 
 
 def parse_target(value: str) -> Target:
-    """Splits at the last colon, if what follows it could be a class name: a file's name may hold one, too."""
+    """Splits at the last colon, if what follows it could be a class name: a file's name may hold one, too.
+
+    >>> parse_target("word_count.py:WordCount").attribute
+    'WordCount'
+    >>> parse_target("word_count.py").attribute is None
+    True
+    """
     file, colon, attribute = value.rpartition(":")
     if colon and file and attribute.isidentifier() and not Path(value).exists():
         return Target(Path(file), attribute)

@@ -116,10 +116,19 @@ def _subscription(source: Any, grouping: Any, names: Mapping[int, str]) -> Subsc
 class Topology(metaclass=TopologyMeta):
     """Subclass it and name components in the body; the attribute names are the component names.
 
-    >>> class WordCount(Topology):          # doctest: +SKIP
+    >>> from streamlet import Bolt, Grouping, Spout
+    >>> class Lines(Spout):
+    ...     outputs = ["line"]
+    >>> class Split(Bolt):
+    ...     outputs = ["word"]
+    >>> class Count(Bolt):
+    ...     pass
+    >>> class WordCount(Topology):
     ...     lines = Lines.spec()
     ...     split = Split.spec(inputs=[lines], par=2)
     ...     count = Count.spec(inputs={split: Grouping.fields("word")}, par=2)
+    >>> [(component.name, component.par) for component in WordCount.__topology__.components]
+    [('lines', 1), ('split', 2), ('count', 2)]
 
     ``config`` may hold Storm's keys (``topology.max.spout.pending`` ...) and keys of your own.
     """

@@ -33,7 +33,7 @@ def travelling(values: Sequence[Any], component: str, stream: str, fields: Seque
             raise ValueCannotTravel(
                 f"{component} emitted a tuple on stream {stream!r} whose field {field!r} {error}. A tuple may hold "
                 "None, bool, int of at most 64 bits, float, str, bytes, aware datetime, and lists, tuples and dicts "
-                "of these (dict keys: all but lists, tuples and dicts). Convert the value before you emit it; "
+                "of these (dict keys: all but datetimes, lists, tuples and dicts). Convert the value before you emit it; "
                 "only this tuple's tree has failed."
             ) from None
     return copied
@@ -89,5 +89,9 @@ def _pack(value: Any) -> bytes:
 
 
 def key_hash(key: Sequence[Any]) -> int:
-    """crc32c of the canonical msgpack of the key's values: equal in every process and every run, unlike ``hash``."""
+    """crc32c of the canonical msgpack of the key's values: equal in every process and every run, unlike ``hash``.
+
+    >>> key_hash([1, "a"]) == key_hash([1.0, "a"]) == key_hash([True, "a"])
+    True
+    """
     return crc32c.crc32c(_pack([canonical(value) for value in key]))

@@ -17,6 +17,7 @@ from streamlet.cli.main import COMMANDS, streamlet
 from streamlet.model.grouping import KINDS
 from streamlet.model.settings import SETTINGS
 from streamlet.spouts.kafka import SpoutConfig, scheme
+from streamlet.testing.jars import RELEASES
 from tests.docs.pages import ROOT
 
 PAGE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
@@ -103,6 +104,11 @@ def test_schemes_with_their_fields() -> None:
         if hasattr(cls, "deserialize_columns") and hasattr(cls, "outputs") and not getattr(cls, "_is_protocol", False)
     }
     assert written == there
+
+
+def test_the_readme_names_the_kafkas_that_are_tested() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert all(release.kafka in text for release in RELEASES.values())
 
 
 def test_groupings() -> None:

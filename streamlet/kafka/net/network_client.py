@@ -382,7 +382,7 @@ def _explain(broker: Broker, state: ConnectionState, error: KafkaError) -> Kafka
     if isinstance(error, ForeignProtocol):
         return ForeignProtocol(
             f"The port at {broker} does not speak Kafka's protocol: {text}. Check that it is the broker's own "
-            "listener, and that security.protocol is that listener's."
+            "listener, and a PLAINTEXT one: TLS and SASL are not spoken yet."
         )
     if isinstance(error, MalformedFrame):
         return MalformedFrame(f"The connection to {broker} was closed: {text.rstrip('.')}.")

@@ -95,6 +95,9 @@ def hosts_from_text(text: str, before: BrokerHosts) -> BrokerHosts:
     """Hosts as a command line names them: ``zk://h:p,h:p[/chroot]`` or ``kafka://h:p,h:p``. Raises SettingError.
 
     What ``before`` says beyond addresses (refresh, path of the brokers) stays where the kind stays.
+
+    >>> hosts_from_text("zk://zk1:2181,zk2:2181/kafka", ZkHosts("elsewhere", refresh_freq_secs=5.0))
+    ZkHosts(broker_zk_str='zk1:2181,zk2:2181', broker_zk_path='/kafka/brokers', refresh_freq_secs=5.0)
     """
     kind, _, rest = text.partition("://")
     addresses, slash, path = rest.partition("/")
