@@ -20,9 +20,3 @@ LINES = 12_000
 def test_a_kill_loses_nothing(cluster: DevCluster, tmp_path: Path, kind: str, number: int) -> None:
     """Of the counting worker, of the spout's worker, of the whole run (then started again)."""
     rounds.play(cluster, tmp_path, kind, random.SystemRandom().getrandbits(32), LINES)
-
-
-@pytest.mark.spark
-def test_three_kills_of_spark_slots_lose_nothing(cluster: DevCluster, tmp_path: Path) -> None:
-    """Of a slot's Python worker, with the spout or without."""
-    rounds.play(cluster, tmp_path, "slot", random.SystemRandom().getrandbits(32), LINES, kills=3)
