@@ -32,6 +32,9 @@ STATUS_S = 1.0
 LOOK_S = 0.05
 CLOSE_S = 5.0
 
+LONGEST_DIRECTORY = 80
+"""Bytes. The path of a Unix socket may have 107, and the socket's own name takes up to 20."""
+
 logger = logging.getLogger("streamlet")
 
 
@@ -73,6 +76,15 @@ class Adopt(Protocol):
     def __call__(self, worker: int, epoch: int, channel: ControlChannel) -> None: ...
 
 
+def private_directory() -> Path:
+    """A new directory, 0700, for the sockets of a run; in /tmp where the usual place has too long a name for them."""
+    directory = tempfile.mkdtemp(prefix="slt-")
+    if len(os.fsencode(directory)) > LONGEST_DIRECTORY:
+        Path(directory).rmdir()
+        directory = tempfile.mkdtemp(prefix="slt-", dir="/tmp")
+    return Path(directory)
+
+
 class Coordinator:
     """One run of one topology. ``run`` owns the calling thread until the run is over."""
 
@@ -85,7 +97,7 @@ class Coordinator:
         self.plan: Plan = make_plan(request.topology, request.workers)
         self.run_id = uuid.uuid4().bytes
         self.secret = secrets.token_bytes(32)
-        self.directory = Path(tempfile.mkdtemp(prefix="slt-"))  # mkdtemp makes it 0700
+        self.directory = private_directory()
         conf = request.conf
         self.supervisor = Supervisor(
             request.workers,

@@ -16,6 +16,9 @@ from streamlet.runtime.dialing import Address
 
 WINDOW_S = 300.0
 
+STALL_S = 1.0
+"""Longer between two ticks, and the coordinator itself stood still."""
+
 
 class WorkerState(Enum):
     """Where a worker stands in its life."""
@@ -143,6 +146,7 @@ class Supervisor:
         self._deadline = 0.0
         self._cut: dict[tuple[int, int], int] = {}
         self._stopping = False
+        self._ticked: float | None = None
         self._backoff = Backoff(initial=0.1, maximum=5.0, jitter=0.0)
 
     # -- events ----------------------------------------------------------------------------------------------------
@@ -259,6 +263,7 @@ class Supervisor:
     def tick(self, now: float) -> list[Instruction]:
         """Time passes: restarts that are due, workers that were silent, a drain that takes too long."""
         out: list[Instruction] = []
+        self._forgive_own_stall(now)
         if self.ending is not None and not self._stopping and now >= self._deadline:
             out += self._stop(now)
         if self._stopping:
@@ -273,6 +278,16 @@ class Supervisor:
                 verb = "did not start" if worker.state is WorkerState.STARTING else "was silent"
                 out += self.gone(index, worker.epoch, f"{verb} for {limit:g} s", now)
         return out
+
+    def _forgive_own_stall(self, now: float) -> None:
+        """While the coordinator stood still it heard nobody, whoever spoke: that silence is its own.
+
+        Ctrl-Z, or a machine that was held up with everything on it: the workers get their time anew.
+        """
+        before, self._ticked = self._ticked, now
+        if before is not None and now - before > STALL_S:
+            for worker in self.workers.values():
+                worker.heard_s = min(now, worker.heard_s + now - before)
 
     @property
     def over(self) -> bool:

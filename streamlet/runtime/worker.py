@@ -11,6 +11,7 @@ import logging
 import os
 import random
 import selectors
+import shutil
 import signal
 import socket
 import sys
@@ -290,7 +291,9 @@ class Worker:
         )
 
     def _orphaned(self) -> None:
-        """The coordinator is gone: end unclean, soon, even if user code never returns."""
+        """The coordinator is gone: end unclean, soon, even if user code never returns; nobody else can tidy up."""
+        if self.plan["listen"][0] == "unix":
+            shutil.rmtree(self.plan["listen"][1], ignore_errors=True)
         self.loop.post(lambda: self._stop(False))
         if not self.over.wait(ORPHAN_S):
             os._exit(1)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from pathlib import Path
+
+import pytest
 
 from streamlet.backends.ports import RunRequest, RunStatus, Stop
 from streamlet.backends.processes import ProcessesBackend
@@ -82,5 +85,18 @@ def test_a_cleanup_that_hangs_does_not_keep_the_run_from_ending(tmp_path: Path) 
 
 def test_the_last_status_still_shows_the_partitions(tmp_path: Path) -> None:
     """Their workers are gone by then."""
-    run = ProcessesBackend().run(request(tmp_path / "shown.py", 0.8), Silent(), Stop())
+    stop = Stop()
+    run = ProcessesBackend().run(request(tmp_path / "shown.py", None), StopWhenUp(stop), stop)
     assert [row["position"] for row in run.status.partitions] == [7]
+
+
+def test_sockets_find_a_place_where_temporary_files_have_long_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Unix socket's path may have 107 bytes; TMPDIR, any number."""
+    long = tmp_path / ("x" * 120)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    stop = Stop()
+    assert ProcessesBackend().run(request(tmp_path / "long.py", None), StopWhenUp(stop), stop).drained
+    assert not list(long.iterdir())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,7 @@ def test_a_second_ctrl_c_kills(cluster: DevCluster, tmp_path: Path) -> None:
 
 
 def test_workers_do_not_outlive_their_coordinator(cluster: DevCluster, tmp_path: Path) -> None:
-    """kill -9 of ``streamlet run`` alone: 5 s later no worker is there, even one whose bolt sleeps."""
+    """kill -9 of ``streamlet run`` alone: 5 s later no worker is there, nor the directory of their sockets."""
     with rig(cluster, tmp_path, 10_000, seed=7) as made:
         file = made.topology()
         run = made.start(file)
@@ -54,5 +55,23 @@ def test_workers_do_not_outlive_their_coordinator(cluster: DevCluster, tmp_path:
         made.hurt(run, 0.3, run.kill)
         wait_for("the workers to end", lambda: not run.alive(), 5, run.alive)
         assert len(workers()) == 2
+        assert not list(run.scratch.iterdir()), "the directory of the sockets was left behind"
         made.start(file).finish()
+        made.check()
+
+
+def test_a_machine_that_stood_still_goes_on(cluster: DevCluster, tmp_path: Path) -> None:
+    """All processes are stopped for longer than a worker may be silent, and wake up one after the other."""
+    with rig(cluster, tmp_path, 10_000, seed=10) as made:
+        run = made.start(streamlet_worker_timeout_secs=2.0)
+        made.wait_for_done(0.3, run.tail)
+        everybody = [run.process.pid, *made.evidence.pids()]
+        for pid in everybody:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(3.0)  # the fault itself: as long as it lasts
+        for pid in everybody:
+            os.kill(pid, signal.SIGCONT)
+            time.sleep(0.5)
+        result = run.finish()
+        assert [worker["epoch"] for worker in result["workers"]] == [1, 1]
         made.check()
