@@ -31,6 +31,7 @@ from streamlet.runtime.supervision import Limits, Supervisor
 STATUS_S = 1.0
 LOOK_S = 0.05
 CLOSE_S = 5.0
+HOW_S = 0.25
 
 LONGEST_DIRECTORY = 80
 """Bytes. The path of a Unix socket may have 107, and the socket's own name takes up to 20."""
@@ -120,6 +121,7 @@ class Coordinator:
         self._adopted: list[tuple[int, int, ControlChannel]] = []
         self._selector.register(self._wake_read, selectors.EVENT_READ, None)
         self._close_errors: list[str] = []
+        self._hung_up: dict[tuple[int, int], float] = {}
 
     # -- the run -----------------------------------------------------------------------------------------------
 
@@ -136,6 +138,7 @@ class Coordinator:
                 for worker, epoch, how in launcher.ended():
                     self._last_words(worker, epoch)
                     self._do(supervisor.gone(worker, epoch, how, now))
+                self._do(self._gone_without_a_word(now))
                 self._do(supervisor.tick(now))
                 self._look_for_end(now)
                 if now - shown >= STATUS_S:
@@ -233,10 +236,19 @@ class Coordinator:
             messages = channel.receive()
         except ChannelClosed:
             self._hang_up(worker, epoch)
-            self._do(self.supervisor.gone(worker, epoch, "hung up", self.clock.monotonic()))
+            self._hung_up[worker, epoch] = self.clock.monotonic()
             return
         for message in messages:
             self._handle(worker, epoch, message)
+
+    def _gone_without_a_word(self, now: float) -> list[supervision.Instruction]:
+        """Whoever hung up, most likely died: the launcher, which knows how, is given a moment to say so."""
+        out = []
+        for (worker, epoch), since in list(self._hung_up.items()):
+            if now - since >= HOW_S:
+                del self._hung_up[worker, epoch]
+                out += self.supervisor.gone(worker, epoch, "hung up", now)
+        return out
 
     def _last_words(self, worker: int, epoch: int) -> None:
         """Read what an ended worker still said: why it failed stands there."""

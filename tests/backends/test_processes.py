@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from streamlet.backends.coordinator import RunFailed
 from streamlet.backends.ports import RunRequest, RunStatus, Stop
 from streamlet.backends.processes import ProcessesBackend
 from streamlet.model.settings import resolve
@@ -100,3 +101,34 @@ def test_sockets_find_a_place_where_temporary_files_have_long_names(
     stop = Stop()
     assert ProcessesBackend().run(request(tmp_path / "long.py", None), StopWhenUp(stop), stop).drained
     assert not list(long.iterdir())
+
+
+CRASHING = """
+import os, signal
+from streamlet import Bolt, Spout, Topology
+
+class One(Spout):
+    outputs = ["n"]
+    def next_tuple(self):
+        self.emit([1], tup_id=1)
+
+class Deadly(Bolt):
+    def process(self, tup):
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+class Crashing(Topology):
+    one = One.spec()
+    deadly = Deadly.spec(inputs=[one])
+"""
+
+
+def test_a_worker_that_dies_again_and_again_ends_the_run_with_a_paragraph(tmp_path: Path) -> None:
+    """A tuple that kills its process: it is replayed, kills again, and after so many deaths that is said."""
+    file = tmp_path / "crashing.py"
+    file.write_text(CRASHING)
+    topology = load_topology(file)
+    conf = resolve(topology.config, {"streamlet.worker.restarts.max": 2})
+    observer = Silent()
+    with pytest.raises(RunFailed, match=r"Worker 1 died 3 times .* SIGSEGV.*streamlet\.worker\.restarts\.max"):
+        ProcessesBackend().run(RunRequest(topology, conf, file=file, workers=2), observer, Stop())
+    assert sum("SIGSEGV" in text for text in observer.events) == 3
