@@ -67,7 +67,7 @@ def free_port() -> int:
 
 
 def test_m3_the_first_metadata_takes_three_steps(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
-    """Connect and ask for versions; hear the versions and ask for metadata; hear the metadata. One connection."""
+    """Connect and ask for versions; hear them; ask for metadata and hear it. One connection."""
     client = make_client(broker)
     steps = []
     while client.metadata.update_version == 0:
