@@ -18,6 +18,7 @@ from streamlet.testing.jars import RELEASES, Progress, ensure_jars, silent
 from streamlet.testing.java import find_java
 from streamlet.testing.jvm import Jvm, log_tail
 from streamlet.testing.members import Member, data_directory, format_storage, lay_out
+from streamlet.testing.ports import listens
 from streamlet.testing.tools import KafkaTools
 
 START_TIMEOUT_S = 60.0
@@ -290,7 +291,8 @@ class DevCluster(KafkaTools):
         deadline = time.monotonic() + self._start_timeout_s
         while True:
             with contextlib.suppress(OSError, probes.ProtocolError):
-                if done():
+                # Somebody else may have taken the port since it was chosen, and answer there, too.
+                if done() and member.jvm is not None and listens(member.jvm.pid, member.port):
                     return
             if not member.alive:
                 raise self._ended(member)

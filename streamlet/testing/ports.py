@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 _LOWEST = 10_000
@@ -47,3 +48,28 @@ def free_ports(count: int, preferred: Sequence[int] = ()) -> list[int]:
             if port not in chosen.values() and is_free(port):
                 chosen[at] = port
     return [chosen[at] for at in range(count)]
+
+
+def listens(pid: int, port: int) -> bool:
+    """Whether a socket of process ``pid`` listens on ``port``; True too where /proc does not let us look."""
+    sockets = {f"socket:[{inode}]" for inode in _listening(port)}
+    try:
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                if str(descriptor.readlink()) in sockets:
+                    return True
+    except FileNotFoundError:
+        return False
+    except PermissionError:
+        return True
+    return False
+
+
+def _listening(port: int) -> Iterator[str]:
+    """The inodes of sockets that listen on the port, from the kernel's tables."""
+    for table in ("tcp", "tcp6"):
+        with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6
+            for line in Path("/proc/net", table).read_text().splitlines()[1:]:
+                _, local, _, state, *rest = line.split()
+                if state == "0A" and int(local.rpartition(":")[2], 16) == port:
+                    yield rest[5]

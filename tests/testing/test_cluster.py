@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 
 from streamlet.testing import DevCluster, DevStackError, ToolFailed
+from streamlet.testing.ports import free_ports
 
 pytestmark = pytest.mark.real
 
@@ -107,3 +109,23 @@ def test_kraft_has_no_zookeeper(kafka4: DevCluster) -> None:
     assert kafka4.zookeeper is None
     with pytest.raises(DevStackError, match="no ZooKeeper"):
         kafka4.stop_zookeeper()
+
+
+def test_a_port_that_somebody_else_took_meanwhile_is_not_taken_for_ours(
+    kafka39: DevCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another Kafka answers there before ours has failed to bind: it is no sign that ours is ready."""
+    taken = int(kafka39.bootstrap_servers.rpartition(":")[2])
+    chosen: list[list[int]] = []
+
+    def stale(count: int, preferred: Sequence[int] = ()) -> list[int]:
+        ports = free_ports(count, preferred)
+        chosen.append(ports)
+        return [ports[0], taken] if len(chosen) == 1 else ports
+
+    monkeypatch.setattr("streamlet.testing.members.free_ports", stale)
+    with DevCluster("3.9") as cluster:
+        assert len(chosen) == 2
+        assert cluster.bootstrap_servers == f"127.0.0.1:{chosen[1][1]}"
+        cluster.create_topic("mine")
+        assert "mine" not in AdminClient({"bootstrap.servers": kafka39.bootstrap_servers}).list_topics().topics

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
 
-from streamlet.testing.ports import ephemeral_floor, free_ports, is_free
+from streamlet.testing.ports import ephemeral_floor, free_ports, is_free, listens
 
 
 def test_random_ports_are_free_different_and_below_the_ephemeral_range() -> None:
@@ -24,3 +27,17 @@ def test_preferred_ports_keep_their_place() -> None:
         found = free_ports(3, (first, second, third))
     assert (found[0], found[2]) == (first, third)
     assert found[1] not in (first, second, third)
+
+
+def test_who_listens_on_a_port() -> None:
+    """This process or that one; an open connection is no listener; of a process that is gone nothing is known."""
+    other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    with other, socket.create_server(("127.0.0.1", 0)) as server, socket.create_server(("::1", 0), family=10) as six:
+        port = server.getsockname()[1]
+        assert listens(os.getpid(), port) and listens(os.getpid(), six.getsockname()[1])
+        assert not listens(other.pid, port)
+        with socket.create_connection(("127.0.0.1", port)) as link:
+            assert not listens(os.getpid(), link.getsockname()[1])
+        other.communicate()
+    assert not listens(os.getpid(), port)
+    assert not listens(other.pid, port)
