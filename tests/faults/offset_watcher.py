@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kazoo.client import KazooClient
+from kazoo.retry import KazooRetry
 
 from tests.faults.zookeeper_log import BAD_VERSION, CREATE, CREATE2, ERROR, SET_DATA, read_log
 
@@ -40,7 +41,8 @@ class OffsetWatcher:
         self._data_dir = data_dir
         self._lock = threading.Lock()
         self._seen: dict[tuple[int, int], bytes] = {}
-        self._client = KazooClient(servers, timeout=30.0, connection_retry={"max_tries": -1, "max_delay": 0.5})
+        # A short session: a ZooKeeper that is just starting may take a connection and never answer it.
+        self._client = KazooClient(servers, timeout=4.0, connection_retry={"max_tries": -1, "max_delay": 0.5})
         self._client.start(20)
         for number in range(partitions):
             self._client.DataWatch(self._path(number), self._watch(number))
@@ -58,7 +60,8 @@ class OffsetWatcher:
 
     def now(self) -> dict[int, dict[str, Any]]:
         """What stands in the nodes."""
-        return {n: json.loads(self._client.get(self._path(n))[0]) for n in range(self._partitions)}
+        patient = KazooRetry(max_tries=-1, deadline=30, max_delay=0.5, ignore_expire=True)
+        return {n: json.loads(patient(self._client.get, self._path(n))[0]) for n in range(self._partitions)}
 
     def offsets(self) -> dict[int, int]:
         """Partition -> committed offset."""
