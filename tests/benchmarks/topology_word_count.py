@@ -41,5 +41,5 @@ class WordCount(Topology):
     lines = KafkaSpout.spec(
         config=SpoutConfig(hosts=KafkaHosts("127.0.0.1:9092"), topic="lines", zk_root="/benchmark", id="benchmark")
     )
-    split = Split.spec(inputs={lines: Grouping.LOCAL_OR_SHUFFLE}, par=2)
+    split = Split.spec(inputs=[lines], par=2)
     count = Count.spec(inputs={split: Grouping.fields("word")}, par=2)
