@@ -136,7 +136,7 @@ class Worker:
         state = (
             self.loop.ledgers.pending() == 0,
             not self.loop.inbox,
-            self.loop.ledgers.caught_up() if self._asks_end() else False,
+            self._asks_end() and not self.loop.paused and self.loop.ledgers.caught_up(),
         )
         if state != self.reported:
             self.reported = state
@@ -264,6 +264,8 @@ class Worker:
         self.loop.resume("recovering")
         if not self.loop.activated:
             self.loop.activate()
+        # Told again: the coordinator heeds an end only while the run is whole, and may have heard of it before.
+        self.reported = ()
 
     def _pause_for_good(self) -> None:
         """The run is ending. The state is told again, for only what is said from now on counts."""

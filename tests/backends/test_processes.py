@@ -132,3 +132,42 @@ def test_a_worker_that_dies_again_and_again_ends_the_run_with_a_paragraph(tmp_pa
     with pytest.raises(RunFailed, match=r"Worker 1 died 3 times .* SIGSEGV.*streamlet\.worker\.restarts\.max"):
         ProcessesBackend().run(RunRequest(topology, conf, file=file, workers=2), observer, Stop())
     assert sum("SIGSEGV" in text for text in observer.events) == 3
+
+
+LATE = """
+import time
+from streamlet import Bolt, ReliableSpout, Topology
+
+class Few(ReliableSpout):
+    outputs = ["n"]
+    asked = False
+    def next_tuple(self):
+        if not self.asked:
+            self.asked = True
+            for n in range({count}):
+                self.emit([n], tup_id=n)
+    def caught_up(self):
+        return not self.has_unfinished()
+
+class Late(Bolt):
+    def initialize(self, conf, context):
+        time.sleep(0.5)
+    def process(self, tup): ...
+
+class Small(Topology):
+    few = Few.spec()
+    late = Late.spec(inputs=[few])
+"""
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_a_spout_at_its_end_before_the_others_are_up_ends_the_run_once_they_are(tmp_path: Path, count: int) -> None:
+    """What it says of its end counts from when tuples may flow: neither too early, before it was asked, nor never."""
+    file = tmp_path / f"late{count}.py"
+    file.write_text(LATE.format(count=count))
+    topology = load_topology(file)
+    conf = resolve(topology.config, {"streamlet.until.caught.up": True})
+    asked = RunRequest(topology, conf, file=file, workers=2, until_caught_up=True, seconds=20)
+    run = ProcessesBackend().run(asked, Silent(), Stop())
+    assert run.reason == "caught_up"
+    assert [row.acked for row in run.status.components] == [count, count]
