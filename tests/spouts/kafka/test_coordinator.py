@@ -181,7 +181,7 @@ def test_k4_a_partition_without_a_leader_waits_and_the_others_go_on() -> None:
     assert 3 < rig.reader.looks < 30, "it is looked for, with pauses"
 
 
-def test_c9_a_topic_that_is_gone_is_an_error_after_a_while() -> None:
+def test_a_topic_that_is_gone_is_an_error_after_a_while() -> None:
     rig = Rig(Reader({0: A})).start()
     rig.reader.error = NoSuchTopic("t", "says a")
     rig.it.refresh()
@@ -198,7 +198,7 @@ def test_a_topic_that_is_not_there_at_the_start_is_an_error_at_once() -> None:
         Rig(reader).start()
 
 
-def test_c10_another_topic_id_resets_every_partition() -> None:
+def test_another_topic_id_resets_every_partition() -> None:
     reader = Reader({0: A, 1: A})
     reader.topic_id = "old"
     rig = Rig(reader).start()

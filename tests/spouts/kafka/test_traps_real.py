@@ -169,7 +169,7 @@ def test_while_running_a_loss_stops_the_spout(
 
 
 @pytest.mark.parametrize("cluster", ["kafka39", "kafka4"])
-def test_c10_a_topic_re_created_while_stopped_is_not_taken_for_the_old_one(
+def test_a_topic_re_created_while_stopped_is_not_taken_for_the_old_one(
     cluster: str, request: pytest.FixtureRequest, make_topic: Make, harness: Make
 ) -> None:
     kafka = request.getfixturevalue(cluster)
@@ -196,7 +196,7 @@ def test_c10_a_topic_re_created_while_stopped_is_not_taken_for_the_old_one(
 
 
 @pytest.mark.parametrize("cluster", ["kafka39", "kafka4"])
-def test_c10_a_topic_re_created_while_running_begins_anew_or_stops(
+def test_a_topic_re_created_while_running_begins_anew_or_stops(
     cluster: str, request: pytest.FixtureRequest, make_topic: Make, harness: Make
 ) -> None:
     kafka = request.getfixturevalue(cluster)
@@ -372,7 +372,7 @@ def test_k7_close_commits_what_is_done(
 
 
 @pytest.mark.parametrize("mode", [zk_config, group_config])
-def test_d3_a_former_owner_commits_nothing_and_stops(
+def test_a_former_owner_commits_nothing_and_stops(
     mode: Make, kafka39: DevCluster, witness39: Any, make_topic: Make, harness: Make
 ) -> None:
     topic = make_topic(kafka39)
@@ -391,7 +391,7 @@ def test_d3_a_former_owner_commits_nothing_and_stops(
 
 
 @pytest.mark.parametrize("data", [b"\x00garbage", b'{"offset": 3, "topic": "another", "partition": 0}'])
-def test_d7_a_node_that_is_none_of_ours_is_refused(
+def test_a_node_that_is_none_of_ours_is_refused(
     data: bytes, kafka39: DevCluster, witness39: Any, make_topic: Make, harness: Make
 ) -> None:
     topic = make_topic(kafka39)
