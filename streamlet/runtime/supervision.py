@@ -250,7 +250,7 @@ class Supervisor:
         self._deadline = now + self.limits.drain_s
         for worker in self.workers.values():
             # What was said before the pause is old: only a state told after it proves that all is drained.
-            worker.drained = worker.drained and reason == "caught_up"
+            worker.drained = worker.drained and reason == "caught_up" and worker.caught_up
         if not self.whole:
             return [SendPause(), *self._stop(now)]
         return [SendPause(), *self._maybe_stop(now)]
@@ -323,7 +323,8 @@ class Supervisor:
         return all(getattr(self.workers[index], what) for index in self.spout_workers)
 
     def _maybe_stop(self, now: float) -> list[Instruction]:
-        if self.ending is None or self._stopping or not self._all_spouts("drained"):
+        # Every worker: where nothing is tracked, tuples still wait at bolts whose spouts have no open tree.
+        if self.ending is None or self._stopping or not all(w.drained for w in self.workers.values()):
             return []
         self.drained = True
         return self._stop(now)

@@ -182,15 +182,25 @@ def test_caught_up_takes_every_spout() -> None:
     """And a run that is whole: a worker that is just being replaced has not said its last word."""
     supervisor = running(3, frozenset({0, 2}))
     assert supervisor.state(0, 1, drained=True, caught_up=True, now=2.0) == []
-    out = supervisor.state(2, 1, drained=True, caught_up=True, now=2.1)
-    assert out == [SendPause(), SendStop(clean=True)]
+    assert supervisor.state(2, 1, drained=True, caught_up=True, now=2.1) == [SendPause()]
     assert supervisor.ending == "caught_up"
+    assert supervisor.state(1, 1, drained=True, caught_up=False, now=2.2) == [SendStop(clean=True)]
+
+
+def test_a_drain_waits_for_the_workers_without_spouts_too() -> None:
+    """Where nothing is tracked no spout has an open tree, and still tuples wait at bolts."""
+    supervisor = running()
+    supervisor.state(1, 1, drained=True, caught_up=False, now=1.5)
+    assert supervisor.state(0, 1, drained=True, caught_up=True, now=2.0) == [SendPause()]
+    assert supervisor.state(1, 1, drained=True, caught_up=False, now=2.1) == [SendStop(clean=True)]
+    assert supervisor.drained
 
 
 def test_a_worker_that_does_not_stop_is_killed_at_its_deadline() -> None:
     """A cleanup that hangs must not keep the run from ending; it is named."""
     supervisor = running(limits=Limits(stop_s=5.0))
     supervisor.end("interrupted", 10.0)
+    supervisor.state(1, 1, drained=True, caught_up=False, now=11.0)
     assert supervisor.state(0, 1, drained=True, caught_up=False, now=11.0) == [SendStop(clean=True)]
     supervisor.stopped(0, 1)
     assert supervisor.tick(15.9) == []
