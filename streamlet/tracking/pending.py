@@ -9,6 +9,9 @@ from typing import Any
 ROOT_COUNTER_BITS = 36
 EPOCH_BITS = 12
 
+LEAST_STEP_S = 1.0
+"""The loop asks for what has expired once a second. Noted more often than that, marks would only pile up."""
+
 
 def first_root(task_id: int, epoch: int) -> int:
     """Roots of a spout task in an epoch grow from here. They are unique, not random: only edges must be random.
@@ -27,8 +30,8 @@ class PendingSet:
     """Root -> message id of every open tree of one spout task, and the age of roots in steps.
 
     Roots grow with time, so age needs no entry per root: now and then the next root is noted with the time, and
-    all below it are as old as that or older. A tree expires between ``timeout_s`` and 1.25 times that after it
-    was opened (Storm's rotating map: between one and two times).
+    all below it are as old as that or older. A tree expires between ``timeout_s`` and 1.25 times that (or a second
+    or two more, if that is longer) after it was opened (Storm's rotating map: between one and two times).
     """
 
     __slots__ = ("_marks", "_step_s", "_timeout_s", "ids", "next_root")
@@ -37,7 +40,7 @@ class PendingSet:
         self.ids: dict[int, Hashable] = {}
         self.next_root = first_root(task_id, epoch)
         self._timeout_s = timeout_s
-        self._step_s = timeout_s / 4
+        self._step_s = max(timeout_s / 4, LEAST_STEP_S)
         self._marks: deque[tuple[float, int]] = deque()
 
     def __len__(self) -> int:

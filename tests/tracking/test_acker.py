@@ -155,3 +155,17 @@ def test_after_a_stall_one_step_expires_at_a_time() -> None:
     first = pending.expired_bound(1000.0)
     second = pending.expired_bound(1000.0)
     assert first is not None and second is not None and first < second
+
+
+def test_a_short_timeout_stays_short_however_long_trees_keep_coming() -> None:
+    """Marks noted more often than once a second, when it is asked, would pile up: trees would live ever longer."""
+    pending = PendingSet(1, 1, timeout_s=1.0)
+    for tenth in range(1000):
+        pending.ids[pending.next_root] = tenth
+        pending.next_root += 1
+        pending.note_time(tenth / 10)
+        if tenth % 10 == 0:
+            pending.expired_bound(tenth / 10)
+    bound = pending.expired_bound(100.0)
+    assert bound is not None
+    assert pending.next_root - bound <= 30, "what was opened in the last three seconds at most is still open"
