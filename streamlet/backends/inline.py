@@ -22,6 +22,7 @@ from streamlet.runtime.loop import Trace, WorkerLoop
 from streamlet.runtime.ports import NoLinks
 from streamlet.runtime.status import component_rows
 from streamlet.runtime.task_building import Running
+from streamlet.runtime.user_errors import exited
 
 STATUS_S = 1.0
 LOOK_S = 0.02
@@ -66,6 +67,8 @@ class InlineBackend:
                 reason = self._turn_until_over(loop, request, observer, stop)
                 drained = self._drain(loop, request.conf["streamlet.drain.timeout.secs"])
                 clean = True
+            except SystemExit as error:  # it must not decide the exit status of whoever runs the topology
+                raise exited(error) from error
             finally:
                 raised = loop.close(clean)
         complaints.flush()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from streamlet.model.problem import InvalidTopology, Problem
@@ -103,6 +104,16 @@ def _name(component: ComponentDef) -> Iterator[Problem]:
         yield Problem(name, "Names that begin with two underscores are streamlet's own.", "Give it another name.")
 
 
+HOOKS = ("initialize", "process", "process_tick", "next_tuple", "ack", "fail", "activate", "deactivate", "cleanup")
+"""Methods that are called for what they do."""
+
+NEVER_RUN: dict[str, Callable[[Any], bool]] = {
+    "async": inspect.iscoroutinefunction,
+    "a generator (it yields)": inspect.isgeneratorfunction,
+    "an async generator": inspect.isasyncgenfunction,
+}
+
+
 def _class(component: ComponentDef) -> Iterator[Problem]:
     cls = component.cls
     shown = f"{cls.__module__}.{cls.__qualname__}"
@@ -128,6 +139,16 @@ def _class(component: ComponentDef) -> Iterator[Problem]:
                 component.name,
                 f"The class {shown} does not define {duty}.",
                 f"Give it a method {signature} that {what}.",
+            )
+    for name in HOOKS:
+        method = getattr(cls, name, None)
+        kind = next((kind for kind, test in NEVER_RUN.items() if test(method)), None)
+        if kind is not None:
+            yield Problem(
+                component.name,
+                f"The method {name} of {shown} is {kind}: a call of it runs none of it, and what it was given would "
+                "count as processed.",
+                "Make it a plain method; run coroutines with asyncio.run inside it.",
             )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from streamlet.base.clock import Clock
 from streamlet.components.bolt import Bolt
 from streamlet.components.tuples import ACKED, FAILED, OPEN, Tuple, tick_tuple
-from streamlet.runtime.emitter import BadEmit, Emitter
+from streamlet.runtime.emitter import ROWS, BadEmit, Emitter
 from streamlet.runtime.outbox import Outbox, Work
 from streamlet.runtime.routing import Pick
 from streamlet.runtime.task_stats import TaskStats
@@ -23,8 +23,22 @@ from streamlet.runtime.values import PLAIN
 SLICE = 64
 """Tuples between two looks at the clock: a slow bolt lets the loop read and flush after so many."""
 
-UNKEPT = 3
-"""References to a tuple that only the slice holds: its variable, ``_current``, and the question itself."""
+
+class _Holder:
+    """Stands for a BoltTask in the question below."""
+
+    _current: object = None
+
+
+def _unkept() -> int:
+    tup = _Holder._current = object()
+    return getrefcount(tup)
+
+
+UNKEPT = _unkept()
+"""References to a tuple that only the slice holds: its variable, ``_current``, and, in some interpreters, the question
+itself. So it is counted here, in the shape it has there: one too many, and a tuple somebody kept is filled again.
+"""
 
 Report = Callable[[BaseException, Tuple | None], None]
 
@@ -71,7 +85,8 @@ class BoltTask:
 
     def _emit_row(self, pick: Pick) -> Callable[..., list[int] | None]:
         assert self.emitter.default is not None
-        width, slow, bits, plain, task = self.emitter.default.width, self.emit_anywhere, self.getrandbits, PLAIN, self
+        width, slow, bits = self.emitter.default.width, self.emit_anywhere, self.getrandbits
+        plain, rows, task = PLAIN, ROWS, self
 
         def emit(
             values: Sequence[Any],
@@ -86,7 +101,7 @@ class BoltTask:
                 if value.__class__ not in plain:
                     return slow(values)
             current = task._current
-            if len(values) != width or current is None or current.anchors is not None or values.__class__ is str:
+            if len(values) != width or current is None or current.anchors is not None or values.__class__ not in rows:
                 return slow(values)
             root = current.root
             if root:
@@ -101,7 +116,7 @@ class BoltTask:
 
     def _emit_one_field(self, pick: Callable[[Any], Outbox]) -> Callable[..., list[int] | None]:
         """The same for a stream of one field: no loop over values, and a key is looked up without a call."""
-        slow, bits, plain, task = self.emit_anywhere, self.getrandbits, PLAIN, self
+        slow, bits, plain, rows, task = self.emit_anywhere, self.getrandbits, PLAIN, ROWS, self
 
         def emit(
             values: Sequence[Any],
@@ -113,7 +128,7 @@ class BoltTask:
             if stream is not None or anchors is not None or need_task_ids or direct_task is not None:
                 return slow(values, stream, anchors, direct_task, need_task_ids)
             current = task._current
-            if len(values) != 1 or current is None or current.anchors is not None or values.__class__ is str:
+            if len(values) != 1 or current is None or current.anchors is not None or values.__class__ not in rows:
                 return slow(values)
             value = values[0]
             if value.__class__ not in plain:
@@ -142,6 +157,8 @@ class BoltTask:
         values = self.emitter.checked(values, routes)
         if anchors is None:
             anchors = (self._current,) if self._current is not None and self.bolt.auto_anchor else ()
+        else:
+            anchors = tuple(anchors)  # an iterator would be spent by the first look, and the tuple tracked by nobody
         if any(anchor.state != OPEN and anchor.root for anchor in anchors):
             raise BadEmit(
                 f"{self.emitter.component} emitted on stream {routes.name!r} with an anchor that was already acked "

@@ -14,6 +14,12 @@ from streamlet.runtime.outbox import Outbox
 from streamlet.runtime.routing import FieldsPick, Pick, Target, picker
 from streamlet.runtime.values import PLAIN, travelling
 
+ROWS: frozenset[Any] = frozenset({list, tuple})
+"""What a fast emit takes for a row without asking further."""
+
+NO_ROWS = (str, bytes, bytearray, dict, set, frozenset)
+"""What has a length and gives values, but not one per field in the order of the fields: a dict gives its keys."""
+
 
 class BadEmit(ValueError):
     """An ``emit`` that does not fit what the component declared."""
@@ -93,7 +99,7 @@ class Emitter:
 
     def checked(self, values: Sequence[Any], routes: StreamRoutes) -> list[Any]:
         """A copy of the values as they travel. Raises BadEmit or ValueCannotTravel."""
-        if isinstance(values, (str, bytes)) or len(values) != routes.width:
+        if isinstance(values, NO_ROWS) or len(values) != routes.width:
             raise BadEmit(
                 f"{self.component} emitted {values!r:.120} on stream {routes.name!r}, which declares "
                 f"{routes.width} field(s): {', '.join(routes.fields)}. Emit a list with one value per field."

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import traceback
 
-from streamlet.base.errors import StreamletError
+from streamlet.base.errors import StreamletError, ValueCannotTravel
+from streamlet.runtime.wire import MAX_DATA_FRAME
 
 
 class ComponentFailed(StreamletError):
@@ -32,6 +33,24 @@ def spout_failed(component: str, task_id: int, where: str, error: Exception) -> 
     )
 
 
-def _place(error: Exception) -> str:
+def too_large(component: str, stream: str) -> StreamletError:
+    """A component emitted a tuple for another worker that fits in no frame."""
+    return ValueCannotTravel(
+        f"{component} emitted a tuple on stream {stream!r} that is larger than the {MAX_DATA_FRAME >> 20} MiB which "
+        "may travel to another worker at once. It was not sent, and its tree has failed. Emit the name of where the "
+        "data lies, or its parts as tuples of their own."
+    )
+
+
+def exited(error: SystemExit) -> StreamletError:
+    """A component ended the process that it shares with everything else."""
+    return ComponentFailed(
+        f"A component called sys.exit({error.code!r}){_place(error)}, in a run whose process is also yours. That stops "
+        "the topology; what was not acked will be read again. Raise an exception to fail a tuple; a spout says by "
+        "caught_up() that it has no more."
+    )
+
+
+def _place(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     return f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""

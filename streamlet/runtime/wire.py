@@ -115,6 +115,43 @@ def encode_data(outgoing: Outgoing) -> bytes:
     return pack([outgoing.runs, outgoing.roots, outgoing.deltas, outgoing.fails, outgoing.full])
 
 
+def data_payloads(outgoing: Outgoing, limit: int = MAX_DATA_FRAME) -> tuple[list[bytes], list[Run]]:
+    """What a turn has for another worker in as few payloads as fit the peer's limit, in order; and, as runs of one
+    tuple each, what fits in none. The peer would close the link at a longer one, now and after each replay.
+    """
+    payload = encode_data(outgoing)
+    if len(payload) <= limit:
+        return [payload], []
+    runs, roots, deltas, fails = outgoing.runs, outgoing.roots, outgoing.deltas, outgoing.fails
+    if len(runs) == 1 and len(runs[0].roots) == 1:
+        return _then([], runs, Outgoing([], roots, deltas, fails, outgoing.full), limit)
+    if runs:
+        left, right = _halves(runs)
+        return _then(*data_payloads(Outgoing(left), limit), Outgoing(right, roots, deltas, fails, outgoing.full), limit)
+    half = max(len(roots), len(fails)) // 2
+    first = data_payloads(Outgoing([], roots[:half], deltas[:half], fails[:half]), limit)
+    return _then(*first, Outgoing([], roots[half:], deltas[half:], fails[half:], outgoing.full), limit)
+
+
+def _then(first: list[bytes], too_large: list[Run], rest: Outgoing, limit: int) -> tuple[list[bytes], list[Run]]:
+    if not rest:
+        return first, too_large
+    payloads, more = data_payloads(rest, limit)
+    return first + payloads, too_large + more
+
+
+def _halves(runs: list[Run]) -> tuple[list[Run], list[Run]]:
+    """Two shares, neither empty, of runs or of the rows of the only one."""
+    if len(runs) > 1:
+        half = len(runs) // 2
+        return runs[:half], runs[half:]
+    run = runs[0]
+    half = len(run.roots) // 2
+    parts = (slice(None, half), slice(half, None))
+    left, right = (run._replace(roots=run.roots[p], edges=run.edges[p], values=run.values[p]) for p in parts)
+    return [left], [right]
+
+
 def decode_data(payload: bytes) -> Incoming:
     """The inverse; every shape and type the loop relies on is checked here. Raises BadFrame."""
     frame = unpack(payload)

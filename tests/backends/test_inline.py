@@ -242,3 +242,20 @@ def test_stop_drains() -> None:
     conf = resolve({}, {})
     result = InlineBackend(Ticking()).run(RunRequest(Words.__topology__, conf), watch, stop)
     assert (result.reason, result.drained) == ("interrupted", True) and watch.statuses[-1].state == "ended"
+
+
+class Leaves(Bolt):
+    def process(self, tup: Tuple) -> None:
+        raise SystemExit(0)
+
+
+class Left(Topology):
+    lines = Lines.spec()
+    leaves = Leaves.spec(inputs=[lines])
+
+
+def test_a_component_that_exits_does_not_decide_the_exit_status() -> None:
+    """The process is that of whoever runs the topology; status 0 would say that all was processed."""
+    with pytest.raises(StreamletError, match=r"sys\.exit\(0\)") as raised:
+        run(Left.__topology__)
+    assert raised.value.exit_status == 1

@@ -42,6 +42,15 @@ class InheritsProcess(Split): ...
 class NoNextTuple(Spout): ...
 
 
+class AwaitsProcess(Bolt):
+    async def process(self, tup) -> None: ...
+
+
+class YieldsProcess(Bolt):
+    def process(self, tup):
+        yield tup
+
+
 class Tunable(Spout):
     outputs = ["line"]
 
@@ -228,6 +237,14 @@ def test_a_bolt_without_process_and_a_spout_without_next_tuple() -> None:
     found = problems(lines=lines, split=NoProcess.spec(inputs=[lines]), more=InheritsProcess.spec(inputs=[lines]))
     assert [(p.component, "does not define" in p.message) for p in found] == [("lines", True), ("split", True)]
     assert "next_tuple(self)" in found[0].remedy and "process(self, tup)" in found[1].remedy
+
+
+@pytest.mark.parametrize(("cls", "kind"), [(AwaitsProcess, "async"), (YieldsProcess, "generator")])
+def test_a_method_whose_call_runs_none_of_it(cls: type[Bolt], kind: str) -> None:
+    """Every tuple would be acked, and none processed."""
+    lines = Lines.spec()
+    found = only(problems(lines=lines, lazy=cls.spec(inputs=[lines])))
+    assert kind in found.message and "process" in found.message
 
 
 def test_bolts_that_no_spout_reaches() -> None:

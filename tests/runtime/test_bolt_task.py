@@ -329,3 +329,52 @@ def test_streams_by_name() -> None:
     assert [(run.stream, run.values) for run in runs] == [("default", [[1]]), ("errors", [[2, 3]]), ("default", [[4]])]
     emitted = [row for run in runs for row in zip(run.roots, run.edges, run.values, strict=True)]
     assert rig.open_trees(emitted) == {}
+
+
+def test_anchors_may_be_any_iterable() -> None:
+    """An iterator is spent by the first look at it: what was emitted would be tracked by nobody."""
+    rig = Rig(bolt(lambda self, tup: self.emit([1], anchors=iter([tup]))))
+    rig.run((7, ["a"]))
+    rows = rig.emitted()
+    assert [root for root, _, _ in rows] == [7]
+    assert rig.open_trees(rows) == {}
+
+
+@pytest.mark.parametrize("row", [{"a": 1}, {0: "a"}, {"a"}, "n", b"n", {"a": 1, "b": 2}, {"a", "b"}, "no", b"no"])
+def test_a_row_is_a_sequence_of_values(row: Any) -> None:
+    """A dict or a set has as many members as a row has fields, and they are not the row's values."""
+    rig = Rig(bolt(lambda self, tup: self.emit(row)), (Stream(["x", "y"][: len(row)]),))
+    rig.run((7, ["a"]))
+    assert rig.emitted() == []
+    assert isinstance(rig.reported[0][0], BadEmit)
+
+
+@pytest.mark.parametrize("how", ["list", "closure", "generator", "traceback"])
+def test_a_tuple_somebody_keeps_is_not_filled_again(how: str) -> None:
+    """However it is kept; one that nobody keeps is."""
+    kept: list[Any] = []
+
+    def keep(self: Any, tup: Tuple) -> None:
+        if how == "list":
+            kept.append(tup)
+        elif how == "closure":
+            kept.append(lambda: tup)
+        elif how == "generator":
+            kept.append(tup for _ in range(1))
+        else:
+            try:
+                raise ValueError
+            except ValueError as error:
+                kept.append(error)
+
+    def value(one: Any) -> Any:
+        if how == "traceback":
+            return one.__traceback__.tb_frame.f_locals["tup"].values
+        return {"list": lambda: one, "closure": lambda: one(), "generator": lambda: next(one)}[how]().values
+
+    rig = Rig(bolt(keep))
+    rig.run(*[(root, [root]) for root in range(1, 6)])
+    assert [value(one) for one in kept] == [[1], [2], [3], [4], [5]]
+    seen: set[int] = set()
+    Rig(bolt(lambda self, tup: seen.add(id(tup)))).run(*[(root, [root]) for root in range(1, 6)])
+    assert len(seen) == 1

@@ -19,6 +19,7 @@ from streamlet.runtime.wire import (
     BadFrame,
     FrameReader,
     FrameWriter,
+    data_payloads,
     decode_data,
     encode_data,
     pack,
@@ -61,6 +62,30 @@ def test_a_data_frame_comes_back_as_it_was(outgoing: Outgoing) -> None:
     assert (incoming.fails, incoming.full) == (outgoing.fails, outgoing.full)
 
 
+@given(outgoings(), st.integers(150, 400))
+def test_what_is_too_long_for_one_frame_takes_several(outgoing: Outgoing, limit: int) -> None:
+    """A peer closes the link at a frame beyond its limit; nothing is lost, moved or said twice on the way round it."""
+    payloads, too_large = data_payloads(outgoing, limit)
+    assert all(len(payload) <= limit for payload in payloads)
+    parts = [decode_data(payload) for payload in payloads]
+    assert all(len(encode_data(Outgoing([run]))) > limit and len(run.roots) == 1 for run in too_large)
+    lost = [row(run, 0) for run in too_large]
+    sent = [row(run, n) for part in parts for run in part.runs for n in range(len(run.roots))]
+    wanted = [row(run, n) for run in outgoing.runs for n in range(len(run.roots))]
+    assert [each for each in wanted if each not in lost] == [each for each in sent if each not in lost]
+    assert len(sent) + len(lost) == len(wanted)
+    assert [root for part in parts for root in part.roots] == outgoing.roots
+    assert [delta for part in parts for delta in part.deltas] == outgoing.deltas
+    assert [root for part in parts for root in part.fails] == outgoing.fails
+    assert [part.full for part in parts if part.full is not None] == [outgoing.full] * (outgoing.full is not None)
+
+
+def row(run: Run, n: int) -> tuple[Any, ...]:
+    """One tuple of a run, with where it comes from and goes to."""
+    return run.target, run.source, run.stream, run.multi, run.roots[n], run.edges[n], run.values[n]
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.binary(max_size=300), max_size=6), st.randoms())
 def test_frames_survive_any_slicing(payloads: list[bytes], rng: random.Random) -> None:
     """However the bytes are cut on the way."""
