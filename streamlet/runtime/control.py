@@ -19,6 +19,9 @@ Message = dict[str, Any]
 INHERITED_KEY = b"an inherited socket pair has no third party"
 SEND_S = 2.0
 
+LONGEST_TEXT = 1 << 16
+"""Characters of a line that are shown; the other end closes the channel at a message beyond its limit."""
+
 
 class ChannelClosed(Exception):
     """The other end is gone."""
@@ -44,10 +47,13 @@ class ControlChannel:
         return self.sock.fileno()
 
     def send(self, message: Message) -> None:
-        """Send one message, within two seconds. Raises ChannelClosed."""
+        """Send one message, within two seconds; a text too long to be read is cut. Raises ChannelClosed."""
+        payload = pack(message)
+        if len(payload) > LONGEST_TEXT:
+            payload = pack({key: _readable(value) for key, value in message.items()})
         with self._lock:
             try:
-                self.sock.sendall(self._writer.frame(pack(message)))
+                self.sock.sendall(self._writer.frame(payload))
             except OSError as error:
                 raise ChannelClosed(str(error)) from None
 
@@ -77,3 +83,9 @@ class ControlChannel:
     def close(self) -> None:
         """Close the socket."""
         self.sock.close()
+
+
+def _readable(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > LONGEST_TEXT:
+        return f"{value[:LONGEST_TEXT]} ... ({len(value) - LONGEST_TEXT} characters more)"
+    return value

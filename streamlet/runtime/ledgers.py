@@ -106,8 +106,8 @@ class Ledgers:
             self.guard(spout, "fail", partial(spout.expire, now))
 
     def pending(self) -> int:
-        """Open trees."""
-        return sum(len(spout.pending) for spout in self.spouts.values())
+        """Open trees. Any thread: spouts may still be added meanwhile."""
+        return sum(len(spout.pending) for spout in list(self.spouts.values()))
 
     def caught_up(self) -> bool:
         """Every spout task here says it is done, and none has an open tree."""

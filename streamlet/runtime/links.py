@@ -9,8 +9,9 @@ from collections import deque
 from collections.abc import Callable
 
 from streamlet.runtime.dialing import Secured
+from streamlet.runtime.outbox import Run
 from streamlet.runtime.ports import Incoming, Outgoing
-from streamlet.runtime.wire import BadFrame, decode_data, encode_data
+from streamlet.runtime.wire import BadFrame, data_payloads, decode_data
 
 READ_BYTES = 1 << 18
 READS_PER_TURN = 8
@@ -130,16 +131,18 @@ class SocketLinks:
 
     # -- writing -------------------------------------------------------------------------------------------------
 
-    def send(self, worker: int, outgoing: Outgoing) -> bool:
+    def send(self, worker: int, outgoing: Outgoing) -> list[Run] | None:
         link = self._links.get(worker)
         if link is None:
-            return False
-        frame = link.secured.writer.frame(encode_data(outgoing))
-        link.out.append(memoryview(frame))
-        link.out_bytes += len(frame)
+            return None
+        payloads, too_large = data_payloads(outgoing)
+        for payload in payloads:
+            frame = link.secured.writer.frame(payload)
+            link.out.append(memoryview(frame))
+            link.out_bytes += len(frame)
         if not link.writing:
             self._write(link)
-        return True
+        return too_large
 
     def _write(self, link: _Link) -> None:
         try:

@@ -10,19 +10,20 @@ import contextlib
 import os
 import selectors
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 from streamlet.model.plan import Plan
 from streamlet.runtime.bolt_task import BoltTask
+from streamlet.runtime.emitter import BadEmit
 from streamlet.runtime.ledgers import Ledgers
 from streamlet.runtime.outbox import Run, Work
 from streamlet.runtime.ports import Links, Outgoing
 from streamlet.runtime.spout_task import SpoutTask
 from streamlet.runtime.task_building import LiveTask, Running, build_task
 from streamlet.runtime.timers import Timers
-from streamlet.runtime.user_errors import could_not_start
+from streamlet.runtime.user_errors import could_not_start, too_large
 
 SPOUT_BUDGET = 128
 """How often a spout is asked in one turn: the size of a batch under load."""
@@ -33,9 +34,16 @@ TURN_S = 0.010
 POLL_S = 0.001
 """How long the loop sleeps when a spout without a descriptor had nothing (Storm's sleep of 1 ms)."""
 
+BOLTS_S = 0.100
+"""How long bolts may work off short runs before the loop goes on: a stop, a timer or a peer may be waiting."""
+
 IDLE_S = 1.0
 
 Trace = Callable[[Run], None]
+
+
+def _too_late(*args: Any, **more: Any) -> None:
+    raise BadEmit("it emitted while it was closed: nothing is delivered any more. Emit in process or process_tick")
 
 
 class WorkerLoop:
@@ -131,15 +139,17 @@ class WorkerLoop:
         return "starting" not in self.paused
 
     def close(self, clean: bool) -> list[BaseException]:
-        """Close spouts and, after a clean stop, call ``cleanup`` on all; what they raised."""
+        """After a clean stop call ``cleanup`` on all; close spouts; what they raised."""
         raised: list[BaseException] = []
         acts: list[Callable[[], None]] = []
+        # Bolts first: a spout may wait for a store that does not answer, and what a cleanup writes is nowhere else.
+        for live in sorted(self.tasks.values(), key=lambda live: isinstance(live.run, SpoutTask)):
+            vars(live.component).update(emit=_too_late, emit_many=_too_late)
+            acts += [live.component.cleanup] if clean else []
         for live in self.tasks.values():
             if isinstance(live.run, SpoutTask):
                 acts += [live.run.spout.deactivate] if clean else []
                 acts += [live.run.spout.close]
-        for live in self.tasks.values():
-            acts += [live.component.cleanup] if clean else []
         for act in acts:
             try:
                 act()
@@ -148,7 +158,8 @@ class WorkerLoop:
         self.links.close()
         self.selector.close()
         os.close(self._wake_read)
-        os.close(self._wake_write)
+        wake, self._wake_write = self._wake_write, -1  # its number may be another file's soon, and threads still post
+        os.close(wake)
         return raised
 
     # -- other threads ---------------------------------------------------------------------------------------
@@ -188,7 +199,7 @@ class WorkerLoop:
             self._run_bolts(now)
             self.ledgers.settle()
         self._flush()
-        if emitted or self.inbox or self._posted or self.running.acks:
+        if emitted or self.inbox or self._posted or self.running.acks or self.running.fails or self._outgoing:
             return 0.0
         return self._sleep(now)
 
@@ -209,7 +220,7 @@ class WorkerLoop:
                 self.inbox_tuples += len(run.roots)
 
     def _run_bolts(self, now: float) -> None:
-        inbox, until = self.inbox, now + TURN_S
+        inbox, until, over = self.inbox, now + TURN_S, now + BOLTS_S
         while inbox:
             work = inbox[0]
             live = self.tasks[work.run.target]
@@ -224,6 +235,8 @@ class WorkerLoop:
                 return
             inbox.popleft()
             self._collect(live)
+            if self.clock.monotonic() >= over:
+                return
 
     def _collect(self, live: LiveTask) -> None:
         """Move what a task emitted to where it goes."""
@@ -257,6 +270,8 @@ class WorkerLoop:
 
     def _watch_marks(self) -> None:
         """Above a high-water mark no spout emits, here or elsewhere, until half of it is worked off."""
+        if self.unsent:  # what was just written; nothing else would wake the loop when a link is empty again
+            self.unsent = self.links.unsent_bytes()
         conf = self.running.conf
         tuples, unsent = conf["streamlet.inbox.high.water.tuples"], conf["streamlet.link.high.water.bytes"]
         if not self._full:
@@ -271,11 +286,24 @@ class WorkerLoop:
         for worker in self._spout_workers:
             self._to(worker).full = full
 
-    def fail_everything(self) -> int:
-        """A link was lost: apply the deltas that did arrive, then fail all open trees of this worker's spouts."""
+    def recover(self, lost: Iterable[int]) -> int:
+        """A link was lost: apply the deltas that did arrive, then fail all open trees of this worker's spouts.
+
+        They emit nothing until ``recovered``. Marks of the ``lost`` workers are void, those just received too: the
+        word that one is no longer full may have been lost with the link.
+        """
+        self.pause("recovering")
         self._receive()
         self.ledgers.settle()
+        for worker in lost:
+            self.resume(f"worker {worker} is full")
         return self.ledgers.fail_everything()
+
+    def recovered(self) -> None:
+        """All links stand again. Who has a new one does not know that this worker is full."""
+        self.resume("recovering")
+        if self._full:
+            self._tell_full(True)
 
     def _readable(self, spout: SpoutTask) -> None:
         """A spout that may emit is asked in this turn anyway; one that may not must still read, or the loop spins."""
@@ -296,11 +324,21 @@ class WorkerLoop:
         if self._outgoing:
             outgoing, self._outgoing = self._outgoing, {}
             for worker, out in outgoing.items():
-                if not self.links.send(worker, out):
+                unsent = self.links.send(worker, out)
+                if unsent is None:
                     self.ledgers.fail_unsendable(out.runs, worker)
+                else:
+                    self._fail_too_large(unsent)
             self.unsent = self.links.unsent_bytes()
         elif self.unsent:
             self.unsent = self.links.unsent_bytes()
+
+    def _fail_too_large(self, runs: list[Run]) -> None:
+        """Tuples that no frame can hold: the link lives on, their trees fail, and it is told who emitted them."""
+        for run in runs:
+            component = self.plan.tasks[run.source - 1].component
+            self.running.report(component, run.source, too_large(component, run.stream), None)
+            self.ledgers.apply_fails(run.roots[0] if run.multi else run.roots)
 
     def _sleep(self, now: float) -> float:
         due = max(0.0, self.timers.next_due() - now)

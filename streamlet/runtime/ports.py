@@ -48,8 +48,10 @@ class Links(Protocol):
         """Sockets are registered in the loop's selector, with a callable as data."""
         ...
 
-    def send(self, worker: int, outgoing: Outgoing) -> bool:
-        """Queue a frame; False without a link to that worker: nothing was sent and nothing will be."""
+    def send(self, worker: int, outgoing: Outgoing) -> list[Run] | None:
+        """Queue frames; runs of one tuple each that fit in none, and were not sent. None without a link to that
+        worker: nothing was sent and nothing will be.
+        """
         ...
 
     def received(self) -> list[Incoming]:
@@ -71,7 +73,7 @@ class NoLinks:
     def attach(self, selector: selectors.BaseSelector) -> None:
         pass
 
-    def send(self, worker: int, outgoing: Outgoing) -> bool:
+    def send(self, worker: int, outgoing: Outgoing) -> list[Run] | None:
         raise AssertionError(f"a plan of one worker sent to worker {worker}")
 
     def received(self) -> list[Incoming]:

@@ -54,8 +54,10 @@ class TaskStats:
             self.latency.add(seconds / count, count)
 
     def report_metric(self, name: str, value: float) -> None:
-        """A user's own metric; the latest value stands."""
-        self.metrics[name] = value
+        """A user's own metric; the latest value stands. Raises TypeError or ValueError for what is no number: only
+        plain ones travel with a heartbeat.
+        """
+        self.metrics[str(name)] = float(value)
 
     def snapshot(self) -> Mapping[str, Any]:
         """As plain data, for the heartbeat."""

@@ -6,7 +6,6 @@ coordinator's messages and sends heartbeats, so that a slow bolt never looks lik
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import random
@@ -135,7 +134,7 @@ class Worker:
         """Tell at once when the last tree is done or the end is reached; heartbeats would be too slow for both."""
         state = (
             self.loop.ledgers.pending() == 0,
-            not self.loop.inbox,
+            not self.loop.inbox and not self.loop.unsent,
             self._asks_end() and not self.loop.paused and self.loop.ledgers.caught_up(),
         )
         if state != self.reported:
@@ -150,10 +149,13 @@ class Worker:
         """On the loop's thread: what only it may read, for the control thread to send."""
         self.partitions = [row for spout in self.loop.spouts.values() for row in spout.spout.partition_status()]
 
-    def _failed(self, error: Exception, status: int) -> int:
+    def _say_failed(self, error: Exception, status: int) -> None:
         message = str(error) if isinstance(error, StreamletError) else self._bug(error)
         trace = "".join(traceback.format_exception(error))
         self.channel.try_send({"t": "failed", "message": message, "status": status, "trace": trace})
+
+    def _failed(self, error: Exception, status: int) -> int:
+        self._say_failed(error, status)
         if hasattr(self, "loop"):
             self.loop.close(clean=False)
         return status
@@ -168,8 +170,10 @@ class Worker:
 
     def _close(self) -> int:
         self._look()
-        with contextlib.suppress(ChannelClosed):
+        try:
             self._beat()  # the run's totals are exact
+        except Exception:
+            logger.debug("worker %d: the last numbers were not told", self.index, exc_info=True)
         raised = self.loop.close(self.clean)
         self.complaints.flush()
         self.channel.try_send({"t": "stopped", "errors": [f"{type(e).__name__}: {e}" for e in raised]})
@@ -210,12 +214,10 @@ class Worker:
         self._recover(worker)
         self.channel.try_send({"t": "link_lost", "worker": worker, "epoch": epoch, "version": version, "why": why})
 
-    def _recover(self, worker: int) -> None:
-        self.loop.pause("recovering")
-        self.loop.resume(f"worker {worker} is full")
-        failed = self.loop.fail_everything()
+    def _recover(self, *lost: int) -> None:
+        failed = self.loop.recover(lost)
         if failed:
-            logger.info("worker %d: worker %d was lost and %d open trees failed", self.index, worker, failed)
+            logger.info("worker %d: worker %d was lost and %d open trees failed", self.index, lost[0], failed)
 
     # -- the control thread ----------------------------------------------------------------------------------------
 
@@ -236,6 +238,9 @@ class Worker:
                         due = time.monotonic() + period
                         self._beat()
             except ChannelClosed:
+                self._orphaned()
+            except Exception as error:  # noqa: BLE001 - a row or metric that cannot be sent: said, not taken for silence
+                self._say_failed(error, 1)
                 self._orphaned()
 
     def _read_messages(self) -> None:
@@ -261,7 +266,7 @@ class Worker:
         """Every worker is linked by this version of the book; older news, or news overtaken by a loss, is void."""
         if not self.peering.whole_by(version):
             return
-        self.loop.resume("recovering")
+        self.loop.recovered()
         if not self.loop.activated:
             self.loop.activate()
         # Told again: the coordinator heeds an end only while the run is whole, and may have heard of it before.
@@ -280,7 +285,7 @@ class Worker:
     def _cut(self, pair: list[int], version: int) -> None:
         """The coordinator says that two workers, perhaps this one among them, lost the link between them."""
         self.peering.cut(pair, version)
-        self._recover(pair[0])
+        self._recover(*pair)
 
     def _stop(self, clean: bool) -> None:
         self.clean = clean

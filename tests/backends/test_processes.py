@@ -171,3 +171,27 @@ def test_a_spout_at_its_end_before_the_others_are_up_ends_the_run_once_they_are(
     run = ProcessesBackend().run(asked, Silent(), Stop())
     assert run.reason == "caught_up"
     assert [row.acked for row in run.status.components] == [count, count]
+
+
+UNTOLD = """
+from streamlet import Spout, Topology
+
+class Odd(Spout):
+    outputs = ["n"]
+    def next_tuple(self): ...
+    def partition_status(self):
+        return [{"topic": object()}]
+
+class Odds(Topology):
+    odd = Odd.spec()
+"""
+
+
+def test_a_row_that_no_heartbeat_can_carry_is_named(tmp_path: Path) -> None:
+    """It ended the thread that sends them, and the worker was replaced, again and again, for being silent."""
+    file = tmp_path / "untold.py"
+    file.write_text(UNTOLD)
+    topology = load_topology(file)
+    wanted = RunRequest(topology, resolve(topology.config, {}), file=file, workers=1, seconds=60)
+    with pytest.raises(RunFailed, match="TypeError"):
+        ProcessesBackend().run(wanted, Silent(), Stop())

@@ -1,0 +1,264 @@
+"""The loop of one worker among several, with links the test holds: what it does with marks, losses and long work."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import selectors
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from streamlet import Bolt, Spout, Topology, Tuple
+from streamlet.base.clock import ManualClock
+from streamlet.base.errors import ValueCannotTravel
+from streamlet.model.plan import make_plan
+from streamlet.model.settings import resolve
+from streamlet.runtime import links as links_module
+from streamlet.runtime.dialing import Secured
+from streamlet.runtime.handshake import DATA, Hello
+from streamlet.runtime.links import SocketLinks
+from streamlet.runtime.loop import BOLTS_S, WorkerLoop
+from streamlet.runtime.outbox import Run
+from streamlet.runtime.ports import Incoming, Links, Outgoing
+from streamlet.runtime.task_building import Running
+from streamlet.runtime.wire import FrameReader, FrameWriter, data_payloads, decode_data
+
+SPOUT, BOLT = 1, 2
+"""Task ids; with two workers the spout is on worker 0, the bolt on worker 1."""
+
+
+class Numbers(Spout):
+    outputs = ["n"]
+
+    def initialize(self, conf: Any, context: Any) -> None:
+        self.todo: list[Any] = []
+        self.heard: list[Any] = []
+
+    def next_tuple(self) -> None:
+        if self.todo:
+            self.emit([self.todo.pop(0)], tup_id=len(self.todo))
+
+    def ack(self, tup_id: Any) -> None:
+        self.heard.append(("ack", tup_id))
+
+    def fail(self, tup_id: Any) -> None:
+        self.heard.append(("fail", tup_id))
+
+    def close(self) -> None:
+        self.heard.append("closed")
+
+
+class Sink(Bolt):
+    outputs = ["n"]
+
+    def initialize(self, conf: Any, context: Any) -> None:
+        self.seen: list[Any] = []
+        self.clock = context.clock
+        self.takes_s = 0.0
+        self.last_words = False
+
+    def process(self, tup: Tuple) -> None:
+        self.seen.append(tup.values[0])
+        self.clock.advance(self.takes_s)
+
+    def process_tick(self, tup: Tuple) -> None:
+        self.fail(Tuple([0], root=99 << 48, edge=1))
+
+    def cleanup(self) -> None:
+        if self.last_words:
+            self.emit([1])
+
+
+class Pair(Topology):
+    numbers = Numbers.spec()
+    sink = Sink.spec(inputs=[numbers])
+
+
+class Held(Links):
+    """Links as the test wants them."""
+
+    def __init__(self) -> None:
+        self.arrived: list[Incoming] = []
+        self.sent: list[Outgoing] = []
+        self.up = True
+        self.queued = 0
+
+    def attach(self, selector: selectors.BaseSelector) -> None: ...
+
+    def send(self, worker: int, outgoing: Outgoing) -> list[Run] | None:
+        if not self.up:
+            return None
+        self.sent.append(outgoing)
+        return []
+
+    def received(self) -> list[Incoming]:
+        taken, self.arrived = self.arrived, []
+        return taken
+
+    def unsent_bytes(self) -> int:
+        return self.queued
+
+    def close(self) -> None: ...
+
+
+class Rig:
+    """Worker ``index`` of ``workers``, initialised and active, on a clock that stands."""
+
+    def __init__(self, index: int, links: Any, workers: int = 2, **conf: Any) -> None:
+        self.clock = ManualClock()
+        self.reported: list[BaseException] = []
+        running = Running(
+            plan=make_plan(Pair.__topology__, workers),
+            worker=index,
+            epoch=1,
+            topology_id="t",
+            conf=resolve({}, {key.replace("__", "."): value for key, value in conf.items()}),
+            clock=self.clock,
+            rng=random.Random(1),
+            report=lambda component, task, error, tup: self.reported.append(error),
+            wake=lambda: None,
+        )
+        self.loop = WorkerLoop(running, links)
+        self.loop.initialize()
+        self.loop.activate()
+
+    @property
+    def spout(self) -> Any:
+        return self.loop.tasks[SPOUT].component
+
+    @property
+    def bolt(self) -> Any:
+        return self.loop.tasks[BOLT].component
+
+
+@contextlib.contextmanager
+def rig(index: int, links: Any = None, workers: int = 2, **conf: Any) -> Iterator[Rig]:
+    made = Rig(index, links or Held(), workers, **conf)
+    try:
+        yield made
+    finally:
+        if made.loop.selector.get_map() is not None:
+            made.loop.close(clean=False)
+
+
+def said(full: bool, worker: int = 1) -> Incoming:
+    return Incoming([], [], [], [], full, worker)
+
+
+def one_tuple(values: list[Any]) -> Incoming:
+    return Incoming([Run(BOLT, SPOUT, "default", False, [7], [1], [values])], [], [], [], None, 0)
+
+
+def test_a_mark_among_the_last_words_of_a_lost_link_pauses_nobody() -> None:
+    """The word that takes it back is lost with the link: the spouts would stand still for ever."""
+    links = Held()
+    with rig(0, links) as one:
+        links.arrived.append(said(True))
+        one.loop.recover([1])
+        one.loop.recovered()
+        assert not one.loop.paused
+
+
+def test_who_is_full_says_so_again_over_a_new_link() -> None:
+    """The spouts at its other end took the old word back when they lost the old one."""
+    links = Held()
+    with rig(1, links, streamlet__inbox__high__water__tuples=10) as one:
+        links.arrived += [one_tuple([n]) for n in range(30)]
+        one.bolt.takes_s = BOLTS_S
+        one.loop.turn()
+        assert [out.full for out in links.sent if out.full is not None] == [True]
+        one.loop.recover([0])
+        links.sent.clear()
+        one.loop.recovered()
+        one.loop.turn()
+        assert [out.full for out in links.sent if out.full is not None] == [True]
+
+
+def test_spouts_go_on_in_the_turn_that_wrote_the_link_empty() -> None:
+    """Nothing else would wake the loop: an empty link has nothing to write, and its peer perhaps nothing to say."""
+    links = Held()
+    with rig(0, links, streamlet__link__high__water__bytes=10) as one:
+        links.queued = 11
+        one.spout.todo = [1, 2]
+        one.loop.turn()
+        one.loop.turn()
+        assert "this worker is full" in one.loop.paused
+        links.queued = 0
+        one.spout.todo = [3]
+        one.loop.turn()
+        assert not one.loop.paused and not one.spout.todo
+
+
+def test_many_short_runs_do_not_keep_the_loop_from_reading() -> None:
+    """A stop, a tick, a commit and the peers' frames wait for the end of a turn, whatever stands in the inbox."""
+    links = Held()
+    with rig(1, links) as one:
+        links.arrived += [one_tuple([n]) for n in range(100)]
+        one.bolt.takes_s = BOLTS_S / 4
+        one.loop.turn()
+        assert 0 < len(one.bolt.seen) < 20
+        while one.loop.inbox:
+            one.loop.turn()
+        assert one.bolt.seen == list(range(100)) and one.loop.inbox_tuples == 0
+
+
+def test_what_a_tick_failed_goes_home_in_the_next_turn() -> None:
+    """Not only when something else wakes the loop."""
+    with rig(1, topology__tick__tuple__freq__secs=1.0) as one:
+        one.clock.advance(1.0)
+        assert one.loop.turn() == 0.0
+
+
+def test_an_emit_while_closing_is_refused() -> None:
+    """Nobody would ever see it, and nobody would ever know."""
+    with rig(1) as one:
+        one.bolt.last_words = True
+        (error,) = one.loop.close(clean=True)
+        assert "nothing is delivered any more" in str(error)
+
+
+def test_bolts_clean_up_before_spouts_wait_for_a_last_commit() -> None:
+    """A store that does not answer costs replays; a cleanup that is not called costs what it was to write."""
+    with rig(0, workers=1) as one:
+        heard = one.spout.heard
+        one.bolt.cleanup = lambda: heard.append("cleaned up")
+        assert one.loop.close(clean=True) == []
+        assert heard == ["cleaned up", "closed"]
+
+
+def test_a_post_to_a_closed_loop_writes_into_no_other_file() -> None:
+    """Dials and handshakes still end when the loop is gone, and the number of its pipe is free for anybody's file."""
+    with rig(1) as one:
+        one.loop.close(clean=False)
+        pipes = [os.pipe2(os.O_NONBLOCK) for _ in range(8)]
+        try:
+            one.loop.post(lambda: None)
+            for read, _ in pipes:
+                with pytest.raises(BlockingIOError):
+                    os.read(read, 1)
+        finally:
+            for number in sum(pipes, ()):
+                os.close(number)
+
+
+def test_a_tuple_too_large_for_a_frame_fails_its_tree_and_no_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The peer would close the link, all trees would fail, and the replay would do the same again, for ever."""
+    monkeypatch.setattr(links_module, "data_payloads", lambda outgoing: data_payloads(outgoing, 1000))
+    links = SocketLinks(lambda *lost: None)
+    ours, theirs = socket.socketpair()
+    with theirs, rig(0, links) as one:
+        key, hello = b"k" * 32, Hello(DATA, b"r" * 16, 0, 1, 1, 1)
+        links.add(Secured(ours, hello, FrameWriter(key), FrameReader(key, 1000)), 1, 1)
+        one.spout.todo = ["small", "x" * 2000, "also small"]
+        one.loop.turn()
+        reader = FrameReader(key, 1000)
+        frames = [decode_data(payload) for payload in reader.feed(theirs.recv(1 << 16))]
+        values = [row[0] for frame in frames for run in frame.runs for row in run.values]
+        assert values == ["small", "also small"]
+        assert one.spout.heard == [("fail", 1)] and one.loop.ledgers.pending() == 2
+        (error,) = one.reported
+        assert isinstance(error, ValueCannotTravel) and "numbers emitted" in error.message
