@@ -80,6 +80,8 @@ class Commits:
         fatal: StreamletError | None = None
         for partition, (manager, offset) in writing.items():
             error = outcomes.get(partition)
+            if manager.closed:
+                continue  # begun anew or given back meanwhile: the write met a claim of our own, or nobody's node
             if error is None:
                 manager.ledger.committed_to(offset)
                 self._written_s[partition] = now

@@ -65,13 +65,16 @@ class KafkaGroupOffsets:
         kept = node is not None and node.stored.offset == decision.offset
         leader_epoch = node.stored.leader_epoch if kept and node is not None else -1
         self._owned[partition] = _Owned(1 if node is None else node.owner_epoch + 1, topic_id)
-        outcomes = yield from self._write({partition: CommitPosition(decision.offset, leader_epoch, broker)})
+        first = {partition: CommitPosition(decision.offset, leader_epoch, broker)}
+        outcomes = yield from self._write(first, {partition: self._owned[partition]})
         if (error := outcomes[partition]) is not None:
             self._owned.pop(partition, None)
             raise error
         return decision
 
     def commit(self, positions: Mapping[Partition, CommitPosition]) -> Steps[dict[Partition, Outcome]]:
+        # Those of now: while answers are awaited a partition may be released, or claimed anew under another epoch.
+        claims = {partition: self._owned[partition] for partition in positions}
         try:
             nodes = yield from self._fetch(positions)
         except KafkaError as error:
@@ -79,14 +82,14 @@ class KafkaGroupOffsets:
         outcomes: dict[Partition, Outcome] = {}
         mine: dict[Partition, CommitPosition] = {}
         for partition, position in positions.items():
-            node, owned = nodes[partition], self._owned[partition]
+            node, owned = nodes[partition], claims[partition]
             if node is not None and self._is_foreign(node, owned):
                 outcomes[partition] = Deposed(partition, self.where(partition), owned.owner_epoch, node.fields)
             else:
                 mine[partition] = position
         if mine:
             try:
-                outcomes |= yield from self._write(mine)
+                outcomes |= yield from self._write(mine, claims)
             except KafkaError as error:
                 outcomes |= dict.fromkeys(mine, error)
         return outcomes
@@ -122,15 +125,16 @@ class KafkaGroupOffsets:
             raise UnusableOffset(partition, self.where(partition), why, row.metadata)
         return node
 
-    def _write(self, positions: Mapping[Partition, CommitPosition]) -> Steps[dict[Partition, Outcome]]:
-        rows = {_tp(partition): self._row(partition, position) for partition, position in positions.items()}
+    def _write(
+        self, positions: Mapping[Partition, CommitPosition], claims: Mapping[Partition, _Owned]
+    ) -> Steps[dict[Partition, Outcome]]:
+        rows = {_tp(each): self._row(each, position, claims[each]) for each, position in positions.items()}
         answer = Answer(self._group.commit(rows))
         yield answer
         said = answer.value()
         return {partition: self._outcome(partition, said.get(_tp(partition))) for partition in positions}
 
-    def _row(self, partition: Partition, position: CommitPosition) -> OffsetAndMetadata:
-        owned = self._owned[partition]
+    def _row(self, partition: Partition, position: CommitPosition, owned: _Owned) -> OffsetAndMetadata:
         data = encode(self._owner, partition, position, owned.owner_epoch, owned.topic_id)
         return OffsetAndMetadata(position.offset, position.leader_epoch, data.decode())
 

@@ -17,7 +17,7 @@ from streamlet.spouts.kafka.errors import PoisonRecord
 from streamlet.spouts.kafka.offset_ledger import OffsetLedger
 from streamlet.spouts.kafka.partition import Partition
 from streamlet.spouts.kafka.retry import FailedMsgRetryManager
-from streamlet.spouts.kafka.scheme import Record, Row, Scheme
+from streamlet.spouts.kafka.scheme import Record, Row, Scheme, columns_of
 
 log = logging.getLogger(__name__)
 
@@ -112,14 +112,14 @@ class PartitionManager:
         self._retries = retries
         self._scheme = scheme
         self._limits = limits
-        self._columns = getattr(scheme, "deserialize_columns", None)
+        self._columns = columns_of(scheme)
         self._waiting: deque[tuple[int, Any]] = deque()
         self._fetched: deque[Fetched] = deque()
         self._batch_end = ledger.position
         self._due: deque[int] = deque()
         self._held = False
         self._heavy: dict[int, int] = {}
-        self._heavy_bytes = 0
+        self._heavy_bytes = 0  # of those in flight: what only waits must not hold itself back
         self._troubled = False  # whether an ack has more to do than tell the ledger
         self._epochs: list[tuple[int, int]] = []  # (first offset, leader epoch), ascending
         self._unpack = self._from_columns if self._columns is not None else self._one_by_one
@@ -144,6 +144,8 @@ class PartitionManager:
                     self._pass_over(offset)
                     continue
             self.ledger.emitted(offset, values)
+            if self._heavy:
+                self._heavy_bytes += self._heavy.get(offset, 0)
             self._emit(collector, offset, values)
             if waiting:
                 return EMITTED_MORE_LEFT
@@ -172,7 +174,7 @@ class PartitionManager:
         return rows[0] if self._columns is not None else rows
 
     def _pass_over(self, offset: int) -> None:
-        self._heavy_bytes -= self._heavy.pop(offset, 0)
+        self._heavy.pop(offset, None)
         self.ledger.pass_to(offset + 1)
         if not self._waiting:
             self._batch_done()
@@ -311,8 +313,7 @@ class PartitionManager:
         self._fetched.clear()
         self._waiting.clear()
         self.buffered_bytes = 0
-        for offset in [offset for offset in self._heavy if offset >= self.ledger.position]:
-            self._heavy_bytes -= self._heavy.pop(offset)
+        self._heavy = {offset: size for offset, size in self._heavy.items() if offset < self.ledger.position}
         self._batch_end = self.fetch_position = self.ledger.position
 
     def _load(self) -> bool:
@@ -346,7 +347,7 @@ class PartitionManager:
             self._waiting.extend(self._unpack(batch))
             if self.end is not None and batch.next_offset > self.end:
                 while self._waiting and self._waiting[-1][0] >= self.end:
-                    self._waiting.pop()
+                    self._heavy.pop(self._waiting.pop()[0], None)
         if self._waiting:
             return True
         self._batch_done()
@@ -388,5 +389,4 @@ class PartitionManager:
         for offset, value in zip(batch.offsets(), batch.values, strict=True):
             if value is not None and len(value) >= HEAVY_RECORD_BYTES:
                 self._heavy[offset] = len(value)
-                self._heavy_bytes += len(value)
         self._troubled = True

@@ -112,6 +112,18 @@ class FunctionScheme:
         self.deserialize = function
 
 
+def columns_of(scheme: Scheme) -> Callable[[Column, Column], list[Row | None]] | None:
+    """The scheme's way with whole columns; None when it has none, or when a class further down says by its own
+    ``deserialize`` what a record becomes: that must not be passed by.
+    """
+    for cls in type(scheme).__mro__:
+        if "deserialize_columns" in vars(cls):
+            break
+        if "deserialize" in vars(cls):
+            return None
+    return getattr(scheme, "deserialize_columns", None)
+
+
 def as_scheme(scheme: Any, outputs: Any = None) -> Scheme:
     """A scheme object, class or plain function as a scheme. Raises SettingError."""
     if isinstance(scheme, type):

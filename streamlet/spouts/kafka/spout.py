@@ -36,6 +36,7 @@ class KafkaSpout(Spout):
         self.spout_config = spout_config
         self._fields = output_fields
         self._parts: Parts | None = None
+        self._last_commit_by_s: float | None = None
         self._managers: list[PartitionManager] = []
         self._slots: dict[int, PartitionManager] = {}
         self._version = -1
@@ -229,9 +230,10 @@ class KafkaSpout(Spout):
         parts = self._parts
         if parts is None:
             return
-        deadline = self._clock.monotonic() + FINAL_COMMIT_S
+        if self._last_commit_by_s is None:  # one bound for deactivate and close: a worker's stop has one, too
+            self._last_commit_by_s = self._clock.monotonic() + FINAL_COMMIT_S
         parts.commits.poll(self._managers, at_once=True)
-        while not self._all_committed() and self._clock.monotonic() < deadline:
+        while not self._all_committed() and self._clock.monotonic() < self._last_commit_by_s:
             parts.client.poll(0.02)
             parts.commits.poll(self._managers, at_once=True)
 

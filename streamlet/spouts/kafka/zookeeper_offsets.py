@@ -106,8 +106,10 @@ class ZooKeeperOffsets:
     def commit(self, positions: Mapping[Partition, CommitPosition]) -> Steps[dict[Partition, Outcome]]:
         outcomes: dict[Partition, Outcome] = {}
         writes: dict[Partition, Future[int]] = {}
+        # Those of now: while answers are awaited a partition may be released, or claimed anew under another epoch.
+        mine = {partition: self._owned[partition] for partition in positions}
         for partition, position in positions.items():
-            owned = self._owned[partition]
+            owned = mine[partition]
             if owned.uncertain:
                 outcomes[partition] = yield from self._look_again(partition, owned)
                 if outcomes[partition] is not None:
@@ -116,7 +118,7 @@ class ZooKeeperOffsets:
             writes[partition] = self._nodes.set_async(self.path(partition), data, owned.version)
         for partition, write in writes.items():
             yield write
-            outcomes[partition] = yield from self._written(partition, self._owned[partition], write)
+            outcomes[partition] = yield from self._written(partition, mine[partition], write)
         return outcomes
 
     def release(self, partition: Partition) -> None:

@@ -135,3 +135,17 @@ def test_k13_pressing_progress_does_not_wait_for_the_timer() -> None:
     rig.manager.ack(0)
     rig.poll(0.1, at_once=True)
     assert rig.store.rounds == [{P: 1}]
+
+
+def test_the_answer_for_a_partition_that_began_anew_meanwhile_stops_nobody() -> None:
+    """Its write met our own later claim: that is no new owner."""
+    rig = Rig()
+    rig.emit(0)
+    rig.manager.ack(0)
+    rig.store.gate.open = False
+    rig.store.outcome = Deposed(P, "ZooKeeper", 1, {})
+    rig.poll(2.1)
+    rig.manager.closed = True
+    rig.store.gate.open = True
+    rig.poll()
+    assert rig.commits.idle and rig.manager.ledger.committed == 0

@@ -312,6 +312,42 @@ def test_large_records_in_flight_are_bounded_by_their_bytes() -> None:
     assert one._heavy_bytes == 0
 
 
+def test_large_records_that_wait_do_not_hold_themselves_back() -> None:
+    """One batch may hold more than may be in flight: only what is in flight can be acked."""
+    one, out = manager(max_unacked_bytes=50_000), Out()
+    one.add(fetched(batch(0, [bytes([65 + n]) * 20_000 for n in range(6)])), 6)
+    for offset in range(6):
+        one.begin_turn(0.0, 1)
+        assert one.next(out) is not NO_EMITTED
+        one.ack(offset)
+    assert out.offsets() == [0, 1, 2, 3, 4, 5]
+    assert one._heavy_bytes == 0
+
+
+def test_large_records_beyond_the_end_count_for_nothing() -> None:
+    """They are never emitted, so nobody would ever ack them."""
+    one, out = manager(max_unacked_bytes=50_000, end=1), Out()
+    one.add(fetched(batch(0, [b"a" * 20_000] * 6)), 6)
+    drain(one, out)
+    one.ack(0)
+    assert one.at_end and one.may_emit() and not one._heavy
+
+
+class Lines(StringScheme):
+    """A ready scheme with another ``deserialize``, as one derives a class."""
+
+    def deserialize(self, record: Record) -> list[Any]:
+        return [[line] for line in str(record.value, "utf-8").split("|")]
+
+
+def test_a_derived_scheme_says_what_a_record_becomes() -> None:
+    """The columns of the class it is derived from know nothing of it."""
+    one, out = manager(Lines()), Out()
+    one.add(fetched(batch(0, [b"a|b"])), 1)
+    drain(one, out)
+    assert out.sent == [([["a"], ["b"]], (7, 0))]
+
+
 def test_what_is_uncommitted_is_bounded_and_retries_pass_the_bound() -> None:
     one, out = manager(max_uncommitted_offsets=4), Out()
     for base in (0, 2, 4):

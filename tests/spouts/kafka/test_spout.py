@@ -19,6 +19,7 @@ from streamlet.spouts.kafka.coordinator import PartitionCoordinator
 from streamlet.spouts.kafka.errors import PoisonRecord
 from streamlet.spouts.kafka.manager import EMITTED_END, EMITTED_MORE_LEFT, NO_EMITTED, PartitionManager
 from streamlet.spouts.kafka.partition import Partition
+from streamlet.spouts.kafka.spout import FINAL_COMMIT_S
 
 CONFIG = SpoutConfig(KafkaHosts("k"), "lines", id="demo", records_per_turn=3)
 
@@ -148,6 +149,21 @@ def test_a_poison_record_stops_the_spout_also_while_it_is_paused() -> None:
     one.poisoned = PoisonRecord(one.partition, 4, "failed 9 times.")
     with pytest.raises(PoisonRecord, match="offset 4 failed 9 times"):
         rig.spout.on_timer()
+
+
+def test_deactivate_and_close_share_one_bound() -> None:
+    """A store that does not answer is waited for once: the worker is killed at its own bound, cleaned up or not."""
+    one = Manager(0, 0)
+    vars(one).update(ledger=SimpleNamespace(committed=0), last_completed_offset=lambda: 1)
+    rig = Rig(one)
+    clock, parts = rig.spout._clock, rig.spout._parts
+    vars(parts).update(close=lambda: None)
+    parts.client.poll = clock.advance  # type: ignore[union-attr,method-assign,attr-defined]
+    rig.ask(1)
+    rig.spout.deactivate()
+    assert FINAL_COMMIT_S <= clock.monotonic() < FINAL_COMMIT_S + 0.1
+    rig.spout.close()
+    assert clock.monotonic() < FINAL_COMMIT_S + 0.1
 
 
 class Sink(Bolt):

@@ -220,3 +220,36 @@ def test_a_node_deleted_while_running_stops_the_spout(tree: MemoryTree, backgrou
     assert told is not None
     assert not told.retriable
     assert MemoryNodeStore(tree).get(PATH) is None
+
+
+class Slow(MemoryNodeStore):
+    """Answers writes when it is told to."""
+
+    def __init__(self, tree: MemoryTree) -> None:
+        super().__init__(tree)
+        self.held: list[tuple[Future[int], Future[int]]] = []
+
+    def set_async(self, path: str, data: bytes, version: int) -> Future[int]:
+        held: Future[int] = Future()
+        self.held.append((held, super().set_async(path, data, version)))
+        return held
+
+
+def test_a_partition_released_or_claimed_anew_during_a_commit(tree: MemoryTree, background: Background) -> None:
+    """The answer is for the claim that was written by, and for nothing that came after it."""
+    nodes = Slow(tree)
+    store = opened(tree, background, nodes=nodes)
+    activity = Activity(store.commit({P: CommitPosition(5)}))
+    assert not activity.poll()
+    finish(store.open(P, None, None, begin_at(0)))
+    held, written = nodes.held.pop()
+    held.set_result(written.result())
+    assert activity.poll() and activity.take() == {P: None}
+    nodes.held.clear()
+    later = Activity(store.commit({P: CommitPosition(6)}))
+    assert not later.poll()
+    store.release(P)
+    held, written = nodes.held.pop()
+    held.set_result(written.result())
+    assert later.poll() and later.take() == {P: None}
+    assert node(tree)["offset"] == 6
