@@ -176,12 +176,13 @@ class Coordinator:
                 self._hang_up(worker, epoch)
 
     def _clear(self) -> None:
-        for _, channel in self.channels.values():
+        for channel in [*(held for _, held in self.channels.values()), *(adopted[2] for adopted in self._adopted)]:
             channel.close()
         self.launcher.close()
         self._selector.close()
         os.close(self._wake_read)
-        os.close(self._wake_write)
+        wake, self._wake_write = self._wake_write, -1  # its number may be another file's soon, and slots still dial
+        os.close(wake)
         shutil.rmtree(self.directory, ignore_errors=True)
 
     # -- reading -----------------------------------------------------------------------------------------------
@@ -189,8 +190,12 @@ class Coordinator:
     def adopt(self, worker: int, epoch: int, channel: ControlChannel) -> None:
         """A worker's channel is there. Any thread."""
         self._adopted.append((worker, epoch, channel))
-        with contextlib.suppress(OSError):
+        try:
             os.write(self._wake_write, b"\0")
+        except BlockingIOError:
+            pass  # a full pipe wakes as well
+        except OSError:
+            channel.close()  # the run is over
 
     def _read(self) -> None:
         for key, _ in self._selector.select(LOOK_S):
@@ -205,6 +210,8 @@ class Coordinator:
         if self.supervisor.workers[worker].epoch != epoch:
             channel.close()
             return
+        if worker in self.channels:
+            self._hang_up(worker, self.channels[worker][0])  # or its end would be read for ever
         self.channels[worker] = (epoch, channel)
         self._selector.register(channel, selectors.EVENT_READ, (worker, epoch, channel))
         with contextlib.suppress(ChannelClosed):  # its end is read like any other

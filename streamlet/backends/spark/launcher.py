@@ -150,7 +150,9 @@ class SlotLauncher:
 
     def ended(self) -> list[tuple[int, int, str]]:
         """Raises SparkLost when there is nothing left to start slots on."""
-        taken, self._ended = self._ended, []
+        taken = []
+        while self._ended:  # one by one: slots add to the list meanwhile
+            taken.append(self._ended.pop(0))
         for worker, epoch, _ in taken:
             self._slots.pop((worker, epoch), None)
         if taken and not self._closed.is_set() and not self._jobs.alive():

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from streamlet.runtime import handshake
-from streamlet.runtime.control import ControlChannel, Message
+from streamlet.runtime.control import LONGEST_TEXT, ControlChannel, Message
 from streamlet.runtime.dialing import dial
 from streamlet.runtime.handshake import Hello, Refused
 from streamlet.runtime.wire import MAX_CONTROL_FRAME
@@ -89,6 +89,8 @@ class EventLines(io.TextIOBase):
 
     def write(self, text: str) -> int:
         *lines, self._rest = (self._rest + text).split("\n")
+        if len(self._rest) > LONGEST_TEXT:  # a program that never ends a line must not fill the memory
+            lines, self._rest = [*lines, self._rest], ""
         for line in lines:
             self._channel.try_send({"t": "event", "level": "info", "text": line})
         return len(text)
