@@ -123,10 +123,11 @@ def data_payloads(outgoing: Outgoing, limit: int = MAX_DATA_FRAME) -> tuple[list
     if len(payload) <= limit:
         return [payload], []
     runs, roots, deltas, fails = outgoing.runs, outgoing.roots, outgoing.deltas, outgoing.fails
-    if len(runs) == 1 and len(runs[0].roots) == 1:
-        return _then([], runs, Outgoing([], roots, deltas, fails, outgoing.full), limit)
     if runs:
-        left, right = _halves(runs)
+        alone = len(runs) == 1 and len(runs[0].roots) == 1
+        if alone and not Outgoing([], roots, deltas, fails, outgoing.full):
+            return [], runs
+        left, right = (runs, []) if alone else _halves(runs)
         return _then(*data_payloads(Outgoing(left), limit), Outgoing(right, roots, deltas, fails, outgoing.full), limit)
     half = max(len(roots), len(fails)) // 2
     first = data_payloads(Outgoing([], roots[:half], deltas[:half], fails[:half]), limit)
