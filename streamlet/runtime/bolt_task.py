@@ -14,7 +14,7 @@ from typing import Any
 from streamlet.base.clock import Clock
 from streamlet.components.bolt import Bolt
 from streamlet.components.tuples import ACKED, FAILED, OPEN, Tuple, tick_tuple
-from streamlet.runtime.emitter import ROWS, BadEmit, Emitter
+from streamlet.runtime.emitter import BadEmit, Emitter
 from streamlet.runtime.outbox import Outbox, Work
 from streamlet.runtime.routing import Pick
 from streamlet.runtime.task_stats import TaskStats
@@ -86,7 +86,7 @@ class BoltTask:
     def _emit_row(self, pick: Pick) -> Callable[..., list[int] | None]:
         assert self.emitter.default is not None
         width, slow, bits = self.emitter.default.width, self.emit_anywhere, self.getrandbits
-        plain, rows, task = PLAIN, ROWS, self
+        plain, task = PLAIN, self
 
         def emit(
             values: Sequence[Any],
@@ -101,7 +101,12 @@ class BoltTask:
                 if value.__class__ not in plain:
                     return slow(values)
             current = task._current
-            if len(values) != width or current is None or current.anchors is not None or values.__class__ not in rows:
+            if (
+                len(values) != width
+                or current is None
+                or current.anchors is not None
+                or (values.__class__ is not list and values.__class__ is not tuple)
+            ):
                 return slow(values)
             root = current.root
             if root:
@@ -116,7 +121,7 @@ class BoltTask:
 
     def _emit_one_field(self, pick: Callable[[Any], Outbox]) -> Callable[..., list[int] | None]:
         """The same for a stream of one field: no loop over values, and a key is looked up without a call."""
-        slow, bits, plain, rows, task = self.emit_anywhere, self.getrandbits, PLAIN, ROWS, self
+        slow, bits, plain, task = self.emit_anywhere, self.getrandbits, PLAIN, self
 
         def emit(
             values: Sequence[Any],
@@ -128,7 +133,12 @@ class BoltTask:
             if stream is not None or anchors is not None or need_task_ids or direct_task is not None:
                 return slow(values, stream, anchors, direct_task, need_task_ids)
             current = task._current
-            if len(values) != 1 or current is None or current.anchors is not None or values.__class__ not in rows:
+            if (
+                len(values) != 1
+                or current is None
+                or current.anchors is not None
+                or (values.__class__ is not list and values.__class__ is not tuple)
+            ):
                 return slow(values)
             value = values[0]
             if value.__class__ not in plain:

@@ -14,9 +14,6 @@ from streamlet.runtime.outbox import Outbox
 from streamlet.runtime.routing import FieldsPick, Pick, Target, picker
 from streamlet.runtime.values import PLAIN, travelling
 
-ROWS: frozenset[Any] = frozenset({list, tuple})
-"""What a fast emit takes for a row without asking further."""
-
 NO_ROWS = (str, bytes, bytearray, dict, set, frozenset)
 """What has a length and gives values, but not one per field in the order of the fields: a dict gives its keys."""
 

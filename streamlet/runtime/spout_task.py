@@ -9,7 +9,7 @@ from streamlet.base.clock import Clock
 from streamlet.components.reliable_spout import ReliableSpout
 from streamlet.components.spout import Spout
 from streamlet.runtime.bolt_task import Report
-from streamlet.runtime.emitter import ROWS, Emitter
+from streamlet.runtime.emitter import Emitter
 from streamlet.runtime.outbox import Outbox
 from streamlet.runtime.task_stats import TaskStats
 from streamlet.runtime.values import PLAIN
@@ -78,7 +78,7 @@ class SpoutTask:
             return None
         pick, width, slow, bits = default.single, default.width, self.emit_anywhere, self.getrandbits
         pending, ids, trees, born = self.pending, self.pending.ids, self.ledger.open, self._born
-        task, rows = self, ROWS
+        task = self
 
         def emit(
             values: Sequence[Any],
@@ -92,7 +92,7 @@ class SpoutTask:
             for value in values:
                 if value.__class__ not in PLAIN:
                     return slow(values, tup_id)
-            if len(values) != width or values.__class__ not in rows:
+            if len(values) != width or (values.__class__ is not list and values.__class__ is not tuple):
                 return slow(values, tup_id)
             root = pending.next_root
             pending.next_root = root + 1

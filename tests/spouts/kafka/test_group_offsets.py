@@ -1,0 +1,53 @@
+"""Progress in a consumer group: an answer belongs to the claim it was asked for by."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from streamlet.spouts.kafka.group_offsets import KafkaGroupOffsets
+from streamlet.spouts.kafka.offset_store import CommitPosition, Owner
+from streamlet.spouts.kafka.partition import Partition
+from streamlet.spouts.kafka.start import Reason, StartDecision
+from streamlet.spouts.kafka.steps import Activity
+
+P = Partition("lines", 0)
+
+
+class Group:
+    """A group in memory; ``done`` is whether it answers."""
+
+    group_id = "demo"
+
+    def __init__(self) -> None:
+        self.offsets: dict[Any, Any] = {}
+        self.answers: list[Any] = []
+        self.done = True
+
+    def fetch(self, wanted: Any) -> Any:
+        return self._answer({each: self.offsets.get(each) for each in wanted})
+
+    def commit(self, rows: dict[Any, Any]) -> Any:
+        self.offsets.update(rows)
+        return self._answer(dict.fromkeys(rows))
+
+    def _answer(self, value: Any) -> Any:
+        self.answers.append(SimpleNamespace(value=value, done=self.done))
+        return self.answers[-1]
+
+
+def test_a_partition_released_during_a_commit_stops_nobody() -> None:
+    """It went with its topic while the group's offsets were read back."""
+    store, group = KafkaGroupOffsets(None, "demo", Owner("run-1", "words")), Group()  # type: ignore[arg-type]
+    store._group = group  # type: ignore[assignment]
+    opening = Activity(store.open(P, None, None, lambda stored: StartDecision(3, Reason.FIRST_EARLIEST)))
+    assert opening.poll() and opening.take().offset == 3
+    group.done = False
+    commit = Activity(store.commit({P: CommitPosition(5)}))
+    assert not commit.poll()
+    store.release(P)
+    while not commit.poll():
+        group.answers[-1].done = True
+    assert commit.take() == {P: None}
+    (row,) = group.offsets.values()
+    assert row.offset == 5
