@@ -101,7 +101,18 @@ def resolve(
             resolved[key] = parse_setting(key, value, source)
             if isinstance(value, str) and key in topology and key not in SETTINGS:
                 resolved[key] = _like(key, topology[key], value)
+    _check_together(resolved)
     return resolved
+
+
+def _check_together(conf: Mapping[str, Any]) -> None:
+    """What contradicts each other. Raises SettingError."""
+    beat, silent = conf["streamlet.worker.heartbeat.secs"], conf["streamlet.worker.timeout.secs"]
+    if 2 * beat > silent:
+        raise SettingError(
+            f"streamlet.worker.timeout.secs is {silent:g}, and streamlet.worker.heartbeat.secs is {beat:g}: a healthy "
+            "worker would be taken for a silent one and replaced. Make the time-out at least twice the heartbeat."
+        )
 
 
 def unknown_key(key: str, source: str, known: Iterable[str]) -> str:

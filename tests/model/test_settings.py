@@ -75,3 +75,10 @@ def test_a_users_own_key_keeps_the_type_it_has_in_the_topology() -> None:
     assert (conf["limit"], conf["share"], conf["on"], conf["word"]) == (7, 1.0, True, "a")
     with pytest.raises(SettingError, match="of type int"):
         resolve({"limit": 5}, {"limit": "seven"})
+
+
+def test_a_timeout_must_leave_room_for_heartbeats() -> None:
+    """Or every worker would be replaced as silent, again and again."""
+    with pytest.raises(SettingError, match="at least twice the heartbeat"):
+        resolve({}, {"streamlet.worker.timeout.secs": 1.5})
+    resolve({}, {"streamlet.worker.timeout.secs": 2})
