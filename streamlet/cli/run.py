@@ -132,8 +132,9 @@ def _watched(backend: Backend, request: RunRequest, view: View, debug: bool) -> 
         with logs_shown(view.log, debug), interrupts:
             view.start(request, backend.name)
             result = backend.run(request, view, stop)
-            view.finish(result)
-        return interrupts.exit_status if result.reason == "interrupted" and interrupts.exit_status else 0
+            status = interrupts.exit_status if result.reason == "interrupted" and interrupts.exit_status else 0
+            view.finish(result, status)
+        return status
     except Exception as error:
         view.failed(error, explain(error)[1])
         raise

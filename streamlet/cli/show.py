@@ -34,7 +34,7 @@ class View(Observer, Protocol):
         """A line that cannot wait. Called in a signal handler: no locks, no buffers."""
         ...
 
-    def finish(self, result: RunResult) -> None:
+    def finish(self, result: RunResult, exit_status: int = 0) -> None:
         """The run ended well."""
         ...
 
@@ -74,9 +74,9 @@ class JsonView:
     def notice(self, text: str) -> None:
         _unbuffered(text)
 
-    def finish(self, result: RunResult) -> None:
+    def finish(self, result: RunResult, exit_status: int = 0) -> None:
         status = dataclasses.asdict(result.status)
-        self._put("result", reason=result.reason, drained=result.drained, exit_status=0, **status)
+        self._put("result", reason=result.reason, drained=result.drained, exit_status=exit_status, **status)
 
     def failed(self, error: BaseException, exit_status: int) -> None:
         message = error.message if isinstance(error, StreamletError) else f"{type(error).__name__}: {error}"
@@ -114,7 +114,7 @@ class PlainView:
     def notice(self, text: str) -> None:
         _unbuffered(text)
 
-    def finish(self, result: RunResult) -> None:
+    def finish(self, result: RunResult, exit_status: int = 0) -> None:
         for line in component_lines(result.status):
             _say(line)
         for line in partition_lines(result.status.partitions):
@@ -143,7 +143,10 @@ def heading(request: RunRequest, backend: str) -> str:
 def ending(result: RunResult) -> str:
     """The last line: why it ended, and what is left open."""
     why = {"caught_up": "Caught up", "time": "Time is over", "interrupted": "Stopped"}.get(result.reason, result.reason)
+    failed = sum(row.failed for row in result.status.components if row.kind == SPOUT)
     left = "everything that was emitted is done"
+    if failed:
+        left = f"nothing is open; {_many(failed, 'tuple tree')} failed on the way, for the spout to send again"
     if not result.drained:
         left = f"{_many(result.status.pending, 'tuple tree')} still open, to be replayed by the next run"
         if not result.status.pending:

@@ -51,7 +51,7 @@ class TableView:
     def notice(self, text: str) -> None:
         self._notice = text
 
-    def finish(self, result: RunResult) -> None:
+    def finish(self, result: RunResult, exit_status: int = 0) -> None:
         self._status = result.status
         self._notice = ""
         self._over = True

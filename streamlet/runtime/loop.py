@@ -264,8 +264,10 @@ class WorkerLoop:
         emitted = False
         for spout in self.spouts.values():
             if spout.active:
-                emitted |= self.ledgers.guard(spout, "next_tuple", partial(spout.turn, SPOUT_BUDGET, now))
-                self._collect(self.tasks[spout.task_id])
+                try:
+                    emitted |= self.ledgers.guard(spout, "next_tuple", partial(spout.turn, SPOUT_BUDGET, now))
+                finally:
+                    self._collect(self.tasks[spout.task_id])  # also what it emitted before it raised
         return emitted
 
     def _watch_marks(self) -> None:

@@ -34,7 +34,7 @@ def travelling(values: Sequence[Any], component: str, stream: str, fields: Seque
                 f"{component} emitted a tuple on stream {stream!r} whose field {field!r} {error}. A tuple may hold "
                 "None, bool, int of at most 64 bits, float, str, bytes, aware datetime, and lists, tuples and dicts "
                 "of these (dict keys: all but datetimes, lists, tuples and dicts). Convert the value before you emit "
-                "it; only this tuple's tree has failed."
+                "it."
             ) from None
     return copied
 

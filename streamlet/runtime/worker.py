@@ -6,6 +6,7 @@ coordinator's messages and sends heartbeats, so that a slow bolt never looks lik
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import random
@@ -41,6 +42,9 @@ from streamlet.runtime.wire import MAX_DATA_FRAME
 
 ORPHAN_S = 3.0
 """How long a worker without a coordinator may take to end by itself."""
+
+FINISH_S = 2.0
+"""How long trees that are open when a spout stops the run may take to be acked."""
 
 LEAVE_S = 3.0
 """How long the control thread may take to end after the loop; it may be sending."""
@@ -94,6 +98,7 @@ class Worker:
         except ChannelClosed:
             self.clean = False
         except StreamletError as error:
+            self._finish_open_trees()
             return self._failed(error, error.exit_status)
         except Exception as error:  # noqa: BLE001 - the last frame of a process: report, then end
             return self._failed(error, 1)
@@ -154,6 +159,16 @@ class Worker:
         trace = "".join(traceback.format_exception(error))
         self.channel.try_send({"t": "failed", "message": message, "status": status, "trace": trace})
 
+    def _finish_open_trees(self) -> None:
+        """A spout stops with a reason: what it emitted before may still be acked, and committed by its ``close``."""
+        if not hasattr(self, "loop") or not self.loop.activated:
+            return
+        self.loop.pause("failed")
+        deadline = self.clock.monotonic() + FINISH_S
+        with contextlib.suppress(StreamletError):  # the first reason is the one that is told
+            while self.loop.ledgers.pending() and self.clock.monotonic() < deadline:
+                self.loop.turn(0.01)
+
     def _failed(self, error: Exception, status: int) -> int:
         self._say_failed(error, status)
         if hasattr(self, "loop"):
@@ -169,12 +184,12 @@ class Worker:
         )
 
     def _close(self) -> int:
-        self._look()
+        raised = self.loop.close(self.clean)
         try:
-            self._beat()  # the run's totals are exact
+            self._look()  # after the last commit: what is shown as committed is committed
+            self._beat()
         except Exception:
             logger.debug("worker %d: the last numbers were not told", self.index, exc_info=True)
-        raised = self.loop.close(self.clean)
         self.complaints.flush()
         self.channel.try_send({"t": "stopped", "errors": [f"{type(e).__name__}: {e}" for e in raised]})
         return 1 if raised else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -106,6 +107,13 @@ def test_an_undecodable_record(streamlet: Streamlet, kafka39: DevCluster, make_t
     producer.flush()
     said = told(streamlet, 1, f"lines.hosts=zk://{kafka39.zookeeper}", f"lines.topic={topic}", f"lines.id={topic}")
     assert all(word in said for word in (topic, "partition 0", "offset 2"))
+    client = KazooClient(kafka39.zookeeper)
+    client.start(timeout=10)
+    try:
+        assert json.loads(client.get(f"/streamlet/{topic}/partition_0")[0])["offset"] == 2
+    finally:
+        client.stop()
+        client.close()
 
 
 @pytest.mark.real

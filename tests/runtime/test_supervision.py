@@ -203,7 +203,7 @@ def test_a_worker_that_does_not_stop_is_killed_at_its_deadline() -> None:
     supervisor.state(1, 1, drained=True, caught_up=False, now=11.0)
     assert supervisor.state(0, 1, drained=True, caught_up=False, now=11.0) == [SendStop(clean=True)]
     supervisor.stopped(0, 1)
-    assert supervisor.tick(15.9) == []
+    assert supervisor.tick(14.9) == []
     assert not supervisor.over
     told, killed = supervisor.tick(16.1)
     assert isinstance(told, Tell) and "worker 1" in told.text and "cleanup" in told.text
