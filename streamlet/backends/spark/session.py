@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,7 +119,7 @@ def active_session() -> Session | None:
     from pyspark.sql import SparkSession
 
     context = SparkContext._active_spark_context
-    if context is None:
+    if context is None or context._jvm is None:  # None: its JVM is gone, and pyspark has not noticed
         return None
     return Session(SparkSession.builder.getOrCreate(), context.master.startswith("local"), None, None)
 
@@ -254,10 +255,15 @@ def environment(values: Mapping[str, str]) -> Iterator[None]:
 def _stop(stoppable: Any, process: subprocess.Popen[bytes] | None) -> None:
     """Stop the application, then the JVM, which pyspark would keep until the interpreter ends."""
     from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
     if stoppable is not None:
-        with contextlib.suppress(Exception):  # of a JVM that is gone there is nothing to stop
+        # Of a JVM that is gone there is nothing to stop: pyspark warns, or raises half-way and keeps what it has not.
+        with contextlib.suppress(Exception), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             stoppable.stop()
+        SparkContext._active_spark_context = None
+        SparkSession._instantiatedSession = None
     gateway = SparkContext._gateway  # the next session needs a JVM of its own
     if gateway is not None and process is not None and getattr(gateway, "proc", None) is process:
         with contextlib.suppress(Exception):
