@@ -141,17 +141,16 @@ def heading(request: RunRequest, backend: str) -> str:
 
 
 def ending(result: RunResult) -> str:
-    """The last line: why it ended, and what is left open."""
+    """The last lines: how many trees failed, if any did, why it ended, and what is left open."""
     why = {"caught_up": "Caught up", "time": "Time is over", "interrupted": "Stopped"}.get(result.reason, result.reason)
     failed = sum(row.failed for row in result.status.components if row.kind == SPOUT)
+    before = f"{_many(failed, 'tuple tree')} failed on the way, for the spout to send again.\n" if failed else ""
     left = "everything that was emitted is done"
-    if failed:
-        left = f"nothing is open; {_many(failed, 'tuple tree')} failed on the way, for the spout to send again"
     if not result.drained:
         left = f"{_many(result.status.pending, 'tuple tree')} still open, to be replayed by the next run"
         if not result.status.pending:
             left = "without a drain, so what was read last is read again by the next run"
-    return f"{why} after {duration(result.status.elapsed_s)}: {left}."
+    return f"{before}{why} after {duration(result.status.elapsed_s)}: {left}."
 
 
 def status_line(status: RunStatus) -> str:
