@@ -165,8 +165,8 @@ class Worker:
             return
         self.loop.pause("failed")
         deadline = self.clock.monotonic() + FINISH_S
-        with contextlib.suppress(StreamletError):  # the first reason is the one that is told
-            while self.loop.ledgers.pending() and self.clock.monotonic() < deadline:
+        with contextlib.suppress(Exception):  # whatever follows, the first reason is the one that is told
+            while self.loop.ledgers.pending() and not self.loop.stopped and self.clock.monotonic() < deadline:
                 self.loop.turn(0.01)
 
     def _failed(self, error: Exception, status: int) -> int:
