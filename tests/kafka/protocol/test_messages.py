@@ -28,7 +28,7 @@ from streamlet.kafka.protocol.messages.api_versions import ApiVersionsRequest, d
 from streamlet.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from streamlet.kafka.protocol.messages.metadata import MetadataRequest
 from streamlet.kafka.protocol.primitives import Reader
-from streamlet.kafka.protocol.schema import RECORDS, Array, Kind, Struct, codec_of
+from streamlet.kafka.protocol.schema import BYTES, RECORDS, Array, Kind, Struct, codec_of
 
 from .strategies import messages
 
@@ -171,7 +171,7 @@ def _from_plain(cls: type, plain: dict[str, Any]) -> Any:
             return tuple(value(kind._item, row) for row in raw)
         if isinstance(kind, Struct):
             return _from_plain(kind._cls, raw)
-        return bytes.fromhex(raw) if kind is RECORDS and raw is not None else raw
+        return bytes.fromhex(raw) if kind in (BYTES, RECORDS) and raw is not None else raw
 
     rows = {spec.name: spec.metadata["wire"].kind for spec in dataclasses.fields(cls)}
     return cls(**{name: value(rows[name], raw) for name, raw in plain.items()})

@@ -6,11 +6,21 @@ from typing import Any
 
 from streamlet.kafka.protocol.api import ApiKey, Request
 from streamlet.kafka.protocol.messages.api_versions import ApiVersionsRequest
+from streamlet.kafka.protocol.messages.create_partitions import CreatePartitionsRequest
+from streamlet.kafka.protocol.messages.create_topics import CreateTopicsRequest
+from streamlet.kafka.protocol.messages.delete_groups import DeleteGroupsRequest
+from streamlet.kafka.protocol.messages.delete_records import DeleteRecordsRequest
+from streamlet.kafka.protocol.messages.delete_topics import DeleteTopicsRequest
+from streamlet.kafka.protocol.messages.describe_configs import DescribeConfigsRequest
+from streamlet.kafka.protocol.messages.describe_groups import DescribeGroupsRequest
 from streamlet.kafka.protocol.messages.fetch import FetchRequest
 from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from streamlet.kafka.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from streamlet.kafka.protocol.messages.list_groups import ListGroupsRequest
 from streamlet.kafka.protocol.messages.list_offsets import ListOffsetsRequest
 from streamlet.kafka.protocol.messages.metadata import MetadataRequest
 from streamlet.kafka.protocol.messages.offset_commit import OffsetCommitRequest
+from streamlet.kafka.protocol.messages.offset_delete import OffsetDeleteRequest
 from streamlet.kafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from streamlet.kafka.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 
@@ -18,11 +28,21 @@ REQUESTS: dict[ApiKey, type[Request[Any]]] = {
     kind.api_key: kind
     for kind in (
         ApiVersionsRequest,
+        CreatePartitionsRequest,
+        CreateTopicsRequest,
+        DeleteGroupsRequest,
+        DeleteRecordsRequest,
+        DeleteTopicsRequest,
+        DescribeConfigsRequest,
+        DescribeGroupsRequest,
         FetchRequest,
         FindCoordinatorRequest,
+        IncrementalAlterConfigsRequest,
+        ListGroupsRequest,
         ListOffsetsRequest,
         MetadataRequest,
         OffsetCommitRequest,
+        OffsetDeleteRequest,
         OffsetFetchRequest,
         OffsetForLeaderEpochRequest,
     )

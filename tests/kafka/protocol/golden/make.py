@@ -21,7 +21,7 @@ from streamlet.kafka.protocol import schema
 from streamlet.kafka.protocol.messages import REQUESTS
 from streamlet.kafka.protocol.schema import Array, Struct, Wire
 
-MODULES = ("kafka.protocol.metadata", "kafka.protocol.consumer")
+MODULES = ("kafka.protocol.admin", "kafka.protocol.metadata", "kafka.protocol.consumer")
 # Where our field has another name than the description's.
 RENAMED = {
     ("FetchResponse", "topics"): "responses",
@@ -64,7 +64,7 @@ def message_of(rng: random.Random, ours: type, theirs: Any, version: int, flexib
         row: Wire = spec.metadata["wire"]
         if not row.since <= version <= row.until or (row.tag is not None and not flexible):
             continue
-        if spec.name.endswith("_authorized_operations"):
+        if spec.name.endswith("authorized_operations"):
             continue  # a set of names there, a plain number here; both at their default
         name = RENAMED.get((ours.__name__, spec.name), spec.name)
         nested = getattr(theirs, theirs.fields[name].type_str, None)
@@ -77,12 +77,12 @@ def message_of(rng: random.Random, ours: type, theirs: Any, version: int, flexib
 def main() -> None:
     """Write the file beside this one."""
     modules = [importlib.import_module(name) for name in MODULES]
-    rng = random.Random(4)
     rows = []
     for api, kind in REQUESTS.items():
         for cls in (kind, kind.response_type):
             theirs = next(getattr(m, cls.__name__) for m in modules if hasattr(m, cls.__name__))
             for version in kind.versions:
+                rng = random.Random(f"{cls.__name__} {version}")  # so that a new message changes no other
                 for _ in range(4):
                     _mine, foreign, plain = message_of(rng, cls, theirs, version, version >= kind.flexible_since)
                     body = foreign.encode(version=version)
