@@ -8,12 +8,11 @@ counterpart is ``ConsumerNetworkClient``.
 
 from __future__ import annotations
 
+import os
 import random
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock, SystemClock
@@ -33,25 +32,22 @@ from streamlet.kafka.net.in_flight import ClientResponse
 from streamlet.kafka.net.network_client import NetworkClient, NetworkSettings
 from streamlet.kafka.net.transport import PlaintextTransport, Transport, resolve_all
 from streamlet.kafka.protocol.api import Request
+from streamlet.kafka.unsent import Unsent, UnsentRequests
 
 T = TypeVar("T")
 
 _POLL_FOREVER = 3600.0
 
 
-@dataclass(slots=True)
-class _Unsent:
-    request: Request[Any]
-    future: RequestFuture[Any]
-    deadline_s: float
-    timeout_s: float | None
-
-
 class KafkaClient:
     """One client of one cluster, with one connection to each broker it talks to.
 
-    Not thread-safe: one thread calls everything, and listeners run in it. Making one does no I/O.
-    ``uniform`` gives [0, 1) and decides jitter and which of several equal brokers is asked.
+    Not thread-safe: one thread calls everything but :meth:`wakeup`, and listeners run in it. Making one does no
+    I/O. ``uniform`` gives [0, 1) and decides jitter and which of several equal brokers is asked.
+
+    ``topic_idle_s``: a topic that was not named for so long is asked about no longer (a producer's
+    ``metadata_max_idle_ms``); None: topics never expire. ``allow_auto_topic_creation``: asking about a topic that is
+    not there lets the broker create it, where the broker does that. Not usable in a forked child: ClientClosed.
     """
 
     def __init__(
@@ -59,8 +55,12 @@ class KafkaClient:
         config: ClientConfig,
         clock: Clock | None = None,
         uniform: Callable[[], float] = random.random,
+        *,
+        topic_idle_s: float | None = None,
+        allow_auto_topic_creation: bool = False,
     ) -> None:
         self.config = config
+        self._pid = os.getpid()
         self._clock = clock or SystemClock()
         self._uniform = uniform
         self._request_timeout_s = config.request_timeout_ms / 1000
@@ -69,6 +69,8 @@ class KafkaClient:
             self._retry,
             config.metadata_max_age_ms / 1000,
             uniform,
+            allow_auto_topic_creation,
+            topic_idle_s,
         )
         self._bootstrap = config.brokers()
         self._network = NetworkClient(
@@ -80,8 +82,7 @@ class KafkaClient:
             self._clock,
             uniform,
         )
-        self._unsent: dict[Address, tuple[Broker, deque[_Unsent]]] = {}
-        self._unsent_anywhere: deque[_Unsent] = deque()
+        self._unsent = UnsentRequests()
         self._closed = False
 
     def __enter__(self) -> KafkaClient:
@@ -106,8 +107,8 @@ class KafkaClient:
         return self.metadata.cluster
 
     def add_topic(self, topic: str) -> None:
-        """Keep metadata of this topic, asked for in the next polls."""
-        self.metadata.add_topic(topic)
+        """Keep metadata of this topic, asked for in the next polls; with ``topic_idle_s``, until it is idle."""
+        self.metadata.add_topic(topic, self._clock.monotonic())
 
     def request_update(self) -> int:
         """Ask for fresh metadata in the next polls; returns the version it will be greater than."""
@@ -130,23 +131,18 @@ class KafkaClient:
             return failed_future(ClientClosed("The client is closed."))
         future: RequestFuture[T] = RequestFuture()
         limit = self._request_timeout_s if timeout_s is None else timeout_s
-        entry = _Unsent(request, future, self._clock.monotonic() + limit, timeout_s)
-        if to is None:
-            self._unsent_anywhere.append(entry)
-            return future
         if isinstance(to, int):
             known = self.cluster.brokers.get(to)
             if known is None:
                 ids = sorted(self.cluster.brokers) or "none yet"
                 return failed_future(KafkaError(f"Broker id {to} is not in the cluster's metadata (known: {ids})."))
             to = known
-        self._unsent.setdefault(to.address, (to, deque()))[1].append(entry)
+        self._unsent.put(Unsent(request, future, self._clock.monotonic() + limit, timeout_s), to)
         return future
 
     def pending(self, broker: Broker) -> int:
         """Requests queued for or in flight to this broker."""
-        row = self._unsent.get(broker.address)
-        return self._network.in_flight.count(broker.address) + (len(row[1]) if row else 0)
+        return self._network.in_flight.count(broker.address) + self._unsent.count(broker.address)
 
     def disconnect(self, broker: Broker) -> None:
         """Close the connection to a broker; its requests fail with Disconnected in the next poll."""
@@ -158,6 +154,10 @@ class KafkaClient:
 
     # -- driving
 
+    def wakeup(self) -> None:
+        """Any thread: the running :meth:`poll`, or else the next one, returns at once (after its work)."""
+        self._network.wakeup()
+
     def fileno(self) -> int:
         """Readable whenever a poll would find something on a connection."""
         return self._network.fileno()
@@ -166,9 +166,9 @@ class KafkaClient:
         """Seconds until a poll has something to do though :meth:`fileno` stays silent; 0 for at once."""
         now = self._clock.monotonic()
         wait = self._network.next_wake_s(now)
-        for broker, queue in self._unsent.values():
-            wait = min(wait, self._unsent_wait(broker, queue[0], now))
-        for entry in self._unsent_anywhere:
+        for broker, head in self._unsent.heads():
+            wait = min(wait, self._unsent_wait(broker, head, now))
+        for entry in self._unsent.anywhere:
             wait = min(wait, entry.deadline_s - now, self._network.updater.wait_for_any_s(now))
         return max(wait, 0.0)
 
@@ -176,6 +176,12 @@ class KafkaClient:
         """Send what is queued, wait at most ``timeout_s`` for something to happen, and run listeners."""
         if self._closed:
             raise ClientClosed("The client is closed.")
+        if os.getpid() != self._pid:
+            # Two processes on one connection would read each other's answers.
+            raise ClientClosed(
+                f"This client was made in process {self._pid}, and process {os.getpid()} is a fork of it: make a "
+                "client of its own in each process, after the fork."
+            )
         now = self._clock.monotonic()
         self._try_send(now)
         self._network.poll(min(timeout_s, self._longest_wait(now)))
@@ -247,7 +253,7 @@ class KafkaClient:
         """
         if timeout_s < 0:
             raise ValueError(f"a wait of {timeout_s} s: it cannot be negative")
-        is_new = self.metadata.add_topic(topic)
+        is_new = self.metadata.add_topic(topic, self._clock.monotonic())
         start = self._clock.monotonic()
         if self._has(topic, partition):
             return 0.0
@@ -274,7 +280,7 @@ class KafkaClient:
         if self._closed:
             return
         deadline = self._clock.monotonic() + timeout_s
-        while len(self._network.in_flight) or self._unsent:
+        while os.getpid() == self._pid and (len(self._network.in_flight) or len(self._unsent)):
             left = deadline - self._clock.monotonic()
             if left <= 0:
                 break
@@ -282,11 +288,8 @@ class KafkaClient:
         self._closed = True
         self._network.close()
         gone = ClientClosed("The client was closed before the request was sent.")
-        queues = [queue for _broker, queue in self._unsent.values()]
-        for queue in (*queues, self._unsent_anywhere):
-            while queue:
-                queue.popleft().future.fail(gone)
-        self._unsent.clear()
+        for entry in self._unsent.take_all():
+            entry.future.fail(gone)
 
     # -- inside
 
@@ -294,18 +297,15 @@ class KafkaClient:
         return PlaintextTransport(target, self.config.send_buffer_bytes, self.config.receive_buffer_bytes)
 
     def _try_send(self, now: float) -> None:
-        for address, (broker, queue) in list(self._unsent.items()):
-            while queue and self._network.ready(broker, now):
-                self._hand_over(queue.popleft(), broker)
-            if not queue:
-                del self._unsent[address]
-        while self._unsent_anywhere:
+        self._unsent.hand_over(lambda broker: self._network.ready(broker, now), self._hand_over)
+        anywhere = self._unsent.anywhere
+        while anywhere:
             found = self._network.updater.least_loaded(now)
             if found is None or not self._network.ready(found, now):
                 break
-            self._hand_over(self._unsent_anywhere.popleft(), found)
+            self._hand_over(anywhere.popleft(), found)
 
-    def _hand_over(self, entry: _Unsent, broker: Broker) -> None:
+    def _hand_over(self, entry: Unsent, broker: Broker) -> None:
         future = entry.future
 
         def on_complete(response: ClientResponse) -> None:
@@ -317,41 +317,29 @@ class KafkaClient:
         self._network.send(entry.request, broker, on_complete, entry.timeout_s)
 
     def _fail_unreachable(self, now: float) -> None:
-        for address, (broker, queue) in list(self._unsent.items()):
-            error = self._network.connection_failed(broker)
-            failed = list(queue) if error is not None else [row for row in queue if now >= row.deadline_s]
-            for entry in failed:
-                queue.remove(entry)
-            if not queue:
-                del self._unsent[address]
-            for entry in failed:
-                entry.future.fail(error or self._never_sent(entry, broker))
-        while self._unsent_anywhere and now >= self._unsent_anywhere[0].deadline_s:
-            entry = self._unsent_anywhere.popleft()
-            entry.future.fail(self._never_sent(entry, None))
+        for entry, broker, error in self._unsent.take_failed(self._network.connection_failed, now):
+            entry.future.fail(error or self._never_sent(entry, broker))
 
-    def _never_sent(self, entry: _Unsent, broker: Broker | None) -> KafkaError:
+    def _never_sent(self, entry: Unsent, broker: Broker | None) -> KafkaError:
         limit = self._request_timeout_s if entry.timeout_s is None else entry.timeout_s
         return RequestTimedOut(
             f"{entry.request.api_key.name} could not be sent to {broker or 'any broker'} within {limit:.3g} s. "
             f"{diagnosis.connections(self._network.states)}"
         )
 
-    def _unsent_wait(self, broker: Broker, head: _Unsent, now: float) -> float:
+    def _unsent_wait(self, broker: Broker, head: Unsent, now: float) -> float:
         if self._network.is_ready(broker, now):
             return 0.0
         return min(self._network.wait_s(broker, now), head.deadline_s - now)
 
     def _longest_wait(self, now: float) -> float:
-        deadlines = [row.deadline_s for _broker, queue in self._unsent.values() for row in queue]
-        deadlines += [row.deadline_s for row in self._unsent_anywhere]
-        wait = min(deadlines, default=now + _POLL_FOREVER) - now
-        for broker, _queue in self._unsent.values():
+        wait = min(self._unsent.next_deadline() - now, _POLL_FOREVER)
+        for broker, _head in self._unsent.heads():
             until = self._network.wait_s(broker, now)
             # 0: nothing but a metadata update, which goes first, holds this one up.
             if until > 0:
                 wait = min(wait, until)
-        if self._unsent_anywhere:
+        if self._unsent.anywhere:
             until = self._network.updater.wait_for_any_s(now)
             if until > 0:
                 wait = min(wait, until)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Any, ClassVar, Self
 
 from streamlet.base.errors import SettingError
 from streamlet.kafka.metadata.cluster import UNKNOWN_NODE, Broker
@@ -13,7 +14,7 @@ from streamlet.kafka.metadata.cluster import UNKNOWN_NODE, Broker
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
-    """What every client needs.
+    """What every client needs; those of producer and consumer are subclasses with more fields.
 
     Checked when made: SettingError names the setting, its value and what is allowed.
     """
@@ -38,31 +39,47 @@ class ClientConfig:
     """No single answer may be larger (librdkafka's name: Java has no such limit)."""
     security_protocol: str = "PLAINTEXT"
 
+    LEAST: ClassVar[Mapping[str, int]] = {
+        "max_in_flight_requests_per_connection": 1,
+        "request_timeout_ms": 1,
+        "send_buffer_bytes": -1,
+        "receive_buffer_bytes": -1,
+        "receive_message_max_bytes": 1024,
+        "connections_max_idle_ms": 1,
+        "socket_connection_setup_timeout_ms": 1,
+    }
+    """The least value of a whole number; 0 for those not named. A subclass has a table of its own beside this one."""
+    ORDERED: ClassVar[Sequence[tuple[str, str]]] = (
+        ("retry_backoff_ms", "retry_backoff_max_ms"),
+        ("reconnect_backoff_ms", "reconnect_backoff_max_ms"),
+        ("socket_connection_setup_timeout_ms", "socket_connection_setup_timeout_max_ms"),
+    )
+    """Pairs whose first must not be greater than its second; a subclass adds pairs of its own."""
+    CHOICES: ClassVar[Mapping[str, Sequence[object]]] = {"security_protocol": ("PLAINTEXT",)}
+    """The only values that a setting can have; a subclass adds rows of its own."""
+
     def __post_init__(self) -> None:
+        """Check by annotation (``int``, ``bool``, ``str``, each perhaps ``| None``) and by the three tables.
+
+        A subclass with more to check calls ``ClientConfig.__post_init__(self)`` first.
+        """
         for field in dataclasses.fields(self):
-            if field.name not in ("bootstrap_servers", "client_id", "security_protocol"):
-                _check_int(field.name, getattr(self, field.name))
-        for low, high in (
-            ("retry_backoff_ms", "retry_backoff_max_ms"),
-            ("reconnect_backoff_ms", "reconnect_backoff_max_ms"),
-            ("socket_connection_setup_timeout_ms", "socket_connection_setup_timeout_max_ms"),
-        ):
+            self._check_type(field.name, str(field.type), getattr(self, field.name))
+        for name, choices in self._tables("CHOICES"):
+            if getattr(self, name) not in choices:
+                listed = ", ".join(map(str, choices))
+                raise SettingError(f"{name} = {getattr(self, name)!r} is not possible: choose from {listed}.")
+        for low, high in self._tables("ORDERED"):
             if getattr(self, low) > getattr(self, high):
                 raise SettingError(
                     f"{low} = {getattr(self, low)} is greater than {high} = {getattr(self, high)}: "
                     f"lower the one or raise the other."
                 )
-        if self.security_protocol != "PLAINTEXT":
-            raise SettingError(
-                f"security_protocol = {self.security_protocol!r} is not supported; this release speaks PLAINTEXT."
-            )
-        if not isinstance(self.client_id, str):
-            raise SettingError(f"client_id = {self.client_id!r} must be a string.")
         parse_servers(self.bootstrap_servers)
 
     @classmethod
-    def of(cls, settings: Mapping[str, object]) -> ClientConfig:
-        """From names and values.
+    def of(cls, settings: Mapping[str, object]) -> Self:
+        """From names and values, as the class it is called on.
 
         Kafka's dotted names work too. An unknown name is refused with the nearest right one.
         """
@@ -80,26 +97,31 @@ class ClientConfig:
             given["bootstrap_servers"] = tuple(servers)
         return cls(**given)  # type: ignore[arg-type]  # the checks above and in __post_init__ are the types
 
+    @classmethod
+    def _tables(cls, table: str) -> list[Any]:  # Any: rows of whichever table it is
+        """The rows of a class-level table, over all base classes, the oldest first."""
+        found: list[Any] = []
+        for kind in reversed(cls.__mro__):
+            rows = kind.__dict__.get(table, ())
+            found += rows.items() if isinstance(rows, Mapping) else rows
+        return found
+
+    def _check_type(self, name: str, annotation: str, value: object) -> None:
+        kind, _, optional = annotation.partition(" | ")
+        if value is None and optional == "None":
+            return
+        if kind == "int" and optional in ("", "None"):
+            least = dict(self._tables("LEAST")).get(name, 0)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise SettingError(f"{name} = {value!r} must be a whole number of at least {least}.")
+        elif kind == "bool" and not isinstance(value, bool):
+            raise SettingError(f"{name} = {value!r} must be True or False.")
+        elif kind == "str" and optional in ("", "None") and not isinstance(value, str):
+            raise SettingError(f"{name} = {value!r} must be a string.")
+
     def brokers(self) -> tuple[Broker, ...]:
         """The bootstrap addresses as brokers without an id."""
         return parse_servers(self.bootstrap_servers)
-
-
-_LEAST = {
-    "max_in_flight_requests_per_connection": 1,
-    "request_timeout_ms": 1,
-    "send_buffer_bytes": -1,
-    "receive_buffer_bytes": -1,
-    "receive_message_max_bytes": 1024,
-    "connections_max_idle_ms": 1,
-    "socket_connection_setup_timeout_ms": 1,
-}
-
-
-def _check_int(name: str, value: object) -> None:
-    least = _LEAST.get(name, 0)
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise SettingError(f"{name} = {value!r} must be a whole number of at least {least}.")
 
 
 def parse_servers(servers: object) -> tuple[Broker, ...]:

@@ -18,9 +18,8 @@ from streamlet.kafka.net.connection_states import ConnectionStates
 def connections(states: ConnectionStates) -> str:
     """The state of every connection and its last error, as a sentence."""
     rows = [
-        f"{host}:{port} is {node.state.value}"
-        + (f" ({node.last_error.message.rstrip('.')})" if node.last_error else "")
-        for (host, port), node in states.all().items()
+        f"{address} is {node.state.value}" + (f" ({node.last_error.message.rstrip('.')})" if node.last_error else "")
+        for address, node in states.all().items()
     ]
     return f"Connections: {'; '.join(rows)}." if rows else "No connection has been begun."
 

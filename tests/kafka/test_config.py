@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
 import pytest
 
 from streamlet.base.errors import SettingError
@@ -39,7 +43,7 @@ def test_servers_in_one_string_and_ipv6() -> None:
         ({"bootstrap_servers": "h:1", "retry_backoff_ms": "5"}, "retry_backoff_ms = '5' must be"),
         ({"bootstrap_servers": "h:1", "retry_backoff_ms": True}, "retry_backoff_ms = True must be"),
         ({"bootstrap_servers": "h:1", "retry_backoff_ms": 5000}, "greater than retry_backoff_max_ms"),
-        ({"bootstrap_servers": "h:1", "security_protocol": "SSL"}, "'SSL' is not supported"),
+        ({"bootstrap_servers": "h:1", "security_protocol": "SSL"}, "'SSL' is not possible: choose from PLAINTEXT"),
         ({"bootstrap_servers": "h:1", "client_id": 5}, "client_id = 5 must be a string"),
     ],
 )
@@ -48,3 +52,44 @@ def test_what_is_refused(settings: dict[str, object], words: str) -> None:
     with pytest.raises(SettingError) as caught:
         ClientConfig.of(settings)
     assert words in caught.value.message and caught.value.message.endswith(".")
+
+
+@dataclass(frozen=True, slots=True)
+class MoreConfig(ClientConfig):
+    """As a producer's would be."""
+
+    linger_ms: int = 5
+    batch_size: int = 16_384
+    acks: str | int = "all"
+    group_id: str | None = None
+    enable_idempotence: bool = True
+
+    LEAST: ClassVar[Mapping[str, int]] = {"batch_size": 1}
+    ORDERED: ClassVar[Sequence[tuple[str, str]]] = (("linger_ms", "request_timeout_ms"),)
+    CHOICES: ClassVar[Mapping[str, Sequence[object]]] = {"acks": ("all", 0, 1)}
+
+
+def test_a_subclass_adds_settings_with_bounds_of_its_own() -> None:
+    """``of`` gives the class it is called on, and knows the names, bounds, pairs and choices of both."""
+    config = MoreConfig.of({"bootstrap.servers": "h:1", "linger.ms": 7, "client.id": "c", "acks": 0})
+    assert type(config) is MoreConfig and (config.linger_ms, config.client_id) == (7, "c")
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"linger": 5}, "the nearest one is linger_ms"),
+        ({"batch_size": 0}, "batch_size = 0 must be a whole number of at least 1"),
+        ({"linger_ms": -1}, "linger_ms = -1 must be a whole number of at least 0"),
+        ({"linger_ms": 60_000}, "linger_ms = 60000 is greater than request_timeout_ms"),
+        ({"request_timeout_ms": 0}, "request_timeout_ms = 0 must be"),
+        ({"acks": 2}, "acks = 2 is not possible: choose from all, 0, 1"),
+        ({"group_id": 5}, "group_id = 5 must be a string"),
+        ({"enable_idempotence": 1}, "enable_idempotence = 1 must be True or False"),
+    ],
+)
+def test_what_a_subclass_refuses(settings: dict[str, object], words: str) -> None:
+    """By its own tables and by those of the base."""
+    with pytest.raises(SettingError) as caught:
+        MoreConfig.of({"bootstrap_servers": "h:1", **settings})
+    assert words in caught.value.message

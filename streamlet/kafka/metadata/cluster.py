@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
@@ -14,8 +14,17 @@ NO_LEADER = -1
 UNKNOWN_EPOCH = -1
 UNKNOWN_NODE = -1
 
-Address = tuple[str, int]
-"""Host and port: what a connection is known by."""
+
+class Address(NamedTuple):
+    """What a connection is known by: host, port, and what it is kept apart for ("" for the common one)."""
+
+    host: str
+    port: int
+    purpose: str = ""
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}" + (f" ({self.purpose})" if self.purpose else "")
 
 
 class TopicPartition(NamedTuple):
@@ -33,23 +42,34 @@ class Broker:
     """A broker. One known by address alone (bootstrap, static hosts) has the id UNKNOWN_NODE.
 
     Connections are keyed by :attr:`address`: a broker first met as a bootstrap address and later by its id is
-    reached over one connection, and a broker whose address changes gets a new one.
+    reached over one connection, and a broker whose address changes gets a new one. ``purpose`` is part of the key:
+    see :meth:`dedicated`.
     """
 
     node_id: int
     host: str
     port: int
     rack: str | None = field(default=None, compare=False)
+    purpose: str = ""
 
     @property
     def address(self) -> Address:
-        """Host and port."""
-        return self.host, self.port
+        """Host, port and purpose."""
+        return Address(self.host, self.port, self.purpose)
+
+    def dedicated(self, purpose: str) -> Broker:
+        """The same broker over a connection of its own, shared by all who name the same purpose.
+
+        A heartbeat then never queues behind a fetch that the broker holds (Java reaches coordinators under the
+        node id ``Integer.MAX_VALUE - id`` for that).
+        """
+        return replace(self, purpose=purpose)
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        name = f"{host}:{self.port}"
-        return name if self.node_id == UNKNOWN_NODE else f"{name} (id {self.node_id})"
+        notes = [] if self.node_id == UNKNOWN_NODE else [f"id {self.node_id}"]
+        notes += [self.purpose] if self.purpose else []
+        return f"{host}:{self.port}" + (f" ({', '.join(notes)})" if notes else "")
 
 
 @dataclass(frozen=True, slots=True)

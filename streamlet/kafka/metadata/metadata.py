@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from streamlet.base.backoff import Backoff, no_jitter
 from streamlet.kafka.broker_errors import error_class
@@ -52,6 +53,7 @@ class Metadata:
         max_age_s: float = MAX_AGE_S,
         uniform: Callable[[], float] = no_jitter,
         allow_auto_topic_creation: bool = False,
+        topic_idle_s: float | None = None,
     ) -> None:
         self._backoff = refresh_backoff
         self._max_age_s = max_age_s
@@ -74,7 +76,10 @@ class Metadata:
         self._failures = 0
         self._equivalent = 0
         self._wait_s = 0.0
-        self._topics: set[str] = set()
+        self._topic_idle_s = topic_idle_s
+        self._all_topics = False
+        self._topics: dict[str, float] = {}
+        """Each topic of interest, and when it was named last."""
         self._new_topics: set[str] = set()
         self._epochs: dict[TopicPartition, int] = {}
         self._listeners: list[Callable[[Cluster], None]] = []
@@ -93,11 +98,16 @@ class Metadata:
         """Call ``listener`` with the new cluster after each accepted answer, in the thread that polls."""
         self._listeners.append(listener)
 
-    def add_topic(self, topic: str) -> bool:
-        """Be interested in a topic. A new one is asked for at once, and alone. True when it was new."""
-        if topic in self._topics:
+    def add_topic(self, topic: str, now_s: float = 0.0) -> bool:
+        """Be interested in a topic. A new one is asked for at once, and alone. True when it was new.
+
+        Where topics expire (M5), naming one again renews it: ``now_s`` is when. A topic that has not been answered
+        for yet does not expire.
+        """
+        known = topic in self._topics
+        self._topics[topic] = now_s
+        if known:
             return False
-        self._topics.add(topic)
         self._new_topics.add(topic)
         self.request_version += 1
         self._need_partial = True
@@ -106,8 +116,21 @@ class Metadata:
 
     def remove_topic(self, topic: str) -> None:
         """Ask about it no longer; it leaves the cluster with the next full answer."""
-        self._topics.discard(topic)
+        self._topics.pop(topic, None)
         self._new_topics.discard(topic)
+
+    @property
+    def all_topics(self) -> bool:
+        """Whether every topic of the cluster is asked about (M5), as a pattern subscription needs."""
+        return self._all_topics
+
+    def set_all_topics(self, wanted: bool) -> None:
+        """Ask about every topic of the cluster from now on, or again only about those added. Asks at once."""
+        if wanted != self._all_topics:
+            self._all_topics = wanted
+            self.request_version += 1
+            self._need_full = True
+            self.last_refresh_s = None
 
     def request_update(self, *, reset_equivalent: bool = True) -> int:
         """Ask for an update; returns the version that the update will be greater than.
@@ -135,7 +158,11 @@ class Metadata:
         """What to ask now: only the new topics when nothing else is wanted, else all topics of interest."""
         partial = self._need_partial and not self._need_full and self.last_success_s is not None
         wanted = self._new_topics if partial else self._topics
-        topics = tuple(MetadataRequestTopic(name=name) for name in sorted(wanted))
+        topics: tuple[MetadataRequestTopic, ...] | None
+        if self._all_topics:
+            partial, topics = False, None
+        else:
+            topics = tuple(MetadataRequestTopic(name=name) for name in sorted(wanted))
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=self._allow_auto_topic_creation)
         return MetadataAsk(request, self.request_version, partial)
 
@@ -154,21 +181,57 @@ class Metadata:
         self._failures = 0
         self._equivalent += 1
         self.update_version += 1
+        self._expire_topics(now_s)
         asked_before_newest_topic = ask.request_version != self.request_version
         if not asked_before_newest_topic:
             self._new_topics.clear()
             self._need_partial = False
-        if not ask.partial:
+        if not ask.partial and (ask.request.topics is None) is self._all_topics:
             self._need_full = False
             self.last_success_s = now_s
         self.cluster = self._merge(ask, response)
         self._draw_wait()
+        self._tell_listeners()
+        return True
+
+    def update_leader(self, tp: TopicPartition, leader: int, epoch: int, brokers: Iterable[Broker] = ()) -> bool:
+        """Take in a leader that a Produce or Fetch answer names beside its error (KIP-951); True when it was news.
+
+        ``brokers``: the endpoints that came with it. Believed only with a newer epoch, of a known partition and a
+        known broker. It is no update: who waits for one goes on waiting; listeners are told.
+        """
+        topic = self.cluster.topics.get(tp.topic)
+        known = None if topic is None else topic.partitions.get(tp.partition)
+        nodes = dict(self.cluster.brokers) | {broker.node_id: broker for broker in brokers}
+        if topic is None or known is None or leader not in nodes:
+            return False
+        if epoch <= max(known.leader_epoch, self._epochs.get(tp, UNKNOWN_EPOCH)):
+            return False
+        self._epochs[tp] = epoch
+        self._equivalent = 0
+        partitions = {**topic.partitions, tp.partition: replace(known, leader=leader, leader_epoch=epoch, error=None)}
+        topics = {**self.cluster.topics, tp.topic: replace(topic, partitions=MappingProxyType(partitions))}
+        self.cluster = Cluster.of(nodes.values(), topics.values(), self.cluster.cluster_id, self.cluster.controller_id)
+        self._tell_listeners()
+        return True
+
+    def _tell_listeners(self) -> None:
         for listener in self._listeners:
             try:
                 listener(self.cluster)
             except Exception:  # noqa: BLE001 - a listener is foreign code, and its fault must not cost the update
                 _log.exception("a listener of metadata updates raised; the update stands")
-        return True
+
+    def _expire_topics(self, now_s: float) -> None:
+        if self._topic_idle_s is None:
+            return
+        for name, used_s in list(self._topics.items()):
+            if name not in self._new_topics and now_s - used_s >= self._topic_idle_s:
+                _log.debug("topic %s was not used for %.0f s: its metadata is kept no longer", name, now_s - used_s)
+                del self._topics[name]
+
+    def _retains(self, topic: str) -> bool:
+        return self._all_topics or topic in self._topics
 
     def _draw_wait(self) -> None:
         longest = max(self._failures, self._equivalent, 1)
@@ -177,9 +240,9 @@ class Metadata:
     def _merge(self, ask: MetadataAsk, response: MetadataResponse) -> Cluster:
         topics: dict[str, TopicInfo] = {}
         if ask.partial or ask.request_version != self.request_version:
-            topics.update((name, info) for name, info in self.cluster.topics.items() if name in self._topics)
+            topics.update((name, info) for name, info in self.cluster.topics.items() if self._retains(name))
         for row in response.topics:
-            if row.name is not None and row.name in self._topics:
+            if row.name is not None and self._retains(row.name):
                 topics[row.name] = self._topic(row.name, row)
         brokers = [Broker(row.node_id, row.host, row.port, row.rack) for row in response.brokers]
         return Cluster.of(brokers, topics.values(), response.cluster_id, response.controller_id)

@@ -25,6 +25,7 @@ from streamlet.kafka.errors import (
 from streamlet.kafka.metadata.cluster import Address, Broker
 from streamlet.kafka.metadata.metadata import Metadata
 from streamlet.kafka.net.connection_states import ConnectionState, ConnectionStates, SocketAddress
+from streamlet.kafka.net.failures import ClosedByUs, explain
 from streamlet.kafka.net.in_flight import ClientResponse, InFlightRequest, InFlightRequests, OnComplete
 from streamlet.kafka.net.metadata_updater import MetadataUpdater
 from streamlet.kafka.net.selector import Ready, Selector
@@ -101,6 +102,10 @@ class NetworkClient:
     def fileno(self) -> int:
         """Readable when a poll would find something; see :meth:`next_wake_s` for what time alone brings."""
         return self._selector.fileno()
+
+    def wakeup(self) -> None:
+        """Any thread: the poll under way, else the next one, does not wait."""
+        self._selector.wakeup()
 
     def next_wake_s(self, now_s: float) -> float:
         """Seconds until a poll has something to do without any event on the file descriptor."""
@@ -187,7 +192,7 @@ class NetworkClient:
         """Close the connection; what was in flight on it fails in the next poll. No back-off follows."""
         if broker.address in self._selector.addresses():
             self._selector.close(broker.address)
-            self._lost[broker.address] = _ClosedByUs("the client closed it")
+            self._lost[broker.address] = ClosedByUs("the client closed it")
 
     def close(self) -> None:
         """Close all sockets at once, whatever their state.
@@ -286,8 +291,8 @@ class NetworkClient:
     def _connection_lost(self, address: Address, error: KafkaError, responses: _Responses, now: float) -> None:
         broker = self._brokers[address]
         node = self.states.get(address)
-        wanted = isinstance(error, _ClosedByUs)
-        error = _explain(broker, node.state, error)
+        wanted = isinstance(error, ClosedByUs)
+        error = explain(broker, node.state, error)
         _log.debug("connection to %s lost while %s: %s", broker, node.state.value, error.message)
         self._to_check.pop(address, None)
         if wanted:
@@ -320,7 +325,7 @@ class NetworkClient:
         for address in self._selector.idle(now, self._settings.max_idle_s):
             if not self.in_flight.count(address):
                 self._selector.close(address)
-                self._connection_lost(address, _ClosedByUs("it was idle for too long"), responses, now)
+                self._connection_lost(address, ClosedByUs("it was idle for too long"), responses, now)
 
     def _run_callbacks(self, responses: _Responses) -> None:
         for on_complete, response in responses:
@@ -368,26 +373,5 @@ class NetworkClient:
         return entry.on_complete, response
 
 
-class _ClosedByUs(Disconnected):
-    """No failure: neither back-off nor doubt in the metadata follows."""
-
-
 _Response = tuple[OnComplete | None, ClientResponse]
 _Responses = list[_Response]
-
-
-def _explain(broker: Broker, state: ConnectionState, error: KafkaError) -> KafkaError:
-    """The same error with the broker's name and what the connection was doing."""
-    text = error.message
-    if isinstance(error, ForeignProtocol):
-        return ForeignProtocol(
-            f"The port at {broker} does not speak Kafka's protocol: {text}. Check that it is the broker's own "
-            "listener, and a PLAINTEXT one: TLS and SASL are not spoken yet."
-        )
-    if isinstance(error, MalformedFrame):
-        return MalformedFrame(f"The connection to {broker} was closed: {text.rstrip('.')}.")
-    doing = {
-        ConnectionState.CONNECTING: "could not be made",
-        ConnectionState.CHECKING_API_VERSIONS: "was lost before the broker answered the first request",
-    }.get(state, "was lost")
-    return type(error)(f"The connection to {broker} {doing}: {text}.")

@@ -6,7 +6,10 @@ It knows frames and addresses, no requests. What happened is gathered by :meth:`
 
 from __future__ import annotations
 
+import contextlib
 import selectors
+import socket
+import threading
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -42,10 +45,42 @@ class _Channel:
     interest: int = _WRITE
 
 
+class Wakeup:
+    """A socket pair whose one end a selector watches: any thread makes it readable. Signals add up to one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._signalled = False
+        self.receiver, self._sender = socket.socketpair()
+        self.receiver.setblocking(False)
+        self._sender.setblocking(False)
+
+    def signal(self) -> None:
+        """Any thread, at any time, after :meth:`close` too."""
+        with self._lock:
+            if not self._signalled:
+                self._signalled = True
+                with contextlib.suppress(OSError):  # closed
+                    self._sender.send(b"w")
+
+    def take(self) -> None:
+        """Silent again until the next signal."""
+        with self._lock:
+            self._signalled = False
+            with contextlib.suppress(BlockingIOError):
+                self.receiver.recv(16)
+
+    def close(self) -> None:
+        """Under the lock, so that no signal goes to a descriptor that is somebody else's by then."""
+        with self._lock:
+            self.receiver.close()
+            self._sender.close()
+
+
 class Selector:
     """Channels by address.
 
-    One thread; nothing here blocks but :meth:`poll`, and that only as long as told.
+    One thread (:meth:`wakeup` is for all); nothing here blocks but :meth:`poll`, and that only as long as told.
     """
 
     def __init__(self, max_frame_bytes: int) -> None:
@@ -53,6 +88,12 @@ class Selector:
         self._selector = selectors.DefaultSelector()
         self._channels: dict[Address, _Channel] = {}
         self._failed_at_once: dict[Address, KafkaError] = {}
+        self._wakeup = Wakeup()
+        self._selector.register(self._wakeup.receiver, _READ, None)
+
+    def wakeup(self) -> None:
+        """Any thread: the :meth:`poll` under way, else the next one, does not wait."""
+        self._wakeup.signal()
 
     def fileno(self) -> int:
         """Of the epoll (or kqueue) object: readable whenever :meth:`poll` would find something."""
@@ -87,6 +128,9 @@ class Selector:
         if ready.disconnected:
             timeout_s = 0.0
         for key, events in self._selector.select(max(timeout_s, 0.0)):
+            if key.data is None:
+                self._wakeup.take()
+                continue
             channel: _Channel = key.data
             try:
                 self._serve(channel, events, ready)
@@ -115,6 +159,7 @@ class Selector:
         for address in self.addresses():
             self.close(address)
         self._selector.close()
+        self._wakeup.close()
 
     def _serve(self, channel: _Channel, events: int, ready: Ready) -> None:
         if not channel.connected:

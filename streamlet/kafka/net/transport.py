@@ -100,6 +100,5 @@ class PlaintextTransport:
 
 def resolve_all(address: Address) -> list[SocketAddress]:
     """Every address of a name, in the resolver's order. Blocks while the system resolves; raises OSError."""
-    host, port = address
-    rows = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    rows = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     return [(int(family), sockaddr) for family, _kind, _proto, _name, sockaddr in rows]

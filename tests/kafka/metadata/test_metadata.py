@@ -196,6 +196,79 @@ def test_m1_the_cluster_has_the_maps_of_the_article(metadata: Metadata) -> None:
     assert info.topic_partition == TopicPartition("t", 0) and str(info.topic_partition) == "t-0"
 
 
+def test_m5_a_producers_topic_expires_when_it_is_not_used(metadata: Metadata) -> None:
+    """After ``metadata_max_idle_ms``, with the next answer; each use renews it; without the setting it never does."""
+    assert metadata.topics == {"t"}
+    metadata.update(metadata.next_request(), answer(topic()), 1e6)
+    assert metadata.topics == {"t"}
+    producers = Metadata(topic_idle_s=300.0)
+    producers.add_topic("idle", 0.0)
+    producers.add_topic("used", 0.0)
+    producers.update(producers.next_request(), answer(topic("idle"), topic("used")), 1.0)
+    assert not producers.add_topic("used", 200.0)
+    producers.request_update()
+    producers.update(producers.next_request(), answer(topic("idle"), topic("used")), 299.0)
+    assert producers.topics == {"idle", "used"}
+    producers.request_update()
+    producers.update(producers.next_request(), answer(topic("idle"), topic("used")), 300.0)
+    assert producers.topics == {"used"} == set(producers.cluster.topics)
+    assert producers.add_topic("idle", 301.0) and producers.next_request().partial
+
+
+def test_m5_a_topic_that_was_never_answered_for_does_not_expire() -> None:
+    """However long the brokers were away: whoever waits for it must not wait for ever."""
+    metadata = Metadata(topic_idle_s=300.0)
+    metadata.update(metadata.next_request(), answer(), 0.0)
+    metadata.add_topic("new", 0.0)
+    metadata.failed_update(500.0)
+    ask = metadata.next_request()
+    assert [row.name for row in ask.request.topics or ()] == ["new"]
+    metadata.update(ask, answer(topic("new")), 501.0)
+    assert metadata.cluster.partition_count("new") == 1
+
+
+def test_m5_all_topics_are_asked_about_on_demand(metadata: Metadata) -> None:
+    """For a pattern subscription: at once, keeping what comes; and back to those of interest."""
+    metadata.set_all_topics(True)
+    assert metadata.all_topics and metadata.time_to_next_update(0.0) == 0.0
+    ask = metadata.next_request()
+    assert ask.request.topics is None
+    metadata.update(ask, answer(topic(), topic("other", leader=2)), 1.0)
+    assert set(metadata.cluster.topics) == {"t", "other"} and not metadata.update_requested
+    metadata.add_topic("u")
+    assert metadata.next_request().request.topics is None
+    metadata.update(metadata.next_request(), answer(topic(), topic("other"), topic("u")), 2.0)
+    metadata.set_all_topics(False)
+    metadata.update(metadata.next_request(), answer(topic(), topic("u")), 3.0)
+    assert set(metadata.cluster.topics) == {"t", "u"}
+
+
+def test_m5_an_answer_asked_before_the_mode_changed_does_not_settle_it(metadata: Metadata) -> None:
+    """The question was about some topics, and all are wanted now."""
+    metadata.request_update()
+    ask = metadata.next_request()
+    metadata.set_all_topics(True)
+    metadata.update(ask, answer(topic()), 1.0)
+    assert metadata.update_requested and metadata.next_request().request.topics is None
+
+
+def test_a_leader_named_by_an_error_is_believed_when_its_epoch_is_newer(metadata: Metadata) -> None:
+    """KIP-951: of a known partition, at a known broker or one whose endpoint came along; listeners hear of it."""
+    seen: list[Cluster] = []
+    metadata.add_listener(seen.append)
+    tp, version = TopicPartition("t", 0), metadata.update_version
+    assert not metadata.update_leader(tp, 2, 0)
+    assert not metadata.update_leader(tp, 3, 1)
+    assert not metadata.update_leader(TopicPartition("t", 1), 2, 1)
+    assert not metadata.update_leader(TopicPartition("u", 0), 2, 1)
+    assert not seen and leader_of(metadata) == 1
+    assert metadata.update_leader(tp, 3, 1, [Broker(3, "b3", 9092)])
+    assert metadata.cluster.leader_for(tp) == Broker(3, "b3", 9092) and seen == [metadata.cluster]
+    assert metadata.cluster.leader_epoch(tp) == 1 and metadata.update_version == version
+    metadata.update(metadata.next_request(), answer(topic(leader=1, epoch=0)), 2.0)
+    assert metadata.cluster.leader_epoch(tp) == 1
+
+
 class Refresh(RuleBasedStateMachine):
     """Any order of events: the clock forward, requests, answers good and bad."""
 

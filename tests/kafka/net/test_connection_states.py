@@ -18,7 +18,7 @@ from streamlet.kafka.net.in_flight import InFlightRequest, InFlightRequests
 from streamlet.kafka.net.metadata_updater import least_loaded_node
 from streamlet.kafka.protocol.messages.metadata import MetadataRequest
 
-A: Address = ("a", 1)
+A = Address("a", 1)
 GONE = Disconnected("gone")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import select
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -230,6 +231,61 @@ def test_requests_stop_at_the_in_flight_limit_and_never_spin(
     assert client._network.polls == before + 1
     assert not any(future.done for future in futures)
     assert broker.connections == 1
+
+
+def test_wakeup_ends_the_running_poll_and_else_the_next(
+    broker: FakeBroker, make_client: Callable[..., KafkaClient]
+) -> None:
+    """From any thread; signals before a poll add up to one; after close it does nothing."""
+    client = make_client(broker)
+    client.bootstrap(DEADLINE)
+    client.wakeup()
+    client.wakeup()
+    assert select.select([client.fileno()], [], [], 0)[0]
+    start = time.monotonic()
+    client.poll(DEADLINE)
+    assert not select.select([client.fileno()], [], [], 0)[0]
+    before = client._network.polls
+    thread = threading.Timer(0.1, client.wakeup)
+    thread.start()
+    client.poll(DEADLINE)
+    assert time.monotonic() - start < DEADLINE and client._network.polls == before + 1
+    thread.join()
+    client.close()
+    client.wakeup()
+
+
+def test_a_dedicated_connection_is_one_of_its_own(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
+    """Shared by all who name the same purpose; what is in flight on another one holds nothing up."""
+    client = make_client(broker, max_in_flight_requests_per_connection=1)
+    client.bootstrap(DEADLINE)
+    group = broker.broker.dedicated("group")
+    assert group == broker.broker.dedicated("group") != broker.broker
+    assert str(group) == f"{broker.address} (group)" and str(group.address) == f"{broker.address} (group)"
+    broker.on(ApiKey.FETCH, SILENCE)
+    broker.on(ApiKey.FIND_COORDINATOR, FOUND)
+    held = client.send(FetchRequest(max_wait_ms=1000, min_bytes=1, topics=()), broker.broker)
+    until(client, lambda: len(broker.seen(ApiKey.FETCH)) == 1)
+    assert client.wait(client.send(FindCoordinatorRequest(key="g"), group), DEADLINE) == FOUND
+    assert client.wait(client.send(FindCoordinatorRequest(key="g"), group), DEADLINE) == FOUND
+    assert broker.connections == 2 and not held.done
+    assert set(client.connected_brokers()) >= {group}
+    client.disconnect(group)
+    client.poll(0)
+    assert not held.done and client.pending(broker.broker) == 1
+
+
+def test_a_forked_child_is_told_to_make_a_client_of_its_own(
+    broker: FakeBroker, make_client: Callable[..., KafkaClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two processes on one connection would read each other's answers."""
+    client = make_client(broker)
+    client.bootstrap(DEADLINE)
+    with monkeypatch.context() as child:
+        child.setattr("os.getpid", lambda: -5)
+        with pytest.raises(ClientClosed, match="a fork of it: make a client of its own"):
+            client.poll(0)
+    client.poll(0)
 
 
 def test_a_static_broker_never_seen_in_metadata_can_be_asked(make_client: Callable[..., KafkaClient]) -> None:
