@@ -28,14 +28,17 @@ class NodeStoreUnavailable(NodeStoreError):
     """No answer: not there, not a ZooKeeper, connection or session lost, or too slow.
 
     ``outcome_unknown``: the request was under way, so a write may have been carried out. Read again
-    before repeating it.
+    before repeating it. ``spoken``: the protocols that every address was found to speak instead, so that
+    waiting would not help; else empty.
     """
 
     retriable = True
 
-    def __init__(self, message: str, *, outcome_unknown: bool = False) -> None:
+    def __init__(self, message: str, *, outcome_unknown: bool = False, spoken: frozenset[str] = frozenset()) -> None:
         super().__init__(message)
         self.outcome_unknown = outcome_unknown
+        self.spoken = spoken
+        self.retriable = not spoken
 
 
 class VersionConflict(NodeStoreError):

@@ -15,6 +15,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState
 from kazoo.security import make_digest_acl
 
+from streamlet.base.port_probe import spoken_at
 from streamlet.coordination.ensemble import Ensemble, NotZooKeeper, ask_for_session
 from streamlet.coordination.node_store import (
     ANY_VERSION,
@@ -34,7 +35,11 @@ CONNECT_TIMEOUT_S = 6.0
 REQUEST_TIMEOUT_S = 10.0
 SESSION_TIMEOUT_S = 10.0
 CLOSE_TIMEOUT_S = 3.0
+WAIT_TOLD_S = 1.0
+"""Whoever waits longer than this wants to know what for."""
+
 _PROBE_AGAIN_S = 0.2
+_PROBE_TIMEOUT_S = 1.0
 
 _STATES = {
     KazooState.CONNECTED: ConnectionState.CONNECTED,
@@ -54,7 +59,8 @@ class ZooKeeperNodeStore:
 
     ``digest``: (user, password); nodes are then created for that user alone. The chroot need not exist.
     Construction blocks up to ``connect_timeout_s`` and raises ``NodeStoreUnavailable`` with what each
-    host answered, ``AuthFailed``, or ``SettingError`` for a malformed ensemble string.
+    host answered (at once where all of them speak another protocol), ``AuthFailed``, or ``SettingError``
+    for a malformed ensemble string. ``on_wait`` is told once, after a second, what is waited for and how long.
     """
 
     def __init__(
@@ -65,6 +71,7 @@ class ZooKeeperNodeStore:
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         request_timeout_s: float = REQUEST_TIMEOUT_S,
         session_timeout_s: float = SESSION_TIMEOUT_S,
+        on_wait: Callable[[str], None] | None = None,
     ) -> None:
         self._ensemble = Ensemble.parse(hosts)
         self._where = f"ZooKeeper {self._ensemble}"
@@ -75,7 +82,7 @@ class ZooKeeperNodeStore:
         self._closed = False
         self._connected = threading.Event()
         deadline = time.monotonic() + connect_timeout_s
-        self._await_answer(deadline, connect_timeout_s)
+        self._await_answer(deadline, connect_timeout_s, on_wait)
         self._client = KazooClient(
             hosts=self._ensemble.servers,
             timeout=session_timeout_s,
@@ -176,32 +183,30 @@ class ZooKeeperNodeStore:
         except (OSError, kz.KazooException):
             _log.info("kazoo did not stop in order", exc_info=True)
 
-    def _await_answer(self, deadline: float, timeout_s: float) -> None:
+    def _await_answer(self, deadline: float, timeout_s: float, on_wait: Callable[[str], None] | None) -> None:
         """Until one host grants a session to a probe of ours.
 
         kazoo alone would keep silent about why it cannot connect, and its thread dies of an answer in
-        another protocol. A host that speaks another one is not asked again.
+        another protocol. When every host speaks another one, no more is waited for.
         """
+        spoken: dict[str, str] = {}
         while True:
             answers: dict[str, str] = {}
-            foreign = 0
             for host, port in self._ensemble.addresses:
-                try:
-                    ask_for_session(host, port, max(0.2, min(2.0, deadline - time.monotonic())))
+                left = deadline - time.monotonic()
+                why = _refusal(host, port, max(0.2, min(_PROBE_TIMEOUT_S, left)), spoken)
+                if why is None:
                     return
-                except NotZooKeeper as error:
-                    foreign += 1
-                    answers[f"{host}:{port}"] = str(error)
-                except TimeoutError:
-                    answers[f"{host}:{port}"] = (
-                        "timed out (a Kafka broker, for one, gives a ZooKeeper client no answer)"
-                    )
-                except OSError as error:
-                    answers[f"{host}:{port}"] = error.strerror or str(error) or type(error).__name__
-            hopeless = foreign == len(answers)
-            if hopeless or time.monotonic() + _PROBE_AGAIN_S > deadline:
-                told = "; ".join(f"{server}: {why}" for server, why in answers.items())
-                raise self._unavailable(told if hopeless else f"{told} (tried for {timeout_s:.0f} s)")
+                answers[f"{host}:{port}"] = why
+            told = "; ".join(f"{server}: {why}" for server, why in answers.items())
+            if spoken.keys() == answers.keys():
+                raise self._unavailable(told, spoken=frozenset(spoken.values()))
+            left = deadline - time.monotonic()
+            if left < _PROBE_AGAIN_S:
+                raise self._unavailable(f"{told} (tried for {timeout_s:.0f} s)")
+            if on_wait is not None and timeout_s - left >= WAIT_TOLD_S:
+                on_wait(f"waiting for {self._where}, for up to {left:.0f} s more. So far: {told}")
+                on_wait = None
             time.sleep(_PROBE_AGAIN_S)
 
     def _hear(self, state: str) -> None:
@@ -278,11 +283,39 @@ class ZooKeeperNodeStore:
                 why = f"the connection was lost before {path} was answered ({type(error).__name__})"
                 return self._unavailable(why, outcome_unknown=True)
 
-    def _unavailable(self, why: str, *, outcome_unknown: bool = False) -> NodeStoreUnavailable:
+    def _unavailable(
+        self, why: str, *, outcome_unknown: bool = False, spoken: frozenset[str] = frozenset()
+    ) -> NodeStoreUnavailable:
         return NodeStoreUnavailable(
-            f"{self._where} cannot be used: {why.rstrip('.')}. Check that a ZooKeeper runs there and that "
-            "the "
-            "address, host:port,host:port/chroot, is its client port (`streamlet dev up` starts one on this "
-            "machine).",
+            f"{self._where} cannot be used: {why.rstrip('.')}. Check that a ZooKeeper runs there and that the "
+            "address, host:port,host:port/chroot, is its client port, which is usually 2181 (`streamlet dev up` "
+            "starts one on this machine).",
             outcome_unknown=outcome_unknown,
+            spoken=spoken,
         )
+
+
+def _refusal(host: str, port: int, timeout_s: float, spoken: dict[str, str]) -> str | None:
+    """Why this host grants no session; None when it does. What it speaks instead is noted in ``spoken``."""
+    server = f"{host}:{port}"
+    if server in spoken:
+        return _foreign(spoken[server])
+    try:
+        ask_for_session(host, port, timeout_s)
+        return None
+    except NotZooKeeper as error:
+        spoken[server] = spoken_at(host, port) or "another protocol"
+        return _foreign(spoken[server]) if spoken[server] != "another protocol" else str(error)
+    except (TimeoutError, ConnectionResetError) as error:
+        # Connected, but no answer: a ZooKeeper that is busy or has no quorum, or something else altogether.
+        found = spoken_at(host, port)
+        if found not in (None, "ZooKeeper"):
+            spoken[server] = found
+            return _foreign(found)
+        return error.strerror or "timed out"
+    except OSError as error:
+        return error.strerror or str(error) or type(error).__name__
+
+
+def _foreign(spoken: str) -> str:
+    return f"it speaks {spoken}, not ZooKeeper's protocol"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.server
 import socket
 import threading
 import time
@@ -61,6 +62,23 @@ def answering(answer: bytes) -> Iterator[int]:
     thread.join()
 
 
+@contextlib.contextmanager
+def web_server() -> Iterator[int]:
+    """A port that speaks HTTP."""
+
+    class Quiet(http.server.BaseHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Quiet)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server.server_port
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
 def test_nobody_there() -> None:
     """One paragraph with the address, the reason and a remedy, within the time-out."""
     (port,) = free_ports(1)
@@ -70,11 +88,36 @@ def test_nobody_there() -> None:
     assert not caught.value.outcome_unknown
 
 
-@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\x24" + bytes(36), b"\0\0\0\x25\1"])
-def test_another_protocol(answer: bytes) -> None:
-    """Told at once, with how the answer begins; no time-out is waited for."""
-    with answering(answer) as port, pytest.raises(NodeStoreUnavailable, match="speaks another protocol"):
+@pytest.mark.parametrize(
+    ("answer", "named"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "it speaks HTTP, not ZooKeeper's protocol"),
+        (b"\0\0\0\x24" + bytes(36), "an unknown protocol"),
+        (b"\0\0\0\x25\1", "an unknown protocol"),
+    ],
+)
+def test_another_protocol(answer: bytes, named: str) -> None:
+    """Told at once, with what is spoken instead and where a ZooKeeper is to be found; no time-out is waited for."""
+    with answering(answer) as port, pytest.raises(NodeStoreUnavailable) as caught:
         ZooKeeperNodeStore(f"127.0.0.1:{port}", connect_timeout_s=600)
+    assert all(part in caught.value.message for part in (f"127.0.0.1:{port}", named, "usually 2181"))
+    assert caught.value.spoken and not caught.value.retriable
+
+
+def test_a_web_server_that_waits_for_a_line() -> None:
+    """It answers a ZooKeeper client nothing at all; asked in its own words it is known at once."""
+    with web_server() as port, pytest.raises(NodeStoreUnavailable, match="it speaks HTTP") as caught:
+        ZooKeeperNodeStore(f"127.0.0.1:{port}", connect_timeout_s=600)
+    assert caught.value.spoken == {"HTTP"}
+
+
+def test_what_is_waited_for_is_said_once() -> None:
+    """After a second: the address, the reason so far, and how much longer."""
+    (port,) = free_ports(1)
+    said: list[str] = []
+    with pytest.raises(NodeStoreUnavailable):
+        ZooKeeperNodeStore(f"127.0.0.1:{port}", connect_timeout_s=1.8, on_wait=said.append)
+    assert len(said) == 1 and all(part in said[0] for part in (f"127.0.0.1:{port}", "refused", "for up to 1 s more"))
 
 
 def test_a_port_that_says_nothing() -> None:
@@ -87,9 +130,10 @@ def test_a_port_that_says_nothing() -> None:
 
 @pytest.mark.real
 def test_a_broker_is_no_zookeeper(kafka39: DevCluster) -> None:
-    """The commonest mistake, the broker's address, gets its own words."""
-    with pytest.raises(NodeStoreUnavailable, match="a Kafka broker, for one"):
-        ZooKeeperNodeStore(kafka39.bootstrap_servers, connect_timeout_s=0.5)
+    """The commonest mistake, the broker's address, is told at once."""
+    with pytest.raises(NodeStoreUnavailable, match="it speaks Kafka, not ZooKeeper's protocol") as caught:
+        ZooKeeperNodeStore(kafka39.bootstrap_servers, connect_timeout_s=600)
+    assert caught.value.spoken == {"Kafka"}
 
 
 @pytest.mark.real

@@ -21,16 +21,20 @@ WORD_COUNT = ROOT / "topologies" / "word_count.py"
 
 
 def told(streamlet: Streamlet, status: int, *settings: str, file: object = WORD_COUNT) -> str:
-    """Run the word count with these settings; the one paragraph it ends with."""
+    """Run the word count with these settings; the one paragraph that stderr ends with."""
+    return refused(streamlet, status, *settings, file=file)[0]
+
+
+def refused(streamlet: Streamlet, status: int, *settings: str, file: object = WORD_COUNT) -> tuple[str, list[str]]:
+    """Run the word count with these settings; the one paragraph that stderr ends with, and the lines before it."""
+    settings = ("lines.start_timeout_ms=2000", *settings)
     arguments = [part for setting in settings for part in ("-c", setting)]
-    done = streamlet(
-        "run", file, "--until-caught-up", "--workers", "2", "-c", "lines.start_timeout_ms=2000", *arguments
-    )
+    done = streamlet("run", file, "--until-caught-up", "--workers", "2", *arguments)
     assert done.returncode == status, done
     assert "Traceback" not in done.stderr + done.stdout
-    paragraphs = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
-    assert len(paragraphs) == 1, done.stderr
-    return paragraphs[0]
+    *before, last = done.stderr.splitlines()
+    assert last.startswith("Error: ") and not [line for line in before if "Error" in line], done.stderr
+    return last, before
 
 
 @pytest.fixture
@@ -59,22 +63,55 @@ def web_server() -> Iterator[int]:
 
 
 def test_no_broker_at_the_address(streamlet: Streamlet, free_port: int) -> None:
-    """The paragraph names the address."""
-    said = told(streamlet, 2, f"lines.hosts=kafka://127.0.0.1:{free_port}")
-    assert f"127.0.0.1:{free_port}" in said
+    """What, where, why and what to do; and after a second of waiting, what is waited for, once."""
+    said, before = refused(streamlet, 2, f"lines.hosts=kafka://127.0.0.1:{free_port}")
+    assert "No Kafka broker answered" in said and f"127.0.0.1:{free_port}" in said
+    assert "Connection refused" in said and "Check that the broker runs" in said
+    assert len(before) == 1 and "lines: waiting for a Kafka broker, for up to 1 s more" in before[0]
+    assert f"127.0.0.1:{free_port}" in before[0] and "Connection refused" in before[0]
 
 
 def test_no_zookeeper_at_the_address(streamlet: Streamlet, free_port: int) -> None:
-    """And how to start one."""
-    said = told(streamlet, 2, f"lines.hosts=zk://127.0.0.1:{free_port}")
-    assert f"127.0.0.1:{free_port}" in said and "streamlet dev up" in said
+    """What, where, why and what to do, how to start one too; and after a second, what is waited for, once."""
+    said, before = refused(streamlet, 2, f"lines.hosts=zk://127.0.0.1:{free_port}")
+    assert f"ZooKeeper 127.0.0.1:{free_port} cannot be used" in said and "Connection refused (tried for 2 s)" in said
+    assert "Check that a ZooKeeper runs there" in said and "streamlet dev up" in said
+    assert len(before) == 1 and f"lines: waiting for ZooKeeper 127.0.0.1:{free_port}, for up to 1 s more" in before[0]
 
 
-@pytest.mark.parametrize("scheme", ["kafka", "zk"])
-def test_a_port_that_speaks_another_protocol(streamlet: Streamlet, web_server: int, scheme: str) -> None:
-    """Said as such, not as a time-out."""
-    said = told(streamlet, 2, f"lines.hosts={scheme}://127.0.0.1:{web_server}")
-    assert f"127.0.0.1:{web_server}" in said
+@pytest.mark.parametrize(
+    ("scheme", "why", "remedy"),
+    [
+        ("kafka", "does not speak Kafka's protocol: it speaks HTTP", "Check that it is the broker's own listener"),
+        ("zk", "it speaks HTTP, not ZooKeeper's protocol", "its client port, which is usually 2181"),
+    ],
+)
+def test_a_port_that_speaks_another_protocol(
+    streamlet: Streamlet, web_server: int, scheme: str, why: str, remedy: str
+) -> None:
+    """Said as such, with what it speaks and what to do, and at once: no time-out is waited for."""
+    where = (f"lines.hosts={scheme}://127.0.0.1:{web_server}", "lines.start_timeout_ms=600000")
+    said, before = refused(streamlet, 2, *where)
+    assert f"127.0.0.1:{web_server}" in said and why in said and remedy in said
+    assert not before
+
+
+@pytest.mark.real
+def test_a_broker_given_as_a_zookeeper(streamlet: Streamlet, kafka39: DevCluster) -> None:
+    """Told at once, with how to read through a broker."""
+    address = kafka39.bootstrap_servers
+    said, before = refused(streamlet, 2, f"lines.hosts=zk://{address}", "lines.start_timeout_ms=600000")
+    assert f"{address}: it speaks Kafka, not ZooKeeper's protocol" in said and f"kafka://{address}" in said
+    assert not before
+
+
+@pytest.mark.real
+def test_a_zookeeper_given_as_a_broker(streamlet: Streamlet, kafka39: DevCluster) -> None:
+    """Told at once, although a ZooKeeper only hangs up on a Kafka client; with how to find brokers in it."""
+    address = kafka39.zookeeper
+    said, before = refused(streamlet, 2, f"lines.hosts=kafka://{address}", "lines.start_timeout_ms=600000")
+    assert f"{address} does not speak Kafka's protocol: it speaks ZooKeeper" in said and f"zk://{address}" in said
+    assert not before
 
 
 def test_a_broker_that_is_too_old(streamlet: Streamlet) -> None:
@@ -91,10 +128,15 @@ def test_a_broker_that_is_too_old(streamlet: Streamlet) -> None:
 
 @pytest.mark.real
 def test_a_topic_that_is_not_there(streamlet: Streamlet, kafka39: DevCluster, topic_name: Callable[[], str]) -> None:
-    """Named, with where it was looked for."""
+    """Named, with where it was looked for and what to do; no raw complaint of the client comes before."""
     name = topic_name()
-    said = told(streamlet, 2, f"lines.hosts=zk://{kafka39.zookeeper}", f"lines.topic={name}")
-    assert name in said
+    for hosts, where in (
+        (f"zk://{kafka39.zookeeper}", f"ZooKeeper {kafka39.zookeeper} has no node /brokers/topics/{name}"),
+        (f"kafka://{kafka39.bootstrap_servers}", f"says {kafka39.bootstrap_servers}"),
+    ):
+        said, before = refused(streamlet, 2, f"lines.hosts={hosts}", f"lines.topic={name}")
+        assert f"The topic {name!r} does not exist" in said and where in said and "Create it, or correct" in said
+        assert all("lines: waiting, for up to" in line for line in before), before
 
 
 @pytest.mark.real

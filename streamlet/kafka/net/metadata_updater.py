@@ -102,9 +102,9 @@ class MetadataUpdater:
             self._metadata.failed_update(now)
             return
         faulty = {row.name: row.error_code for row in response.value.topics if row.error_code}
-        # Once for each change, not once for each try.
+        # Once for each change, not once for each try; for debugging, for whoever waits for the topic tells its user.
         if faulty and faulty != self._faulty:
-            _log.warning("metadata answer %d from %s has errors: %s", response.correlation_id, response.broker, faulty)
+            _log.debug("metadata answer %d from %s has errors: %s", response.correlation_id, response.broker, faulty)
         self._faulty = faulty
         if not self._metadata.update(ask, response.value, now):
             _log.warning(

@@ -74,7 +74,8 @@ class PartitionOpener:
                     if not error.retriable:
                         raise
                     self.note(error)
-                    log.info("%s could not be opened yet: %s", partition, error.message)
+                    # The start says what it waits for when it takes long, and fails by name when it takes too long.
+                    log.debug("%s could not be opened yet: %s", partition, error.message)
             yield Pause(self._clock, RETRY.delay(attempt))
         raise AssertionError("unreachable")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from streamlet.components.context import TopologyContext
 from streamlet.coordination import NodeStore, NodeStoreUnavailable
+from streamlet.kafka.broker_errors import CoordinatorNotAvailable
 from streamlet.kafka.client import KafkaClient
 from streamlet.kafka.config import ClientConfig
 from streamlet.kafka.leader_requests import FetchSettings
@@ -19,7 +20,7 @@ from streamlet.spouts.kafka.coordinator import (
     Task,
     ZkCoordinator,
 )
-from streamlet.spouts.kafka.errors import NoZooKeeper, SpoutCannotStart
+from streamlet.spouts.kafka.errors import SpoutCannotStart
 from streamlet.spouts.kafka.fetcher import Fetcher
 from streamlet.spouts.kafka.group_offsets import KafkaGroupOffsets
 from streamlet.spouts.kafka.hosts import KafkaHosts, StaticHosts, ZkHosts
@@ -27,6 +28,7 @@ from streamlet.spouts.kafka.manager import PartitionManager
 from streamlet.spouts.kafka.offset_store import OffsetStore, Owner
 from streamlet.spouts.kafka.opening import PartitionOpener
 from streamlet.spouts.kafka.partition import Broker
+from streamlet.spouts.kafka.reaching import TOLD_AFTER_S, Say, bootstrap, no_zookeeper, say_for
 from streamlet.spouts.kafka.readers import KafkaBrokerReader, StaticBrokerReader, ZkBrokerReader
 from streamlet.spouts.kafka.scheme import Scheme
 from streamlet.spouts.kafka.static_coordinator import StaticCoordinator
@@ -56,8 +58,9 @@ class Parts:
 class Held:
     """What must be closed, in the order in which it was opened."""
 
-    def __init__(self, wake: Callable[[], None]) -> None:
+    def __init__(self, wake: Callable[[], None], say: Say) -> None:
         self._wake = wake
+        self.say = say
         self._nodes: dict[str, NodeStore] = {}
         self.background: Background | None = None
         self.client: KafkaClient | None = None
@@ -69,9 +72,9 @@ class Held:
             from streamlet.coordination.zookeeper import ZooKeeperNodeStore
 
             try:
-                self._nodes[servers] = ZooKeeperNodeStore(servers, connect_timeout_s=timeout_s)
+                self._nodes[servers] = ZooKeeperNodeStore(servers, connect_timeout_s=timeout_s, on_wait=self.say)
             except NodeStoreUnavailable as error:
-                raise NoZooKeeper(error.message) from error
+                raise no_zookeeper(error, servers) from error
         return self._nodes[servers]
 
     def thread(self) -> Background:
@@ -103,7 +106,7 @@ def wire(
 
     Raises what is wrong with the input (no ZooKeeper, no broker, no topic, a lost offset ...), or SpoutCannotStart.
     """
-    held = Held(context.wake)
+    held = Held(context.wake, say_for(context.component_name, context.task_index))
     try:
         return _wire(config, scheme, context, uniform, on_close, held, until_caught_up)
     except BaseException:
@@ -135,7 +138,7 @@ def _wire(
         uniform,
     )
     client.add_topic(config.topic)
-    client.bootstrap(max(0.1, deadline - clock.monotonic()))
+    bootstrap(client, brokers, deadline, clock, held.say)
     connections = DynamicPartitionConnections(client)
     owner = Owner(context.topology_id, context.topology_name)
     store = _offset_store(config, held, client, owner, timeout_s)
@@ -154,7 +157,7 @@ def _wire(
     else:
         refresh_s = config.hosts.refresh_freq_secs
         coordinator = KafkaCoordinator(task, kafka_reader, connections, opener, clock, on_close, refresh_s)
-    _start(config, coordinator, opener, client, context, deadline)
+    _start(config, coordinator, opener, client, context, deadline, held.say)
     settings = FetchSettings(
         fetch_max_wait_ms=config.fetch_max_wait_ms,
         fetch_min_bytes=config.fetch_min_bytes,
@@ -172,13 +175,21 @@ def _start(
     client: KafkaClient,
     context: TopologyContext,
     deadline_s: float,
+    say: Say,
 ) -> None:
     starting = Activity(coordinator.start())
+    tell_at_s: float | None = context.clock.monotonic() + TOLD_AFTER_S
     while not starting.poll():
-        if context.clock.monotonic() > deadline_s:
+        now = context.clock.monotonic()
+        why = f" The last reason: {opener.last_error.message}" if opener.last_error else ""
+        if tell_at_s is not None and now > tell_at_s:
+            tell_at_s = None
+            if isinstance(opener.last_error, CoordinatorNotAvailable):  # usual, and over in a moment
+                why = " Kafka makes the topic in which groups keep their offsets when it is first needed."
+            say(f"waiting, for up to {deadline_s - now:.0f} s more: {coordinator.waiting_for()} yet.{why}")
+        if now > deadline_s:
             starting.cancel()
             waiting = coordinator.waiting_for()
-            why = f" The last reason: {opener.last_error.message}" if opener.last_error else ""
             raise SpoutCannotStart(
                 f"The spout {context.component_name!r} on topic {config.topic!r} could not start within "
                 f"start_timeout_ms={config.start_timeout_ms}: {waiting}.{why}"

@@ -1,0 +1,89 @@
+"""What a stranger's port speaks, told from its own first bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from streamlet.base.port_probe import named_by, spoken_at
+from streamlet.testing import DevCluster
+from streamlet.testing.ports import free_ports
+
+
+@contextlib.contextmanager
+def saying(answer: bytes) -> Iterator[int]:
+    """A port that says ``answer`` to whatever it is told, and closes."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    link, _ = server.accept()
+                    with link, contextlib.suppress(OSError):
+                        link.recv(1024)
+                        link.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+    thread.join()
+
+
+@pytest.mark.parametrize(
+    ("answer", "name"),
+    [
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "SSH"),
+        (b"\x15\x03\x01\x00\x02\x02\x46", "TLS"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP"),
+        (b"srvr is not executed because it is not in the whitelist.\n", "ZooKeeper"),
+        (b"-ERR unknown command\r\n", "an unknown protocol (its answer begins with b'-ERR unknown com')"),
+    ],
+)
+def test_a_server_is_named_by_its_answer(answer: bytes, name: str) -> None:
+    with saying(answer) as port:
+        assert spoken_at("127.0.0.1", port) == name
+
+
+def test_a_web_server() -> None:
+    """One that waits for the end of a line before it says anything."""
+    server = http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
+    server.RequestHandlerClass.log_message = lambda *_: None  # type: ignore[method-assign]
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        assert spoken_at("127.0.0.1", server.server_port) == "HTTP"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_nobody_and_somebody_silent() -> None:
+    """Nothing is claimed of a port that nobody listens on, nor of one that keeps silent."""
+    (port,) = free_ports(1)
+    assert spoken_at("127.0.0.1", port) is None
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert spoken_at("127.0.0.1", server.getsockname()[1], 0.05) is None
+
+
+def test_too_few_bytes_name_nothing() -> None:
+    assert named_by(b"") is None and named_by(b"\x00\x00\x00") is None
+
+
+@pytest.mark.real
+def test_real_servers(kafka39: DevCluster, kafka4: DevCluster) -> None:
+    """Brokers of both kinds and a ZooKeeper; none of them minds being asked by the wrong name."""
+    for address, name in (
+        (kafka39.zookeeper, "ZooKeeper"),
+        (kafka39.bootstrap_servers, "Kafka"),
+        (kafka4.bootstrap_servers, "Kafka"),
+    ):
+        assert address is not None
+        host, _, port = address.partition(":")
+        assert spoken_at(host, int(port)) == name
