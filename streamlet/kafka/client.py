@@ -191,6 +191,15 @@ class KafkaClient:
         self._fail_unreachable(now)
         self._try_send(now)
 
+    def send_queued(self) -> None:
+        """Send what can be sent now, and read nothing: an answer that is there stays on :meth:`fileno`.
+
+        For an event loop that sleeps right afterwards. A poll would take answers off the descriptor behind the back of
+        those who wait for it to become readable.
+        """
+        if not self._closed:
+            self._try_send(self._clock.monotonic())
+
     def wait(self, future: RequestFuture[T], timeout_s: float) -> T:
         """Poll until the future is resolved, and return its value.
 

@@ -203,7 +203,8 @@ class KafkaSpout(Spout):
                 raise manager.poisoned
         parts.fetcher.send(managers, parts.client.cluster.topic_id(self.spout_config.topic), now)
         parts.commits.poll(managers, at_once=self._commit_presses())
-        parts.client.poll(0)
+        # No poll here: it might take the answer of a quick broker, which nobody would look at before the next timer.
+        parts.client.send_queued()
 
     def _commit_presses(self) -> bool:
         for manager in self._managers:

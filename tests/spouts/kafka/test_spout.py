@@ -69,11 +69,18 @@ class Rig:
         )
         self.managers = list(managers)
         self.commits = 0
+        self.steps: list[str] = []
         self.spout._parts = SimpleNamespace(  # type: ignore[assignment]
-            client=SimpleNamespace(poll=lambda seconds: None, cluster=SimpleNamespace(topic_id=lambda topic: None)),
+            client=SimpleNamespace(
+                poll=lambda seconds: self.steps.append("poll"),
+                send_queued=lambda: self.steps.append("send_queued"),
+                cluster=SimpleNamespace(topic_id=lambda topic: None),
+            ),
             coordinator=self.coordinator,
             fetcher=SimpleNamespace(
-                collect=lambda now: [], send=lambda managers, topic_id, now: None, forget_unused=lambda: None
+                collect=lambda now: self.steps.append("collect") or [],
+                send=lambda managers, topic_id, now: self.steps.append("fetch"),
+                forget_unused=lambda: None,
             ),
             commits=SimpleNamespace(poll=self.commit_poll),
         )
@@ -128,6 +135,13 @@ def test_k13_every_walk_looks_at_the_commit_timer_even_without_an_emit() -> None
     assert rig.commits == 3
     rig.spout.on_timer()
     assert rig.commits == 4
+
+
+def test_no_answer_is_read_after_the_last_look_at_answers() -> None:
+    """The loop sleeps until the descriptor is readable: an answer taken off it unseen would wait for the next timer."""
+    rig = Rig(Manager(0, 0))
+    rig.ask(1)
+    assert rig.steps == ["poll", "collect", "fetch", "send_queued"]
 
 
 def test_answers_go_to_the_manager_of_their_slot_and_unknown_ones_nowhere() -> None:
