@@ -14,6 +14,7 @@ from streamlet.backends.ports import Backend, RunRequest, Stop
 from streamlet.cli.check import task_count
 from streamlet.cli.errors import explain
 from streamlet.cli.interrupts import Interrupts
+from streamlet.cli.metrics_file import MetricsFile
 from streamlet.cli.options import divided, given_in_file, given_on_line
 from streamlet.cli.show import JsonView, PlainView, View
 from streamlet.cli.target import Target, debug_option, target_argument
@@ -47,6 +48,12 @@ BACKENDS = {
 )
 @click.option("--until-caught-up", is_flag=True, help="Stop when all that was there at the start is done.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line on stdout; the last is the result.")
+@click.option(
+    "--metrics-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Keep the last status there, in Prometheus' text format.",
+)
 @debug_option
 def run(
     target: Target,
@@ -58,6 +65,7 @@ def run(
     seconds: float | None,
     until_caught_up: bool,
     as_json: bool,
+    metrics_file: Path | None,
     debug: bool,
 ) -> int:
     """Run the topology in FILE until it has caught up, its time is over, or Ctrl-C.
@@ -84,7 +92,10 @@ def run(
         master=master,
         quiet_stdout=as_json,
     )
-    return _watched(make_backend(backend, debug), request, choose_view(as_json), debug)
+    view = choose_view(as_json)
+    return _watched(
+        make_backend(backend, debug), request, MetricsFile(metrics_file, view) if metrics_file else view, debug
+    )
 
 
 def _check_options(
