@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from streamlet.backends.ending import judged
 from streamlet.backends.inline import component_status
 from streamlet.backends.ports import Observer, RunRequest, RunResult, RunStatus, Stop
 from streamlet.base.clock import SystemClock
@@ -121,6 +122,7 @@ class Coordinator:
         self._adopted: list[tuple[int, int, ControlChannel]] = []
         self._selector.register(self._wake_read, selectors.EVENT_READ, None)
         self._close_errors: list[str] = []
+        self.complaints: list[str] = []
         self._hung_up: dict[tuple[int, int], float] = {}
 
     # -- the run -----------------------------------------------------------------------------------------------
@@ -156,7 +158,8 @@ class Coordinator:
                 f"The topology ran to its end, but closing it raised: {'; '.join(self._close_errors)}. What `cleanup` "
                 "or `close` was to write may be missing."
             )
-        return RunResult(supervisor.ending or "interrupted", status, supervisor.drained)
+        result = RunResult(supervisor.ending or "interrupted", status, supervisor.drained)
+        return judged(result, self.plan.topology, self.complaints)
 
     def _look_for_end(self, now: float) -> None:
         if self.stop.asked:
@@ -275,7 +278,8 @@ class Coordinator:
             self.beats[worker] = message
             self.partitions[worker] = message["partitions"]
         elif kind == "state":
-            self._do(supervisor.state(worker, epoch, message["drained"], message["caught_up"], now))
+            said = message["drained"], message["caught_up"]
+            self._do(supervisor.state(worker, epoch, *said, now, message["done"]))
         elif kind == "ready":
             kind, host, port = message["address"]
             self.pids[worker] = message["pid"]
@@ -288,6 +292,8 @@ class Coordinator:
             self._do(supervisor.link_lost(worker, epoch, message["worker"], message["epoch"], message["version"]))
         elif kind == "event":
             self.observer.on_event(message["level"], message["text"])
+        elif kind == "complaint":
+            self.complaints.append(message["text"])
         elif kind == "failed":
             self.failure = self.failure or RunFailed(message["message"], message["status"], message["trace"])
         elif kind == "stopped":
@@ -338,8 +344,10 @@ class Coordinator:
     def _bury(self, worker: int) -> None:
         """Keep the counters of a worker that died: a run's totals do not shrink."""
         beat = self.beats.pop(worker, None)
+        # Spouts of a worker that is replaced begin anew: what the old ones had not sent again is nobody's any more.
+        forgotten = {"unreplayed": 0} if self.supervisor.ending is None else {}
         for task_id, snapshot in (beat or {}).get("tasks", {}).items():
-            self.dead.setdefault(self._component_of(task_id), []).append(snapshot)
+            self.dead.setdefault(self._component_of(task_id), []).append({**snapshot, **forgotten})
 
     def _component_of(self, task_id: int) -> str:
         return self.plan.tasks[task_id - 1].component
@@ -358,7 +366,7 @@ class Coordinator:
             elapsed_s=self.clock.monotonic() - self.started,
             components=tuple(component_status(row) for row in rows),
             partitions=tuple(row for rows in self.partitions.values() for row in rows),
-            pending=sum(beat["pending"] for beat in self.beats.values()),
+            pending=sum(beat["unfinished" if state else "pending"] for beat in self.beats.values()),
             workers=tuple(
                 {"worker": index, "epoch": w.epoch, "state": w.state.value, "pid": self.pids.get(index)}
                 for index, w in supervisor.workers.items()

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+from streamlet.backends.ending import judged
 from streamlet.backends.ports import ComponentStatus, Observer, RunRequest, RunResult, RunStatus, Stop
 from streamlet.base.clock import Clock, SystemClock
 from streamlet.base.errors import StreamletError
@@ -44,7 +45,8 @@ class InlineBackend:
     def run(self, request: RunRequest, observer: Observer, stop: Stop) -> RunResult:
         """See ``Backend.run``. User code raises through ``observer.on_event``; spouts that raise end the run."""
         seed = request.conf["streamlet.seed"]
-        complaints = Complaints(observer.on_event, self._clock)
+        told: list[str] = []
+        complaints = Complaints(observer.on_event, self._clock, told.append)
         running = Running(
             plan=make_plan(request.topology, 1),
             worker=0,
@@ -67,6 +69,9 @@ class InlineBackend:
                 reason = self._turn_until_over(loop, request, observer, stop)
                 drained = self._drain(loop, request.conf["streamlet.drain.timeout.secs"])
                 clean = True
+            except StreamletError:
+                loop.finish_open_trees()
+                raise
             except SystemExit as error:  # it must not decide the exit status of whoever runs the topology
                 raise exited(error) from error
             finally:
@@ -76,7 +81,7 @@ class InlineBackend:
             raise _closing(raised)
         status = self._status(loop, "ended")
         observer.on_status(status)
-        return RunResult(reason, status, drained)
+        return judged(RunResult(reason, status, drained), request.topology, told)
 
     def _turn_until_over(self, loop: WorkerLoop, request: RunRequest, observer: Observer, stop: Stop) -> str:
         clock = self._clock
@@ -97,7 +102,8 @@ class InlineBackend:
 
     def _drain(self, loop: WorkerLoop, timeout_s: float) -> bool:
         loop.pause("draining")
-        return self._until(lambda: not loop.ledgers.pending() and not loop.inbox, loop, timeout_s)
+        emptied = self._until(lambda: not loop.ledgers.pending() and not loop.inbox, loop, timeout_s)
+        return emptied and not loop.ledgers.unfinished()
 
     def _until(self, over: Callable[[], bool], loop: WorkerLoop, timeout_s: float) -> bool:
         deadline = self._clock.monotonic() + timeout_s
@@ -116,7 +122,7 @@ class InlineBackend:
             elapsed_s=self._clock.monotonic() - self._started,
             components=tuple(component_status(row) for row in rows),
             partitions=tuple(partitions),
-            pending=loop.ledgers.pending(),
+            pending=loop.ledgers.unfinished() if state == "ended" else loop.ledgers.pending(),
             workers=({"worker": 0, "epoch": 1},),
         )
 

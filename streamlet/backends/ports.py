@@ -45,12 +45,17 @@ class ComponentStatus:
     errors: int = 0
     p50_ms: float | None = None
     p99_ms: float | None = None
+    unreplayed: int = 0
+    """Failed, and sent again by nobody: messages of a spout, untracked tuples of a bolt."""
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """One look at a run. ``partitions`` are the spouts' own rows (topic, partition, position, committed, lag)."""
+    """One look at a run. ``partitions`` are the spouts' own rows (topic, partition, position, committed, lag).
+
+    ``pending`` are the open trees; of a run that has ended, with what failed and still waits for its replay.
+    """
 
     state: str
     elapsed_s: float
@@ -64,7 +69,7 @@ class RunStatus:
 class RunResult:
     """How a run ended: ``reason`` is ``caught_up``, ``time`` or ``interrupted``. A failed one raises instead.
 
-    ``drained`` says that no tree was open at the end, so nothing will be replayed.
+    ``drained`` says that at the end no tree was open and none had failed without a replay: all that was emitted is done.
     """
 
     reason: str

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
 from streamlet.components.component import TaskPort
-from streamlet.components.spout import Spout, SpoutPort
+from streamlet.components.spout import FailReason, Spout, SpoutPort
 
 _NO_ID = "a ReliableSpout emits with tup_id, so that the tuple can be replayed"
 
@@ -27,7 +27,8 @@ class ReliableSpout(Spout):
     """pystorm's ``ReliableSpout`` with its traps closed: replays wait (exponential back-off), and what is given
     up after ``max_fails`` replays is reported to ``given_up`` and logged, never silently called acked.
 
-    ``tup_id`` is mandatory in ``emit``. ``max_fails = None`` replays for ever.
+    ``tup_id`` is mandatory in ``emit``. ``max_fails = None`` replays for ever. What was lost with a worker or a link is
+    replayed, too, but does not count: it is not the message's fault.
     """
 
     max_fails: ClassVar[int | None] = 3
@@ -38,7 +39,11 @@ class ReliableSpout(Spout):
     failed_tuples: dict[Hashable, int]
 
     def given_up(self, tup_id: Hashable, values: Sequence[Any], fails: int) -> None:
-        """A tuple failed ``fails`` times and will not be replayed. Override to keep it somewhere."""
+        """A tuple failed ``fails`` times and will not be replayed. Override to keep it somewhere.
+
+        A run that ends by itself and has given something up ends with exit status 1, unless the class says by
+        ``answers_for_failures = True`` that this is as it should be.
+        """
         self.log(f"gave up tuple {tup_id!r} after {fails} failures: {values!r}", "error")
 
     def ack(self, tup_id: Any) -> None:
@@ -49,13 +54,14 @@ class ReliableSpout(Spout):
         kept = self.unacked_tuples.get(tup_id)
         if kept is None:
             return
-        fails = self.failed_tuples[tup_id] = self.failed_tuples.get(tup_id, 0) + 1
+        blame = self.fail_reason is not FailReason.LOST
+        fails = self.failed_tuples[tup_id] = self.failed_tuples.get(tup_id, 0) + blame
         if self.max_fails is not None and fails > self.max_fails:
             del self.unacked_tuples[tup_id], self.failed_tuples[tup_id]
             self.given_up(tup_id, kept.values, fails)
             return
         self._order += 1
-        due = self._clock.monotonic() + self.replay_backoff.delay(fails)
+        due = self._clock.monotonic() + self.replay_backoff.delay(max(fails, 1))
         heapq.heappush(self._due, (due, self._order, tup_id))
 
     def replay(self) -> bool:
@@ -75,6 +81,9 @@ class ReliableSpout(Spout):
     def has_unfinished(self) -> bool:
         """Whether anything emitted is neither acked nor given up; handy for ``caught_up``."""
         return bool(self.unacked_tuples)
+
+    def unfinished_count(self) -> int | None:
+        return len(self.unacked_tuples)
 
     def bind(self, port: TaskPort) -> None:
         super().bind(port)

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, ClassVar, Protocol, cast
 
 from streamlet.components.component import Component, TaskPort, outside
 from streamlet.model.spec import SPOUT, ComponentSpec
+
+
+class FailReason(enum.Enum):
+    """Why a tree failed. Only the first two may be the message's own fault."""
+
+    FAILED = "a bolt failed it"
+    TIMED_OUT = "it took longer than topology.message.timeout.secs"
+    LOST = "it may have been lost with a worker or a link"
 
 
 class SpoutPort(TaskPort, Protocol):
@@ -25,6 +34,16 @@ class Spout(Component):
 
     must_define: ClassVar[str] = "next_tuple"
     """The method that a class must define before it can run; ``model.validate`` looks at it."""
+
+    answers_for_failures: ClassVar[bool] = False
+    """True for a spout that emits again whatever fails, or gives it up by a policy that its user has named. Of any other
+    a message that failed, and was not acked under the same id since, is told at the end of the run (exit status 1).
+    """
+
+    fail_reason: FailReason = FailReason.FAILED
+    """Why the trees of the present ``fail`` or ``fail_many`` have failed. What was LOST says nothing against a message:
+    do not count it towards a limit of tries.
+    """
 
     timer_interval_s: ClassVar[float | None] = None
     """The runtime calls ``on_timer`` at least this often, also while the spout is paused."""
@@ -69,7 +88,7 @@ class Spout(Component):
         """The tree of ``tup_id`` was processed to its last tuple."""
 
     def fail(self, tup_id: Any) -> None:
-        """The tree of ``tup_id`` failed, timed out, or may have been lost with a worker."""
+        """The tree of ``tup_id`` failed, timed out, or may have been lost with a worker: see ``fail_reason``."""
 
     def ack_many(self, tup_ids: Sequence[Any]) -> None:
         """``ack`` for each; override it where one pass over many is cheaper."""
@@ -91,7 +110,11 @@ class Spout(Component):
         """The last call of all, clean stop or not; release connections, within a second or two."""
 
     def fileno(self) -> int | None:
-        """A descriptor that becomes readable when ``next_tuple`` has work. None: the runtime polls each ms."""
+        """A descriptor that becomes readable when ``next_tuple`` has work. None: the runtime polls each ms.
+
+        It is looked at only while ``next_tuple`` may be called: not while the spout is paused or has
+        ``topology.max.spout.pending`` trees open.
+        """
         return None
 
     def on_timer(self) -> None:
@@ -100,6 +123,10 @@ class Spout(Component):
     def caught_up(self) -> bool:
         """With ``--until-caught-up``: this task has nothing more to emit and remembers that all was done."""
         return False
+
+    def unfinished_count(self) -> int | None:
+        """How many messages were emitted and are neither acked nor given up, where the spout keeps them."""
+        return None
 
     def partition_status(self) -> list[dict[str, Any]]:
         """What the live table shows of a partitioned source, from numbers at hand (no I/O)."""

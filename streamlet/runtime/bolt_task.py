@@ -307,6 +307,8 @@ class BoltTask:
         self.stats.errors += 1
         if self.bolt.auto_fail:
             self.fail(tup)
+        if not tup.root:
+            self.stats.unreplayed += 1  # no spout hears of it
         self.report(error, tup)
 
     def tick(self, period_s: float) -> None:

@@ -17,10 +17,14 @@ logger = logging.getLogger("streamlet")
 
 
 class Complaints:
-    """Rate-limited reports. ``tell`` gets (level, one paragraph); the traceback goes to the log at DEBUG."""
+    """Rate-limited reports. ``tell`` gets (level, one paragraph); the traceback goes to the log at DEBUG.
 
-    def __init__(self, tell: Callable[[str, str], None], clock: Clock) -> None:
+    ``first`` gets the paragraph of the first error of each kind of each component: what the end of a run may name.
+    """
+
+    def __init__(self, tell: Callable[[str, str], None], clock: Clock, first: Callable[[str], None]) -> None:
         self._tell = tell
+        self._first = first
         self._clock = clock
         self._told: dict[tuple[str, str], tuple[float, int]] = {}
 
@@ -33,7 +37,10 @@ class Complaints:
             self._told[component, kind] = (last, unsaid + 1)
             return
         self._told[component, kind] = (now, 0)
-        self._tell("error", _paragraph(component, task_id, error, tup, unsaid))
+        text = _paragraph(component, task_id, error, tup, unsaid)
+        self._tell("error", text)
+        if last is None:
+            self._first(text)
         logger.debug("%s", "".join(traceback.format_exception(error)))
 
     def flush(self) -> None:

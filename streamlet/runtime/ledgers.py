@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from streamlet.base.clock import Clock
+from streamlet.components.spout import FailReason
 from streamlet.model.plan import Plan
 from streamlet.runtime.outbox import Run
 from streamlet.runtime.ports import Outgoing
@@ -75,22 +76,26 @@ class Ledgers:
             outgoing.roots += roots
             outgoing.deltas += deltas
 
-    def apply_fails(self, roots: list[int]) -> None:
-        """Failed trees, here or on to another worker."""
+    def apply_fails(self, roots: list[int], reason: FailReason = FailReason.FAILED) -> None:
+        """Failed trees, here or on to another worker. The reason is not sent along: a bolt's fault needs none."""
         for root in roots:
             task_id = owner_task(root)
             spout = self.spouts.get(task_id)
             if spout is not None:
-                self.guard(spout, "fail", partial(spout.apply_fails, [root]))
+                self.guard(spout, "fail", partial(spout.apply_fails, [root], reason))
             elif task_id in self._worker_of:
                 self._outgoing(self._worker_of[task_id]).fails.append(root)
 
-    def fail_unsendable(self, runs: list[Run], gone: int) -> None:
-        """There is no link to worker ``gone``: the trees of these tuples have failed, but for those it owned."""
+    def fail_unsendable(self, runs: list[Run]) -> None:
+        """There is no link for these tuples: their trees have failed.
+
+        Here at once; other workers with spouts hear of the lost link, and then fail whatever they have open. Told by
+        this one, it would look like the message's fault.
+        """
         roots: set[int] = set()
         for run in runs:
             roots.update(*run.roots) if run.multi else roots.update(run.roots)
-        self.apply_fails([root for root in roots if self._worker_of.get(owner_task(root), gone) != gone])
+        self.apply_fails([root for root in roots if owner_task(root) in self.spouts], FailReason.LOST)
 
     def fail_everything(self) -> int:
         """Every open tree may have used a link that is gone; how many there were."""
@@ -108,6 +113,10 @@ class Ledgers:
     def pending(self) -> int:
         """Open trees. Any thread: spouts may still be added meanwhile."""
         return sum(len(spout.pending) for spout in list(self.spouts.values()))
+
+    def unfinished(self) -> int:
+        """Messages that are neither acked nor given up: open trees, and what failed and waits for its replay."""
+        return sum(self.guard(spout, "unfinished_count", spout.unfinished) for spout in self.spouts.values())
 
     def caught_up(self) -> bool:
         """Every spout task here says it is done, and none has an open tree."""

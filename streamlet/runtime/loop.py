@@ -39,6 +39,9 @@ BOLTS_S = 0.100
 
 IDLE_S = 1.0
 
+FINISH_S = 2.0
+"""How long trees that are open when a spout stops the run may take to be acked."""
+
 Trace = Callable[[Run], None]
 
 
@@ -69,6 +72,8 @@ class WorkerLoop:
         self.inbox_tuples = 0
         self._outgoing: dict[int, Outgoing] = {}
         self._polls: list[SpoutTask] = []
+        self._descriptors: list[tuple[SpoutTask, int]] = []
+        self._watched: set[int] = set()
         self.paused: set[str] = {"starting"}
         self.unsent = 0
         self._full = False
@@ -103,7 +108,7 @@ class WorkerLoop:
         if descriptor is None:
             self._polls.append(spout)
         else:
-            self.selector.register(descriptor, selectors.EVENT_READ, partial(self._readable, spout))
+            self._descriptors.append((spout, descriptor))
         if spout.spout.timer_interval_s is not None:
             self.timers.every(
                 spout.spout.timer_interval_s, partial(self.ledgers.guard, spout, "on_timer", spout.spout.on_timer), now
@@ -307,10 +312,18 @@ class WorkerLoop:
         if self._full:
             self._tell_full(True)
 
-    def _readable(self, spout: SpoutTask) -> None:
-        """A spout that may emit is asked in this turn anyway; one that may not must still read, or the loop spins."""
-        if not spout.active or spout.full:
-            self.ledgers.guard(spout, "on_timer", spout.spout.on_timer)
+    def finish_open_trees(self) -> None:
+        """A spout stops the run with a reason: what it emitted before may still be acked, and committed by ``close``.
+
+        Whatever follows, the first reason is the one that is told.
+        """
+        if not self.activated:
+            return
+        self.pause("failed")
+        deadline = self.clock.monotonic() + FINISH_S
+        while self.ledgers.pending() and not self.stopped and self.clock.monotonic() < deadline:
+            with contextlib.suppress(Exception):  # the spout says it again, perhaps at each turn
+                self.turn(0.01)
 
     # -- timers ----------------------------------------------------------------------------------------------
 
@@ -328,7 +341,7 @@ class WorkerLoop:
             for worker, out in outgoing.items():
                 unsent = self.links.send(worker, out)
                 if unsent is None:
-                    self.ledgers.fail_unsendable(out.runs, worker)
+                    self.ledgers.fail_unsendable(out.runs)
                 else:
                     self._fail_too_large(unsent)
             self.unsent = self.links.unsent_bytes()
@@ -343,8 +356,21 @@ class WorkerLoop:
             self.ledgers.apply_fails(run.roots[0] if run.multi else run.roots)
 
     def _sleep(self, now: float) -> float:
+        self._watch_descriptors()
         due = max(0.0, self.timers.next_due() - now)
         for spout in self._polls:
             if spout.active and not spout.full:
                 return min(POLL_S, due)
         return min(due, IDLE_S)
+
+    def _watch_descriptors(self) -> None:
+        """Only of spouts that may be asked: what nobody reads stays readable, and the loop would never sleep."""
+        for spout, descriptor in self._descriptors:
+            wanted = spout.active and not spout.full
+            if wanted != (descriptor in self._watched):
+                if wanted:
+                    self.selector.register(descriptor, selectors.EVENT_READ, None)
+                    self._watched.add(descriptor)
+                else:
+                    self.selector.unregister(descriptor)
+                    self._watched.discard(descriptor)

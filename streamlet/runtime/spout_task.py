@@ -7,7 +7,7 @@ from typing import Any
 
 from streamlet.base.clock import Clock
 from streamlet.components.reliable_spout import ReliableSpout
-from streamlet.components.spout import Spout
+from streamlet.components.spout import FailReason, Spout
 from streamlet.runtime.bolt_task import Report
 from streamlet.runtime.emitter import Emitter
 from streamlet.runtime.outbox import Outbox
@@ -18,6 +18,10 @@ from streamlet.tracking.pending import PendingSet
 
 SAMPLE = 0x1F
 """One tree in 32 is timed from emit to last ack."""
+
+
+MOST_FOLLOWED = 100_000
+"""Of so many failed messages it is followed whether they are acked later; the memory for it has a bound."""
 
 
 class SpoutTask:
@@ -51,6 +55,8 @@ class SpoutTask:
         self.report_metric = self.stats.report_metric
         self.emits = 0
         self.active = False
+        self._follows = not spout.answers_for_failures
+        self._failed_ids: set[Hashable] = set()  # failed, and not acked since
         self._complete: list[Any] = []  # acked before any bolt saw them: no receiver, or tracking is off
         self._born: dict[int, float] = {}
         self._now = 0.0
@@ -207,16 +213,20 @@ class SpoutTask:
                     if started is not None:
                         self.stats.latency.add(now - started, SAMPLE + 1)
         self.stats.acked += len(done)
-        self.spout.ack_many(self.pending.resolve(done))
+        ids = self.pending.resolve(done)
+        if self._failed_ids:
+            self._failed_ids.difference_update(map(_key, ids))
+            self.stats.unreplayed = len(self._failed_ids)
+        self.spout.ack_many(ids)
 
-    def apply_fails(self, roots: Iterable[int]) -> None:
-        """Trees that a bolt failed."""
-        self._failed(self.ledger.fail(roots))
+    def apply_fails(self, roots: Iterable[int], reason: FailReason = FailReason.FAILED) -> None:
+        """Trees that a bolt failed, or that could not be sent."""
+        self._failed(self.ledger.fail(roots), reason)
 
     def fail_all(self) -> int:
         """Every open tree may have used a link that is gone; how many there were."""
         failed = self.ledger.fail_all()
-        self._failed(failed)
+        self._failed(failed, FailReason.LOST)
         return len(failed)
 
     def expire(self, now: float) -> int:
@@ -227,12 +237,40 @@ class SpoutTask:
             return 0
         expired = self.ledger.fail_before(bound)
         self.stats.timed_out += len(expired)
-        self._failed(expired)
+        self._failed(expired, FailReason.TIMED_OUT)
         return len(expired)
 
-    def _failed(self, roots: list[int]) -> None:
-        if roots:
-            for root in roots:
-                self._born.pop(root, None)
-            self.stats.failed += len(roots)
-            self.spout.fail_many(self.pending.resolve(roots))
+    def _failed(self, roots: list[int], reason: FailReason) -> None:
+        if not roots:
+            return
+        for root in roots:
+            self._born.pop(root, None)
+        self.stats.failed += len(roots)
+        ids = self.pending.resolve(roots)
+        self.spout.fail_reason = reason
+        self.spout.fail_many(ids)
+        if self._follows:
+            self._follow(ids)
+
+    def _follow(self, ids: list[Any]) -> None:
+        """Remember what failed until it is acked: a spout may emit it again under the same id."""
+        spout = self.spout
+        if isinstance(spout, ReliableSpout):  # that it replays is known, so only what it gave up is of interest
+            ids = [tup_id for tup_id in ids if tup_id not in spout.unacked_tuples]
+        if len(self._failed_ids) < MOST_FOLLOWED:
+            self._failed_ids.update(map(_key, ids))
+            self.stats.unreplayed = len(self._failed_ids)
+
+    def unfinished(self) -> int:
+        """Messages that are neither acked nor given up: open trees, and what failed and waits for its replay."""
+        known = self.spout.unfinished_count()
+        return len(self.pending) + len(self._failed_ids) if known is None else known
+
+
+def _key(tup_id: Any) -> Hashable:
+    """The message id, or what stands for one that is not hashable after all."""
+    try:
+        hash(tup_id)
+    except TypeError:
+        return repr(tup_id)
+    return tup_id  # type: ignore[no-any-return]

@@ -8,7 +8,7 @@ from typing import Any
 from streamlet.model.topology import TopologySpec
 from streamlet.runtime.task_stats import percentile_ms
 
-COUNTERS = ("emitted", "executed", "acked", "failed", "timed_out", "errors")
+COUNTERS = ("emitted", "executed", "acked", "failed", "timed_out", "errors", "unreplayed")
 
 
 def component_rows(topology: TopologySpec, snapshots: Iterable[tuple[str, Mapping[str, Any]]]) -> list[dict[str, Any]]:

@@ -116,6 +116,7 @@ class _Worker:
     linked: int = 0
     drained: bool = False
     caught_up: bool = False
+    done: bool = True
     stopped: bool = False
     restart_at: float | None = None
     deaths: deque[float] = field(default_factory=deque)
@@ -185,12 +186,14 @@ class Supervisor:
         if self.workers[index].epoch == epoch:
             self.workers[index].heard_s = now
 
-    def state(self, index: int, epoch: int, drained: bool, caught_up: bool, now: float) -> list[Instruction]:
-        """What a worker says of its open trees and its spouts' ends."""
+    def state(
+        self, index: int, epoch: int, drained: bool, caught_up: bool, now: float, done: bool = True
+    ) -> list[Instruction]:
+        """What a worker says of its open trees and its spouts' ends. Not ``done``: some failed and were not replayed."""
         worker = self.workers[index]
         if worker.epoch != epoch:
             return []
-        worker.drained, worker.caught_up = drained, caught_up
+        worker.drained, worker.caught_up, worker.done = drained, caught_up, done
         if self.ending is None and self.whole and self._all_spouts("caught_up"):
             return self.end("caught_up", now)
         return self._maybe_stop(now)
@@ -328,7 +331,7 @@ class Supervisor:
         # Every worker: where nothing is tracked, tuples still wait at bolts whose spouts have no open tree.
         if self.ending is None or self._stopping or not all(w.drained for w in self.workers.values()):
             return []
-        self.drained = True
+        self.drained = all(w.done for w in self.workers.values())
         return self._stop(now)
 
     def _stop(self, now: float) -> list[Instruction]:

@@ -40,10 +40,12 @@ def percentile_ms(counts: list[int], share: float) -> float | None:
 class TaskStats:
     """Counters since the task started. ``latency`` is tree latency at spouts, process time at bolts."""
 
-    __slots__ = ("acked", "emitted", "errors", "executed", "failed", "latency", "metrics", "timed_out")
+    __slots__ = ("acked", "emitted", "errors", "executed", "failed", "latency", "metrics", "timed_out", "unreplayed")
 
     def __init__(self) -> None:
         self.emitted = self.executed = self.acked = self.failed = self.timed_out = self.errors = 0
+        self.unreplayed = 0
+        """Failed, and nobody has sent it again: messages at spouts, untracked tuples at bolts."""
         self.latency = Latencies()
         self.metrics: dict[str, float] = {}
 
@@ -68,6 +70,7 @@ class TaskStats:
             "failed": self.failed,
             "timed_out": self.timed_out,
             "errors": self.errors,
+            "unreplayed": self.unreplayed,
             "latency": list(self.latency.counts),
             "metrics": dict(self.metrics),
         }

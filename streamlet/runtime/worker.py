@@ -43,9 +43,6 @@ from streamlet.runtime.wire import MAX_DATA_FRAME
 ORPHAN_S = 3.0
 """How long a worker without a coordinator may take to end by itself."""
 
-FINISH_S = 2.0
-"""How long trees that are open when a spout stops the run may take to be acked."""
-
 LEAVE_S = 3.0
 """How long the control thread may take to end after the loop; it may be sending."""
 
@@ -63,10 +60,11 @@ class Worker:
         self.epoch: int = plan["epoch"]
         self.clock = SystemClock()
         self.links = SocketLinks(self._link_lost)
-        self.complaints = Complaints(self.tell, self.clock)
+        self.complaints = Complaints(self.tell, self.clock, self._complain)
         me = Hello(handshake.DATA, plan["run_id"], self.index, self.epoch, wanted=self.index)
         self.peering = Peering(me, plan["secret"], self.links, lambda act: self.loop.post(act), self._linked)
         self.partitions: list[Any] = []
+        self.unfinished = 0
         self.reported: tuple[Any, ...] = ()
         self.clean = False
         self.server: LinkServer | None = None
@@ -98,7 +96,8 @@ class Worker:
         except ChannelClosed:
             self.clean = False
         except StreamletError as error:
-            self._finish_open_trees()
+            if hasattr(self, "loop"):
+                self.loop.finish_open_trees()
             return self._failed(error, error.exit_status)
         except Exception as error:  # noqa: BLE001 - the last frame of a process: report, then end
             return self._failed(error, 1)
@@ -141,11 +140,12 @@ class Worker:
             self.loop.ledgers.pending() == 0,
             not self.loop.inbox and not self.loop.unsent,
             self._asks_end() and not self.loop.paused and self.loop.ledgers.caught_up(),
+            self.loop.ledgers.unfinished() == 0,
         )
         if state != self.reported:
             self.reported = state
-            drained, empty, caught_up = state
-            self.channel.try_send({"t": "state", "drained": drained and empty, "caught_up": caught_up})
+            drained, empty, caught_up, done = state
+            self.channel.try_send({"t": "state", "drained": drained and empty, "caught_up": caught_up, "done": done})
 
     def _asks_end(self) -> bool:
         return bool(self.plan["conf"]["streamlet.until.caught.up"])
@@ -153,21 +153,12 @@ class Worker:
     def _look(self) -> None:
         """On the loop's thread: what only it may read, for the control thread to send."""
         self.partitions = [row for spout in self.loop.spouts.values() for row in spout.spout.partition_status()]
+        self.unfinished = self.loop.ledgers.unfinished()
 
     def _say_failed(self, error: Exception, status: int) -> None:
         message = str(error) if isinstance(error, StreamletError) else self._bug(error)
         trace = "".join(traceback.format_exception(error))
         self.channel.try_send({"t": "failed", "message": message, "status": status, "trace": trace})
-
-    def _finish_open_trees(self) -> None:
-        """A spout stops with a reason: what it emitted before may still be acked, and committed by its ``close``."""
-        if not hasattr(self, "loop") or not self.loop.activated:
-            return
-        self.loop.pause("failed")
-        deadline = self.clock.monotonic() + FINISH_S
-        with contextlib.suppress(Exception):  # whatever follows, the first reason is the one that is told
-            while self.loop.ledgers.pending() and not self.loop.stopped and self.clock.monotonic() < deadline:
-                self.loop.turn(0.01)
 
     def _failed(self, error: Exception, status: int) -> int:
         self._say_failed(error, status)
@@ -309,7 +300,13 @@ class Worker:
     def _beat(self) -> None:
         tasks = {task_id: live.run.stats.snapshot() for task_id, live in list(self.loop.tasks.items())}
         self.channel.send(
-            {"t": "beat", "tasks": tasks, "partitions": self.partitions, "pending": self.loop.ledgers.pending()}
+            {
+                "t": "beat",
+                "tasks": tasks,
+                "partitions": self.partitions,
+                "pending": self.loop.ledgers.pending(),
+                "unfinished": self.unfinished,
+            }
         )
 
     def _orphaned(self) -> None:
@@ -319,6 +316,10 @@ class Worker:
         self.loop.post(lambda: self._stop(False))
         if not self.over.wait(ORPHAN_S):
             os._exit(1)
+
+    def _complain(self, text: str) -> None:
+        """What a component raised is told again at the end of a run that it made fail."""
+        self.channel.try_send({"t": "complaint", "text": text})
 
     def tell(self, level: str, text: str) -> None:
         """Show a line to whoever watches the run. Any thread."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from streamlet import BadInput, Bolt, Grouping, ReliableSpout, Topology, TopologyContext, Tuple
+from streamlet.backends.ending import TreesFailed
 from streamlet.backends.inline import InlineBackend
 from streamlet.backends.ports import RunRequest, RunResult, RunStatus, Stop
 from streamlet.base.clock import ManualClock
@@ -122,9 +123,12 @@ def test_another_seed_gives_another_trace() -> None:
 
 
 def test_tracking_off_means_acked_at_once() -> None:
-    result = run(seed=3, **{"topology.acker.executors": 0})
-    rows = {row.name: row for row in result.status.components}
+    """And nobody hears of what fails below, but for the end of the run."""
+    with pytest.raises(TreesFailed, match="untracked tuples at split failed") as caught:
+        run(seed=3, **{"topology.acker.executors": 0})
+    rows = {row.name: row for row in caught.value.result.status.components}
     assert rows["lines"].acked == rows["lines"].emitted == LINES and rows["lines"].failed == 0
+    assert rows["split"].unreplayed == rows["split"].errors > 0
 
 
 def test_an_error_is_told_once_and_then_counted() -> None:
@@ -236,12 +240,51 @@ def test_a_spouts_own_limit_wins_over_the_runs() -> None:
     assert max(Hoard.most) == 7
 
 
-def test_stop_drains() -> None:
+class Whole(Topology):
+    lines = Lines.spec()
+    count = Count.spec(inputs={lines: Grouping.fields("line")})
+
+
+@pytest.mark.parametrize(("topology", "drained"), [(Whole, True), (Words, False)])
+def test_stop_drains(topology: Any, drained: bool) -> None:
+    """What failed meanwhile, and is replayed no more, is not done: the run says that something is left."""
     stop, watch = Stop(), Watch()
     stop.ask()
-    conf = resolve({}, {})
-    result = InlineBackend(Ticking()).run(RunRequest(Words.__topology__, conf), watch, stop)
-    assert (result.reason, result.drained) == ("interrupted", True) and watch.statuses[-1].state == "ended"
+    conf = resolve({}, {"streamlet.seed": 1})
+    result = InlineBackend(Ticking()).run(RunRequest(topology.__topology__, conf), watch, stop)
+    assert (result.reason, result.drained) == ("interrupted", drained) and watch.statuses[-1].state == "ended"
+    assert (result.status.pending == 0) is drained
+
+
+class Poisoned(Lines):
+    """Emits a few, and stops the run."""
+
+    closed_with: list[set[Any]] = []
+
+    def next_tuple(self) -> None:
+        if self.number == 5:
+            raise BadInput("a record that cannot be processed")
+        super().next_tuple()
+
+    def on_timer(self) -> None:
+        if self.number == 5:
+            raise BadInput("a record that cannot be processed")
+
+    def close(self) -> None:
+        self.closed_with.append(set(self.unacked_tuples))
+
+
+class Poison(Topology):
+    lines = Poisoned.spec()
+    count = Count.spec(inputs={lines: Grouping.fields("line")})
+
+
+def test_what_was_emitted_before_a_poison_stop_is_finished() -> None:
+    """As in worker processes: the last commit says what was done, and the reason that is told is the first."""
+    Poisoned.closed_with.clear()
+    with pytest.raises(BadInput, match="cannot be processed"):
+        run(Poison.__topology__)
+    assert Poisoned.closed_with == [set()] and sum(Count.counts.values()) == 5
 
 
 class Leaves(Bolt):

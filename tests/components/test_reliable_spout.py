@@ -9,6 +9,7 @@ import pytest
 
 from streamlet import ReliableSpout
 from streamlet.base.clock import ManualClock
+from streamlet.components.spout import FailReason
 
 
 class Port:
@@ -160,3 +161,17 @@ def test_an_id_is_wanted(bound: tuple[Kept, Port]) -> None:
         spout.emit([1])
     with pytest.raises(ValueError, match="tup_id"):
         spout.emit_many([[1]])
+
+
+def test_what_was_lost_with_a_worker_is_replayed_and_does_not_count(bound: tuple[Kept, Port]) -> None:
+    """Ten workers that die say nothing against the tuple; failures of its own still do."""
+    spout, port = bound
+    spout.emit([1], tup_id="a")
+    for reason in [FailReason.LOST] * 10 + [FailReason.FAILED] * 3:
+        spout.fail_reason = reason
+        spout.fail("a")
+        port.clock.advance(100.0)
+        assert spout.replay()
+    assert len(port.sent) == 14 and not Kept.lost
+    spout.fail("a")
+    assert Kept.lost == [("a", [1], 4)]

@@ -19,8 +19,23 @@ REFUSED_NAMES = [
 
 
 def test_the_run_ends_by_itself_with_nothing_open(outcome: Outcome) -> None:
-    """Caught up means: every spout done, every tree closed."""
-    assert (outcome.result.reason, outcome.result.drained) == ("caught_up", True)
+    """Caught up means: every spout done, every tree closed. What failed and was not sent again is not called done."""
+    failed = sum(row.unreplayed for row in outcome.result.status.components if row.kind == "spout")
+    given_up = 1
+    assert (outcome.result.reason, outcome.result.drained) == ("caught_up", False)
+    assert outcome.result.status.pending == failed - given_up
+
+
+def test_what_failed_for_good_is_told_at_the_end(outcome: Outcome) -> None:
+    """How many trees of which spout, and what components raised; what was replayed with success is not among them."""
+    assert f"{len(REFUSED_NAMES)} tuple trees of the spout refused" in outcome.said
+    assert "8 tuple trees of the spout failing" in outcome.said
+    assert "1 tuple tree of the spout replaying" in outcome.said, "it gave up one of ten"
+    assert "10 untracked tuples at untracked_fail" in outcome.said
+    assert "spout fanned" not in outcome.said and "spout slowed" not in outcome.said
+    assert "raised" in outcome.said and "\n" not in outcome.said
+    rows = {row.name: row for row in outcome.result.status.components}
+    assert (rows["replaying"].failed, rows["replaying"].unreplayed) == (5, 1)
 
 
 @pytest.mark.parametrize("name", VALUE_NAMES)

@@ -15,6 +15,7 @@ import pytest
 from streamlet import Bolt, Spout, Topology, Tuple
 from streamlet.base.clock import ManualClock
 from streamlet.base.errors import ValueCannotTravel
+from streamlet.components.spout import FailReason
 from streamlet.model.plan import make_plan
 from streamlet.model.settings import resolve
 from streamlet.runtime import links as links_module
@@ -33,10 +34,12 @@ SPOUT, BOLT = 1, 2
 
 class Numbers(Spout):
     outputs = ["n"]
+    descriptor: int | None = None
 
     def initialize(self, conf: Any, context: Any) -> None:
         self.todo: list[Any] = []
         self.heard: list[Any] = []
+        self.reasons: list[Any] = []
 
     def next_tuple(self) -> None:
         if self.todo:
@@ -47,6 +50,10 @@ class Numbers(Spout):
 
     def fail(self, tup_id: Any) -> None:
         self.heard.append(("fail", tup_id))
+        self.reasons.append(self.fail_reason)
+
+    def fileno(self) -> int | None:
+        return self.descriptor
 
     def close(self) -> None:
         self.heard.append("closed")
@@ -262,3 +269,54 @@ def test_a_tuple_too_large_for_a_frame_fails_its_tree_and_no_link(monkeypatch: p
         assert one.spout.heard == [("fail", 1)] and one.loop.ledgers.pending() == 2
         (error,) = one.reported
         assert isinstance(error, ValueCannotTravel) and "numbers emitted" in error.message
+
+
+def test_a_spout_hears_why_its_trees_failed() -> None:
+    """A bolt's failure may be the message's fault; a lost link is not."""
+    links = Held()
+    with rig(0, links, topology__message__timeout__secs=5) as one:
+        one.spout.todo = [1, 2, 3]
+        one.loop.turn()
+        one.loop.ledgers.apply_fails([next(iter(one.loop.spouts[SPOUT].ledger.open))])
+        assert one.spout.reasons == [FailReason.FAILED]
+        one.loop.recover([1])
+        assert one.spout.reasons[1:] == [FailReason.LOST] * 2
+        one.loop.recovered()
+        one.spout.todo = [4]
+        one.loop.turn()
+        for _ in range(20):
+            one.clock.advance(1.0)
+            one.loop.turn()
+        assert one.spout.reasons[3:] == [FailReason.TIMED_OUT]
+        links.up = False
+        one.spout.todo = [5]
+        one.loop.turn()
+        assert one.spout.reasons[4:] == [FailReason.LOST], "it could not be sent"
+
+
+@pytest.mark.parametrize("why", ["paused", "at its limit"])
+def test_a_descriptor_that_nobody_reads_does_not_keep_the_loop_awake(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A spout that may not be asked reads nothing, so what is there stays there: the loop must not look at it."""
+    read, write = os.pipe()
+    monkeypatch.setattr(Numbers, "descriptor", read)
+    try:
+        with rig(0, topology__max__spout__pending=1) as one:
+            os.write(write, b"x")
+            if why == "paused":
+                one.loop.pause("test")
+            else:
+                one.spout.todo = [1, 2]
+            while (sleep_s := one.loop.turn()) == 0.0:
+                pass
+            assert sleep_s > 0 and not [key for key, _ in one.loop.selector.select(0) if key.fd == read]
+            if why == "paused":
+                one.loop.resume("test")
+            else:
+                one.loop.recover([1])
+                one.loop.recovered()
+                one.spout.todo = []
+            one.loop.turn()
+            assert [key for key, _ in one.loop.selector.select(0) if key.fd == read], "and it does again afterwards"
+    finally:
+        os.close(read)
+        os.close(write)

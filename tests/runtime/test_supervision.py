@@ -167,6 +167,15 @@ def test_an_interrupt_drains_before_it_stops() -> None:
     assert supervisor.over
 
 
+def test_what_failed_while_the_run_drained_is_not_done() -> None:
+    """Spouts are paused, so nothing is replayed: the drain ends, and the run has not drained."""
+    supervisor = running()
+    supervisor.end("interrupted", 3.0)
+    supervisor.state(1, 1, drained=True, caught_up=False, now=3.1)
+    assert supervisor.state(0, 1, drained=True, caught_up=False, now=3.2, done=False) == [SendStop(clean=True)]
+    assert not supervisor.drained
+
+
 def test_a_drain_that_takes_too_long_is_cut_short() -> None:
     """What was still open is not committed, and is read again by the next run."""
     supervisor = running(limits=Limits(drain_s=4))

@@ -236,12 +236,17 @@ class PartitionManager:
         if self.ledger.acked(offset) and self._troubled:
             self._forget(offset)
 
-    def fail(self, offset: int, now_s: float) -> None:
-        """A tuple of the record failed or timed out: try again after a pause, or give it up."""
+    def fail(self, offset: int, now_s: float, *, lost: bool = False) -> None:
+        """A tuple of the record failed or timed out: try again after a pause, or give it up.
+
+        ``lost``: with a worker or a link. That is not the record's fault, and does not count towards the limit.
+        """
         if not self.ledger.failed(offset):
             return
         self._troubled = True
-        if not self._retries.failed(offset, now_s):
+        if lost:
+            self._retries.lost(offset, now_s)
+        elif not self._retries.failed(offset, now_s):
             tries = self._retries.tries(offset)
             self._give_up(offset, f"failed {tries} times, which is more than retry_limit={tries - 1} allows.")
 

@@ -16,6 +16,10 @@ class FailedMsgRetryManager(Protocol):
         """The record failed at ``now_s``. True: it is scheduled. False: its tries are used up, give it up."""
         ...
 
+    def lost(self, offset: int, now_s: float) -> None:
+        """The record was lost with a worker or a link: it is scheduled as after a first failure, and not counted."""
+        ...
+
     def next_failed_message_to_retry(self, now_s: float) -> int | None:
         """The failed offset that is due and due longest, or None."""
         ...
@@ -66,10 +70,15 @@ class ExponentialBackoffMsgRetryManager:
             self._failures[offset] = failures
             return False
         self._failures[offset] = failures
-        due = now_s + self._backoff.delay(failures, self._uniform)
-        self._scheduled[offset] = due
-        heapq.heappush(self._due, (due, offset))
+        self._schedule(offset, now_s + self._backoff.delay(failures, self._uniform))
         return True
+
+    def lost(self, offset: int, now_s: float) -> None:
+        self._schedule(offset, now_s + self._backoff.delay(1, self._uniform))
+
+    def _schedule(self, offset: int, due_s: float) -> None:
+        self._scheduled[offset] = due_s
+        heapq.heappush(self._due, (due_s, offset))
 
     def next_failed_message_to_retry(self, now_s: float) -> int | None:
         self._drop_stale()

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from streamlet.base.errors import SettingError
 from streamlet.components.context import TopologyContext
-from streamlet.components.spout import Spout
+from streamlet.components.spout import FailReason, Spout
 from streamlet.kafka.errors import KafkaError
 from streamlet.model.spec import SPOUT, ComponentSpec
 from streamlet.spouts.kafka.config import SpoutConfig, override_names
@@ -31,6 +31,7 @@ class KafkaSpout(Spout):
     """
 
     timer_interval_s: ClassVar[float | None] = 0.1
+    answers_for_failures = True  # replayed, or given up by ``on_poison``
 
     def __init__(self, spout_config: SpoutConfig, output_fields: Sequence[str] | None = None) -> None:
         self.spout_config = spout_config
@@ -175,7 +176,8 @@ class KafkaSpout(Spout):
         slot, offset = tup_id
         manager = self._slots.get(slot)
         if manager is not None:
-            manager.fail(offset, self._clock.monotonic())
+            lost = self.fail_reason is FailReason.LOST
+            manager.fail(offset, self._clock.monotonic(), lost=lost)
 
     # -- upkeep ---------------------------------------------------------------------------------------------
 
@@ -249,6 +251,10 @@ class KafkaSpout(Spout):
     def caught_up(self) -> bool:
         """Everything below the ends that were fixed at the start is done *and committed*."""
         return self._until_caught_up and self._all_done() and self._all_committed()
+
+    def unfinished_count(self) -> int | None:
+        """Records emitted and neither acked nor given up."""
+        return sum(manager.ledger.open_count for manager in self._managers)
 
     def partition_status(self) -> list[dict[str, Any]]:
         """One entry a partition; numbers at hand, no I/O. After ``close`` the last ones."""

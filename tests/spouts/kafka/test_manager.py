@@ -497,3 +497,17 @@ class ManagerMachine(RuleBasedStateMachine):
 
 ManagerMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestManagerUnderRandomSchedules = ManagerMachine.TestCase
+
+
+def test_a_record_that_was_lost_with_workers_is_tried_as_often_as_it_takes() -> None:
+    """``retry_limit`` is for records that fail; a worker that dies has nothing to do with them."""
+    one, out = manager(limit=1), Out()
+    one.add(fetched(batch(0, [b"a"])), 1)
+    drain(one, out)
+    for turn in range(5):
+        one.fail(0, turn * 10.0, lost=True)
+        one.begin_turn(turn * 10.0 + 5.0, 10)
+        drain(one, out)
+    assert out.offsets() == [0] * 6 and one.poisoned is None
+    one.ack(0)
+    assert one.last_completed_offset() == 1

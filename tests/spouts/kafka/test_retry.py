@@ -80,3 +80,15 @@ def test_what_is_due_is_what_failed_last_and_was_not_started_or_acked(steps: lis
         retries.retry_started(offset)
         drained.add(offset)
     assert drained == waiting
+
+
+def test_what_was_lost_with_a_worker_does_not_count_towards_the_limit() -> None:
+    """It waits as after a first failure, however often that happens, and the next real failure is the first."""
+    retries = ExponentialBackoffMsgRetryManager(BACKOFF, 1)
+    for now in range(20):
+        retries.lost(7, float(now))
+        assert retries.next_due_s() == now + 0.1
+        assert retries.next_failed_message_to_retry(now + 0.1) == 7
+        retries.retry_started(7)
+    assert retries.tries(7) == 0
+    assert retries.failed(7, 20.0) and not retries.failed(7, 21.0)

@@ -12,7 +12,7 @@ import streamlet.spouts.kafka as package
 from streamlet import Bolt, Topology
 from streamlet.base.clock import ManualClock
 from streamlet.base.errors import SettingError
-from streamlet.components.spout import Spout
+from streamlet.components.spout import FailReason, Spout
 from streamlet.spouts.kafka import KafkaHosts, KafkaSpout, KeyValueScheme, Record, SpoutConfig
 from streamlet.spouts.kafka.connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.coordinator import PartitionCoordinator
@@ -37,6 +37,7 @@ class Manager:
         self.commit_is_pressing = False
         self.acked: list[int] = []
         self.failed: list[int] = []
+        self.lost: list[int] = []
 
     def begin_turn(self, now_s: float, records: int) -> None: ...
 
@@ -50,8 +51,8 @@ class Manager:
     def ack(self, offset: int) -> None:
         self.acked.append(offset)
 
-    def fail(self, offset: int, now_s: float) -> None:
-        self.failed.append(offset)
+    def fail(self, offset: int, now_s: float, *, lost: bool) -> None:
+        (self.lost if lost else self.failed).append(offset)
 
 
 class Rig:
@@ -152,8 +153,11 @@ def test_answers_go_to_the_manager_of_their_slot_and_unknown_ones_nowhere() -> N
     rig.spout.ack((10, 8))
     rig.spout.ack((99, 8))
     rig.spout.fail_many([(11, 9), (99, 9)])
+    rig.spout.fail_reason = FailReason.LOST
+    rig.spout.fail_many([(10, 4)])
     assert [manager.acked for manager in rig.managers] == [[5, 8], [6]]
     assert [manager.failed for manager in rig.managers] == [[], [9]]
+    assert [manager.lost for manager in rig.managers] == [[4], []]
 
 
 def test_a_poison_record_stops_the_spout_also_while_it_is_paused() -> None:

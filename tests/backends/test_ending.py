@@ -1,0 +1,147 @@
+"""How a run ends in which trees failed, whichever backend ran it: decided in one place, told in one paragraph."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamlet.backends.ending import TreesFailed
+from streamlet.backends.inline import InlineBackend
+from streamlet.backends.ports import RunRequest, RunResult, RunStatus, Stop
+from streamlet.backends.processes import ProcessesBackend
+from streamlet.model.settings import resolve
+from streamlet.runtime.loading import load_topology
+
+FILE = """
+from streamlet import Bolt, ReliableSpout, Spout, Topology
+
+class Ten:
+    outputs = ["n"]
+    def initialize(self, conf, context):
+        self.n = 0
+        self.heard = 0
+    def next_tuple(self):
+        if self.n < 10:
+            self.n += 1
+            self.emit([self.n], tup_id=self.n)
+    def ack(self, tup_id):
+        super().ack(tup_id)
+        self.heard += 1
+    def caught_up(self):
+        return self.n == 10
+
+class Plain(Ten, Spout):
+    pass
+
+class Hearing(Ten, Spout):
+    def fail(self, tup_id):
+        self.heard += 1
+
+class Again(Ten, Spout):
+    'Sends what failed once more, by its own means.'
+    def fail(self, tup_id):
+        self.emit([-tup_id], tup_id=tup_id)
+
+class Untracked(Ten, Spout):
+    def next_tuple(self):
+        if self.n < 10:
+            self.n += 1
+            self.emit([self.n])
+
+class Reliable(Ten, ReliableSpout):
+    max_fails = 1
+    def caught_up(self):
+        return self.n == 10 and not self.has_unfinished()
+
+class Settling(Reliable):
+    answers_for_failures = True
+    def given_up(self, tup_id, values, fails): ...
+
+class Bad(Bolt):
+    outputs = ["thing"]
+    def initialize(self, conf, context):
+        self.seen = set()
+    def process(self, tup):
+        n = tup.values[0]
+        first = n not in self.seen
+        self.seen.add(n)
+        if n in (3, 4) and (first or not SPOUT_MENDS):
+            self.emit([{n}])
+
+class Sink(Bolt):
+    def process(self, tup): ...
+
+class Made(Topology):
+    spout = SPOUT.spec()
+    bad = Bad.spec(inputs=[spout])
+    sink = Sink.spec(inputs=[bad])
+"""
+
+
+class Silent:
+    def on_status(self, status: RunStatus) -> None: ...
+
+    def on_event(self, level: str, text: str) -> None: ...
+
+
+def run(backend: str, folder: Path, spout: str, mends: bool = False, seconds: float | None = None) -> RunResult:
+    file = folder / f"made_{spout}_{mends}_{bool(seconds)}_{backend}.py".lower()
+    file.write_text(FILE.replace("SPOUT_MENDS", str(mends)).replace("SPOUT", spout))
+    topology = load_topology(file)
+    conf = resolve(topology.config, {"streamlet.until.caught.up": seconds is None})
+    request = RunRequest(topology, conf, file=file, workers=2, until_caught_up=seconds is None, seconds=seconds)
+    runner: Any = InlineBackend() if backend == "inline" else ProcessesBackend()
+    result: RunResult = runner.run(request, Silent(), Stop())
+    return result
+
+
+backends = pytest.mark.parametrize("backend", ["inline", "processes"])
+
+
+@backends
+@pytest.mark.parametrize("spout", ["Plain", "Hearing", "Reliable"])
+def test_trees_that_failed_for_good_end_the_run_with_1_and_a_paragraph(
+    tmp_path: Path, backend: str, spout: str
+) -> None:
+    """Component, stream and field of the value that could not travel stand in it; what was done is still known."""
+    with pytest.raises(TreesFailed) as caught:
+        run(backend, tmp_path, spout)
+    said = caught.value.message
+    assert caught.value.exit_status == 1
+    assert "2 tuple trees of the spout spout failed and nobody sent them again" in said
+    assert "bad emitted a tuple on stream 'default' whose field 'thing' is a set" in said and "\n" not in said
+    rows = {row.name: row for row in caught.value.result.status.components}
+    assert rows["spout"].unreplayed == 2 and caught.value.result.reason == "caught_up"
+
+
+@backends
+@pytest.mark.parametrize("spout", ["Reliable", "Again"])
+def test_a_tree_that_was_replayed_with_success_does_not_count(tmp_path: Path, backend: str, spout: str) -> None:
+    """By a ReliableSpout, or by a spout that emits under the same id again."""
+    result = run(backend, tmp_path, spout, mends=True)
+    rows = {row.name: row for row in result.status.components}
+    assert (result.reason, result.drained) == ("caught_up", True)
+    assert rows["spout"].failed == 2 and rows["spout"].unreplayed == 0
+
+
+@backends
+def test_a_spout_that_answers_for_what_it_gives_up_ends_with_0(tmp_path: Path, backend: str) -> None:
+    """Its policy has a name."""
+    assert run(backend, tmp_path, "Settling").reason == "caught_up"
+
+
+@backends
+def test_untracked_tuples_on_which_a_bolt_raised_count_too(tmp_path: Path, backend: str) -> None:
+    """No spout hears of them, so only the end of the run can tell."""
+    with pytest.raises(TreesFailed, match=r"but 2 untracked tuples at bad failed .* field 'thing' is a set"):
+        run(backend, tmp_path, "Untracked")
+
+
+@backends
+def test_when_time_is_over_only_what_is_certain_counts(tmp_path: Path, backend: str) -> None:
+    """A spout that hears of failures might have sent them again, had it the time; one that does not, never."""
+    assert run(backend, tmp_path, "Hearing", seconds=1.5).reason == "time"
+    with pytest.raises(TreesFailed, match="2 tuple trees of the spout spout failed"):
+        run(backend, tmp_path, "Plain", seconds=1.5)
