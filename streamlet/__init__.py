@@ -4,7 +4,7 @@ from streamlet.base.errors import BadInput, SettingError, StreamletError, ValueC
 from streamlet.components.bolt import Bolt
 from streamlet.components.context import TopologyContext
 from streamlet.components.reliable_spout import ReliableSpout
-from streamlet.components.spout import Spout
+from streamlet.components.spout import FailReason, Spout
 from streamlet.components.tuples import Tuple
 from streamlet.model.grouping import Grouping
 from streamlet.model.stream import Stream, StreamId
@@ -13,6 +13,7 @@ from streamlet.model.topology import Topology
 __all__ = [
     "BadInput",
     "Bolt",
+    "FailReason",
     "Grouping",
     "ReliableSpout",
     "SettingError",

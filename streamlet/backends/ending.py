@@ -38,8 +38,8 @@ def judged(result: RunResult, topology: TopologySpec, told: Sequence[str]) -> Ru
         "topology.message.timeout.secs, or a worker or link was lost."
     )
     raise TreesFailed(
-        f"The topology ran to its end, but {counts} failed and nobody sent them again, so they were not processed. {why} "
-        "Mend that, or let a ReliableSpout replay what fails.",
+        f"The topology ran to its end, but {counts} failed and nobody sent them again, so they were not processed. "
+        f"{why} Mend that, or let a ReliableSpout replay what fails.",
         result,
     )
 

@@ -69,7 +69,8 @@ class RunStatus:
 class RunResult:
     """How a run ended: ``reason`` is ``caught_up``, ``time`` or ``interrupted``. A failed one raises instead.
 
-    ``drained`` says that at the end no tree was open and none had failed without a replay: all that was emitted is done.
+    ``drained`` says that at the end no tree was open and none had failed without a replay: all that was emitted is
+    done.
     """
 
     reason: str

@@ -36,8 +36,8 @@ class Spout(Component):
     """The method that a class must define before it can run; ``model.validate`` looks at it."""
 
     answers_for_failures: ClassVar[bool] = False
-    """True for a spout that emits again whatever fails, or gives it up by a policy that its user has named. Of any other
-    a message that failed, and was not acked under the same id since, is told at the end of the run (exit status 1).
+    """True for a spout that emits again whatever fails, or gives it up by a policy that its user has named. Of any
+    other a message that failed, and was not acked under the same id since, is told at the end (exit status 1).
     """
 
     fail_reason: FailReason = FailReason.FAILED

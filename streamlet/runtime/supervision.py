@@ -189,7 +189,7 @@ class Supervisor:
     def state(
         self, index: int, epoch: int, drained: bool, caught_up: bool, now: float, done: bool = True
     ) -> list[Instruction]:
-        """What a worker says of its open trees and its spouts' ends. Not ``done``: some failed and were not replayed."""
+        """What a worker says of its open trees and its spouts' ends. Not ``done``: some failed, unreplayed."""
         worker = self.workers[index]
         if worker.epoch != epoch:
             return []

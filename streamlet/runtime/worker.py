@@ -6,7 +6,6 @@ coordinator's messages and sends heartbeats, so that a slow bolt never looks lik
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import random
