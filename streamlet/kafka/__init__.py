@@ -1,21 +1,29 @@
 """The Kafka tower: protocol, records, metadata, network and client. It knows nothing of Storm.
 
 Reading order is import order: ``errors``, ``protocol`` and ``records``, ``metadata``, ``net``, ``client``,
-and on top of it ``leader_requests`` (fetch, list offsets) and ``group_offsets``.
+and on top of it ``leader_requests`` (fetch, list offsets) and ``group_offsets``; above these ``admin``.
 """
 
+from streamlet.kafka.admin import Admin, AdminError, ConfigResource, NewPartitions, NewTopic
 from streamlet.kafka.client import KafkaClient
 from streamlet.kafka.config import ClientConfig
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.future import RequestFuture
+from streamlet.kafka.group_offsets import OffsetAndMetadata
 from streamlet.kafka.metadata.cluster import Broker, Cluster, TopicPartition
 
 __all__ = [
+    "Admin",
+    "AdminError",
     "Broker",
     "ClientConfig",
     "Cluster",
+    "ConfigResource",
     "KafkaClient",
     "KafkaError",
+    "NewPartitions",
+    "NewTopic",
+    "OffsetAndMetadata",
     "RequestFuture",
     "TopicPartition",
 ]

@@ -1,0 +1,134 @@
+"""Settings of topics and brokers: requests as they go out, answers as they are read. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from streamlet.base.errors import BadInput
+from streamlet.kafka.admin.errors import Answers, item_error
+from streamlet.kafka.admin.model import (
+    AlterConfig,
+    ConfigEntry,
+    ConfigOp,
+    ConfigResource,
+    ConfigSource,
+    ResourceType,
+    checked_values,
+)
+from streamlet.kafka.protocol.messages import describe_configs as wire_describe
+from streamlet.kafka.protocol.messages import incremental_alter_configs as wire_alter
+
+Changes = Mapping[str, str | AlterConfig | None]
+"""Name -> new value, None (back to the default), or an :class:`AlterConfig`."""
+
+
+def describe_request(
+    resources: Iterable[ConfigResource], names: Iterable[str] | None
+) -> wire_describe.DescribeConfigsRequest:
+    """``names`` None: all settings."""
+    keys = None if names is None else tuple(names)
+    return wire_describe.DescribeConfigsRequest(
+        resources=tuple(
+            wire_describe.DescribeConfigsResource(
+                resource_type=resource.type, resource_name=resource.name, configuration_keys=keys
+            )
+            for resource in resources
+        ),
+        include_synonyms=True,
+    )
+
+
+def read_described(
+    response: wire_describe.DescribeConfigsResponse,
+) -> Answers[ConfigResource, dict[str, ConfigEntry]]:
+    """The settings of each resource, by name."""
+    answers: Answers[ConfigResource, dict[str, ConfigEntry]] = Answers()
+    for row in response.results:
+        resource = _resource(row.resource_type, row.resource_name)
+        if resource is None:
+            continue
+        fault = item_error(
+            row.error_code,
+            f"Reading the settings of {resource}",
+            row.error_message,
+            f"DESCRIBE_CONFIGS on the {_needs(resource)}",
+        )
+        if fault is not None:
+            answers.errors[resource] = fault
+            continue
+        answers.results[resource] = {
+            entry.name: ConfigEntry(
+                entry.name,
+                entry.value,
+                _source(entry.config_source),
+                entry.read_only,
+                entry.is_sensitive,
+                tuple((other.name, other.value, _source(other.source)) for other in entry.synonyms),
+            )
+            for entry in sorted(row.configs, key=lambda entry: entry.name)
+        }
+    return answers
+
+
+def alter_request(
+    changes: Mapping[ConfigResource, Changes], validate_only: bool
+) -> wire_alter.IncrementalAlterConfigsRequest:
+    """Only what is named is changed. Raises BadInput for a value that is no text."""
+    return wire_alter.IncrementalAlterConfigsRequest(
+        resources=tuple(
+            wire_alter.AlterConfigsResource(
+                resource_type=resource.type,
+                resource_name=resource.name,
+                configs=tuple(
+                    wire_alter.AlterableConfig(name=name, config_operation=change.op, value=change.value)
+                    for name, change in _changes(resource, rows)
+                ),
+            )
+            for resource, rows in changes.items()
+        ),
+        validate_only=validate_only,
+    )
+
+
+def read_altered(response: wire_alter.IncrementalAlterConfigsResponse) -> Answers[ConfigResource, None]:
+    """Which were changed."""
+    answers: Answers[ConfigResource, None] = Answers()
+    for row in response.responses:
+        resource = _resource(row.resource_type, row.resource_name)
+        if resource is None:
+            continue
+        fault = item_error(
+            row.error_code,
+            f"Changing the settings of {resource}",
+            row.error_message,
+            f"ALTER_CONFIGS on the {_needs(resource)}",
+        )
+        if fault is None:
+            answers.results[resource] = None
+        else:
+            answers.errors[resource] = fault
+    return answers
+
+
+def _changes(resource: ConfigResource, rows: Changes) -> list[tuple[str, AlterConfig]]:
+    found = []
+    for name, value in rows.items():
+        if not isinstance(value, AlterConfig):
+            value = AlterConfig(ConfigOp.DELETE) if value is None else AlterConfig(ConfigOp.SET, value)
+        if value.op is not ConfigOp.DELETE and value.value is None:
+            raise BadInput(f"Changing the settings of {resource}: {value.op.name} of {name!r} needs a value.")
+        checked_values(f"Changing the settings of {resource}", {name: value.value})
+        found.append((name, value))
+    return found
+
+
+def _needs(resource: ConfigResource) -> str:
+    return "topic" if resource.type is ResourceType.TOPIC else "cluster"
+
+
+def _resource(kind: int, name: str) -> ConfigResource | None:
+    return ConfigResource(ResourceType(kind), name) if kind in set(ResourceType) else None
+
+
+def _source(number: int) -> ConfigSource:
+    return ConfigSource(number) if number in set(ConfigSource) else ConfigSource.UNKNOWN

@@ -1,0 +1,162 @@
+"""What went wrong with which item, in words: the broker's code, its own message, and what to do. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from streamlet.kafka import broker_errors as e
+from streamlet.kafka.errors import BrokerError, KafkaError
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_LISTED = 10
+
+
+class AdminError(KafkaError):
+    """Some items of a call failed.
+
+    ``errors`` has each failed item with its own error, ``results`` what the others gave: those succeeded. When all
+    failed in one way, the error raised is of that class too: ``except TopicAlreadyExists`` works.
+    """
+
+    def __init__(self, message: str, errors: Mapping[Any, KafkaError], results: Mapping[Any, Any]) -> None:
+        Exception.__init__(self, message)
+        self.message = message
+        self.errors = dict(errors)
+        self.results = dict(results)
+        self.retriable = all(error.retriable for error in errors.values())
+
+
+class NoController(KafkaError):
+    """No broker is the controller at the moment."""
+
+    retriable = True
+    stale_metadata = True
+
+
+class TopicBeingDeleted(KafkaError):
+    """A topic of this name is being deleted: a moment later there is room for a new one."""
+
+    retriable = True
+
+
+class Unanswered(KafkaError):
+    """The broker's answer says nothing of an item that was asked for."""
+
+
+@dataclass(slots=True)
+class Answers(Generic[K, V]):
+    """What is known of each item so far."""
+
+    results: dict[K, V] = field(default_factory=dict)
+    errors: dict[K, KafkaError] = field(default_factory=dict)
+
+    def value(self) -> dict[K, V]:
+        """The results. Raises AdminError when there is any error."""
+        if self.errors:
+            raise admin_error(self.errors, self.results)
+        return self.results
+
+
+_combined: dict[type[KafkaError], type[AdminError]] = {}
+
+
+def admin_error(errors: Mapping[Any, KafkaError], results: Mapping[Any, Any]) -> AdminError:
+    """One error for all of these, and its one paragraph."""
+    kinds = {type(error) for error in errors.values()}
+    kind: type[AdminError] = AdminError
+    if len(kinds) == 1:
+        only = kinds.pop()
+        kind = _combined.setdefault(only, type(only.__name__, (AdminError, only), {"__doc__": only.__doc__}))
+    told = _told(errors)
+    if len(errors) == 1 and not results:
+        return kind(told[0], errors, results)
+    message = f"{len(errors)} of {len(errors) + len(results)} failed"
+    message += "; the others succeeded. " if results else ". "
+    message += " ".join(told[:_LISTED])
+    if len(told) > _LISTED:
+        message += f" ({len(told) - _LISTED} more: see the error's attribute `errors`.)"
+    return kind(message, errors, results)
+
+
+def _told(errors: Mapping[Any, KafkaError]) -> list[str]:
+    """Each message once; one that names no item of its own (a lost connection) gets those that it concerns."""
+    items: dict[str, list[str]] = {}
+    for item, error in errors.items():
+        items.setdefault(error.message, []).append(str(item))
+    told = []
+    for message, names in items.items():
+        if any(re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", message) for name in names):
+            told.append(message)
+        else:
+            listed = ", ".join(names[:_LISTED]) + (", ..." if len(names) > _LISTED else "")
+            told.append(f"{listed}: {message}")
+    return told
+
+
+# -- one item
+
+_SAYS_NOTHING_NEW = {
+    e.TopicAlreadyExists,
+    e.UnknownTopicOrPartition,
+    e.TopicAuthorizationFailed,
+    e.ClusterAuthorizationFailed,
+    e.GroupAuthorizationFailed,
+    e.NotController,
+}
+"""Where the broker's own message only repeats the code."""
+
+_UNAUTHORIZED = {e.TopicAuthorizationFailed, e.ClusterAuthorizationFailed, e.GroupAuthorizationFailed}
+
+_REMEDIES: dict[type[BrokerError], str] = {
+    e.TopicAlreadyExists: "Choose another name, or use the topic as it is: describe_topics shows it.",
+    e.UnknownTopicOrPartition: "Create it, or correct its name: list_topics shows what there is.",
+    e.InvalidTopic: (
+        "A name has at most 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-', and is not '.' or '..'."
+    ),
+    e.InvalidConfig: "Correct the setting's name or value: describe_configs shows those that there are.",
+    e.PolicyViolation: "Ask for something the policy admits, or ask its administrator.",
+    e.TopicDeletionDisabled: "The brokers' setting delete.topic.enable forbids it.",
+    e.NonEmptyGroup: "Stop its members first: describe_groups names them.",
+    e.GroupIdNotFound: "Correct its name: list_groups shows what there is.",
+    e.UnknownMemberId: (
+        "The group has members at the moment, and only they may commit: stop them first; describe_groups names them."
+    ),
+    e.GroupSubscribedToTopic: "Stop the members that are subscribed to it first: describe_groups names them.",
+    e.OffsetOutOfRange: "An offset must lie between the partition's first one and its end: list_offsets shows both.",
+    e.ClusterAuthorizationFailed: "",
+    e.SecurityDisabled: "",
+}
+
+
+def item_error(code: int, what: str, said: str | None = None, needs: str = "", brokers: int = 0) -> KafkaError | None:
+    """The error of one item; None for code 0.
+
+    ``what`` was being done, without a full stop; ``said``: the broker's own message; ``needs``: the ACL
+    operations it takes, as "CREATE on the topic"; ``brokers``: how many the cluster has, 0 for not known.
+    """
+    kind = e.error_class(code)
+    if kind is None:
+        return None
+    if kind is e.TopicAlreadyExists and said and "marked for deletion" in said:  # brokers that live in a ZooKeeper
+        return TopicBeingDeleted(f"{what}: the topic of this name is still being deleted.")
+    remedy = _REMEDIES.get(kind, "")
+    if kind in _UNAUTHORIZED and needs:
+        remedy = f"It takes the ACL operation {needs}."
+    if kind is e.InvalidReplicationFactor and brokers:
+        plural = "broker, so there can be 1 copy" if brokers == 1 else f"brokers, so there can be 1 to {brokers} copies"
+        remedy = f"The cluster has {brokers} {plural}."
+    if said and kind not in _SAYS_NOTHING_NEW:
+        remedy = f"The broker says: {said.strip().rstrip('.')}. {remedy}".strip()
+    return kind(what, remedy)
+
+
+def also(error: KafkaError, sentence: str) -> KafkaError:
+    """The same error, saying one thing more."""
+    error.message = f"{error.message} {sentence}"
+    error.args = (error.message,)
+    return error

@@ -1,0 +1,244 @@
+"""What an administrator asks for and is told, as frozen data. Pure; any thread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import IntEnum
+from typing import Final, Literal
+
+from streamlet.base.errors import BadInput
+from streamlet.kafka.metadata.cluster import Broker, PartitionInfo, TopicPartition
+
+BROKER_DEFAULT: Final = -1
+"""As number of partitions or of replicas: what the broker's own settings say (Kafka 2.8 or later)."""
+
+OffsetSpec = int | datetime | Literal["earliest", "latest"]
+"""Where in a partition: its start, its end, or the first record at or after a time.
+
+A time is an aware ``datetime`` or milliseconds since 1970. (In ``alter_group_offsets`` a number is the
+offset itself.)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to be made. BadInput when it contradicts itself.
+
+    ``assignment``: partition -> broker ids, the preferred leader first; it stands instead of both numbers.
+    ``configs``: settings of the topic, as ``{"retention.ms": "60000"}``.
+    """
+
+    name: str
+    num_partitions: int = BROKER_DEFAULT
+    replication_factor: int = BROKER_DEFAULT
+    assignment: Mapping[int, Sequence[int]] | None = None
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise BadInput(f"NewTopic: {self.name!r} is no name of a topic: give a string that is not empty.")
+        for what, number in (
+            ("num_partitions", self.num_partitions),
+            ("replication_factor", self.replication_factor),
+        ):
+            if isinstance(number, bool) or not isinstance(number, int) or (number < 1 and number != BROKER_DEFAULT):
+                raise BadInput(
+                    f"NewTopic {self.name!r}: {what} = {number!r} must be a whole number of at least 1, or -1 for "
+                    "the broker's default."
+                )
+        if self.assignment is not None:
+            if self.num_partitions != BROKER_DEFAULT or self.replication_factor != BROKER_DEFAULT:
+                raise BadInput(
+                    f"NewTopic {self.name!r}: an assignment says already how many partitions and replicas there are; "
+                    "leave num_partitions and replication_factor out."
+                )
+            if not self.assignment or sorted(self.assignment) != list(range(len(self.assignment))):
+                raise BadInput(
+                    f"NewTopic {self.name!r}: the assignment is of the partitions {sorted(self.assignment)}; they must "
+                    "be numbered from 0 without a gap."
+                )
+        checked_values(f"NewTopic {self.name!r}", self.configs)
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """What a new topic became. A broker before 2.8 tells the name alone: the rest is None then.
+
+    ``configs`` is empty where the caller may not read them.
+    """
+
+    name: str
+    topic_id: str | None = None
+    num_partitions: int | None = None
+    replication_factor: int | None = None
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NewPartitions:
+    """How many partitions a topic is to have in all; ``assignment``: broker ids of each one that is new."""
+
+    total: int
+    assignment: Sequence[Sequence[int]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicListing:
+    """A topic's name, id (None before Kafka 2.8) and size; ``is_internal`` of Kafka's own."""
+
+    name: str
+    topic_id: str | None
+    num_partitions: int
+    is_internal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """One topic; ``partitions`` by number, each with leader, leader epoch, replicas and isr as broker ids."""
+
+    name: str
+    topic_id: str | None
+    is_internal: bool
+    partitions: tuple[PartitionInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    """``controller``: who takes orders. On KRaft any broker does, and it is one of them."""
+
+    cluster_id: str | None
+    controller: Broker | None
+    brokers: Mapping[int, Broker]
+
+
+# -- settings
+
+
+class ResourceType(IntEnum):
+    """What has settings; Kafka's numbers."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigResource:
+    """Whose settings: ``ConfigResource.topic("lines")``, ``ConfigResource.broker(1)``, or of all brokers."""
+
+    type: ResourceType
+    name: str
+
+    @classmethod
+    def topic(cls, name: str) -> ConfigResource:
+        """A topic's."""
+        return cls(ResourceType.TOPIC, name)
+
+    @classmethod
+    def broker(cls, node_id: int | None = None) -> ConfigResource:
+        """A broker's own; None: what is set for all brokers of the cluster together."""
+        return cls(ResourceType.BROKER, "" if node_id is None else str(node_id))
+
+    def __str__(self) -> str:
+        if self.type is ResourceType.TOPIC:
+            return f"topic {self.name!r}"
+        return f"broker {self.name}" if self.name else "all brokers"
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from; Kafka's numbers."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    DYNAMIC_CLIENT_METRICS_CONFIG = 7
+    DYNAMIC_GROUP_CONFIG = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One setting. ``value`` is None where it is secret (``is_sensitive``) or not set.
+
+    ``synonyms``: (name, value, source) of everything that could give the value, the strongest first.
+    """
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    is_read_only: bool = False
+    is_sensitive: bool = False
+    synonyms: tuple[tuple[str, str | None, ConfigSource], ...] = ()
+
+    @property
+    def is_default(self) -> bool:
+        """Nobody has set it."""
+        return self.source is ConfigSource.DEFAULT_CONFIG
+
+
+class ConfigOp(IntEnum):
+    """What to do to a setting (KIP-339); Kafka's numbers."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class AlterConfig:
+    """One change. DELETE goes back to the default; APPEND and SUBTRACT are for settings that are lists."""
+
+    op: ConfigOp
+    value: str | None = None
+
+
+# -- groups
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """A group as its coordinator lists it; ``state`` and ``type`` are "" where the broker is too old to say."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    type: str
+    coordinator: Broker
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """One member. Topics and partitions are decoded for the protocol "consumer", and empty for another."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    topics: tuple[str, ...]
+    assignment: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """One group: ``state`` as Kafka says it (Stable, Empty, ...), ``assignor`` the one that was agreed on."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    assignor: str
+    coordinator: Broker
+    members: tuple[MemberDescription, ...]
+
+
+def checked_values(where: str, values: Mapping[str, str | None]) -> None:
+    """BadInput unless names and values of settings are text: Kafka takes no numbers."""
+    for name, value in values.items():
+        if not isinstance(name, str) or not (value is None or isinstance(value, str)):
+            raise BadInput(
+                f"{where}: the setting {name!r} = {value!r} must be text, as Kafka takes it: write {str(value)!r}."
+            )

@@ -1,0 +1,250 @@
+"""The administrator against scripted brokers: controllers that move, answers that do not come, wrong use."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from streamlet.base.errors import BadInput, SettingError
+from streamlet.kafka import Admin, KafkaError, NewTopic, TopicPartition
+from streamlet.kafka.admin import AdminError
+from streamlet.kafka.broker_errors import InvalidReplicationFactor, NotController, TopicAlreadyExists
+from streamlet.kafka.errors import BootstrapFailed, ClientClosed, UnsupportedVersion
+from streamlet.kafka.protocol.api import ApiKey
+from streamlet.kafka.protocol.messages.create_topics import (
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from streamlet.kafka.protocol.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorResponse
+from streamlet.kafka.protocol.messages.list_groups import ListedGroup, ListGroupsResponse
+from streamlet.kafka.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from streamlet.kafka.protocol.messages.metadata import MetadataBroker, MetadataRequest, MetadataResponse
+from streamlet.testing.fake_broker import CLOSE, SILENCE, FakeBroker
+
+
+def created(code: int = 0, message: str | None = None):  # type: ignore[no-untyped-def]
+    def answer(request: CreateTopicsRequest) -> CreateTopicsResponse:
+        rows = [CreatableTopicResult(name=row.name, error_code=code, error_message=message) for row in request.topics]
+        return CreateTopicsResponse(topics=tuple(rows))
+
+    return answer
+
+
+@pytest.fixture
+def broker() -> Iterator[FakeBroker]:
+    with FakeBroker(topics={"t": 2}) as broker:
+        yield broker
+
+
+@pytest.fixture
+def admin(broker: FakeBroker) -> Iterator[Admin]:
+    with Admin(bootstrap_servers=broker.address, retry_backoff_ms=10, retry_backoff_max_ms=20) as admin:
+        yield admin
+
+
+def test_another_controller_is_looked_for(broker: FakeBroker) -> None:
+    """After NOT_CONTROLLER the metadata is asked again, and the request goes to the broker it names then."""
+    with FakeBroker(node_id=2, topics={"new": 1}) as second:
+        both = (
+            MetadataBroker(node_id=1, host="127.0.0.1", port=broker.port),
+            MetadataBroker(node_id=2, host="127.0.0.1", port=second.port),
+        )
+
+        def metadata(_request: MetadataRequest) -> MetadataResponse:
+            known = broker.seen(ApiKey.CREATE_TOPICS)
+            found = second.metadata(MetadataRequest(topics=None))
+            return MetadataResponse(brokers=both, controller_id=2 if known else 1, topics=found.topics)
+
+        for each in (broker, second):
+            each.on(ApiKey.METADATA, metadata)
+        broker.on(ApiKey.CREATE_TOPICS, created(41))
+        second.on(ApiKey.CREATE_TOPICS, created())
+        with Admin(bootstrap_servers=broker.address, retry_backoff_ms=10, retry_backoff_max_ms=20) as admin:
+            assert list(admin.create_topics(NewTopic("new", 1, 1), timeout=20)) == ["new"]
+        assert len(second.seen(ApiKey.CREATE_TOPICS)) == 1
+
+
+def test_a_cluster_without_a_controller_is_waited_for(broker: FakeBroker, admin: Admin) -> None:
+    """And told by name when the time is over."""
+    fake = broker.metadata
+    broker.on(
+        ApiKey.METADATA,
+        lambda request: MetadataResponse(brokers=fake(request).brokers, controller_id=-1, topics=fake(request).topics),
+    )
+    with pytest.raises(KafkaError, match=r"No broker is the cluster's controller.*tried \d+ times within 0\.5 s"):
+        admin.delete_topics("t", timeout=0.5)
+    assert broker.seen(ApiKey.DELETE_TOPICS) == []
+
+
+def test_a_controller_that_never_is_one_ends_with_the_last_error(broker: FakeBroker, admin: Admin) -> None:
+    """How often it was tried is said."""
+    broker.on(ApiKey.CREATE_TOPICS, created(41))
+    with pytest.raises(NotController, match=r"'x'.*tried \d+ times within 0\.5 s") as caught:
+        admin.create_topics(NewTopic("x", 1, 1), timeout=0.5)
+    assert isinstance(caught.value, AdminError) and caught.value.retriable
+
+
+def test_a_lost_answer_is_told_beside_what_the_next_try_says(broker: FakeBroker, admin: Admin) -> None:
+    """The first try may have made the topic that now exists."""
+    broker.on(ApiKey.CREATE_TOPICS, CLOSE, created(36, "Topic 'x' already exists."))
+    with pytest.raises(TopicAlreadyExists, match="earlier try of this call got no answer"):
+        admin.create_topics(NewTopic("x", 1, 1), timeout=20)
+    assert len(broker.seen(ApiKey.CREATE_TOPICS)) == 2
+
+
+def test_a_topic_that_is_being_deleted_is_waited_for(broker: FakeBroker, admin: Admin) -> None:
+    """Then there is room for the new one."""
+    broker.on(ApiKey.CREATE_TOPICS, created(36, "Topic 't' is marked for deletion."), created())
+    assert list(admin.create_topics(NewTopic("t", 1, 1), timeout=20)) == ["t"]
+
+
+def test_a_broker_that_never_answers_ends_the_call_in_time(broker: FakeBroker, admin: Admin) -> None:
+    """Whether it was done is not known, and the paragraph says so."""
+    broker.on(ApiKey.CREATE_TOPICS, SILENCE)
+    with pytest.raises(AdminError, match=r"No answer within 0\.3 s; whether it was done is not known.*127\.0\.0\.1"):
+        admin.create_topics(NewTopic("x", 1, 1), timeout=0.3)
+
+
+def test_a_broker_too_old_is_named_with_what_it_lacks(broker: FakeBroker, admin: Admin) -> None:
+    """A default is asked for that it cannot give."""
+    broker.ranges[ApiKey.CREATE_TOPICS] = (0, 3)
+    broker.on(ApiKey.CREATE_TOPICS, created(38))
+    with pytest.raises(UnsupportedVersion, match="CREATE_TOPICS"):
+        admin.create_topics(NewTopic("x"), timeout=5)
+    with pytest.raises(InvalidReplicationFactor, match="1 broker, so there can be 1 copy"):
+        admin.create_topics(NewTopic("x", 1, 3), timeout=5)
+
+
+def test_nobody_there(broker: FakeBroker) -> None:
+    """The bootstrap's own paragraph, with each address."""
+    broker.stop()
+    with Admin(bootstrap_servers=broker.address) as admin, pytest.raises(BootstrapFailed, match="refused"):
+        admin.list_topics(timeout=0.3)
+
+
+def test_unknown_topics_and_partitions_are_told_at_once(broker: FakeBroker, admin: Admin) -> None:
+    """Though their error is one that time may mend; a broker is not even asked for them."""
+    with pytest.raises(KafkaError, match="Describing topic 'nope'"):
+        admin.describe_topics(["nope"], timeout=60)
+    asked = {TopicPartition("t", 7): "latest", TopicPartition("nope", 0): "latest"}
+    with pytest.raises(AdminError, match="The topic has 2 partitions, numbered from 0") as caught:
+        admin.list_offsets(asked, timeout=60)  # type: ignore[arg-type]
+    assert set(caught.value.errors) == set(asked)
+    assert broker.seen(ApiKey.LIST_OFFSETS) == []
+
+
+def test_a_leader_that_has_moved_is_looked_for_again(broker: FakeBroker, admin: Admin) -> None:
+    """NOT_LEADER once, then an offset."""
+    tp = TopicPartition("t", 1)
+
+    def answer(code: int, offset: int) -> ListOffsetsResponse:
+        row = ListOffsetsPartitionResponse(partition_index=1, error_code=code, offset=offset)
+        return ListOffsetsResponse(topics=(ListOffsetsTopicResponse(name="t", partitions=(row,)),))
+
+    broker.on(ApiKey.LIST_OFFSETS, answer(6, -1), answer(0, 9))
+    assert admin.list_offsets({tp: "latest"}, timeout=20)[tp].offset == 9
+
+
+def test_a_coordinator_is_looked_for_again_in_each_round(broker: FakeBroker, admin: Admin) -> None:
+    """None at first, then one that is not it, then the right one; each group by itself."""
+    here = FindCoordinatorResponse(error_code=0, node_id=1, host="127.0.0.1", port=broker.port)
+    none = FindCoordinatorResponse(error_code=15, node_id=-1, host="", port=-1)
+    broker.on(ApiKey.FIND_COORDINATOR, none, here)
+
+    def deleted(code: int):  # type: ignore[no-untyped-def]
+        def answer(request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+            rows = [DeletableGroupResult(group_id=name, error_code=code) for name in request.groups_names]
+            return DeleteGroupsResponse(throttle_time_ms=0, results=tuple(rows))
+
+        return answer
+
+    broker.on(ApiKey.DELETE_GROUPS, deleted(16), deleted(0))
+    admin.delete_groups(["g", "h"], timeout=20)
+    sent = [row.request.groups_names for row in broker.seen(ApiKey.DELETE_GROUPS)]  # type: ignore[attr-defined]
+    assert sorted({name for names in sent for name in names}) == ["g", "h"]
+
+
+def test_groups_are_listed_from_every_broker(broker: FakeBroker) -> None:
+    """A broker that does not answer is named, and what the others said is in the error."""
+    with FakeBroker(node_id=2) as second:
+        both = (
+            MetadataBroker(node_id=1, host="127.0.0.1", port=broker.port),
+            MetadataBroker(node_id=2, host="127.0.0.1", port=second.port),
+        )
+        for each, name in ((broker, "b"), (second, "a")):
+            each.on(ApiKey.METADATA, MetadataResponse(brokers=both, controller_id=1, topics=()))
+            each.on(
+                ApiKey.LIST_GROUPS,
+                ListGroupsResponse(error_code=0, groups=(ListedGroup(group_id=name, protocol_type="consumer"),)),
+            )
+        with Admin(bootstrap_servers=broker.address, retry_backoff_ms=10, retry_backoff_max_ms=20) as admin:
+            assert list(admin.list_groups(timeout=20)) == ["a", "b"]
+            second.on(ApiKey.LIST_GROUPS, ListGroupsResponse(error_code=31, groups=()))
+            with pytest.raises(AdminError, match=r"broker 127\.0\.0\.1:\d+ \(id 2\).*DESCRIBE") as caught:
+                admin.list_groups(timeout=20)
+            assert list(caught.value.results) == ["b"]
+
+
+@pytest.mark.parametrize("timeout", [-1, True, "5"])
+def test_a_timeout_that_is_none_is_refused(admin: Admin, timeout: object) -> None:
+    with pytest.raises(BadInput, match="timeout"):
+        admin.list_topics(timeout=timeout)  # type: ignore[arg-type]
+
+
+def test_names_and_settings_are_checked(admin: Admin) -> None:
+    """The nearest right setting is named; nothing that is no name goes out."""
+    with pytest.raises(SettingError, match="default_api_timeout_ms"):
+        Admin(bootstrap_servers="127.0.0.1:1", api_timeout_ms=5)
+    with pytest.raises(BadInput, match="is no name"):
+        admin.delete_topics(["t", ""])
+    with pytest.raises(BadInput, match="no offset"):
+        admin.delete_records({TopicPartition("t", 0): "earliest"})
+    with pytest.raises(BadInput, match="no offset"):
+        admin.alter_group_offsets("g", {TopicPartition("t", 0): -5})
+
+
+def test_one_thread_at_a_time(broker: FakeBroker, admin: Admin) -> None:
+    """A second one is told so, and harms nothing."""
+    broker.on(ApiKey.LIST_GROUPS, SILENCE)
+    told: list[str] = []
+
+    def work() -> None:
+        try:
+            admin.list_groups(timeout=5)
+        except KafkaError as err:
+            told.append(err.message)
+
+    other = threading.Thread(target=work)
+    other.start()
+    while not broker.seen(ApiKey.LIST_GROUPS) and other.is_alive():
+        os.sched_yield()
+    try:
+        with pytest.raises(KafkaError, match="not thread-safe"):
+            admin.list_topics(timeout=1)
+    finally:
+        broker.drop_connections()
+        broker.on(ApiKey.LIST_GROUPS, ListGroupsResponse(error_code=0, groups=()))
+        other.join(20)
+    assert told == []
+
+
+def test_a_closed_one_says_so(admin: Admin) -> None:
+    """Closing twice is no mistake."""
+    admin.close()
+    admin.close()
+    assert "closed" in repr(admin)
+    with pytest.raises(ClientClosed, match="make another"):
+        admin.list_topics()
