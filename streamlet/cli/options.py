@@ -68,11 +68,9 @@ def divided(topology: TopologySpec, given: Given) -> tuple[dict[str, Any], dict[
         elif dot and component in components:
             overrides.setdefault(component, {})[name] = value
         else:
-            raise SettingError(unknown_key(key, source, {*SETTINGS, *topology.config, *_override_names(topology)}))
+            raise SettingError(unknown_key(key, source, {*SETTINGS, *topology.config}, _override_names(topology)))
     return settings, overrides
 
 
-def _override_names(topology: TopologySpec) -> Iterator[str]:
-    for component in topology.components:
-        keys: frozenset[str] = getattr(component.cls, "override_keys", frozenset)()
-        yield from (f"{component.name}.{key}" for key in keys)
+def _override_names(topology: TopologySpec) -> dict[str, frozenset[str]]:
+    return {component.name: getattr(component.cls, "override_keys", frozenset)() for component in topology.components}

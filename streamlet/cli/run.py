@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -32,7 +32,22 @@ BACKENDS = {
 }
 
 
-@click.command()
+class RunCommand(click.Command):
+    """With ``--json`` an option that cannot be is told on stdout, too, like all else that ends a run."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        as_json = "--json" in args
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.UsageError as error:
+            if as_json:
+                JsonView().refused(error)
+            raise
+
+
+@click.command(cls=RunCommand)
 @target_argument
 @click.option(
     "--backend", type=click.Choice(list(BACKENDS)), default="processes", show_default=True, help="Where tasks run."
@@ -72,7 +87,32 @@ def run(
 
     `streamlet check --settings [FILE]` lists what -c may set.
     """
-    _check_options(backend, master, workers, seconds, until_caught_up)
+    try:
+        _check_options(backend, master, workers, seconds, until_caught_up)
+        request = _request(target, backend, master, workers, pairs, config, seconds, until_caught_up, as_json)
+        made = make_backend(backend, debug)
+        view = choose_view(as_json)
+        if metrics_file is not None:
+            view = MetricsFile(metrics_file, view)
+    except Exception as error:
+        if as_json:
+            JsonView().refused(error)
+        raise
+    return _watched(made, request, view, debug)
+
+
+def _request(
+    target: Target,
+    backend: str,
+    master: str | None,
+    workers: int | None,
+    pairs: tuple[str, ...],
+    config: Path | None,
+    seconds: float | None,
+    until_caught_up: bool,
+    as_json: bool,
+) -> RunRequest:
+    """What is to be run. Raises what is wrong with it, before anything is started."""
     topology = target.load()
     given = [*(given_in_file(config, topology) if config else []), *given_on_line(pairs)]
     settings, overrides = divided(topology, given)
@@ -80,7 +120,7 @@ def run(
     if until_caught_up:
         settings["streamlet.until.caught.up"] = True
     conf = resolve(topology.config, settings)
-    request = RunRequest(
+    return RunRequest(
         topology=topology,
         conf=conf,
         overrides=overrides,
@@ -91,10 +131,6 @@ def run(
         seconds=seconds,
         master=master,
         quiet_stdout=as_json,
-    )
-    view = choose_view(as_json)
-    return _watched(
-        make_backend(backend, debug), request, MetricsFile(metrics_file, view) if metrics_file else view, debug
     )
 
 

@@ -14,8 +14,8 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from streamlet.backends.ports import ComponentStatus, Observer, RunRequest, RunResult, RunStatus
-from streamlet.base.errors import StreamletError
 from streamlet.cli.check import summary
+from streamlet.cli.errors import explain
 from streamlet.model.spec import SPOUT
 
 
@@ -79,8 +79,13 @@ class JsonView:
         self._put("result", reason=result.reason, drained=result.drained, exit_status=exit_status, **status)
 
     def failed(self, error: BaseException, exit_status: int) -> None:
-        message = error.message if isinstance(error, StreamletError) else f"{type(error).__name__}: {error}"
+        message, _ = explain(error)
         self._put("result", reason="failed", error=type(error).__name__, message=message, exit_status=exit_status)
+
+    def refused(self, error: BaseException) -> None:
+        """Nothing was begun: this is the only line."""
+        message, status = explain(error)
+        self._put("result", reason="refused", error=type(error).__name__, message=message, exit_status=status)
 
     def close(self) -> None:
         pass

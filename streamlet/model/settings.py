@@ -22,14 +22,16 @@ class Setting:
 
 
 def _at_least(kind: type, least: float) -> Callable[[Any], Any]:
+    wanted = f"{'a whole number' if kind is int else 'a number'} of at least {least:g} is wanted"
+
     def parse(value: Any) -> Any:
-        if isinstance(value, bool):
-            raise ValueError("a number is wanted")
-        number = kind(value)
-        if not least <= number < math.inf:  # false for nan, too
-            raise ValueError(f"a number of at least {least} is wanted")
-        if isinstance(value, float) and number != value:
-            raise ValueError("a whole number is wanted")
+        try:
+            number = kind(value)
+        except (ValueError, TypeError, OverflowError):  # whose words are Python's, not our user's
+            raise ValueError(wanted) from None
+        # The middle one is false for nan, too.
+        if isinstance(value, bool) or not least <= number < math.inf or (isinstance(value, float) and number != value):
+            raise ValueError(wanted)
         return number
 
     return parse
@@ -115,10 +117,21 @@ def _check_together(conf: Mapping[str, Any]) -> None:
         )
 
 
-def unknown_key(key: str, source: str, known: Iterable[str]) -> str:
-    """The paragraph for a key nobody reads."""
-    near = difflib.get_close_matches(key, sorted(known), n=1, cutoff=0.5)
-    remedy = f"Did you mean {near[0]!r}?" if near else "`streamlet check --settings` lists the keys there are."
+def unknown_key(key: str, source: str, known: Iterable[str], components: Mapping[str, Iterable[str]] = {}) -> str:
+    """The paragraph for a key nobody reads: with the nearest right one, or with all there are.
+
+    ``components``: of each, the names of its own settings, which are given as ``COMPONENT.NAME``.
+    """
+    plain = sorted(known)
+    full = [*plain, *(f"{name}.{own}" for name, names in components.items() for own in sorted(names))]
+    # Who leaves out where a key belongs gets it in full: `topic` is `lines.topic`, `out` is `word_count.out`.
+    near = [right for right in full if right.endswith((f".{key}", f"_{key}"))][:3]
+    near = near or difflib.get_close_matches(key, full, n=1, cutoff=0.5)
+    if near:
+        remedy = f"Did you mean {' or '.join(map(repr, near))}?"
+    else:
+        families = [f"{name}.NAME" for name, names in components.items() if names]
+        remedy = f"There are: {', '.join([*plain, *families])}; `streamlet check --settings FILE` says what they mean."
     return f"The setting {key!r} given by {source} is not one that anything in this topology reads. {remedy}"
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 GOOD = """
@@ -121,7 +124,12 @@ def test_a_class_that_no_worker_could_import(refused, streamlet) -> None:
         ("max.spout.pending=5", "Did you mean 'topology.max.spout.pending'"),
         ("my.limt=5", "Did you mean 'my.limit'"),
         ("topology.max.spout.pending=0", "at least 1"),
-        ("topology.max.spout.pending=lots", "'lots'"),
+        ("topology.max.spout.pending=lots", "cannot be 'lots': a whole number of at least 1 is wanted. It means: open"),
+        ("topology.max.spout.pending=2.5", "cannot be '2.5': a whole number of at least 1 is wanted"),
+        ("topology.message.timeout.secs=soon", "cannot be 'soon': a number of at least 0.001 is wanted"),
+        ("limit=5", "Did you mean 'my.limit'?"),
+        ("zzz=5", "There are: my.limit, streamlet.drain.timeout.secs, "),
+        ("zzz=5", "topology.workers; `streamlet check --settings FILE` says what they mean"),
         ("my.limit=lots", "of type int"),
         ("lines.topic=x", "Lines has none"),
         ("linse.topic=x", "linse.topic"),
@@ -149,6 +157,25 @@ def test_a_settings_file_that_cannot_be(refused, streamlet, name: str, text: str
     assert wanted in refused("run", streamlet.write(made()), "--config", settings)
 
 
+WORD_COUNT = Path(__file__).parents[2] / "topologies" / "word_count.py"
+
+
+@pytest.mark.parametrize(
+    ("pair", "wanted"),
+    [
+        ("out=5", "Did you mean 'word_count.out'?"),
+        ("topic=x", "Did you mean 'lines.topic'?"),
+        ("lines.topik=x", "Did you mean 'topic'?"),
+        ("zzz=5", "word_count.out, lines.NAME; `streamlet check --settings FILE` says what they mean"),
+        ("lines.fetch_min_bytes=abc", "fetch_min_bytes cannot be 'abc': it is a whole number of at least 1"),
+        ("lines.zzz=5", "buffer_size_bytes, client_id"),
+    ],
+)
+def test_a_setting_of_a_spout_that_cannot_be(refused, pair: str, wanted: str) -> None:
+    """However far off a key is, its user gets the right one, or all there are."""
+    assert wanted in refused("run", WORD_COUNT, "-c", pair)
+
+
 def test_a_settings_file_that_is_not_there(refused, streamlet) -> None:
     assert "cannot be read" in refused("run", streamlet.write(made()), "--config", "nowhere.toml")
 
@@ -167,6 +194,30 @@ def test_a_settings_file_that_is_not_there(refused, streamlet) -> None:
 )
 def test_options_that_cannot_be(refused, streamlet, arguments: list[str]) -> None:
     assert "streamlet run --help" in refused("run", streamlet.write(made()), *arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        (["nowhere.py"], "There is no file"),
+        (["--workers", "0"], "--workers"),
+        (["--backend", "storm"], "'storm'"),
+        (["-c", "zzz=5"], "zzz"),
+        (["-c", "topology.max.spout.pending=abc"], "a whole number of at least 1"),
+        (["--config", "nowhere.toml"], "cannot be read"),
+        (["-t", "5", "--until-caught-up"], "-t and --until-caught-up"),
+    ],
+)
+def test_a_program_is_told_of_refused_input_too(streamlet, arguments: list[str], wanted: str) -> None:
+    """With --json: one result line on stdout with exit status and message; the paragraph on stderr as ever."""
+    target = [] if arguments[0].endswith(".py") else [streamlet.write(made())]
+    done = streamlet("run", *target, *arguments, "--json")
+    (line,) = done.stdout.splitlines()
+    result = json.loads(line)
+    assert (result["event"], result["reason"]) == ("result", "refused")
+    assert result["exit_status"] == done.returncode == 2
+    assert wanted in result["message"]
+    assert done.stderr == f"Error: {result['message']}\n"
 
 
 def test_an_unknown_command_names_the_nearest(refused) -> None:

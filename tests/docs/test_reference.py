@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +13,9 @@ import click
 import pytest
 
 from streamlet import Bolt, Grouping, ReliableSpout, Spout, TopologyContext
+from streamlet.backends.ports import RunResult, RunStatus
 from streamlet.base import errors
+from streamlet.cli import show
 from streamlet.cli.main import COMMANDS, streamlet
 from streamlet.model.grouping import KINDS
 from streamlet.model.settings import SETTINGS
@@ -139,3 +142,25 @@ def test_what_a_reliable_spout_and_the_context_offer() -> None:
         assert hasattr(ReliableSpout, name) and f"`{name}" in text
     for field in dataclasses.fields(TopologyContext):
         assert f"`{field.name}`" in text or f"`{field.name}(" in text, field.name
+
+
+def test_json_answers_have_exactly_the_keys_that_are_written(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a check, whether valid or not, and of a run that ended well, failed, or was refused."""
+    readings = ROOT / "topologies" / "readings.py"
+    seen = set()
+    for target, status in ((str(readings), 0), ("nowhere.py", 2)):
+        with pytest.raises(SystemExit) as ended:
+            streamlet.main(["check", target, "--json"], standalone_mode=False)
+        assert ended.value.code == status
+        seen |= json.loads(capsys.readouterr().out).keys()
+    title = next(line for line in PAGE.splitlines() if line.startswith("### streamlet check "))
+    (meaning,) = [cells[1] for cells in rows(section(title)) if cells[0] == "`--json`"]
+    assert seen == set(re.findall(r"`(\w+)`", meaning)) - {"component", "message", "remedy"}
+
+    view = show.JsonView()
+    view.finish(RunResult("caught_up", RunStatus("ended", 1.0), True))
+    view.failed(errors.StreamletError("oh"), 1)
+    view.refused(errors.BadInput("no"))
+    told = [json.loads(line).keys() for line in capsys.readouterr().out.splitlines()]
+    written = re.findall(r"`(\w+)`", " ".join(cells[0] for cells in rows(section("## The result of a run"))))
+    assert set().union(*told) == set(written)

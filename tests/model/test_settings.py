@@ -66,8 +66,18 @@ def test_an_unknown_key_names_the_nearest(wrong: str, right: str) -> None:
 
 
 def test_a_key_that_is_like_nothing() -> None:
-    with pytest.raises(SettingError, match="check --settings"):
+    """It gets all there are."""
+    with pytest.raises(SettingError, match="check --settings") as raised:
         resolve({}, {"zzzzzzzz": "1"})
+    assert all(key in raised.value.message for key in SETTINGS)
+
+
+@pytest.mark.parametrize("value", ["abc", "", [], float("inf"), float("nan"), True, "1e3"])
+def test_a_whole_number_is_asked_for_in_our_words(value: object) -> None:
+    """Not in those of Python's `int`."""
+    with pytest.raises(SettingError, match="a whole number of at least 1 is wanted") as raised:
+        resolve({}, {"topology.max.spout.pending": value})
+    assert "invalid literal" not in raised.value.message and "int()" not in raised.value.message
 
 
 def test_a_users_own_key_keeps_the_type_it_has_in_the_topology() -> None:

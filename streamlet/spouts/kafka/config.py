@@ -181,22 +181,7 @@ class SpoutConfig:
                 )
 
     def _check_numbers(self) -> None:
-        least = {
-            "fetch_size_bytes": 1,
-            "fetch_max_wait_ms": 1,
-            "fetch_min_bytes": 1,
-            "buffer_size_bytes": 1,
-            "max_unacked_bytes": 1,
-            "max_uncommitted_offsets": 1,
-            "records_per_turn": 1,
-            "state_update_interval_ms": 1,
-            "retry_initial_delay_ms": 0,
-            "retry_delay_max_ms": 0,
-            "retry_limit": 0,
-            "request_timeout_ms": 1,
-            "start_timeout_ms": 1,
-        }
-        for name, minimum in least.items():
+        for name, minimum in _LEAST.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value < 1 << 53:
                 raise self._wrong(name, f"it is a whole number of at least {minimum}")
@@ -241,6 +226,23 @@ class SpoutConfig:
         return SettingError(f"SpoutConfig for topic {self.topic!r}: {name} cannot be {getattr(self, name)!r}: {why}.")
 
 
+_LEAST = {
+    "fetch_size_bytes": 1,
+    "fetch_max_wait_ms": 1,
+    "fetch_min_bytes": 1,
+    "buffer_size_bytes": 1,
+    "max_unacked_bytes": 1,
+    "max_uncommitted_offsets": 1,
+    "records_per_turn": 1,
+    "state_update_interval_ms": 1,
+    "retry_initial_delay_ms": 0,
+    "retry_delay_max_ms": 0,
+    "retry_limit": 0,
+    "request_timeout_ms": 1,
+    "start_timeout_ms": 1,
+}
+"""Whole numbers, each with the least it may be."""
+
 _TEXT_KEYS = frozenset(f.name for f in dataclasses.fields(SpoutConfig) if f.name not in ("scheme", "offset_store"))
 
 
@@ -260,7 +262,8 @@ def _read(name: str, value: Any) -> Any:
         if kind == "float":
             return float(value)
     except ValueError:
-        raise SettingError(f"SpoutConfig: {name} cannot be {value!r}: it is a number.") from None
+        wanted = f"a whole number of at least {_LEAST.get(name, 0)}" if kind == "int" else "a number"
+        raise SettingError(f"SpoutConfig: {name} cannot be {value!r}: it is {wanted}.") from None
     if kind == "bool":
         if value.lower() not in ("true", "false"):
             raise SettingError(f"SpoutConfig: {name} cannot be {value!r}: it is true or false.")

@@ -102,7 +102,7 @@ def test_settings_can_be_given_as_text() -> None:
     )
     assert config().with_text({"start_offset": "1700000000000"}).start_offset == 1_700_000_000_000
     assert config().with_text({"start_offset": "2026-01-01T00:00:00+00:00"}).start_timestamp_ms() is not None
-    with pytest.raises(SettingError, match="it is a number"):
+    with pytest.raises(SettingError, match="a whole number of at least 1"):
         config().with_text({"fetch_size_bytes": "many"})
     assert "topic" in override_names()
     assert "hosts" in override_names() and "scheme" not in override_names()
