@@ -24,12 +24,17 @@ from streamlet.backends.ports import Observer, RunRequest, RunResult, RunStatus,
 from streamlet.base.clock import SystemClock
 from streamlet.base.errors import StreamletError
 from streamlet.model.plan import Plan, fingerprint, make_plan
+from streamlet.model.spec import SPOUT
 from streamlet.runtime import supervision
 from streamlet.runtime.control import ChannelClosed, ControlChannel, Message
 from streamlet.runtime.status import component_rows
 from streamlet.runtime.supervision import Limits, Supervisor
+from streamlet.runtime.timers import next_multiple
 
 STATUS_S = 1.0
+STATUS_AFTER_S = 0.3
+"""Workers look at their numbers at the same moments, and tell them right afterwards: a status has all of one moment."""
+
 LOOK_S = 0.05
 CLOSE_S = 5.0
 HOW_S = 0.25
@@ -130,7 +135,8 @@ class Coordinator:
     def run(self, launcher: Launcher) -> RunResult:
         """Start, watch, end. Raises RunFailed, after everything was stopped."""
         self.launcher = launcher
-        self.started = shown = self.clock.monotonic()
+        self.started = self.clock.monotonic()
+        show_at = next_multiple(self.started, STATUS_S) + STATUS_AFTER_S
         supervisor = self.supervisor
         try:
             self._do(supervisor.begin(self.started))
@@ -143,8 +149,8 @@ class Coordinator:
                 self._do(self._gone_without_a_word(now))
                 self._do(supervisor.tick(now))
                 self._look_for_end(now)
-                if now - shown >= STATUS_S:
-                    shown = now
+                if now >= show_at:
+                    show_at = next_multiple(now, STATUS_S) + STATUS_AFTER_S
                     self.observer.on_status(self._status())
             self._wait_for_closing()
         finally:
@@ -320,6 +326,8 @@ class Coordinator:
                     self._broadcast({"t": "cut", "pair": list(pair), "version": version})
                 case supervision.SendWhole(version):
                     self._broadcast({"t": "whole", "version": version})
+                case supervision.Replaced(worker, epoch):
+                    self.observer.on_event("warning", self._begins_anew(worker, epoch))
                 case supervision.SendPause():
                     self._broadcast({"t": "pause"})
                 case supervision.SendStop(clean):
@@ -349,6 +357,18 @@ class Coordinator:
         for task_id, snapshot in (beat or {}).get("tasks", {}).items():
             self.dead.setdefault(self._component_of(task_id), []).append({**snapshot, **forgotten})
 
+    def _begins_anew(self, worker: int, epoch: int) -> str:
+        """What the death of a worker means, besides replays: its user may count on what is gone."""
+        here = {task.component for task in self.plan.tasks if task.worker == worker}
+        bolts = [c.name for c in self.plan.topology.components if c.kind != SPOUT and c.name in here]
+        text = f"worker {worker} was started again (epoch {epoch}): what was open is replayed"
+        if not bolts:
+            return f"{text}."
+        return (
+            f"{text}. What its tasks of {', '.join(bolts)} kept in memory is gone with the old one: "
+            "docs/counts-that-survive.md says what to do about that."
+        )
+
     def _component_of(self, task_id: int) -> str:
         return self.plan.tasks[task_id - 1].component
 
@@ -360,7 +380,7 @@ class Coordinator:
         for beat in self.beats.values():
             pairs += [(self._component_of(task_id), snapshot) for task_id, snapshot in beat["tasks"].items()]
         rows = component_rows(self.plan.topology, pairs)
-        running = "running" if supervisor.whole else "recovering" if self.beats else "starting"
+        running = "running" if supervisor.whole else "recovering" if supervisor.began else "starting"
         return RunStatus(
             state=state or ("draining" if supervisor.ending else running),
             elapsed_s=self.clock.monotonic() - self.started,

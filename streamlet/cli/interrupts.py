@@ -14,9 +14,12 @@ from streamlet.backends.ports import Stop
 class Interrupts:
     """While entered, owns SIGINT and SIGTERM. Main thread only. ``exit_status`` is 130 or 143 once one came."""
 
-    def __init__(self, stop: Stop, notice: Callable[[str], None], drain_s: float) -> None:
+    def __init__(
+        self, stop: Stop, notice: Callable[[str], None], killed: Callable[[int], None], drain_s: float
+    ) -> None:
         self._stop = stop
         self._notice = notice
+        self._killed = killed
         self._drain_s = drain_s
         self._before: dict[int, Any] = {}
         self.exit_status: int | None = None
@@ -39,5 +42,8 @@ class Interrupts:
             self._notice(f"Draining, for {self._drain_s:g} s at most. Once more kills: what is open is then replayed.")
             return
         self._stop.kill()
-        # No clean-up, no flush: whoever asks twice does not want to wait for whatever hangs.
-        os._exit(128 + number)
+        try:
+            self._killed(128 + number)
+        finally:
+            # No clean-up, no flush: whoever asks twice does not want to wait for whatever hangs.
+            os._exit(128 + number)

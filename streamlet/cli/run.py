@@ -174,7 +174,7 @@ def choose_view(as_json: bool) -> View:
 def _watched(backend: Backend, request: RunRequest, view: View, debug: bool) -> int:
     """Run and show; the exit status. Raises what the run raises, after the view has shown that it failed."""
     stop = Stop()
-    interrupts = Interrupts(stop, view.notice, request.conf["streamlet.drain.timeout.secs"])
+    interrupts = Interrupts(stop, view.notice, view.killed, request.conf["streamlet.drain.timeout.secs"])
     try:
         with logs_shown(view.log, debug), interrupts:
             view.start(request, backend.name)

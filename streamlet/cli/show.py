@@ -34,6 +34,10 @@ class View(Observer, Protocol):
         """A line that cannot wait. Called in a signal handler: no locks, no buffers."""
         ...
 
+    def killed(self, exit_status: int) -> None:
+        """The last words of a run that ends this instant, undrained. In a signal handler, like ``notice``."""
+        ...
+
     def finish(self, result: RunResult, exit_status: int = 0) -> None:
         """The run ended well."""
         ...
@@ -52,6 +56,7 @@ class JsonView:
 
     def __init__(self) -> None:
         self._out = sys.stdout  # held, for a backend sends what users print elsewhere
+        self._status: RunStatus | None = None
 
     def start(self, request: RunRequest, backend: str) -> None:
         components = [
@@ -63,6 +68,7 @@ class JsonView:
         )
 
     def on_status(self, status: RunStatus) -> None:
+        self._status = status
         self._put("status", **dataclasses.asdict(status))
 
     def on_event(self, level: str, text: str) -> None:
@@ -73,6 +79,12 @@ class JsonView:
 
     def notice(self, text: str) -> None:
         _unbuffered(text)
+
+    def killed(self, exit_status: int) -> None:
+        status = dataclasses.asdict(self._status or RunStatus("starting", 0.0))
+        result = {"event": "result", "reason": "killed", "drained": False, "exit_status": exit_status, **status}
+        _unbuffered(json.dumps(result, default=str), self._out.fileno())
+        _unbuffered(killed(self._status))
 
     def finish(self, result: RunResult, exit_status: int = 0) -> None:
         status = dataclasses.asdict(result.status)
@@ -100,11 +112,13 @@ class PlainView:
 
     def __init__(self) -> None:
         self._next_s = 1.0
+        self._status: RunStatus | None = None
 
     def start(self, request: RunRequest, backend: str) -> None:
         _say(heading(request, backend))
 
     def on_status(self, status: RunStatus) -> None:
+        self._status = status
         if status.state == "ended" or status.elapsed_s < self._next_s:
             return
         self._next_s = status.elapsed_s + min(30.0, max(1.0, status.elapsed_s / 2))
@@ -118,6 +132,9 @@ class PlainView:
 
     def notice(self, text: str) -> None:
         _unbuffered(text)
+
+    def killed(self, exit_status: int) -> None:
+        _unbuffered(killed(self._status), 1)
 
     def finish(self, result: RunResult, exit_status: int = 0) -> None:
         for line in component_lines(result.status):
@@ -158,8 +175,26 @@ def ending(result: RunResult) -> str:
     return f"{before}{why} after {duration(result.status.elapsed_s)}: {left}."
 
 
+def killed(status: RunStatus | None) -> str:
+    """The last line of a run that a second Ctrl-C ended: what was not drained, by the latest numbers."""
+    if status is None:
+        return (
+            "Killed before its first numbers came: nothing was drained. What was begun is read again by the next run."
+        )
+    rows = [(row.get("position"), row.get("committed")) for row in status.partitions]
+    beyond = sum(read - done for read, done in rows if isinstance(read, int) and isinstance(done, int))
+    more = f", and {_many(beyond, 'record')} beyond what is committed" if beyond > 0 else ""
+    return (
+        f"Killed, not drained: {_many(status.pending, 'tuple tree')} still open{more}, as of "
+        f"{duration(status.elapsed_s)} after the start. The next run reads them again; `cleanup` was not called."
+    )
+
+
 def status_line(status: RunStatus) -> str:
-    """One line: what each component did so far, what is open, how far behind."""
+    """One line: what each component did so far, what is open, how far behind; while it starts, who is there."""
+    if status.state == "starting":
+        there = sum(worker.get("state") != "starting" for worker in status.workers)
+        return f"{duration(status.elapsed_s):>7}  starting: {there} of {_many(len(status.workers), 'worker')} there"
     parts = []
     for row in status.components:
         text = f"{row.name} {count(row.emitted if row.kind == SPOUT else row.executed)}"
@@ -245,5 +280,5 @@ def _line(level: str, text: str) -> None:
     sys.stderr.flush()
 
 
-def _unbuffered(text: str) -> None:
-    os.write(2, text.encode() + b"\n")
+def _unbuffered(text: str, descriptor: int = 2) -> None:
+    os.write(descriptor, text.encode() + b"\n")

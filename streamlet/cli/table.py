@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.padding import Padding
@@ -14,6 +17,11 @@ from streamlet.model.spec import SPOUT
 
 REFRESH_A_SECOND = 4
 STYLES = {"debug": "dim", "warning": "yellow", "warn": "yellow", "error": "red", "critical": "bold red"}
+UNIMPORTANT = ("tasks", "p50 ms", "p99 ms", "emitted", "failed")
+UNIMPORTANT_OF_PARTITIONS = ("position", "committed")
+"""What a narrow terminal goes without, first to last."""
+
+FAILED = show.COLUMNS.index("failed")
 MOST_PARTITIONS = 16
 """Partitions shown: those with the largest lag. A table that scrolls away shows nothing."""
 
@@ -51,6 +59,10 @@ class TableView:
     def notice(self, text: str) -> None:
         self._notice = text
 
+    def killed(self, exit_status: int) -> None:
+        # Below the table as it stands; the cursor, which it hides, is shown again.
+        os.write(1, f"\r\n\x1b[?25h{show.killed(self._status)}\r\n".encode())
+
     def finish(self, result: RunResult, exit_status: int = 0) -> None:
         self._status = result.status
         self._notice = ""
@@ -74,27 +86,21 @@ class TableView:
         return Group(*parts)
 
     def _components(self, status: RunStatus) -> RenderableType:
-        table = _table(show.COLUMNS, self._console.width)
-        for row in status.components:
-            name, tasks, emitted, acked, failed, *times = show.component_cells(row)
-            style = "bold" if row.kind == SPOUT else ""
-            table.add_row(
-                Text(name, style=style),
-                tasks,
-                emitted,
-                acked,
-                Text(failed, style="yellow" if row.failed else ""),
-                *times,
-            )
+        rows = [show.component_cells(row) for row in status.components]
+        table, kept = _table(show.COLUMNS, rows, UNIMPORTANT, self._console.width)
+        for row, cells in zip(status.components, rows, strict=True):
+            styles = {0: "bold" if row.kind == SPOUT else "", FAILED: "yellow" if row.failed else ""}
+            table.add_row(*(Text(cells[at], style=styles.get(at, "")) for at in kept))
         return Padding(table, (1, 0, 0, 0))
 
     def _partitions(self, status: RunStatus) -> list[RenderableType]:
         rows = sorted(status.partitions, key=lambda row: -(row.get("lag") or 0))
         if not rows:
             return []
-        table = _table(show.PARTITION_COLUMNS, self._console.width)
-        for row in rows[:MOST_PARTITIONS]:
-            table.add_row(*show.partition_cells(row))
+        shown = [show.partition_cells(row) for row in rows[:MOST_PARTITIONS]]
+        table, kept = _table(show.PARTITION_COLUMNS, shown, UNIMPORTANT_OF_PARTITIONS, self._console.width)
+        for cells in shown:
+            table.add_row(*(cells[at] for at in kept))
         hidden = len(rows) - MOST_PARTITIONS
         more = [Text(f"and {hidden} more with less lag", style="dim")] if hidden > 0 else []
         return [Padding(table, (1, 0, 0, 0)), *more]
@@ -110,8 +116,29 @@ class TableView:
         )
 
 
-def _table(columns: tuple[str, ...], width: int) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1 if width < 70 else 2, 0, 0), header_style="dim")
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="left" if number == 0 else "right", no_wrap=True, min_width=3)
-    return table
+def fitting(widths: Sequence[int], gap: int, width: int, unimportant: Sequence[str], names: Sequence[str]) -> list[int]:
+    """Which columns fit into ``width``, in their order: the unimportant ones go first, and no number is ever cut."""
+    kept = list(range(len(widths)))
+    for name in unimportant:
+        if sum(widths[at] for at in kept) + gap * (len(kept) - 1) <= width:
+            break
+        kept.remove(list(names).index(name))
+    return kept
+
+
+def _table(
+    columns: tuple[str, ...], rows: Sequence[Sequence[str]], unimportant: Sequence[str], width: int
+) -> tuple[Table, list[int]]:
+    """An empty table of the columns that have room, and which these are."""
+    widths = [max(len(row[at]) for row in [columns, *rows]) for at in range(len(columns))]
+    roomy = sum(widths) + 2 * (len(widths) - 1) <= width
+    gap = 2 if roomy else 1
+    kept = fitting(widths, gap, width, unimportant, columns)
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
+    for at in kept:
+        # Where even these have no room it is the name that is shortened.
+        least = 3 if at == 0 else widths[at]
+        table.add_column(
+            columns[at], justify="left" if at == 0 else "right", no_wrap=True, min_width=least, overflow="ellipsis"
+        )
+    return table, kept

@@ -77,6 +77,14 @@ class SendWhole:
 
 
 @dataclass(frozen=True, slots=True)
+class Replaced:
+    """Tuples flow again through this worker, which is another one than before: its components began anew."""
+
+    worker: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class SendPause:
     """Tell every worker that its spouts emit no more: the run is ending."""
 
@@ -103,7 +111,7 @@ class Tell:
     text: str
 
 
-Instruction = Start | Kill | SendBook | SendLost | SendCut | SendWhole | SendPause | SendStop | GiveUp | Tell
+Instruction = Start | Kill | SendBook | SendLost | SendCut | SendWhole | Replaced | SendPause | SendStop | GiveUp | Tell
 
 
 @dataclass
@@ -142,11 +150,14 @@ class Supervisor:
         self.limits = limits
         self.version = 0
         self.whole = False
+        self.began = False
+        """It was whole once: from then on, components have seen tuples."""
         self.ending: str | None = None
         self.drained = False
         self._deadline = 0.0
         self._ended_s = 0.0
         self._cut: dict[tuple[int, int], int] = {}
+        self._replaced: set[int] = set()
         self._stopping = False
         self._ticked: float | None = None
         self._backoff = Backoff(initial=0.1, maximum=5.0, jitter=0.0)
@@ -231,6 +242,8 @@ class Supervisor:
         if self.ending is not None:
             # Nothing is replayed any more: what was open stays uncommitted for the next run.
             return [*lost, *self._stop(now)]
+        if self.began:
+            self._replaced.add(index)
         worker.deaths.append(now)
         while worker.deaths and now - worker.deaths[0] > WINDOW_S:
             worker.deaths.popleft()
@@ -321,8 +334,10 @@ class Supervisor:
                 return []
         for worker in self.workers.values():
             worker.state = WorkerState.UP
-        self.whole = True
-        return [SendWhole(self.version)]
+        self.whole = self.began = True
+        replaced = [Replaced(index, self.workers[index].epoch) for index in sorted(self._replaced)]
+        self._replaced.clear()
+        return [SendWhole(self.version), *replaced]
 
     def _all_spouts(self, what: str) -> bool:
         return all(getattr(self.workers[index], what) for index in self.spout_workers)

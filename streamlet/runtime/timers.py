@@ -13,21 +13,32 @@ class Timers:
     __slots__ = ("_heap", "_order")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, float, Callable[[], None]]] = []
+        self._heap: list[tuple[float, int, float, Callable[[], None], bool]] = []
         self._order = 0
 
-    def every(self, period_s: float, act: Callable[[], None], now: float) -> None:
-        """Run ``act`` each ``period_s``, first one period from now."""
+    def every(self, period_s: float, act: Callable[[], None], now: float, aligned: bool = False) -> None:
+        """Run ``act`` each ``period_s``, first one period from now; or, ``aligned``, at the clock's multiples of it,
+        which are the same moments in every process of a machine.
+        """
         self._order += 1
-        heapq.heappush(self._heap, (now + period_s, self._order, period_s, act))
+        heapq.heappush(self._heap, (_next(now, period_s, aligned), self._order, period_s, act, aligned))
 
     def run_due(self, now: float) -> None:
         """Run what is due at ``now``, earliest first."""
         while self._heap and self._heap[0][0] <= now:
-            _, order, period_s, act = heapq.heappop(self._heap)
-            heapq.heappush(self._heap, (now + period_s, order, period_s, act))
+            _, order, period_s, act, aligned = heapq.heappop(self._heap)
+            heapq.heappush(self._heap, (_next(now, period_s, aligned), order, period_s, act, aligned))
             act()
 
     def next_due(self) -> float:
         """When to come back (seconds, monotonic); infinity if there is nothing to come back for."""
         return self._heap[0][0] if self._heap else math.inf
+
+
+def next_multiple(now: float, period_s: float) -> float:
+    """The first multiple of the period after ``now``."""
+    return (math.floor(now / period_s) + 1) * period_s
+
+
+def _next(now: float, period_s: float, aligned: bool) -> float:
+    return next_multiple(now, period_s) if aligned else now + period_s

@@ -37,6 +37,7 @@ from streamlet.runtime.log_lines import logs_shown
 from streamlet.runtime.loop import WorkerLoop
 from streamlet.runtime.peering import Peering
 from streamlet.runtime.task_building import Running
+from streamlet.runtime.timers import next_multiple
 from streamlet.runtime.wire import MAX_DATA_FRAME
 
 ORPHAN_S = 3.0
@@ -44,6 +45,9 @@ ORPHAN_S = 3.0
 
 LEAVE_S = 3.0
 """How long the control thread may take to end after the loop; it may be sending."""
+
+BEAT_AFTER_S = 0.1
+"""A heartbeat comes so long after the loop has looked at its numbers, which it does at multiples of the period."""
 
 logger = logging.getLogger("streamlet")
 
@@ -62,8 +66,7 @@ class Worker:
         self.complaints = Complaints(self.tell, self.clock, self._complain)
         me = Hello(handshake.DATA, plan["run_id"], self.index, self.epoch, wanted=self.index)
         self.peering = Peering(me, plan["secret"], self.links, lambda act: self.loop.post(act), self._linked)
-        self.partitions: list[Any] = []
-        self.unfinished = 0
+        self.numbers: Message = {"t": "beat", "tasks": {}, "partitions": [], "pending": 0, "unfinished": 0}
         self.reported: tuple[Any, ...] = ()
         self.clean = False
         self.server: LinkServer | None = None
@@ -87,7 +90,7 @@ class Worker:
             self._listen()
             self._control_thread.start()
             self.loop.initialize()
-            self.loop.timers.every(self.plan["heartbeat_s"], self._look, self.clock.monotonic())
+            self.loop.timers.every(self.plan["heartbeat_s"], self._look, self.clock.monotonic(), aligned=True)
             self._look()
             settle_collector()
             self.channel.send({"t": "initialized"})
@@ -150,9 +153,15 @@ class Worker:
         return bool(self.plan["conf"]["streamlet.until.caught.up"])
 
     def _look(self) -> None:
-        """On the loop's thread: what only it may read, for the control thread to send."""
-        self.partitions = [row for spout in self.loop.spouts.values() for row in spout.spout.partition_status()]
-        self.unfinished = self.loop.ledgers.unfinished()
+        """On the loop's thread, all numbers of one moment, for the control thread to send: they fit each other."""
+        loop = self.loop
+        self.numbers = {
+            "t": "beat",
+            "tasks": {task_id: live.run.stats.snapshot() for task_id, live in loop.tasks.items()},
+            "partitions": [row for spout in loop.spouts.values() for row in spout.spout.partition_status()],
+            "pending": loop.ledgers.pending(),
+            "unfinished": loop.ledgers.unfinished(),
+        }
 
     def _say_failed(self, error: Exception, status: int) -> None:
         message = str(error) if isinstance(error, StreamletError) else self._bug(error)
@@ -240,7 +249,7 @@ class Worker:
                     for key, _ in selector.select(max(0.0, due - time.monotonic())):
                         key.data()
                     if time.monotonic() >= due:
-                        due = time.monotonic() + period
+                        due = next_multiple(time.monotonic(), period) + min(BEAT_AFTER_S, period / 2)
                         self._beat()
             except ChannelClosed:
                 self._orphaned()
@@ -297,16 +306,7 @@ class Worker:
         self.loop.stopped = True
 
     def _beat(self) -> None:
-        tasks = {task_id: live.run.stats.snapshot() for task_id, live in list(self.loop.tasks.items())}
-        self.channel.send(
-            {
-                "t": "beat",
-                "tasks": tasks,
-                "partitions": self.partitions,
-                "pending": self.loop.ledgers.pending(),
-                "unfinished": self.unfinished,
-            }
-        )
+        self.channel.send(self.numbers)
 
     def _orphaned(self) -> None:
         """The coordinator is gone: end unclean, soon, even if user code never returns; nobody else can tidy up."""

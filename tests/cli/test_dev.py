@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 
 from streamlet.cli.dev import dev
 from streamlet.testing import DevStackError, resident
-from streamlet.testing.ports import is_free
+from streamlet.testing.ports import free_ports, is_free
 from streamlet.testing.processes import ProcessIdentity
 
 DEV = [sys.executable, "-c", "from streamlet.cli.dev import dev; dev()"]
@@ -33,6 +33,16 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield tmp_path / "streamlet" / "dev"
     guard.communicate()
     assert guard.returncode == 0
+
+
+@pytest.fixture
+def own_ports(monkeypatch: pytest.MonkeyPatch) -> tuple[int, ...]:
+    """Ports of the test's own in the place of the well-known ones: those every other ``up`` on the machine wants too,
+    and takes in the moment in which the servers of this test are dead.
+    """
+    ports = tuple(free_ports(len(resident.WELL_KNOWN_PORTS)))
+    monkeypatch.setattr(resident, "WELL_KNOWN_PORTS", ports)
+    return ports
 
 
 def run(*arguments: str, stdin: bytes | None = None) -> tuple[int, str]:
@@ -121,7 +131,7 @@ def test_two_ups_at_once_then_everything_then_down(state: Path) -> None:
 
 @pytest.mark.real
 @pytest.mark.parametrize("kafka", ["3.9", "4"])
-def test_after_a_death_it_is_started_again_on_its_data(state: Path, kafka: str) -> None:
+def test_after_a_death_it_is_started_again_on_its_data(state: Path, own_ports: tuple[int, ...], kafka: str) -> None:
     """As after a reboot: ``status`` says what is gone, ``up`` brings the topics back on the same ports."""
     first = resident.up(kafka)
     run("topic", "kept")
@@ -133,7 +143,7 @@ def test_after_a_death_it_is_started_again_on_its_data(state: Path, kafka: str) 
         run("topic", "t")
     again = resident.up(kafka)
     assert not again.already
-    assert again.resident.bootstrap_servers == first.resident.bootstrap_servers
+    assert again.resident.bootstrap_servers == first.resident.bootstrap_servers == f"127.0.0.1:{own_ports[1]}"
     admin = AdminClient({"bootstrap.servers": again.resident.bootstrap_servers})
     # A broker names its fellows a moment before it names its topics.
     deadline = time.monotonic() + 30

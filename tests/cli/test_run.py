@@ -144,9 +144,68 @@ def test_a_second_signal_kills_at_once_and_leaves_nothing(streamlet, backend: st
     process.send_signal(signal.SIGINT)
     wait_for(process, "Draining")
     process.send_signal(signal.SIGINT)
-    assert process.wait(20) == 130
+    out, _ = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert out.splitlines()[-1].startswith("Killed") and "the next run" in out.lower()
     assert _gone(children), "a worker outlived the run"
     assert not list(tmp_path.glob("slt-*")), "the links' directory is left"
+
+
+def test_a_program_is_told_of_a_second_signal_too(streamlet) -> None:
+    """The result is the last line even then: what was open by the last numbers, undrained, and the exit status."""
+    process = streamlet.start("run", streamlet.write(ENDLESS), "-c", "naps=3600", "--json")
+    wait_for(process, "the first tuple is there")
+    for line in process.stdout:
+        if json.loads(line)["event"] == "status" and json.loads(line)["pending"]:
+            break
+    process.send_signal(signal.SIGINT)
+    wait_for(process, "Draining")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    result = json.loads(out.splitlines()[-1])
+    assert (result["event"], result["reason"], result["drained"]) == ("result", "killed", False)
+    assert result["exit_status"] == process.returncode == 130
+    assert result["pending"] > 0 and f"{result['pending']} tuple trees still open" in err.splitlines()[-1]
+
+
+def test_a_slow_start_is_a_start_and_the_death_of_a_worker_is_told(streamlet) -> None:
+    """`starting` until tuples flow, `recovering` only after a loss; whose memory is gone, and where to read of it."""
+    text = ENDLESS.replace('self.log("sink is there")', "time.sleep(1.6)")
+    process = streamlet.start("run", streamlet.write(text), "--workers", "2", "--json")
+    wait_for(process, "the first tuple is there")
+    seen: list[dict] = []
+
+    def read(until) -> dict:
+        for line in process.stdout:
+            seen.append(json.loads(line))
+            if until(seen[-1]):
+                return seen[-1]
+        raise AssertionError(seen)
+
+    running = read(lambda event: event.get("state") == "running")
+    states = [event["state"] for event in seen if event["event"] == "status"]
+    assert states[0] == "starting" and set(states) == {"starting", "running"}
+    (bolts,) = [worker["pid"] for worker in running["workers"] if worker["worker"] == 1]
+    os.kill(bolts, signal.SIGKILL)
+    told = read(lambda event: event["event"] == "log" and "was started again" in event["text"])
+    assert told["level"] == "warning" and "worker 1 was started again (epoch 2)" in told["text"]
+    assert "its tasks of sink kept in memory is gone" in told["text"]
+    assert "docs/counts-that-survive.md" in told["text"]
+    assert "recovering" in [event["state"] for event in seen if event["event"] == "status"]
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+    assert process.returncode == 130
+
+
+def test_the_numbers_of_a_status_are_of_one_moment(streamlet) -> None:
+    """What a spout emitted is acked, failed or open: none is counted between two looks."""
+    text = ENDLESS.replace('"topology.max.spout.pending": 10', '"topology.max.spout.pending": 500')
+    done = streamlet("run", streamlet.write(text), "--workers", "2", "-t", "3.5", "--json")
+    rows = [event for event in events(done) if event["event"] == "status" and event["state"] == "running"]
+    assert rows, done
+    for row in rows:
+        (ticks,) = [component for component in row["components"] if component["name"] == "ticks"]
+        assert ticks["emitted"] == ticks["acked"] + ticks["failed"] + row["pending"], row
 
 
 def test_a_killed_run_takes_its_workers_along(streamlet, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from streamlet.backends.ports import ComponentStatus, RunRequest, RunResult, RunStatus
 from streamlet.cli import show
-from streamlet.cli.table import MOST_PARTITIONS, TableView
+from streamlet.cli.table import MOST_PARTITIONS, TableView, fitting
 from streamlet.model.topology import TopologySpec
 
 ROWS = (
@@ -97,6 +97,49 @@ def test_the_live_table_fits_the_terminal(width: int) -> None:
 def test_the_live_table_shows_the_partitions_that_lag_most() -> None:
     text = drawn(80, status(partitions=partitions(MOST_PARTITIONS + 5)))
     assert f"t/{MOST_PARTITIONS + 4} " in text and "t/0 " not in text and "and 5 more with less lag" in text
+
+
+@pytest.mark.parametrize("width", [20, 30, 40, 50, 60, 80])
+def test_a_narrow_terminal_has_fewer_columns_and_no_cut_number(width: int) -> None:
+    """The least important go; what is left is whole."""
+    rows = tuple({"topic": "t", "partition": n, "position": 7654321, "committed": 7654000, "lag": 321} for n in (0, 1))
+    text = drawn(width, status(partitions=rows))
+    lines = [line.rstrip() for line in text.replace("\x1b[2K", "").splitlines() if "\x1b" not in line]
+    assert all(len(line) <= width for line in lines)
+    heads = next(at for at, line in enumerate(lines) if "acked" in line)
+    parts = next(at for at, line in enumerate(lines) if "lag" in line)
+    whole = {*show.COLUMNS, *show.PARTITION_COLUMNS, "p50", "p99", "ms", "lines", "count", "t/0", "t/1", "1", "2", "0"}
+    whole |= {"1,234,567", "1,234,000", "12", "7,000", "3.14", "27", "0.004", "-", "7,654,321", "7,654,000", "321"}
+    for line in (*lines[heads : heads + 3], *lines[parts : parts + 3]):
+        assert set(line.split()) <= whole, line
+    assert "1,234,000" in text and "321" in text
+    assert ("tasks" in lines[heads]) == (width > 50)
+
+
+def test_the_less_important_columns_go_first() -> None:
+    names = ("name", "a", "b", "c")
+    widths = (4, 10, 10, 10)
+    assert fitting(widths, 1, 37, ("b", "c"), names) == [0, 1, 2, 3]
+    assert fitting(widths, 1, 36, ("b", "c"), names) == [0, 1, 3]
+    assert fitting(widths, 1, 25, ("b", "c"), names) == [0, 1]
+    assert fitting(widths, 1, 5, ("b", "c"), names) == [0, 1]
+
+
+def test_a_start_says_who_is_there() -> None:
+    """No row of zeros, which would look like a run that does nothing."""
+    workers = ({"worker": 0, "state": "ready"}, {"worker": 1, "state": "starting"})
+    assert (
+        show.status_line(RunStatus("starting", 2.0, ROWS, workers=workers)) == "  2.0 s  starting: 1 of 2 workers there"
+    )
+
+
+def test_the_last_words_of_a_killed_run_say_what_was_not_drained() -> None:
+    line = show.killed(status(partitions=partitions(3)))
+    assert line.startswith(
+        "Killed, not drained: 567 tuple trees still open, and 3 records beyond what is committed, as of"
+    )
+    assert "The next run reads them again" in line
+    assert "nothing was drained" in show.killed(None)
 
 
 def test_a_notice_stands_below_the_table() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,3 +64,15 @@ def test_what_is_shown_is_compared_loosely() -> None:
     assert first_missing("lines 7 of 7\n...\nended after 11.0 s\n", output) is None
     assert first_missing("ended after 1 s\nlines 1 of 1\n", output) == "lines 1 of 1"
     assert first_missing("lines seven of 7\n", output) == "lines seven of 7"
+
+
+LONG_RUNS = re.findall(r"`python -m (tests\.[\w.]+)", (ROOT / "tests" / "README.md").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("module", sorted(set(LONG_RUNS)))
+def test_the_help_of_a_long_run_says_how_it_is_called(module: str) -> None:
+    """As its README does: not by the name of a file, which cannot be run from anywhere."""
+    done = subprocess.run(
+        [sys.executable, "-m", module, "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.startswith(f"usage: python -m {module} [")

@@ -20,7 +20,7 @@ from tests.faults import rounds
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.long_kills", description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--seed", type=int, default=None, help="of the first round; the next ones count on from it")
     parser.add_argument("--kind", choices=rounds.KINDS, help="this kind only")

@@ -97,7 +97,7 @@ def watch(run: Run, patience_s: float) -> dict[int, tuple[float, float]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.long_memory", description=__doc__.splitlines()[0])
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--pending", type=int, default=20_000, help="topology.max.spout.pending")
     parser.add_argument("--sleep", type=float, default=60.0, help="seconds at the first tuple of the slow bolt")

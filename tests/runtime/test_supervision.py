@@ -10,6 +10,7 @@ from streamlet.runtime.supervision import (
     GiveUp,
     Kill,
     Limits,
+    Replaced,
     SendBook,
     SendCut,
     SendLost,
@@ -67,7 +68,22 @@ def test_a_dead_worker_is_killed_announced_and_replaced_by_the_next_epoch() -> N
     assert SendLost(1, 1) in out
     assert out[-1] == SendBook(supervisor.version, {0: (1, ADDRESS)})
     assert supervisor.tick(10.0) == [Start(1, 2)]
-    assert bring_up(supervisor, [1], 11.0)[-1] == SendWhole(supervisor.version)
+    assert bring_up(supervisor, [1], 11.0)[-2:] == [SendWhole(supervisor.version), Replaced(1, 2)]
+
+
+def test_a_worker_that_dies_before_it_has_seen_a_tuple_took_nothing_along() -> None:
+    """So nobody is told that its memory is gone; nor twice of one death."""
+    supervisor = Supervisor(2, frozenset({0}), Limits())
+    supervisor.begin(0.0)
+    supervisor.gone(1, 1, "ended with status 1", 0.1)
+    supervisor.tick(1.0)
+    assert bring_up(supervisor, [0, 1], 1.0)[-1] == SendWhole(supervisor.version)
+    supervisor.gone(0, 1, "was killed by SIGKILL", 2.0)
+    supervisor.tick(3.0)
+    assert bring_up(supervisor, [0], 3.0)[-1] == Replaced(0, 2)
+    book = supervisor.link_lost(0, 2, 1, 2, supervisor.version)
+    assert book and all(supervisor.linked(at, 2, supervisor.version) == [] for at in (0,))
+    assert supervisor.linked(1, 2, supervisor.version) == [SendWhole(supervisor.version)]
 
 
 def test_news_of_an_old_epoch_changes_nothing() -> None:
