@@ -84,6 +84,9 @@ class MetricsFile:
     def notice(self, text: str) -> None:
         self._view.notice(text)
 
+    def killed(self, exit_status: int) -> None:
+        self._view.killed(exit_status)
+
     def finish(self, result: RunResult, exit_status: int = 0) -> None:
         self._view.finish(result, exit_status)
 

@@ -43,7 +43,7 @@ class RunCommand(click.Command):
             return super().make_context(info_name, args, parent, **extra)
         except click.UsageError as error:
             if as_json:
-                JsonView().refused(error)
+                JsonView().failed(error, explain(error)[1])
             raise
 
 
@@ -96,7 +96,7 @@ def run(
             view = MetricsFile(metrics_file, view)
     except Exception as error:
         if as_json:
-            JsonView().refused(error)
+            JsonView().failed(error, explain(error)[1])
         raise
     return _watched(made, request, view, debug)
 

@@ -57,8 +57,10 @@ class JsonView:
     def __init__(self) -> None:
         self._out = sys.stdout  # held, for a backend sends what users print elsewhere
         self._status: RunStatus | None = None
+        self._begun = False
 
     def start(self, request: RunRequest, backend: str) -> None:
+        self._begun = True
         components = [
             {"name": c.name, "kind": c.kind, "tasks": c.par, "class": c.cls.__qualname__}
             for c in request.topology.components
@@ -91,13 +93,9 @@ class JsonView:
         self._put("result", reason=result.reason, drained=result.drained, exit_status=exit_status, **status)
 
     def failed(self, error: BaseException, exit_status: int) -> None:
+        reason = "failed" if self._begun else "refused"
         message, _ = explain(error)
-        self._put("result", reason="failed", error=type(error).__name__, message=message, exit_status=exit_status)
-
-    def refused(self, error: BaseException) -> None:
-        """Nothing was begun: this is the only line."""
-        message, status = explain(error)
-        self._put("result", reason="refused", error=type(error).__name__, message=message, exit_status=status)
+        self._put("result", reason=reason, error=type(error).__name__, message=message, exit_status=exit_status)
 
     def close(self) -> None:
         pass

@@ -145,7 +145,7 @@ def test_what_a_reliable_spout_and_the_context_offer() -> None:
 
 
 def test_json_answers_have_exactly_the_keys_that_are_written(capsys: pytest.CaptureFixture[str]) -> None:
-    """Of a check, whether valid or not, and of a run that ended well, failed, or was refused."""
+    """Of a check, whether valid or not, and of a run, whether it ended well or failed."""
     readings = ROOT / "topologies" / "readings.py"
     seen = set()
     for target, status in ((str(readings), 0), ("nowhere.py", 2)):
@@ -160,7 +160,6 @@ def test_json_answers_have_exactly_the_keys_that_are_written(capsys: pytest.Capt
     view = show.JsonView()
     view.finish(RunResult("caught_up", RunStatus("ended", 1.0), True))
     view.failed(errors.StreamletError("oh"), 1)
-    view.refused(errors.BadInput("no"))
     told = [json.loads(line).keys() for line in capsys.readouterr().out.splitlines()]
     written = re.findall(r"`(\w+)`", " ".join(cells[0] for cells in rows(section("## The result of a run"))))
     assert set().union(*told) == set(written)
