@@ -1,6 +1,8 @@
-"""Word count from a real broker: streamlet against Bytewax and against a hand-written loop, in one interleaved run.
+"""Word count from a real broker: streamlet against Bytewax, Storm and a hand-written loop, in one interleaved run.
 
-    python -m tests.benchmarks.word_count [--lines 1000000] [--rounds 3]
+    python -m tests.benchmarks.word_count [--lines 1000000] [--rounds 3] [--storm]
+
+``--storm`` adds Storm 2.8 in Java, in one JVM; it needs a JDK and Maven.
 
 Prints lines/s (median, and every round), the number of processes beside each, and ratios. Every system must have
 counted the same words as the generator did, or its figure is not shown. The clock of a system starts with its first
@@ -26,6 +28,7 @@ from streamlet.testing.cluster import DevCluster
 
 HERE = Path(__file__).parent
 TOPIC = "lines"
+STORM = "Storm 2.8.2, Java, one JVM"
 
 
 def generate(lines: int) -> Iterator[str]:
@@ -66,6 +69,7 @@ class Rig:
                 **os.environ,
                 "BENCHMARK_BOOTSTRAP": self.cluster.bootstrap_servers,
                 "BENCHMARK_TOPIC": TOPIC,
+                "BENCHMARK_LINES": str(self.lines),
                 "BENCHMARK_OUT": out,
             }
             subprocess.run([sys.executable, *command], check=True, env=env, stdout=subprocess.DEVNULL)
@@ -104,7 +108,11 @@ def main() -> None:
     )
     parser.add_argument("--lines", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--storm", action="store_true")
     options = parser.parse_args()
+    storm = str(HERE / "rivals" / "storm_word_count.py")
+    if options.storm:
+        subprocess.run([sys.executable, storm, "prepare"], check=True)
     with DevCluster(kafka="4", figures=True) as cluster:
         cluster.create_topic(TOPIC, 2)
         cluster.produce(TOPIC, generate(options.lines))
@@ -118,6 +126,8 @@ def main() -> None:
             "bytewax, 2 processes": (2, lambda: rig.rival("-m", "bytewax.testing", "-p2", "-w1", bytewax)),
             "confluent-kafka loop": (1, lambda: rig.rival(str(HERE / "rivals" / "loop_word_count.py"))),
         }
+        if options.storm:
+            systems[STORM] = (1, lambda: rig.rival(storm))
         rates: dict[str, list[float]] = {name: [] for name in systems}
         for _ in range(options.rounds):
             for name, (_, run) in systems.items():
@@ -138,6 +148,8 @@ def report(systems: dict[str, tuple[int, Callable[[], float]]], rates: dict[str,
     print(f"1 worker : Bytewax 1 worker        {middle['streamlet, 1 worker'] / middle['bytewax, 1 worker']:.2f} x")
     print(f"2 workers : Bytewax 1 worker       {middle['streamlet, 2 workers'] / middle['bytewax, 1 worker']:.2f} x")
     print(f"2 workers : Bytewax 2 processes    {middle['streamlet, 2 workers'] / middle['bytewax, 2 processes']:.2f} x")
+    if STORM in middle:
+        print(f"2 workers : Storm in Java          {middle['streamlet, 2 workers'] / middle[STORM]:.2f} x")
     off = middle["streamlet, 1 worker, tracking off"]
     print(f"tracking on : off                  {middle['streamlet, 1 worker'] / off:.2f} x")
     print(f"start to first tuple, 2 workers    {start_s:.2f} s")
