@@ -9,6 +9,7 @@ from typing import IO
 
 import click
 
+from streamlet.cli.dev_topics import topic, topics
 from streamlet.testing import resident
 from streamlet.testing.resident import Resident, ResidentTools
 
@@ -94,24 +95,8 @@ def status(context: click.Context, as_json: bool) -> None:
         context.exit(1)
 
 
-def _pair(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    pairs = [value.partition("=") for value in values]
-    for value, (key, equals, _) in zip(values, pairs, strict=True):
-        if not key or not equals:
-            raise click.BadParameter(f"{value!r} is not key=value")
-    return {key: value for key, _, value in pairs}
-
-
-@dev.command()
-@click.argument("name")
-@click.option("--partitions", type=click.IntRange(1), default=1, show_default=True)
-@click.option("--replication", type=click.IntRange(1, 3), default=1, show_default=True)
-@click.option("--config", "configs", multiple=True, callback=_pair, metavar="KEY=VALUE",
-              help="A topic setting, such as retention.ms=60000.")  # fmt: skip
-def topic(name: str, partitions: int, replication: int, configs: dict[str, str]) -> None:
-    """Create the topic NAME, with Kafka's own tool."""
-    ResidentTools(resident.require(), _say).create_topic(name, partitions, replication, configs)
-    click.echo(f"created topic {name} with {partitions} partition{'s' if partitions > 1 else ''}")
+dev.add_command(topic)
+dev.add_command(topics)
 
 
 @dev.command()

@@ -1,0 +1,113 @@
+"""``streamlet dev topic`` and ``streamlet dev topics``: topics of the development cluster, over our own client."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from streamlet.base.errors import BadInput
+from streamlet.kafka import Admin, AdminError, NewTopic, TopicPartition
+from streamlet.kafka.admin import TopicDescription
+from streamlet.kafka.broker_errors import InvalidReplicationFactor, TopicAlreadyExists, UnknownTopicOrPartition
+from streamlet.testing import resident
+from streamlet.testing.resident import Resident
+
+TIMEOUT_S = 20.0
+"""On one machine whatever takes longer does not come."""
+
+
+def administrator(cluster: Resident) -> Admin:
+    """For the cluster that is up."""
+    return Admin(bootstrap_servers=cluster.bootstrap_servers, default_api_timeout_ms=int(TIMEOUT_S * 1000))
+
+
+def partitions_of(admin: Admin, name: str) -> int:
+    """How many the topic has. BadInput, with the command that makes it, when it is not there."""
+    try:
+        return len(admin.describe_topics(name)[name].partitions)
+    except UnknownTopicOrPartition as error:
+        raise BadInput(
+            f"There is no topic {name!r} in the development cluster. Make it with `streamlet dev topic {name}`; "
+            "`streamlet dev topics` lists those that there are."
+        ) from error
+    except AdminError as error:
+        raise BadInput(error.message) from error
+
+
+def _pair(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    pairs = [value.partition("=") for value in values]
+    for value, (key, equals, _) in zip(values, pairs, strict=True):
+        if not key or not equals:
+            raise click.BadParameter(f"{value!r} is not key=value")
+    return {key: value for key, _, value in pairs}
+
+
+@click.command()
+@click.argument("name")
+@click.option("--partitions", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--replication", type=click.IntRange(1, 3), default=1, show_default=True)
+@click.option("--config", "configs", multiple=True, callback=_pair, metavar="KEY=VALUE",
+              help="A topic setting, such as retention.ms=60000.")  # fmt: skip
+def topic(name: str, partitions: int, replication: int, configs: dict[str, str]) -> None:
+    """Create the topic NAME."""
+    cluster = resident.require()
+    if not name:
+        raise click.BadParameter("a topic's name cannot be empty")
+    with administrator(cluster) as admin:
+        try:
+            admin.create_topics(NewTopic(name, partitions, replication, configs=dict(configs)))
+        except TopicAlreadyExists as error:
+            count = partitions_of(admin, name)
+            raise BadInput(
+                f"The topic {name!r} is there already, with {count} partition{'s' if count > 1 else ''}. Use it as it "
+                "is, or choose another name; `streamlet dev topics` lists those that there are."
+            ) from error
+        except InvalidReplicationFactor as error:
+            raise BadInput(
+                f"{cluster.described()} cannot keep {replication} copies of topic {name!r}: one a broker. Ask for "
+                f"fewer, or start three brokers: `streamlet dev down`, then `streamlet dev up --kafka {cluster.kafka} "
+                "--brokers 3`."
+            ) from error
+        except AdminError as error:
+            if error.retriable:
+                raise
+            raise BadInput(error.message) from error
+    click.echo(f"created topic {name} with {partitions} partition{'s' if partitions > 1 else ''}")
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, by topic.")
+def topics(as_json: bool) -> None:
+    """List the topics, with how many partitions, copies and records each has."""
+    with administrator(resident.require()) as admin:
+        found = admin.describe_topics(admin.list_topics())
+        records = _records(admin, found)
+    rows = {
+        name: {
+            "partitions": len(row.partitions),
+            "replication": len(row.partitions[0].replicas),
+            "records": records[name],
+        }
+        for name, row in sorted(found.items())
+    }
+    if as_json:
+        click.echo(json.dumps(rows))
+    elif not rows:
+        click.echo("No topics yet. Make one with `streamlet dev topic NAME`.")
+    else:
+        widest = max(len("topic"), *map(len, rows))
+        click.echo(f"{'topic':{widest}}  partitions  copies  records")
+        for name, row in rows.items():
+            click.echo(f"{name:{widest}}  {row['partitions']:10}  {row['replication']:6}  {row['records']:7}")
+
+
+def _records(admin: Admin, topics: dict[str, TopicDescription]) -> dict[str, int]:
+    """From the first offset to the end, all partitions together: what compaction or a transaction took counts, too."""
+    partitions = [TopicPartition(name, part.partition) for name, row in topics.items() for part in row.partitions]
+    first = admin.list_offsets(dict.fromkeys(partitions, "earliest"))
+    last = admin.list_offsets(dict.fromkeys(partitions, "latest"))
+    counts = dict.fromkeys(topics, 0)
+    for tp in partitions:
+        counts[tp.topic] += last[tp].offset - first[tp].offset
+    return counts
