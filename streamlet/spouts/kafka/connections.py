@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
@@ -11,18 +12,22 @@ from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.leader_requests import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
+    EpochEnd,
     FetchedPartition,
     FetchPosition,
     FetchSettings,
     ListedOffset,
     fetch,
     list_offsets,
+    offsets_for_leader_epoch,
 )
 from streamlet.kafka.metadata.cluster import UNKNOWN_NODE, TopicPartition
 from streamlet.kafka.metadata.cluster import Broker as KafkaBroker
 from streamlet.spouts.kafka.partition import Broker, Partition
 from streamlet.spouts.kafka.start import LogBounds
 from streamlet.spouts.kafka.steps import Steps
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -69,6 +74,13 @@ class Connection:
         """Ask this broker for the first offset at or after a time, or for an end of the log."""
         wanted = {TopicPartition(partition.topic, partition.number): timestamp}
         return Answer(list_offsets(self.client, kafka_broker(self.broker), wanted))
+
+    def epoch_end(
+        self, partition: Partition, leader_epoch: int, current_leader_epoch: int
+    ) -> Answer[dict[TopicPartition, EpochEnd]]:
+        """Ask this broker where a leader epoch ends in its log (KIP-320)."""
+        wanted = {TopicPartition(partition.topic, partition.number): (leader_epoch, current_leader_epoch)}
+        return Answer(offsets_for_leader_epoch(self.client, kafka_broker(self.broker), wanted))
 
 
 class DynamicPartitionConnections:
@@ -135,3 +147,35 @@ def log_bounds(connection: Connection, partition: Partition, timestamp_ms: int |
         found.append(row.offset)
     at_time = found[2] if timestamp_ms is not None and found[2] >= 0 else None
     return LogBounds(start=found[0], end=found[1], at_time=at_time)
+
+
+def epoch_end(
+    connection: Connection, partition: Partition, leader_epoch: int, current_leader_epoch: int = -1
+) -> Steps[int | None]:
+    """Where ``leader_epoch`` ends in the leader's log; None where that cannot be told. Raises retriable KafkaErrors.
+
+    None means: no epoch is known, the broker's log knows none so late (which no log does that this one was read from),
+    or it does not answer such a question. Reading goes on then, as it would without having asked.
+    """
+    if leader_epoch < 0:
+        return None
+    answer = connection.epoch_end(partition, leader_epoch, current_leader_epoch)
+    yield answer
+    try:
+        row = answer.value().get(TopicPartition(partition.topic, partition.number))
+        if row is not None and row.error is not None:
+            raise row.error(f"Asking {connection.broker} where leader epoch {leader_epoch} of {partition} ends")
+    except KafkaError as error:
+        if error.retriable:
+            raise
+        log.warning("%s: whether its log was truncated cannot be asked. %s", partition, error.message)
+        return None
+    if row is None or row.end_offset < 0:
+        log.warning(
+            "%s: the log of %s knows no leader epoch as late as %d, in which the last record was written",
+            partition,
+            connection.broker,
+            leader_epoch,
+        )
+        return None
+    return row.end_offset

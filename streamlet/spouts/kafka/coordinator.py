@@ -162,6 +162,8 @@ class PartitionCoordinator:
         for partition, activity in list(self._resetting.items()):
             if activity.poll():
                 del self._resetting[partition]
+                if partition in self._managers:
+                    self._managers[partition].validating = False
                 fresh = activity.take()
                 if fresh is not None:
                     self._replace(partition, fresh)
@@ -236,7 +238,7 @@ class PartitionCoordinator:
             leader = partial(self._leaders.get, partition)
             self._opening[partition] = Activity(self._opener.open(partition, leader, self._topic_id, not first))
         for manager in self._list:
-            manager.current_leader_epoch = info.get_leader_epoch(manager.partition.number)
+            self._led_in(manager, info.get_leader_epoch(manager.partition.number))
         if old is not None and old.topic_id and info.topic_id and old.topic_id != info.topic_id:
             for partition in list(self._managers):
                 self._reset(partition)
@@ -260,6 +262,14 @@ class PartitionCoordinator:
             self._resetting[partition] = Activity(
                 self._opener.reset(manager, partial(self._leaders.get, partition), self._topic_id)
             )
+
+    def _led_in(self, manager: PartitionManager, leader_epoch: int) -> None:
+        """After each election it is asked whether the new leader's log still holds what was read (KIP-320)."""
+        elected = 0 <= manager.current_leader_epoch < leader_epoch
+        manager.current_leader_epoch = leader_epoch
+        if elected and manager.buffer.leader_epoch >= 0 and manager.partition not in self._resetting:
+            manager.validating = True
+            self._reset(manager.partition)
 
     def _replace(self, partition: Partition, manager: PartitionManager) -> None:
         old = self._managers.get(partition)

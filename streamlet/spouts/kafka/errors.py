@@ -50,6 +50,11 @@ class OffsetsLost(StreamletError):
                 f"but the log ends at {decision.offset}. Its end {decision.lost} was truncated (an unclean leader "
                 "election, or a cluster restored from a backup)."
             ),
+            Reason.DIVERGED: (
+                f"Topic {partition.topic!r}, partition {partition.number}: reading should go on at offset {offset}, "
+                f"but what the log holds from offset {decision.offset} on is not what was read there. Its end "
+                f"{decision.lost} was truncated (an unclean leader election) and is written anew by another leader."
+            ),
             Reason.TOPIC_RECREATED: (
                 f"Topic {partition.topic!r}, partition {partition.number}: the topic was deleted and created again; "
                 f"the offset {offset} belongs to the old one. What of the old one was not read is gone."

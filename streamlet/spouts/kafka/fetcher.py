@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from streamlet.base.backoff import Backoff
 from streamlet.kafka.broker_errors import UnknownTopicId
@@ -12,8 +13,9 @@ from streamlet.kafka.leader_requests import FetchedPartition, FetchPosition, Fet
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.records.batch import HEADER, LENGTH_END, parse_header
 from streamlet.spouts.kafka.connections import Answer, Connection, DynamicPartitionConnections
-from streamlet.spouts.kafka.manager import Fetched, PartitionManager
+from streamlet.spouts.kafka.manager import PartitionManager
 from streamlet.spouts.kafka.partition import Broker, Partition
+from streamlet.spouts.kafka.read_buffer import Fetched
 
 _MAGIC_AT = 16
 BUSY_WAIT_MS = 10
@@ -34,10 +36,18 @@ class FailedFetch:
     """Not a repetition of what failed before: worth a line in the log."""
 
 
+class _Asked(NamedTuple):
+    """For whom, from which offset, and which leadership was asked."""
+
+    manager: PartitionManager
+    position: int
+    leader_epoch: int
+
+
 @dataclass(slots=True)
 class _Broker:
     answer: Answer[dict[TopicPartition, FetchedPartition]] | None = None
-    asked: dict[TopicPartition, tuple[PartitionManager, int]] = field(default_factory=dict)
+    asked: dict[TopicPartition, _Asked] = field(default_factory=dict)
     failures: int = 0
     not_before_s: float = 0.0
 
@@ -74,7 +84,7 @@ class Fetcher:
                 state.failures += 1
                 state.not_before_s = now_s + RETRY.delay(state.failures)
                 first = state.failures == 1
-                failed += [FailedFetch(manager.partition, error, first) for manager, _ in asked.values()]
+                failed += [FailedFetch(one.manager.partition, error, first) for one in asked.values()]
                 continue
             state.failures = 0
             failed += self._take(found, asked, now_s)
@@ -128,29 +138,29 @@ class Fetcher:
     ) -> None:
         # The first of the list is served first: whoever still has most of the last answer goes to the end.
         managers.sort(key=lambda manager: manager.buffered_bytes)
-        state.asked = {_tp(manager): (manager, manager.fetch_position) for manager in managers}
-        positions = {
-            tp: FetchPosition(position, manager.current_leader_epoch) for tp, (manager, position) in state.asked.items()
+        state.asked = {
+            _tp(manager): _Asked(manager, manager.fetch_position, manager.current_leader_epoch) for manager in managers
         }
+        positions = {tp: FetchPosition(one.position, one.leader_epoch) for tp, one in state.asked.items()}
         settings = replace(self._settings, fetch_max_wait_ms=wait_ms, fetch_max_bytes=budget)
         state.answer = connection.fetch(positions, settings)
 
     def _take(
         self,
         found: dict[TopicPartition, FetchedPartition],
-        asked: dict[TopicPartition, tuple[PartitionManager, int]],
+        asked: dict[TopicPartition, _Asked],
         now_s: float,
     ) -> list[FailedFetch]:
         failed: list[FailedFetch] = []
         for tp, row in found.items():
-            manager, position = asked[tp]
-            if manager.closed or manager.fetch_position != position:
+            manager, position, leader_epoch = asked[tp]
+            if manager.closed or manager.fetch_position != position or manager.current_leader_epoch != leader_epoch:
                 continue
             partition = manager.partition
             if row.error is None:
                 self._failures.pop(partition, None)
                 self._paused.pop(partition, None)
-                fetched = Fetched(row.batches(), len(row.records), next_offset(row.records, position))
+                fetched = Fetched(row.batches(), len(row.records), *whole_batches(row.records, position))
                 manager.add(fetched, row.last_stable_offset)
                 continue
             tries = self._failures[partition] = self._failures.get(partition, 0) + 1
@@ -164,24 +174,25 @@ def _tp(manager: PartitionManager) -> TopicPartition:
     return TopicPartition(manager.partition.topic, manager.partition.number)
 
 
-def next_offset(data: bytes | memoryview, position: int) -> int:
-    """Where to read on after the whole batches in ``data``, from their headers alone.
+def whole_batches(data: bytes | memoryview, position: int) -> tuple[int, int]:
+    """Where to read on after the whole batches in ``data``, and the leader epoch of the last one (-1: there is none),
+    from their headers alone.
 
     At a batch that is none, or when not one is whole, one further than what lies before: the answer is then taken in,
     and the reader says what is wrong when it comes there.
     """
-    pos, size, found = 0, len(data), position
+    pos, size, found, epoch = 0, len(data), position, -1
     while size - pos > _MAGIC_AT:
         if data[pos + _MAGIC_AT] != 2:
-            return found + 1
+            return found + 1, epoch
         if size - pos < HEADER.size:
             break
         header = parse_header(data, pos)
         end = pos + LENGTH_END + header.length
         if header.length < HEADER.size - LENGTH_END or header.last_offset_delta < 0:
-            return found + 1
+            return found + 1, epoch
         if end > size:
             break
-        found = max(found, header.next_offset)
+        found, epoch = max(found, header.next_offset), header.partition_leader_epoch
         pos = end
-    return found + 1 if size and not pos else found
+    return (found + 1 if size and not pos else found), epoch

@@ -61,7 +61,7 @@ class KafkaGroupOffsets:
         if mine is not None and node is not None and self._is_foreign(node, mine):
             # Beginning anew takes nothing back from somebody who took over meanwhile.
             raise Deposed(partition, self.where(partition), mine.owner_epoch, node.fields)
-        decision = decide(None if node is None else node.stored)
+        decision = yield from decide(None if node is None else node.stored)
         kept = node is not None and node.stored.offset == decision.offset
         leader_epoch = node.stored.leader_epoch if kept and node is not None else -1
         self._owned[partition] = _Owned(1 if node is None else node.owner_epoch + 1, topic_id)
@@ -119,7 +119,7 @@ class KafkaGroupOffsets:
             node = decode(row.metadata, partition)
         except NotAnOffset:
             # Some other tool set the offset (kafka-consumer-groups --reset-offsets): it counts, it has no owner.
-            return OffsetNode(StoredOffset(row.offset), 0, {})
+            return OffsetNode(StoredOffset(row.offset, leader_epoch=row.leader_epoch), 0, {})
         if node.stored.offset != row.offset:
             why = f"its metadata speaks of offset {node.stored.offset}, the group's offset is {row.offset}"
             raise UnusableOffset(partition, self.where(partition), why, row.metadata)

@@ -5,24 +5,21 @@ from __future__ import annotations
 import enum
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from streamlet.base.errors import StreamletError, ValueCannotTravel
 from streamlet.kafka.errors import KafkaError
-from streamlet.kafka.records.batch import RecordBatch
 from streamlet.spouts.kafka.config import STOP
 from streamlet.spouts.kafka.errors import PoisonRecord
 from streamlet.spouts.kafka.offset_ledger import OffsetLedger
 from streamlet.spouts.kafka.partition import Partition
+from streamlet.spouts.kafka.read_buffer import Fetched, ReadBuffer
 from streamlet.spouts.kafka.retry import FailedMsgRetryManager
-from streamlet.spouts.kafka.scheme import Record, Row, Scheme, columns_of
+from streamlet.spouts.kafka.scheme import Record, Scheme, columns_of
 
 log = logging.getLogger(__name__)
-
-HEAVY_RECORD_BYTES = 16 * 1024
-"""Records from this size on are counted by their bytes while in flight; smaller ones by number alone."""
 
 
 class EmitState(enum.Enum):
@@ -50,17 +47,6 @@ class Collector(Protocol):
     def emit_many(self) -> Callable[..., Any]:
         """Several tuples of one tree."""
         ...
-
-
-@dataclass(slots=True)
-class Fetched:
-    """One partition's part of a fetch answer: batches, unpacked when asked for, and where to read on."""
-
-    batches: Iterator[RecordBatch]
-    size_bytes: int
-    next_offset: int
-    lost: bool = False
-    """Nothing was fetched: the offsets up to ``next_offset`` are gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,30 +85,23 @@ class PartitionManager:
         """Nothing from this offset on is emitted (``--until-caught-up``); None: no end."""
         self.log_end = ledger.position
         """The last stable offset as of the last fetch."""
-        self.fetch_position = ledger.position
-        """The next offset to ask a broker for."""
-        self.buffered_bytes = 0
-        """Fetched and not yet emitted; whole answers count until their last record is out."""
         self.closed = False
         """The task reads this partition no more; answers that still come for it are ignored."""
         self.poisoned: StreamletError | None = None
         """Set when a record was given up and the policy is to stop; raised by the next ``next``."""
-        self.damage: KafkaError | None = None
-        """Set when what was fetched cannot be read; it is then fetched again from ``ledger.position``."""
+        self.validating = False
+        """It is being asked whether the log still holds what was read: until then nothing more is fetched."""
+        self.buffer = ReadBuffer(partition, ledger, columns_of(scheme), end)
         self._retries = retries
         self._scheme = scheme
         self._limits = limits
-        self._columns = columns_of(scheme)
-        self._waiting: deque[tuple[int, Any]] = deque()
-        self._fetched: deque[Fetched] = deque()
-        self._batch_end = ledger.position
+        self._has_columns = columns_of(scheme) is not None
+        self._waiting = self.buffer.waiting
+        self._heavy = self.buffer.heavy
         self._due: deque[int] = deque()
         self._held = False
-        self._heavy: dict[int, int] = {}
         self._heavy_bytes = 0  # of those in flight: what only waits must not hold itself back
         self._troubled = False  # whether an ack has more to do than tell the ledger
-        self._epochs: list[tuple[int, int]] = []  # (first offset, leader epoch), ascending
-        self._unpack = self._from_columns if self._columns is not None else self._one_by_one
 
     # -- emitting -------------------------------------------------------------------------------------------
 
@@ -146,10 +125,11 @@ class PartitionManager:
             self.ledger.emitted(offset, values)
             if self._heavy:
                 self._heavy_bytes += self._heavy.get(offset, 0)
+                self._troubled = True
             self._emit(collector, offset, values)
             if waiting:
                 return EMITTED_MORE_LEFT
-            self._batch_done()
+            self.buffer.batch_done()
             # Loading now, not in the next turn: what gives no tuple behind this record is then passed already.
             return EMITTED_MORE_LEFT if self._load() else EMITTED_END
         return NO_EMITTED
@@ -171,13 +151,13 @@ class PartitionManager:
             return None
         if not rows:
             return None
-        return rows[0] if self._columns is not None else rows
+        return rows[0] if self._has_columns else rows
 
     def _pass_over(self, offset: int) -> None:
         self._heavy.pop(offset, None)
         self.ledger.pass_to(offset + 1)
         if not self._waiting:
-            self._batch_done()
+            self.buffer.batch_done()
 
     def begin_turn(self, now_s: float, records: int) -> None:
         """Take the retries that are due into this turn: at most half of it, so that neither starves the other (T6).
@@ -214,11 +194,11 @@ class PartitionManager:
         offset = self._due.popleft()
         values = self.ledger.retried(offset)
         self._emit(collector, offset, values)
-        return EMITTED_MORE_LEFT if self._due or self._waiting or self._fetched else EMITTED_END
+        return EMITTED_MORE_LEFT if self._due or self._waiting or self.buffer else EMITTED_END
 
     def _emit(self, collector: Collector, offset: int, values: Any) -> None:
         try:
-            if self._columns is not None:
+            if self._has_columns:
                 collector.emit(values, (self.slot, offset))
             elif len(values) == 1:
                 collector.emit(values[0], (self.slot, offset))
@@ -270,15 +250,6 @@ class PartitionManager:
         """The next offset to read after a restart: everything below is done."""
         return self.ledger.next_committable()
 
-    def leader_epoch_at(self, offset: int) -> int:
-        """The leader epoch the record before ``offset`` was written in; -1 unknown."""
-        epoch = -1
-        for first, known in self._epochs:
-            if first >= offset:
-                break
-            epoch = known
-        return epoch
-
     @property
     def at_end(self) -> bool:
         """Everything below the fixed end was emitted or passed over."""
@@ -289,109 +260,53 @@ class PartitionManager:
         """Offsets between the committed one and the end of the log."""
         return max(0, self.log_end - self.ledger.committed)
 
-    # -- what was fetched -----------------------------------------------------------------------------------
+    # -- what is fetched ------------------------------------------------------------------------------------
 
     @property
     def fetched_all(self) -> bool:
         """Everything below the fixed end was fetched."""
-        return self.end is not None and self.fetch_position >= self.end
+        return self.end is not None and self.buffer.position >= self.end
 
     def wants_fetch(self) -> bool:
         """Whether to ask for more: at most one whole answer waits behind the one being emitted (T14)."""
-        return len(self._fetched) < 2 and not self.fetched_all and self.may_emit()
+        return not self.validating and self.buffer.has_room and not self.fetched_all and self.may_emit()
 
     def add(self, fetched: Fetched, log_end: int) -> None:
         """An answer for ``fetch_position`` came."""
         self.log_end = max(log_end, self.log_end)
-        if fetched.next_offset > self.fetch_position:
-            self._fetched.append(fetched)
-            self.fetch_position = fetched.next_offset
-            self.buffered_bytes += fetched.size_bytes
-
-    def skip_to(self, log_start: int) -> None:
-        """The log begins at ``log_start`` now: read on there, once what was fetched before is out."""
-        self._fetched.append(Fetched(iter(()), 0, log_start, lost=True))
-        self.fetch_position = log_start
-
-    def refetch(self) -> None:
-        """Forget what was fetched and not emitted; read on from the ledger's position."""
-        self._fetched.clear()
-        self._waiting.clear()
-        self.buffered_bytes = 0
-        self._heavy = {offset: size for offset, size in self._heavy.items() if offset < self.ledger.position}
-        self._batch_end = self.fetch_position = self.ledger.position
+        self.buffer.add(fetched)
 
     def _load(self) -> bool:
         """Make the next batch with records the waiting one. False when nothing is at hand, or nothing may go."""
-        if not self._fetched or not self.may_emit():
-            return False
-        while self._fetched:
-            fetched = self._fetched[0]
-            try:
-                for batch in fetched.batches:
-                    if self._take(batch):
-                        return True
-            except KafkaError as error:
-                # The iterator is spent: what it did not give must be fetched again, not taken for empty.
-                self.refetch()
-                self.damage = error
-                return False
-            self._fetched.popleft()
-            self.buffered_bytes -= fetched.size_bytes
-            if fetched.lost:
-                self.ledger.lost(fetched.next_offset)
-            else:
-                self.ledger.pass_to(self._limited(fetched.next_offset))
-        return False
+        return bool(self.buffer) and self.may_emit() and self.buffer.load()
 
-    def _take(self, batch: RecordBatch) -> bool:
-        self._batch_end = self._limited(batch.next_offset)
-        if not self._epochs or self._epochs[-1][1] != batch.leader_epoch:
-            self._note_epoch(batch.base_offset, batch.leader_epoch)
-        if len(batch):
-            self._waiting.extend(self._unpack(batch))
-            if self.end is not None and batch.next_offset > self.end:
-                while self._waiting and self._waiting[-1][0] >= self.end:
-                    self._heavy.pop(self._waiting.pop()[0], None)
-        if self._waiting:
-            return True
-        self._batch_done()
-        return False
+    @property
+    def fetch_position(self) -> int:
+        """The next offset to ask a broker for."""
+        return self.buffer.position
 
-    def _batch_done(self) -> None:
-        self.ledger.pass_to(self._batch_end)
+    @property
+    def buffered_bytes(self) -> int:
+        """Fetched and not yet emitted; whole answers count until their last record is out."""
+        return self.buffer.size_bytes
 
-    def _limited(self, offset: int) -> int:
-        return offset if self.end is None else min(offset, max(self.end, self.ledger.position))
+    @property
+    def damage(self) -> KafkaError | None:
+        """What was fetched cannot be read; it is then fetched again from ``ledger.position``."""
+        return self.buffer.damage
 
-    def _note_epoch(self, offset: int, epoch: int) -> None:
-        # What lies wholly below the committed offset is never asked for again.
-        while len(self._epochs) > 1 and self._epochs[1][0] < self.ledger.committed:
-            self._epochs.pop(0)
-        self._epochs.append((offset, epoch))
+    @damage.setter
+    def damage(self, error: KafkaError | None) -> None:
+        self.buffer.damage = error
 
-    def _from_columns(self, batch: RecordBatch) -> Iterator[tuple[int, Any]]:
-        try:
-            assert self._columns is not None
-            rows: Sequence[Row | None] = self._columns(batch.keys, batch.values)
-        except Exception:  # noqa: BLE001 - a scheme is the user's code; one by one, the bad record gets named
-            return self._one_by_one(batch)
-        self._weigh(batch)
-        return zip(batch.offsets(), rows, strict=True)
+    def skip_to(self, log_start: int) -> None:
+        """The log begins at ``log_start`` now: read on there, once what was fetched before is out."""
+        self.buffer.skip_to(log_start)
 
-    def _one_by_one(self, batch: RecordBatch) -> Iterator[tuple[int, Any]]:
-        topic, number = self.partition.topic, self.partition.number
-        self._weigh(batch)
-        columns = zip(batch.offsets(), batch.timestamps(), batch.keys, batch.values, strict=True)
-        return (
-            (offset, Record(topic, number, offset, timestamp, key, value, batch.headers(index)))
-            for index, (offset, timestamp, key, value) in enumerate(columns)
-        )
+    def refetch(self) -> None:
+        """Forget what was fetched and not emitted; read on from the ledger's position."""
+        self.buffer.refetch()
 
-    def _weigh(self, batch: RecordBatch) -> None:
-        if max(map(len, filter(None, batch.values)), default=0) < HEAVY_RECORD_BYTES:
-            return
-        for offset, value in zip(batch.offsets(), batch.values, strict=True):
-            if value is not None and len(value) >= HEAVY_RECORD_BYTES:
-                self._heavy[offset] = len(value)
-        self._troubled = True
+    def leader_epoch_at(self, offset: int) -> int:
+        """The leader epoch the record before ``offset`` was written in; -1 unknown."""
+        return self.buffer.leader_epoch_at(offset)

@@ -30,7 +30,8 @@ class CommitPosition:
     broker: Broker | None = None
 
 
-Decide = Callable[[StoredOffset | None], StartDecision]
+Decide = Callable[[StoredOffset | None], Steps[StartDecision]]
+"""Where to begin, from what is stored; it may have to ask the broker."""
 Outcome = StreamletError | None
 
 

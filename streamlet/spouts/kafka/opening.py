@@ -11,11 +11,11 @@ from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
 from streamlet.base.errors import StreamletError
 from streamlet.spouts.kafka.config import SpoutConfig
-from streamlet.spouts.kafka.connections import Connection, DynamicPartitionConnections, log_bounds
+from streamlet.spouts.kafka.connections import Connection, DynamicPartitionConnections, epoch_end, log_bounds
 from streamlet.spouts.kafka.errors import OffsetsLost, describe_loss
 from streamlet.spouts.kafka.manager import EmitLimits, PartitionManager
 from streamlet.spouts.kafka.offset_ledger import OffsetLedger, OffsetRange
-from streamlet.spouts.kafka.offset_store import OffsetStore, Owner
+from streamlet.spouts.kafka.offset_store import Decide, OffsetStore, Owner
 from streamlet.spouts.kafka.partition import Broker, Partition
 from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
 from streamlet.spouts.kafka.scheme import Scheme
@@ -80,7 +80,7 @@ class PartitionOpener:
         raise AssertionError("unreachable")
 
     def reset(self, manager: PartitionManager, leader: Leader, topic_id: TopicId) -> Steps[PartitionManager | None]:
-        """The log has not the offset that ``manager`` reads on at, or the topic is another one.
+        """The log has not the offset that ``manager`` reads on at, or another leader wrote it, or the topic is another.
 
         Ends with None when the manager itself reads on, or with the manager that replaces it. Raises OffsetsLost.
         """
@@ -94,6 +94,7 @@ class PartitionOpener:
                     if not error.retriable:
                         raise
                     self.note(error)
+                    log.info("%s: what its log holds could not be asked yet: %s", manager.partition, error.message)
             yield Pause(self._clock, RETRY.delay(attempt))
         raise AssertionError("unreachable")
 
@@ -101,12 +102,17 @@ class PartitionOpener:
         self, partition: Partition, connection: Connection, topic_id: str | None, appeared: bool
     ) -> Steps[PartitionManager]:
         bounds = yield from log_bounds(connection, partition, self._config.start_timestamp_ms())
-        decide = self._decider(partition, bounds, topic_id, appeared)
+        found: list[StoredOffset | None] = []
+        decide = self._decider(partition, connection, bounds, topic_id, appeared, found)
         decision = yield from self._store.open(partition, connection.broker, topic_id, decide)
         if decision.is_loss:
             self._report_loss(partition, decision)
         log.info("%s: begins at offset %d (%s)", partition, decision.offset, decision.reason.value)
-        return self._manager(partition, decision.offset, bounds, topic_id)
+        manager = self._manager(partition, decision.offset, bounds, topic_id)
+        stored = found[-1]
+        if stored is not None and decision.reason is Reason.STORED:
+            manager.buffer.starts_in(stored.leader_epoch)
+        return manager
 
     def _reset_once(
         self, manager: PartitionManager, connection: Connection, topic_id: str | None
@@ -114,9 +120,16 @@ class PartitionOpener:
         partition, position = manager.partition, manager.fetch_position
         bounds = yield from log_bounds(connection, partition)
         same_topic = topic_id is None or manager.topic_id is None or topic_id == manager.topic_id
+        parted: int | None = None
         if same_topic and bounds.start <= position <= bounds.end:
-            manager.refetch()
-            return None
+            asked = None
+            while asked != manager.current_leader_epoch:  # another election meanwhile: its leader has another log
+                asked = manager.current_leader_epoch
+                parted = yield from epoch_end(connection, partition, manager.buffer.leader_epoch, asked)
+            if parted is None or parted >= position:
+                if not manager.validating:
+                    manager.refetch()
+                return None
         if same_topic and position < bounds.start:
             # What is open has its values here: neither lost nor fetched again. What was fetched goes out first.
             lost = OffsetRange(position, bounds.start)
@@ -125,8 +138,9 @@ class PartitionOpener:
             self._report_loss(partition, decision)
             manager.skip_to(bounds.start)
             return None
-        reason = Reason.AHEAD_OF_END if same_topic else Reason.TOPIC_RECREATED
-        return (yield from self._begin_anew(manager, connection, bounds, reason, topic_id))
+        reason = Reason.DIVERGED if parted is not None else Reason.AHEAD_OF_END
+        reason = reason if same_topic else Reason.TOPIC_RECREATED
+        return (yield from self._begin_anew(manager, connection, bounds, reason, topic_id, parted))
 
     def _begin_anew(
         self,
@@ -135,24 +149,41 @@ class PartitionOpener:
         bounds: LogBounds,
         reason: Reason,
         topic_id: str | None,
+        parted: int | None,
     ) -> Steps[PartitionManager]:
         """The offsets themselves mean something else now: another slot, another ledger, nothing of the old."""
         partition, position = manager.partition, manager.fetch_position
-        if reason is Reason.AHEAD_OF_END:
-            offset = min(bounds.end, max(bounds.start, manager.last_completed_offset()))
-            decision = StartDecision(offset, reason, OffsetRange(bounds.end, position))
-        else:
+        if reason is Reason.TOPIC_RECREATED:
             decision = StartDecision(bounds.start, reason)
+        else:
+            end = bounds.end if parted is None else parted
+            offset = max(bounds.start, min(end, manager.last_completed_offset()))
+            decision = StartDecision(offset, reason, OffsetRange(end, position))
         self._refuse_loss(partition, position, decision)
         self._report_loss(partition, decision)
         manager.closed = True
-        yield from self._store.open(partition, connection.broker, topic_id, lambda _stored: decision)
+
+        def as_decided(_stored: StoredOffset | None) -> Steps[StartDecision]:
+            yield from ()
+            return decision
+
+        yield from self._store.open(partition, connection.broker, topic_id, as_decided)
         return self._manager(partition, decision.offset, bounds, topic_id)
 
     def _decider(
-        self, partition: Partition, bounds: LogBounds, topic_id: str | None, appeared: bool
-    ) -> Callable[[StoredOffset | None], StartDecision]:
-        def decide(stored: StoredOffset | None) -> StartDecision:
+        self,
+        partition: Partition,
+        connection: Connection,
+        bounds: LogBounds,
+        topic_id: str | None,
+        appeared: bool,
+        found: list[StoredOffset | None],
+    ) -> Decide:
+        def decide(stored: StoredOffset | None) -> Steps[StartDecision]:
+            found.append(stored)
+            end: int | None = None
+            if stored is not None and bounds.start <= stored.offset <= bounds.end:
+                end = yield from epoch_end(connection, partition, stored.leader_epoch)
             decision = decide_start(
                 stored,
                 bounds,
@@ -160,6 +191,7 @@ class PartitionOpener:
                 topology_id=self._owner.topology_id,
                 topic_id=topic_id,
                 appeared_while_running=appeared,
+                epoch_end=end,
             )
             if stored is not None:
                 self._refuse_loss(partition, stored.offset, decision)

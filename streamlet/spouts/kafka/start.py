@@ -19,10 +19,11 @@ class Reason(enum.Enum):
     NEW_PARTITION = "a partition that appeared while running: earliest"
     BELOW_START = "the next offset is below the start of the log: retention or DeleteRecords removed it"
     AHEAD_OF_END = "the next offset is ahead of the end of the log: it was truncated"
+    DIVERGED = "the next offset is in the log, but below it the log was truncated and written anew"
     TOPIC_RECREATED = "the topic was deleted and created again: the next offset belongs to the old one"
 
 
-LOSSES = frozenset({Reason.BELOW_START, Reason.AHEAD_OF_END, Reason.TOPIC_RECREATED})
+LOSSES = frozenset({Reason.BELOW_START, Reason.AHEAD_OF_END, Reason.DIVERGED, Reason.TOPIC_RECREATED})
 """Reasons that mean records were lost, or may have been: refused unless ``fail_on_data_loss=False``."""
 
 
@@ -77,13 +78,15 @@ def decide_start(
     topology_id: str = "",
     topic_id: str | None = None,
     appeared_while_running: bool = False,
+    epoch_end: int | None = None,
 ) -> StartDecision:
     """Storm's rules with its traps closed: 0 is an offset like any other (T4), the default is earliest (T1), and
     a stored offset the log does not have is one of three different losses, never a quiet jump (T2).
 
     ``ignore_stored_offset`` holds once a run: what *this* run stored (same ``topology_id``) is always used, so a
     restarted worker goes on. A partition that appears while running begins at its start whatever the policy, for
-    what was written before it was noticed counts too.
+    what was written before it was noticed counts too. ``epoch_end`` is where the leader epoch of the record before the
+    stored offset ends in the leader's log (None: not known): there, below the stored offset, the logs parted (KIP-320).
     """
     if stored is None:
         if appeared_while_running:
@@ -97,6 +100,9 @@ def decide_start(
         return StartDecision(log.start, Reason.BELOW_START, OffsetRange(stored.offset, log.start))
     if stored.offset > log.end:
         return StartDecision(log.end, Reason.AHEAD_OF_END, OffsetRange(log.end, stored.offset))
+    if epoch_end is not None and epoch_end < stored.offset:
+        # What stands there now was written by others, and read by nobody.
+        return StartDecision(max(log.start, epoch_end), Reason.DIVERGED, OffsetRange(epoch_end, stored.offset))
     return StartDecision(stored.offset, Reason.STORED)
 
 

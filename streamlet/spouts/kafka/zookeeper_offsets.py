@@ -80,7 +80,7 @@ class ZooKeeperOffsets:
             if mine is not None and node is not None and node.owner_epoch != mine.owner_epoch:
                 # Beginning anew takes nothing back from somebody who took over meanwhile.
                 raise Deposed(partition, self.where(partition), mine.owner_epoch, node.fields)
-            decision = decide(None if node is None else node.stored)
+            decision = yield from decide(None if node is None else node.stored)
             epoch = 1 if node is None else node.owner_epoch + 1
             # Where reading goes on as stored, the record before the offset is as it was stored.
             kept = node is not None and node.stored.offset == decision.offset

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import time
@@ -15,7 +16,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from streamlet.spouts.kafka import GroupOffsets, KafkaHosts, SpoutConfig, StaticHosts, ZkHosts
-from streamlet.spouts.kafka.errors import StaticLeaderMoved
+from streamlet.spouts.kafka.errors import OffsetsLost, StaticLeaderMoved
 from streamlet.testing import DevCluster
 
 pytestmark = pytest.mark.real
@@ -301,3 +302,44 @@ def test_t11_k9_4_a_dead_broker_stops_only_its_own_partitions_until_another_lead
     finally:
         three.restart(dead, graceful=False)
     assert sorted(seen) == sorted(f"{letter}{n}" for letter in "ab" for n in range(3))
+
+
+@pytest.mark.faults
+def test_d4_an_unclean_election_is_noticed_though_the_offset_is_in_the_log_again(
+    three: DevCluster, make_topic: Make, harness: Make
+) -> None:
+    """A follower that was away is elected, and its shorter log written on past where the spouts stand: a running one,
+    and one that starts again. Offsets 10 to 19 are other records now, which nobody has read.
+    """
+    topic = make_topic(three, replication=2, configs={"unclean.leader.election.enable": "true"})
+    hosts = ZkHosts(three.zookeeper or "", refresh_freq_secs=0.5)
+    config = SpoutConfig(hosts, topic, "/streamlet", topic, **QUICK)
+    other = SpoutConfig(hosts, topic, "/streamlet", topic + "-again", **QUICK)
+    produce(three, topic, [f"old {n}" for n in range(10)])
+    row = AdminClient({"bootstrap.servers": three.bootstrap_servers}).list_topics(topic, 10).topics[topic].partitions[0]
+    leader = row.leader
+    (follower,) = set(row.replicas) - {leader}
+    running, stopped = harness(config), harness(other)
+    three.kill(follower)
+    down = {follower}
+    try:
+        produce(three, topic, [f"old {n}" for n in range(10, 20)])
+        for spout in (running, stopped):
+            spout.spout.ack_many([tup_id for _, tup_id in spout.take(20)])
+            spout.until(spout.committed(20))
+        stopped.spout.close()
+        three.kill(leader)
+        down.add(leader)
+        three.restart(follower, graceful=False)
+        down.discard(follower)
+        await_leader(three, topic, follower)
+        produce(three, topic, [f"new {n}" for n in range(10, 25)])
+        with pytest.raises(OffsetsLost, match=r"from offset 10 on .* \[10, 19\] \(10 offsets\)"):
+            running.until(lambda: bool(running.tuples))
+        with pytest.raises(OffsetsLost, match=r"offset 20, .* from offset 10 on .* \[10, 19\] \(10 offsets\)"):
+            harness(other)
+        accepting = harness(dataclasses.replace(other, fail_on_data_loss=False))
+        assert [values[0] for values, _ in accepting.take(15)] == [f"new {n}" for n in range(10, 25)]
+    finally:
+        for broker in down:
+            three.restart(broker, graceful=False)

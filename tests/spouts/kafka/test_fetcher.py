@@ -17,7 +17,7 @@ from streamlet.kafka.leader_requests import FetchSettings
 from streamlet.kafka.protocol.messages.fetch import FetchPartitionResponse, FetchResponse, FetchTopicResponse
 from streamlet.kafka.records.batch import HEADER
 from streamlet.spouts.kafka.connections import DynamicPartitionConnections
-from streamlet.spouts.kafka.fetcher import BUSY_WAIT_MS, Fetcher, next_offset
+from streamlet.spouts.kafka.fetcher import BUSY_WAIT_MS, Fetcher, whole_batches
 from streamlet.spouts.kafka.manager import EmitLimits, PartitionManager
 from streamlet.spouts.kafka.offset_ledger import OffsetLedger
 from streamlet.spouts.kafka.partition import Broker, Partition
@@ -138,12 +138,12 @@ def test_t14_nothing_is_asked_for_beyond_the_budget(client: Client, parts: Any) 
     managers = [manager(0), manager(1)]
     for one in managers:
         connections.register(one.partition, A)
-    managers[0].buffered_bytes = 700
+    managers[0].buffer.size_bytes = 700
     fetcher.send(managers, None, 0.0)
     assert client.asked[0][1].max_bytes == 300
     client.answer(0)
     fetcher.collect(0.0)
-    managers[1].buffered_bytes = 300
+    managers[1].buffer.size_bytes = 300
     fetcher.send(managers, None, 0.0)
     assert len(client.asked) == 1
 
@@ -156,7 +156,7 @@ def test_a_full_partition_does_not_wait_behind_a_quiet_one(client: Client, parts
         connections.register(one.partition, A)
     fetcher.send([full, quiet], None, 0.0)
     assert client.asked[0][1].max_wait_ms == 500
-    full._fetched.extend([object(), object()])  # type: ignore[list-item]
+    full.buffer._fetched.extend([object(), object()])  # type: ignore[list-item]
     client.answer(0)
     fetcher.collect(0.0)
     fetcher.send([full, quiet], None, 0.0)
@@ -210,12 +210,12 @@ def test_offsets_of_a_former_topic_are_never_asked_of_the_new_one(client: Client
 def test_the_next_offset_is_read_off_the_headers() -> None:
     """Behind gaps and empty batches; a cut tail is left; what is no batch is left to the reader."""
     whole = empty_batch(10, 14) + empty_batch(20, 29)
-    assert next_offset(b"", 10) == 10
-    assert next_offset(whole, 10) == 30
-    assert next_offset(whole + empty_batch(30, 39)[:40], 10) == 30
-    assert next_offset(empty_batch(10, 14)[:40], 10) == 11
-    assert next_offset(b"\0" * 5, 10) == 11
+    assert whole_batches(b"", 10)[0] == 10
+    assert whole_batches(whole, 10)[0] == 30
+    assert whole_batches(whole + empty_batch(30, 39)[:40], 10)[0] == 30
+    assert whole_batches(empty_batch(10, 14)[:40], 10)[0] == 11
+    assert whole_batches(b"\0" * 5, 10)[0] == 11
     old = bytearray(empty_batch(10, 14))
     old[16] = 1
-    assert next_offset(bytes(old), 10) == 11
-    assert next_offset(empty_batch(10, 14) + bytes(old), 10) == 16
+    assert whole_batches(bytes(old), 10)[0] == 11
+    assert whole_batches(empty_batch(10, 14) + bytes(old), 10)[0] == 16

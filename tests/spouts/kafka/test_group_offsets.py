@@ -8,8 +8,8 @@ from typing import Any
 from streamlet.spouts.kafka.group_offsets import KafkaGroupOffsets
 from streamlet.spouts.kafka.offset_store import CommitPosition, Owner
 from streamlet.spouts.kafka.partition import Partition
-from streamlet.spouts.kafka.start import Reason, StartDecision
-from streamlet.spouts.kafka.steps import Activity
+from streamlet.spouts.kafka.start import Reason, StartDecision, StoredOffset
+from streamlet.spouts.kafka.steps import Activity, Steps
 
 P = Partition("lines", 0)
 
@@ -36,11 +36,16 @@ class Group:
         return self.answers[-1]
 
 
+def from_three(stored: StoredOffset | None) -> Steps[StartDecision]:
+    yield from ()
+    return StartDecision(3, Reason.FIRST_EARLIEST)
+
+
 def test_a_partition_released_during_a_commit_stops_nobody() -> None:
     """It went with its topic while the group's offsets were read back."""
     store, group = KafkaGroupOffsets(None, "demo", Owner("run-1", "words")), Group()  # type: ignore[arg-type]
     store._group = group  # type: ignore[assignment]
-    opening = Activity(store.open(P, None, None, lambda stored: StartDecision(3, Reason.FIRST_EARLIEST)))
+    opening = Activity(store.open(P, None, None, from_three))
     assert opening.poll() and opening.take().offset == 3
     group.done = False
     commit = Activity(store.commit({P: CommitPosition(5)}))

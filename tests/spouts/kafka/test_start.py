@@ -54,6 +54,17 @@ def test_ahead_of_the_end_is_another_loss_and_goes_on_at_the_end() -> None:
     assert decision.lost == OffsetRange(200, 260)
 
 
+def test_what_was_written_anew_below_the_stored_offset_is_a_loss_and_is_read() -> None:
+    """The offset fits into the log, but that parted from the one that was read: nobody has read what is there now."""
+    decision = decide_start(StoredOffset(170, leader_epoch=3), LOG, StartPolicy(), epoch_end=160)
+    assert decision.is_loss
+    assert (decision.offset, decision.reason, decision.lost) == (160, Reason.DIVERGED, OffsetRange(160, 170))
+    older = decide_start(StoredOffset(170, leader_epoch=3), LOG, StartPolicy(), epoch_end=90)
+    assert (older.offset, older.lost) == (100, OffsetRange(90, 170))
+    for end in (170, 180, None):
+        assert decide_start(StoredOffset(170), LOG, StartPolicy(), epoch_end=end).reason is Reason.STORED
+
+
 def test_a_re_created_topic_is_a_third_loss_even_where_the_offset_would_fit() -> None:
     decision = decide_start(StoredOffset(150, topic_id="old"), LOG, StartPolicy(), topic_id="new")
     assert decision.is_loss

@@ -45,7 +45,8 @@ def finish(steps: Steps[Any]) -> Any:
 
 
 def begin_at(offset: int) -> Any:
-    def decide(stored: StoredOffset | None) -> StartDecision:
+    def decide(stored: StoredOffset | None) -> Steps[StartDecision]:
+        yield from ()
         if stored is None:
             return StartDecision(offset, Reason.FIRST_EARLIEST)
         return StartDecision(stored.offset, Reason.STORED)
