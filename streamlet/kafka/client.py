@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from types import TracebackType
 from typing import TypeVar
 
@@ -25,12 +26,13 @@ from streamlet.kafka.errors import (
     RequestTimedOut,
 )
 from streamlet.kafka.future import RequestFuture, failed_future
-from streamlet.kafka.metadata.cluster import Address, Broker, Cluster, TopicPartition
+from streamlet.kafka.metadata.cluster import Broker, Cluster, TopicPartition
 from streamlet.kafka.metadata.metadata import Metadata
-from streamlet.kafka.net.connection_states import SocketAddress
-from streamlet.kafka.net.in_flight import ClientResponse
-from streamlet.kafka.net.network_client import NetworkClient, NetworkSettings
-from streamlet.kafka.net.transport import PlaintextTransport, Transport, resolve_all
+from streamlet.kafka.net.in_flight import ClientResponse, Counts
+from streamlet.kafka.net.network_client import NetworkClient
+from streamlet.kafka.net.settings import conversations, network_settings
+from streamlet.kafka.net.tls import dial_for
+from streamlet.kafka.net.transport import resolve_all
 from streamlet.kafka.protocol.api import Request
 from streamlet.kafka.unsent import Unsent, UnsentRequests
 
@@ -67,20 +69,22 @@ class KafkaClient:
         self._retry = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
         self.metadata = Metadata(
             self._retry,
-            config.metadata_max_age_ms / 1000,
+            config.metadata_max_age_ms / 1000 if config.metadata_max_age_ms >= 0 else float("inf"),
             uniform,
             allow_auto_topic_creation,
             topic_idle_s,
         )
-        self._bootstrap = config.brokers()
+        # Shuffled, so that a crowd of clients does not begin with the same broker (P3).
+        self._bootstrap = tuple(sorted(config.brokers(), key=lambda _broker: uniform()))
         self._network = NetworkClient(
-            _network_settings(config),
+            network_settings(config),
             self.metadata,
             self._bootstrap,
-            self._dial,
+            dial_for(config, config.send_buffer_bytes, config.receive_buffer_bytes),
             resolve_all,
             self._clock,
             uniform,
+            conversations(config),
         )
         self._unsent = UnsentRequests()
         self._closed = False
@@ -113,6 +117,11 @@ class KafkaClient:
     def request_update(self) -> int:
         """Ask for fresh metadata in the next polls; returns the version it will be greater than."""
         return self.metadata.request_update()
+
+    @property
+    def counts(self) -> Counts:
+        """Requests, connections and metadata updates since the client was made, and how many failed (P11)."""
+        return replace(self._network.counts)
 
     # -- requests
 
@@ -248,9 +257,7 @@ class KafkaClient:
         """
         deadline = self._clock.monotonic() + timeout_s
         while self.metadata.update_version == 0:
-            hopeless = diagnosis.hopeless(self._bootstrap, self._network.states)
-            if hopeless is not None:
-                raise hopeless
+            self._raise_if_hopeless()
             left = deadline - self._clock.monotonic()
             if left <= 0:
                 raise diagnosis.bootstrap_failed(self._bootstrap, self._network.states, timeout_s)
@@ -273,6 +280,7 @@ class KafkaClient:
         version = self.metadata.update_version if is_new else self.metadata.request_update()
         while True:
             while self.metadata.update_version == version:
+                self._raise_if_hopeless()
                 left = start + timeout_s - self._clock.monotonic()
                 if left <= 0:
                     report = diagnosis.connections(self._network.states)
@@ -306,9 +314,6 @@ class KafkaClient:
 
     # -- inside
 
-    def _dial(self, target: SocketAddress, address: Address) -> Transport:
-        return PlaintextTransport(target, self.config.send_buffer_bytes, self.config.receive_buffer_bytes)
-
     def _try_send(self, now: float) -> None:
         self._unsent.hand_over(lambda broker: self._network.ready(broker, now), self._hand_over)
         anywhere = self._unsent.anywhere
@@ -332,6 +337,16 @@ class KafkaClient:
     def _fail_unreachable(self, now: float) -> None:
         for entry, broker, error in self._unsent.take_failed(self._network.connection_failed, now):
             entry.future.fail(error or self._never_sent(entry, broker))
+
+        if self._unsent.anywhere:
+            hopeless = diagnosis.hopeless(self._network.updater.reachable(), self._network.states)
+            while hopeless is not None and self._unsent.anywhere:
+                self._unsent.anywhere.popleft().future.fail(hopeless)
+
+    def _raise_if_hopeless(self) -> None:
+        hopeless = diagnosis.hopeless(self._network.updater.reachable(), self._network.states)
+        if hopeless is not None:
+            raise hopeless
 
     def _never_sent(self, entry: Unsent, broker: Broker | None) -> KafkaError:
         limit = self._request_timeout_s if entry.timeout_s is None else entry.timeout_s
@@ -363,18 +378,3 @@ class KafkaClient:
         return count is not None and (
             partition is None or self.cluster.partition(TopicPartition(topic, partition)) is not None
         )
-
-
-def _network_settings(config: ClientConfig) -> NetworkSettings:
-    return NetworkSettings(
-        client_id=config.client_id,
-        request_timeout_s=config.request_timeout_ms / 1000,
-        max_in_flight=config.max_in_flight_requests_per_connection,
-        reconnect=Backoff(config.reconnect_backoff_ms / 1000, config.reconnect_backoff_max_ms / 1000),
-        setup_timeout=Backoff(
-            config.socket_connection_setup_timeout_ms / 1000,
-            config.socket_connection_setup_timeout_max_ms / 1000,
-        ),
-        max_idle_s=config.connections_max_idle_ms / 1000,
-        max_frame_bytes=config.receive_message_max_bytes,
-    )

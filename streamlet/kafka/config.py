@@ -10,10 +10,11 @@ from typing import Any, ClassVar, Self
 
 from streamlet.base.errors import SettingError
 from streamlet.kafka.metadata.cluster import UNKNOWN_NODE, Broker
+from streamlet.kafka.security import SECRETS, SecuritySettings, check_security
 
 
 @dataclass(frozen=True, slots=True)
-class ClientConfig:
+class ClientConfig(SecuritySettings):
     """What every client needs; those of producer and consumer are subclasses with more fields.
 
     Checked when made: SettingError names the setting, its value and what is allowed.
@@ -24,6 +25,12 @@ class ClientConfig:
     client_id: str = "streamlet"
     request_timeout_ms: int = 30_000
     metadata_max_age_ms: int = 300_000
+    """-1: metadata is asked for again only after a failure."""
+    metadata_recovery_strategy: str = "rebootstrap"
+    """"rebootstrap" or "none": whether ``bootstrap_servers`` are tried again once the brokers known from metadata give
+    none for ``metadata_recovery_rebootstrap_trigger_ms``. When *no* connection to a known broker can be made they are
+    tried at once, whatever this says."""
+    metadata_recovery_rebootstrap_trigger_ms: int = 300_000
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     reconnect_backoff_ms: int = 50
@@ -37,11 +44,11 @@ class ClientConfig:
     """-1: the operating system's own, which grows with need. (Java: 65536.)"""
     receive_message_max_bytes: int = 100_000_000
     """No single answer may be larger (librdkafka's name: Java has no such limit)."""
-    security_protocol: str = "PLAINTEXT"
 
     LEAST: ClassVar[Mapping[str, int]] = {
         "max_in_flight_requests_per_connection": 1,
         "request_timeout_ms": 1,
+        "metadata_max_age_ms": -1,
         "send_buffer_bytes": -1,
         "receive_buffer_bytes": -1,
         "receive_message_max_bytes": 1024,
@@ -55,7 +62,7 @@ class ClientConfig:
         ("socket_connection_setup_timeout_ms", "socket_connection_setup_timeout_max_ms"),
     )
     """Pairs whose first must not be greater than its second; a subclass adds pairs of its own."""
-    CHOICES: ClassVar[Mapping[str, Sequence[object]]] = {"security_protocol": ("PLAINTEXT",)}
+    CHOICES: ClassVar[Mapping[str, Sequence[object]]] = {"metadata_recovery_strategy": ("rebootstrap", "none")}
     """The only values that a setting can have; a subclass adds rows of its own."""
 
     def __post_init__(self) -> None:
@@ -76,6 +83,7 @@ class ClientConfig:
                     f"lower the one or raise the other."
                 )
         parse_servers(self.bootstrap_servers)
+        check_security(self)
 
     @classmethod
     def of(cls, settings: Mapping[str, object]) -> Self:
@@ -87,6 +95,8 @@ class ClientConfig:
         given = {name.replace(".", "_"): value for name, value in settings.items()}
         for name in given:
             if name not in known:
+                if name in _ELSEWHERE:
+                    raise SettingError(f"Unknown client setting {name!r}: {_ELSEWHERE[name]}.")
                 near = get_close_matches(name, known, n=1)
                 hint = f"the nearest one is {near[0]}." if near else f"known settings: {', '.join(sorted(known))}."
                 raise SettingError(f"Unknown client setting {name!r}: {hint}")
@@ -108,8 +118,8 @@ class ClientConfig:
 
     def _check_type(self, name: str, annotation: str, value: object) -> None:
         kind, _, optional = annotation.partition(" | ")
-        if value is None and optional == "None":
-            return
+        if name in SECRETS or (value is None and optional == "None"):
+            return  # a secret is checked where nothing shows it
         if kind == "int" and optional in ("", "None"):
             least = dict(self._tables("LEAST")).get(name, 0)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
@@ -122,6 +132,21 @@ class ClientConfig:
     def brokers(self) -> tuple[Broker, ...]:
         """The bootstrap addresses as brokers without an id."""
         return parse_servers(self.bootstrap_servers)
+
+
+_ELSEWHERE = {
+    "ssl_truststore_location": "the authorities are given as a PEM file, ssl_cafile",
+    "ssl_keystore_location": "our certificate is given as PEM files, ssl_certfile and ssl_keyfile",
+    "ssl_ca_location": "it is called ssl_cafile here",
+    "ssl_certificate_location": "it is called ssl_certfile here",
+    "ssl_key_location": "it is called ssl_keyfile here",
+    "ssl_key_password": "it is called ssl_password here",
+    "ssl_endpoint_identification_algorithm": "it is called ssl_check_hostname here, True or False",
+    "sasl_username": "it is called sasl_plain_username here",
+    "sasl_password": "it is called sasl_plain_password here",
+    "sasl_jaas_config": "user and password are given as sasl_plain_username and sasl_plain_password",
+}
+"""Names that Java or librdkafka have for what is called otherwise here (kafka-python's names)."""
 
 
 def parse_servers(servers: object) -> tuple[Broker, ...]:

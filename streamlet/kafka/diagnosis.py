@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from streamlet.kafka.errors import (
+    AuthenticationFailed,
     BootstrapFailed,
     ClientTimeout,
     ForeignProtocol,
+    HungUp,
     KafkaError,
     UnsupportedVersion,
 )
 from streamlet.kafka.metadata.cluster import Broker, Cluster
-from streamlet.kafka.net.connection_states import ConnectionStates
+from streamlet.kafka.net.connection_states import ConnectionState, ConnectionStates, NodeConnection
+from streamlet.kafka.net.failures import HANG_UPS
 
 
 def connections(states: ConnectionStates) -> str:
@@ -24,11 +27,26 @@ def connections(states: ConnectionStates) -> str:
     return f"Connections: {'; '.join(rows)}." if rows else "No connection has been begun."
 
 
-def hopeless(bootstrap: Iterable[Broker], states: ConnectionStates) -> KafkaError | None:
-    """The error of the first address when every one of them failed in a way that waiting does not mend."""
-    errors = [states.get(broker.address).last_error for broker in bootstrap]
-    permanent = [error for error in errors if isinstance(error, (ForeignProtocol, UnsupportedVersion))]
-    return permanent[0] if permanent and len(permanent) == len(errors) else None
+def hopeless(brokers: Iterable[Broker], states: ConnectionStates) -> KafkaError | None:
+    """Why trying on would not help, or None while it may.
+
+    That is so when every one of these brokers failed in a way that waiting does not mend, or when all of them failed
+    and one refuses us: a password does not become right because another broker is down.
+    """
+    nodes = [states.get(broker.address) for broker in brokers]
+    verdicts = [_permanent(node) for node in nodes]
+    if verdicts and all(verdicts):
+        return verdicts[0]
+    refusals = [error for error in verdicts if isinstance(error, AuthenticationFailed)]
+    out_of_reach = all(node.state is ConnectionState.DISCONNECTED and node.last_error is not None for node in nodes)
+    return refusals[0] if refusals and out_of_reach else None
+
+
+def _permanent(node: NodeConnection) -> KafkaError | None:
+    error = node.last_error
+    if isinstance(error, (ForeignProtocol, UnsupportedVersion, AuthenticationFailed)):
+        return error
+    return error if isinstance(error, HungUp) and node.hang_ups >= HANG_UPS else None
 
 
 def bootstrap_failed(bootstrap: Iterable[Broker], states: ConnectionStates, timeout_s: float) -> BootstrapFailed:
@@ -39,8 +57,7 @@ def bootstrap_failed(bootstrap: Iterable[Broker], states: ConnectionStates, time
         causes[str(broker)] = error.message.rstrip(".") if error else "it has not answered"
     listed = "; ".join(f"{name}: {cause}" for name, cause in causes.items())
     return BootstrapFailed(
-        f"No Kafka broker answered within {timeout_s:.3g} s at bootstrap_servers. {listed}. Check that the "
-        "broker "
+        f"No Kafka broker answered within {timeout_s:.3g} s at bootstrap_servers. {listed}. Check that the broker "
         "runs, that host and port are those of its listener, and that nothing between blocks them.",
         causes,
     )

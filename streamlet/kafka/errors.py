@@ -49,6 +49,25 @@ class MalformedFrame(KafkaError):
     """Bytes that are no answer to what was asked; the connection that brought them is closed."""
 
 
+class HungUp(Disconnected, BadInput):
+    """The broker closed a fresh connection without a word: what a listener does that speaks another protocol.
+
+    So does one that is being stopped: it is believed to be the first only when it happens again and again.
+    """
+
+    exit_status = BadInput.exit_status
+
+
+class AuthenticationFailed(KafkaError, BadInput):
+    """The broker refuses who we say we are (user, password, mechanism), or does not prove who it is."""
+
+    exit_status = BadInput.exit_status
+
+
+class TlsFailed(AuthenticationFailed):
+    """The TLS handshake failed: whose certificate was refused, and why."""
+
+
 class ForeignProtocol(MalformedFrame, BadInput):
     """The port answers, but not in Kafka's protocol (or in TLS where plain text was spoken)."""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from streamlet.testing import probes
+from streamlet.testing.certificates import Certificates, make_certificates
 from streamlet.testing.directories import OwnedDirectory
 from streamlet.testing.errors import ClusterFailed, DevStackError
 from streamlet.testing.installation import Installation
@@ -36,7 +37,8 @@ class DevCluster(KafkaTools):
     ``kafka``: "3.9" (ZooKeeper mode) or "4" (KRaft); ``brokers``: 1 or 3 (or 0: ZooKeeper alone).
     ``directory`` holds data and logs and is kept; without one a temporary directory is used and removed.
     ``figures`` leaves the JVMs their best compiler and collector. ``broker_settings`` go into every broker's
-    properties last. ``preferred_ports``: (ZooKeeper, first broker, second, ...), taken where free.
+    properties last. ``preferred_ports``: (ZooKeeper, first broker, second, ...), taken where free. ``secured``
+    gives every broker TLS and SASL listeners too (:meth:`secure_servers`, :attr:`certificates`; needs ``openssl``).
 
     Every process dies with the one that called ``start``, even one killed with SIGKILL. Methods that change
     the cluster belong to one thread at a time; broker indexes count from 0 and are the broker ids.
@@ -54,6 +56,7 @@ class DevCluster(KafkaTools):
         progress: Progress = silent,
         start_timeout_s: float = START_TIMEOUT_S,
         detachable: bool = False,
+        secured: bool = False,
     ) -> None:
         if kafka not in RELEASES:
             raise ValueError(f"kafka={kafka!r}: choose from {', '.join(RELEASES)}")
@@ -68,6 +71,8 @@ class DevCluster(KafkaTools):
         self._progress = progress
         self._start_timeout_s = start_timeout_s
         self._detachable = detachable
+        self._secured = secured
+        self._certificates: Certificates | None = None
         self._owned: OwnedDirectory | None = None
         self._installation: Installation | None = None
         self._zookeeper: Member | None = None
@@ -93,6 +98,17 @@ class DevCluster(KafkaTools):
     @property
     def bootstrap_servers(self) -> str:
         return ",".join(f"127.0.0.1:{member.port}" for member in self._brokers)
+
+    def secure_servers(self, protocol: str) -> str:
+        """The addresses of a secured cluster's listeners: SSL, SASL_PLAINTEXT or SASL_SSL."""
+        return ",".join(f"127.0.0.1:{member.secure_ports[protocol]}" for member in self._brokers)
+
+    @property
+    def certificates(self) -> Certificates:
+        """Those of a secured cluster."""
+        if self._certificates is None:
+            raise DevStackError("This development cluster has no certificates: start one with secured=True.")
+        return self._certificates
 
     @property
     def zookeeper(self) -> str | None:
@@ -147,7 +163,7 @@ class DevCluster(KafkaTools):
     def stop(self) -> None:
         """End every process and remove the temporary directory. May be repeated; takes at most seconds."""
         self._stop_members()
-        self._zookeeper, self._brokers, self._installation = None, [], None
+        self._zookeeper, self._brokers, self._installation, self._certificates = None, [], None, None
         if self._owned is not None:
             self._owned.remove()
             self._owned = None
@@ -251,7 +267,9 @@ class DevCluster(KafkaTools):
     # -- how it starts
 
     def _lay_out(self) -> None:
-        layout = lay_out(self.installation, self._count, self._preferred_ports, self._extra)
+        if self._secured and self._certificates is None:
+            self._certificates = make_certificates(self.directory / "certificates")
+        layout = lay_out(self.installation, self._count, self._preferred_ports, self._extra, self._certificates)
         self._zookeeper, self._brokers = layout.zookeeper, layout.brokers
         if self.kafka == "4":
             refused = format_storage(self.installation, self._brokers, self._start_timeout_s)

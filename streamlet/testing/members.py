@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from streamlet.testing import settings
+from streamlet.testing.certificates import Certificates
 from streamlet.testing.installation import Installation
 from streamlet.testing.jvm import Jvm, keeper_command
 from streamlet.testing.ports import free_ports
@@ -17,13 +18,17 @@ from streamlet.testing.ports import free_ports
 
 @dataclass(slots=True)
 class Member:
-    """One server: where it listens, what it is started with, its process if it has one."""
+    """One server: where it listens, what it is started with, its process if it has one.
+
+    ``secure_ports``: those of a secured broker beside ``port``, by security protocol.
+    """
 
     name: str
     port: int
     log: Path
     command: list[str]
     jvm: Jvm | None = field(default=None)
+    secure_ports: dict[str, int] = field(default_factory=dict)
 
     @property
     def alive(self) -> bool:
@@ -44,21 +49,36 @@ def data_directory(installation: Installation, broker: int) -> Path:
 
 
 def lay_out(
-    installation: Installation, count: int, preferred_ports: Sequence[int], extra: Mapping[str, object]
+    installation: Installation,
+    count: int,
+    preferred_ports: Sequence[int],
+    extra: Mapping[str, object],
+    certificates: Certificates | None = None,
 ) -> Layout:
-    """Choose ports, write every configuration file; ``extra`` goes into each broker's last."""
+    """Choose ports, write every configuration file; ``extra`` goes into each broker's last.
+
+    With ``certificates`` each broker has the listeners of ``settings.SECURE_LISTENERS`` too.
+    """
+    kinds = len(settings.SECURE_LISTENERS) if certificates is not None else 0
     data = [data_directory(installation, number) for number in range(count)]
     zookeeper = None
     if installation.kafka == "3.9":
-        port, *ports = free_ports(1 + count, preferred_ports)
+        port, *ports = free_ports(1 + count + kinds * count, preferred_ports)
+        spare = ports[count:]
         zookeeper = _zookeeper(installation, port)
         values = [settings.broker_with_zookeeper(i, ports[i], port, data[i], count) for i in range(count)]
     else:
         # The preference begins with a ZooKeeper's port; controllers take any.
-        ports = free_ports(2 * count, preferred_ports[1 : 1 + count])
-        voters = ports[count:]
+        ports = free_ports(2 * count + kinds * count, preferred_ports[1 : 1 + count])
+        voters, spare = ports[count : 2 * count], ports[2 * count :]
         values = [settings.broker_with_kraft(i, ports[i], voters, data[i], count) for i in range(count)]
+    secure_ports = [spare[kinds * i : kinds * (i + 1)] for i in range(count)]
+    if certificates is not None:
+        pem, ca = certificates.broker, certificates.ca
+        values = [settings.secured(values[i], secure_ports[i], pem, ca) for i in range(count)]
     brokers = [_broker(installation, i, ports[i], {**values[i], **extra}) for i in range(count)]
+    for member, chosen in zip(brokers, secure_ports, strict=True):
+        member.secure_ports = dict(zip(settings.SECURE_LISTENERS, chosen, strict=False))
     return Layout(zookeeper, brokers)
 
 

@@ -74,6 +74,45 @@ def broker_with_kraft(
     }
 
 
+SECURE_LISTENERS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+PLAIN_USERS = {"alice": "alice-secret"}
+"""Who may log in with PLAIN on a secured broker; SCRAM's users are made with Kafka's own admin calls."""
+SESSION_LIFETIME_MS = 1500
+"""How long a login with PLAIN is believed on SASL_PLAINTEXT; SCRAM's has no end."""
+
+
+def secured(before: Mapping[str, object], ports: Sequence[int], broker_pem: Path, ca: Path) -> dict[str, object]:
+    """A broker's properties with three more listeners: ``ports`` are those of SECURE_LISTENERS.
+
+    SSL asks for a client certificate, SASL_SSL for none; PLAINTEXT stays, and the brokers speak it to each other.
+    """
+    added = ",".join(f"{name}://127.0.0.1:{port}" for name, port in zip(SECURE_LISTENERS, ports, strict=True))
+    mapped = ",".join(f"{name}:{name}" for name in SECURE_LISTENERS)
+    known = before.get("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT")
+    users = " ".join(f'user_{name}="{password}"' for name, password in PLAIN_USERS.items())
+    plain = f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
+    scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+    values: dict[str, object] = {
+        **before,
+        "listeners": f"{before['listeners']},{added}",
+        "advertised.listeners": f"{before['advertised.listeners']},{added}",
+        "listener.security.protocol.map": f"{known},{mapped}",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": broker_pem,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": ca,
+        "listener.name.ssl.ssl.client.auth": "required",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        "listener.name.sasl_plaintext.plain.connections.max.reauth.ms": SESSION_LIFETIME_MS,
+    }
+    for listener in ("sasl_plaintext", "sasl_ssl"):
+        values[f"listener.name.{listener}.plain.sasl.jaas.config"] = plain
+        for mechanism in ("scram-sha-256", "scram-sha-512"):
+            values[f"listener.name.{listener}.{mechanism}.sasl.jaas.config"] = scram
+    return values
+
+
 def reload4j(level: str, target: str) -> str:
     """Logging of 3.9: one console appender; the caller decides where the console goes."""
     return properties(

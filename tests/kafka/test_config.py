@@ -43,7 +43,10 @@ def test_servers_in_one_string_and_ipv6() -> None:
         ({"bootstrap_servers": "h:1", "retry_backoff_ms": "5"}, "retry_backoff_ms = '5' must be"),
         ({"bootstrap_servers": "h:1", "retry_backoff_ms": True}, "retry_backoff_ms = True must be"),
         ({"bootstrap_servers": "h:1", "retry_backoff_ms": 5000}, "greater than retry_backoff_max_ms"),
-        ({"bootstrap_servers": "h:1", "security_protocol": "SSL"}, "'SSL' is not possible: choose from PLAINTEXT"),
+        ({"bootstrap_servers": "h:1", "security_protocol": "TLS"}, "the nearest one is SSL"),
+        ({"bootstrap_servers": "h:1", "ssl.ca.location": "x"}, "it is called ssl_cafile here"),
+        ({"bootstrap_servers": "h:1", "metadata_max_age_ms": -2}, "whole number of at least -1"),
+        ({"bootstrap_servers": "h:1", "metadata_recovery_strategy": "no"}, "choose from rebootstrap, none"),
         ({"bootstrap_servers": "h:1", "client_id": 5}, "client_id = 5 must be a string"),
     ],
 )

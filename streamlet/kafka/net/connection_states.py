@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from streamlet.base.backoff import Backoff
-from streamlet.kafka.errors import KafkaError
+from streamlet.kafka.errors import AuthenticationFailed, HungUp, KafkaError
 from streamlet.kafka.metadata.cluster import Address
 from streamlet.kafka.protocol.api import ApiRanges
 
@@ -22,6 +22,7 @@ class ConnectionState(Enum):
     DISCONNECTED = "disconnected"
     CONNECTING = "connecting"
     CHECKING_API_VERSIONS = "checking API versions"
+    AUTHENTICATING = "authenticating"
     READY = "ready"
 
 
@@ -31,6 +32,8 @@ class Move(Enum):
     DIAL = "dial"
     CONNECTED = "connected"
     VERSIONS_KNOWN = "versions known"
+    AUTHENTICATE = "authenticate"
+    AUTHENTICATED = "authenticated"
     LOST = "lost"
 
 
@@ -40,9 +43,19 @@ TRANSITIONS: dict[tuple[ConnectionState, Move], ConnectionState] = {
     (_S.CONNECTING, Move.CONNECTED): _S.CHECKING_API_VERSIONS,
     (_S.CONNECTING, Move.LOST): _S.DISCONNECTED,
     (_S.CHECKING_API_VERSIONS, Move.VERSIONS_KNOWN): _S.READY,
+    (_S.CHECKING_API_VERSIONS, Move.AUTHENTICATE): _S.AUTHENTICATING,
     (_S.CHECKING_API_VERSIONS, Move.LOST): _S.DISCONNECTED,
+    (_S.AUTHENTICATING, Move.AUTHENTICATED): _S.READY,
+    (_S.AUTHENTICATING, Move.LOST): _S.DISCONNECTED,
+    (_S.READY, Move.AUTHENTICATE): _S.AUTHENTICATING,
     (_S.READY, Move.LOST): _S.DISCONNECTED,
 }
+
+BEING_MADE = (_S.CONNECTING, _S.CHECKING_API_VERSIONS, _S.AUTHENTICATING)
+"""Not usable yet, and no second connection is begun meanwhile (M6)."""
+
+_MANY = 30
+"""As many failures as it takes for the longest back-off."""
 
 SocketAddress = tuple[int, tuple[str | int | bytes, ...]]
 """Address family and what ``socket.connect`` takes."""
@@ -50,7 +63,11 @@ SocketAddress = tuple[int, tuple[str | int | bytes, ...]]
 
 @dataclass(slots=True)
 class NodeConnection:
-    """One address's connection: its state, its failures, and what the broker behind it speaks."""
+    """One address's connection: its state, its failures, and what the broker behind it speaks.
+
+    ``answered``: a request of ours was answered on this connection. ``hang_ups``: fresh connections in a row that
+    were closed without a word.
+    """
 
     state: ConnectionState = ConnectionState.DISCONNECTED
     last_attempt_s: float = float("-inf")
@@ -59,6 +76,9 @@ class NodeConnection:
     setup_failures: int = 0
     setup_deadline_s: float = float("inf")
     throttled_until_s: float = float("-inf")
+    session_ends_s: float = float("inf")
+    answered: bool = False
+    hang_ups: int = 0
     versions: ApiRanges = field(default_factory=dict)
     last_error: KafkaError | None = None
     candidates: list[SocketAddress] = field(default_factory=list)
@@ -133,17 +153,52 @@ class ConnectionStates:
         return node.last_used
 
     def connected(self, address: Address) -> None:
-        """The socket is connected; versions come next."""
+        """The socket is connected, TLS included; versions come next, within the same time."""
         node = self.get(address)
         self._move(node, Move.CONNECTED)
-        node.setup_deadline_s = float("inf")
-        node.setup_failures = 0
+        node.answered = False
 
     def versions_known(self, address: Address, versions: ApiRanges) -> None:
-        """The broker told what it speaks: ready, and past failures count no longer."""
+        """The broker told what it speaks, and asks no more: ready, and past failures count no longer."""
         node = self.get(address)
         self._move(node, Move.VERSIONS_KNOWN)
         node.versions = versions
+        self._made(node)
+
+    def authenticate(self, address: Address, now_s: float, versions: ApiRanges | None = None) -> None:
+        """Who we are is told now: on a new connection, whose versions came, or again on one that was ready."""
+        node = self.get(address)
+        self._move(node, Move.AUTHENTICATE)
+        if versions is not None:
+            node.versions = versions
+        else:
+            node.setup_deadline_s = now_s + self._setup_timeout.delay(1, self._uniform)
+        node.session_ends_s = float("inf")
+
+    def authenticated(self, address: Address, now_s: float, lifetime_s: float) -> None:
+        """The broker believes it: ready. ``lifetime_s`` 0: for good; else it is told again in time (KIP-368)."""
+        node = self.get(address)
+        self._move(node, Move.AUTHENTICATED)
+        if lifetime_s > 0:
+            node.session_ends_s = now_s + lifetime_s * (0.85 + 0.1 * self._uniform())
+        self._made(node)
+
+    def sessions_ending(self, now_s: float) -> list[Address]:
+        """Connections on which who we are must be told again."""
+        return [
+            address
+            for address, node in self._nodes.items()
+            if node.state is ConnectionState.READY and now_s >= node.session_ends_s
+        ]
+
+    def next_session_end(self) -> float:
+        """The earliest of them, as a time; infinity for none."""
+        ends = (node.session_ends_s for node in self._nodes.values() if node.state is ConnectionState.READY)
+        return min(ends, default=float("inf"))
+
+    def _made(self, node: NodeConnection) -> None:
+        node.setup_deadline_s = float("inf")
+        node.setup_failures = 0
         node.failures = 0
         node.last_error = None
         node.candidates = []
@@ -151,21 +206,29 @@ class ConnectionStates:
     def lost(self, address: Address, now_s: float, error: KafkaError) -> None:
         """The connection failed or broke."""
         node = self.get(address)
-        if node.state is ConnectionState.CONNECTING:
+        if node.state is not ConnectionState.READY:
             node.setup_failures += 1
+        if isinstance(error, HungUp):
+            node.hang_ups += 1
         self._move(node, Move.LOST)
         node.failures += 1
-        node.retry_at_s = now_s + self._reconnect.delay(node.failures, self._uniform)
-        node.setup_deadline_s = float("inf")
-        node.throttled_until_s = float("-inf")
+        # Who was refused is not let in a moment later, and each try may count towards locking the user out.
+        tries = _MANY if isinstance(error, AuthenticationFailed) else node.failures
+        node.retry_at_s = now_s + self._reconnect.delay(tries, self._uniform)
+        self._gone(node)
         node.last_error = error
 
     def closed(self, address: Address) -> None:
         """We closed it ourselves: a new one may be begun at once."""
         node = self.get(address)
         self._move(node, Move.LOST)
+        self._gone(node)
+
+    @staticmethod
+    def _gone(node: NodeConnection) -> None:
         node.setup_deadline_s = float("inf")
         node.throttled_until_s = float("-inf")
+        node.session_ends_s = float("inf")
 
     def throttle(self, address: Address, until_s: float) -> None:
         """The broker asked to be left alone until then (KIP-219)."""
@@ -177,7 +240,7 @@ class ConnectionStates:
         return [
             address
             for address, node in self._nodes.items()
-            if node.state is ConnectionState.CONNECTING and now_s >= node.setup_deadline_s
+            if node.state is not ConnectionState.DISCONNECTED and now_s >= node.setup_deadline_s
         ]
 
     def next_setup_deadline(self) -> float:

@@ -2,27 +2,71 @@
 
 from __future__ import annotations
 
-from streamlet.kafka.errors import Disconnected, ForeignProtocol, KafkaError, MalformedFrame
+from streamlet.kafka.errors import (
+    AuthenticationFailed,
+    Disconnected,
+    ForeignProtocol,
+    HungUp,
+    KafkaError,
+    MalformedFrame,
+)
 from streamlet.kafka.metadata.cluster import Broker
-from streamlet.kafka.net.connection_states import ConnectionState
+from streamlet.kafka.net.connection_states import ConnectionState, NodeConnection
+
+HANG_UPS = 3
+"""Fresh connections in a row that were closed without a word: so many mean that the listener wants something else. One
+that is being stopped does it too, once."""
 
 
 class ClosedByUs(Disconnected):
     """No failure: neither back-off nor doubt in the metadata follows."""
 
 
-def explain(broker: Broker, state: ConnectionState, error: KafkaError) -> KafkaError:
-    """The same error with the broker's name and what the connection was doing."""
-    text = error.message
+def hung_up(error: KafkaError, node: NodeConnection, in_flight: int) -> bool:
+    """Whether a fresh connection was closed by the broker with a question of ours unanswered.
+
+    That is what a listener does that speaks another protocol than ours: Kafka tells no client so.
+    """
+    if isinstance(error, HungUp):
+        return True
+    return type(error) is Disconnected and not node.answered and in_flight > 0
+
+
+_MEANT = {
+    "PLAINTEXT": "a listener that wants TLS (SSL) or a user and password (SASL_PLAINTEXT) does that",
+    "SSL": "a listener without TLS (PLAINTEXT), or one that wants a user and password too (SASL_SSL), does that; so "
+    "does one that wants a client certificate (ssl_certfile) and got none it trusts",
+    "SASL_PLAINTEXT": "a listener that wants TLS (SASL_SSL) does that",
+    "SASL_SSL": "a listener without TLS (SASL_PLAINTEXT) does that; so does one that wants a client certificate "
+    "(ssl_certfile) and got none it trusts",
+}
+
+
+def explain(broker: Broker, node: NodeConnection, error: KafkaError, security_protocol: str) -> KafkaError:
+    """The same error with the broker's name and what the connection was doing. Before ``node`` is moved on."""
+    state = node.state
+    text = error.message.rstrip(".")
+    ours = f"security_protocol = {security_protocol!r}"
     if isinstance(error, ForeignProtocol):
         return ForeignProtocol(
-            f"The port at {broker} does not speak Kafka's protocol: {text}. Check that it is the broker's own "
-            "listener, and a PLAINTEXT one: TLS and SASL are not spoken yet."
+            f"The port at {broker} does not speak what this client was told to ({ours}): {text}. Check that it is the "
+            "broker's own listener, and set security_protocol to what that listener speaks (PLAINTEXT, SSL, "
+            "SASL_PLAINTEXT or SASL_SSL)."
         )
+    if isinstance(error, HungUp) and node.hang_ups + 1 >= HANG_UPS:
+        return HungUp(
+            f"The broker at {broker} closes each connection without a word ({text}): {_MEANT[security_protocol]}. "
+            f"Compare {ours} with what that listener speaks; the broker's own log may say more."
+        )
+    if isinstance(error, AuthenticationFailed):
+        what = "The TLS connection to" if state is ConnectionState.CONNECTING else "The broker at"
+        refused = f"{what} {broker} " + ("failed" if state is ConnectionState.CONNECTING else "does not let us in")
+        return type(error)(f"{refused} ({ours}): {text}.")
     if isinstance(error, MalformedFrame):
-        return MalformedFrame(f"The connection to {broker} was closed: {text.rstrip('.')}.")
+        return MalformedFrame(f"The connection to {broker} was closed: {text}.")
     doing = {
         ConnectionState.CONNECTING: "could not be made",
         ConnectionState.CHECKING_API_VERSIONS: "was lost before the broker answered the first request",
+        ConnectionState.AUTHENTICATING: "was lost while user and password were being checked",
     }.get(state, "was lost")
     return type(error)(f"The connection to {broker} {doing}: {text}.")

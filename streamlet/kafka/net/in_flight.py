@@ -24,12 +24,29 @@ class ClientResponse:
     latency_s: float
 
 
+@dataclass(slots=True)
+class Counts:
+    """What happened since the client was made: a rate is the difference of two looks at it (P11)."""
+
+    requests: int = 0
+    failed_requests: int = 0
+    """Sent, and ended without an answer. An error code in an answer is the caller's to count."""
+    connections_made: int = 0
+    connections_lost: int = 0
+    """Without those that we closed ourselves."""
+    metadata_updates: int = 0
+    failed_metadata_updates: int = 0
+
+
 OnComplete = Callable[[ClientResponse], None]
 
 
 @dataclass(slots=True)
 class InFlightRequest:
-    """A request on its way. ``sent`` turns true when its last byte is with the kernel."""
+    """A request on its way. ``sent`` turns true when its last byte is with the kernel.
+
+    ``introduces``: it belongs to the connection's own introduction, and no caller waits for its answer.
+    """
 
     broker: Broker
     request: Request[Any]
@@ -39,6 +56,7 @@ class InFlightRequest:
     created_s: float
     deadline_s: float
     timeout_s: float
+    introduces: bool = False
     sent: bool = False
 
 
@@ -96,6 +114,11 @@ class InFlightRequests:
         """One that expects no answer was written."""
         self._queues[entry.broker.address].remove(entry)
         self._total -= 1
+
+    def postpone(self, address: Address, seconds: float) -> None:
+        """The broker does not read from this connection for so long: that time does not count."""
+        for entry in self._queues.get(address, ()):
+            entry.deadline_s += seconds
 
     def clear(self, address: Address) -> list[InFlightRequest]:
         """The connection is gone: all of its requests, oldest first."""

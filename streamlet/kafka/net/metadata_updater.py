@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from streamlet.kafka.metadata.cluster import Broker
 from streamlet.kafka.metadata.metadata import Metadata, MetadataAsk
-from streamlet.kafka.net.connection_states import ConnectionState, ConnectionStates
+from streamlet.kafka.net.connection_states import BEING_MADE, ConnectionState, ConnectionStates
 from streamlet.kafka.net.in_flight import ClientResponse, InFlightRequests
 
 if TYPE_CHECKING:
@@ -26,7 +26,11 @@ class MetadataUpdater:
         metadata: Metadata,
         bootstrap: tuple[Broker, ...],
         uniform: Callable[[], float],
+        rebootstrap_after_s: float = float("inf"),
     ) -> None:
+        self._rebootstrap_after_s = rebootstrap_after_s
+        self._wanted_since: float | None = None
+        self._from_the_start = False
         self._client = client
         self._metadata = metadata
         self._bootstrap = bootstrap
@@ -39,7 +43,9 @@ class MetadataUpdater:
         return self._asked is None and self._metadata.time_to_next_update(now_s) <= 0
 
     def candidates(self) -> tuple[Broker, ...]:
-        """The brokers known from metadata; the bootstrap addresses before any is."""
+        """The brokers known from metadata; the bootstrap addresses before any is, or after a rebootstrap."""
+        if self._from_the_start:
+            return self._bootstrap
         return tuple(self._metadata.cluster.brokers.values()) or self._bootstrap
 
     def wait_s(self, now_s: float) -> float:
@@ -53,7 +59,7 @@ class MetadataUpdater:
 
     def wait_for_any_s(self, now_s: float) -> float:
         """Seconds until time alone gives a broker to ask; infinity while a connection is being made."""
-        brokers = self._reachable()
+        brokers = self.reachable()
         if any(self._is_connecting(broker) for broker in brokers):
             return float("inf")
         return min((self._client.wait_s(broker, now_s) for broker in brokers), default=float("inf"))
@@ -62,6 +68,7 @@ class MetadataUpdater:
         """Ask, or begin the connection over which to ask, or leave it for later."""
         if not self.is_due(now_s):
             return
+        self._rebootstrap_in_time(now_s)
         broker = self.least_loaded(now_s)
         if broker is None:
             return
@@ -69,21 +76,32 @@ class MetadataUpdater:
             ask = self._metadata.next_request()
             self._asked = broker
             self._client.send(ask.request, broker, lambda response: self._answered(ask, response))
-        elif any(self._is_connecting(other) for other in self._reachable()):
+        elif any(self._is_connecting(other) for other in self.reachable()):
             return  # no second connection while one is being made (M6)
         elif self._client.states.can_connect(broker.address, now_s):
             self._client.connect(broker, now_s)
+
+    def _rebootstrap_in_time(self, now_s: float) -> None:
+        """KIP-1102: known brokers that gave no metadata for so long may be another cluster's by now."""
+        if self._wanted_since is None:
+            self._wanted_since = now_s
+        elif not self._from_the_start and now_s - self._wanted_since >= self._rebootstrap_after_s:
+            servers = ", ".join(map(str, self._bootstrap))
+            _log.warning(
+                "no known broker gave metadata for %.0f s: beginning again with %s", now_s - self._wanted_since, servers
+            )
+            self._from_the_start = True
 
     def least_loaded(self, now_s: float) -> Broker | None:
         """The broker to ask when any will do; one of the bootstrap list when none known is in reach."""
         states, in_flight = self._client.states, self._client.in_flight
         found = least_loaded_node(self.candidates(), states, in_flight, now_s, self._uniform)
         if found is None:
-            found = least_loaded_node(self._reachable(), states, in_flight, now_s, self._uniform)
+            found = least_loaded_node(self.reachable(), states, in_flight, now_s, self._uniform)
         return found
 
-    def _reachable(self) -> tuple[Broker, ...]:
-        """The candidates; the bootstrap addresses too when no candidate has a connection of any kind."""
+    def reachable(self) -> tuple[Broker, ...]:
+        """Those to ask: the candidates; the bootstrap addresses too when no candidate has a connection of any kind."""
         candidates = self.candidates()
         states = self._client.states
         if any(states.get(row.address).state is not ConnectionState.DISCONNECTED for row in candidates):
@@ -92,13 +110,14 @@ class MetadataUpdater:
 
     def _is_connecting(self, broker: Broker) -> bool:
         state = self._client.states.get(broker.address).state
-        return state in (ConnectionState.CONNECTING, ConnectionState.CHECKING_API_VERSIONS)
+        return state in BEING_MADE
 
     def _answered(self, ask: MetadataAsk, response: ClientResponse) -> None:
         self._asked = None
         now = self._client.now_s()
         if response.error is not None:
             _log.debug("metadata request %d failed: %s", response.correlation_id, response.error.message)
+            self._client.counts.failed_metadata_updates += 1
             self._metadata.failed_update(now)
             return
         faulty = {row.name: row.error_code for row in response.value.topics if row.error_code}
@@ -106,7 +125,11 @@ class MetadataUpdater:
         if faulty and faulty != self._faulty:
             _log.debug("metadata answer %d from %s has errors: %s", response.correlation_id, response.broker, faulty)
         self._faulty = faulty
-        if not self._metadata.update(ask, response.value, now):
+        if self._metadata.update(ask, response.value, now):
+            self._client.counts.metadata_updates += 1
+            self._wanted_since, self._from_the_start = None, False
+        else:
+            self._client.counts.failed_metadata_updates += 1
             _log.warning(
                 "metadata answer %d from %s names no brokers; what was known is kept",
                 response.correlation_id,
@@ -142,7 +165,7 @@ def least_loaded_node(
                 return broker
             if ready is None or load < ready[0]:
                 ready = (load, broker)
-        elif node.state in (ConnectionState.CONNECTING, ConnectionState.CHECKING_API_VERSIONS):
+        elif node.state in BEING_MADE:
             connecting = broker
         elif states.can_connect(address, now_s) and (connectable is None or node.last_attempt_s < connectable[0]):
             connectable = (node.last_attempt_s, broker)

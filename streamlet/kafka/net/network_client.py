@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
 from streamlet.kafka.errors import (
     ClientClosed,
     Disconnected,
     ForeignProtocol,
+    HungUp,
     KafkaError,
     MalformedFrame,
     RequestTimedOut,
@@ -25,10 +24,12 @@ from streamlet.kafka.errors import (
 from streamlet.kafka.metadata.cluster import Address, Broker
 from streamlet.kafka.metadata.metadata import Metadata
 from streamlet.kafka.net.connection_states import ConnectionState, ConnectionStates, SocketAddress
-from streamlet.kafka.net.failures import ClosedByUs, explain
-from streamlet.kafka.net.in_flight import ClientResponse, InFlightRequest, InFlightRequests, OnComplete
+from streamlet.kafka.net.failures import ClosedByUs, explain, hung_up
+from streamlet.kafka.net.in_flight import ClientResponse, Counts, InFlightRequest, InFlightRequests, OnComplete
+from streamlet.kafka.net.introduction import Introductions
 from streamlet.kafka.net.metadata_updater import MetadataUpdater
 from streamlet.kafka.net.selector import Ready, Selector
+from streamlet.kafka.net.settings import NetworkSettings
 from streamlet.kafka.net.transport import Dial
 from streamlet.kafka.protocol.api import (
     Request,
@@ -37,29 +38,10 @@ from streamlet.kafka.protocol.api import (
     encode_request,
     response_correlation_id,
 )
-from streamlet.kafka.protocol.messages.api_versions import (
-    UNSUPPORTED_VERSION,
-    ApiVersionsRequest,
-    decode_api_versions,
-)
+from streamlet.kafka.protocol.messages.metadata import MetadataRequest
+from streamlet.kafka.sasl import SaslClient
 
 _log = logging.getLogger(__name__)
-
-_NEWEST_API_VERSIONS = max(ApiVersionsRequest.versions)
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkSettings:
-    """What the network layer must be told; times in seconds."""
-
-    client_id: str
-    request_timeout_s: float
-    max_in_flight: int
-    reconnect: Backoff
-    setup_timeout: Backoff
-    max_idle_s: float
-    max_frame_bytes: int
-    software: tuple[str, str] = ("streamlet", "0")
 
 
 class NetworkClient:
@@ -74,6 +56,7 @@ class NetworkClient:
         resolve: Callable[[Address], list[SocketAddress]],
         clock: Clock,
         uniform: Callable[[], float],
+        conversation: Callable[[], SaslClient] | None = None,
     ) -> None:
         self._settings = settings
         self._dial = dial
@@ -83,15 +66,16 @@ class NetworkClient:
         self.states = ConnectionStates(settings.reconnect, settings.setup_timeout, uniform)
         self.in_flight = InFlightRequests(settings.max_in_flight)
         self.metadata = metadata
-        self.updater = MetadataUpdater(self, metadata, bootstrap, uniform)
+        self.updater = MetadataUpdater(self, metadata, bootstrap, uniform, settings.rebootstrap_after_s)
         self._correlation_id = 0
         self._settled: list[_Response] = []
         """Requests that ended outside of a poll; told in the next one."""
         self._lost: dict[Address, KafkaError] = {}
-        self._to_check: dict[Address, int] = {}
+        self._introductions = Introductions(self.states, settings.software, conversation)
         self._brokers: dict[Address, Broker] = {}
         self.closed = False
         self.polls = 0
+        self.counts = Counts()
 
     # -- what callers ask and do between polls
 
@@ -109,9 +93,11 @@ class NetworkClient:
 
     def next_wake_s(self, now_s: float) -> float:
         """Seconds until a poll has something to do without any event on the file descriptor."""
-        if self._settled or self._lost or self._to_check:
+        if self._settled or self._lost or self._introductions.waiting() or self._selector.holds_bytes():
             return 0.0
-        deadline = min(self.in_flight.next_deadline(), self.states.next_setup_deadline())
+        deadline = min(
+            self.in_flight.next_deadline(), self.states.next_setup_deadline(), self.states.next_session_end()
+        )
         return max(min(self.updater.wait_s(now_s), deadline - now_s), 0.0)
 
     def is_ready(self, broker: Broker, now_s: float) -> bool:
@@ -183,7 +169,8 @@ class NetworkClient:
         try:
             version = choose_version(request, self.states.get(broker.address).versions, str(broker))
         except UnsupportedVersion as err:
-            self.states.get(broker.address).last_error = err
+            if isinstance(request, MetadataRequest):  # without which nothing goes
+                self.states.get(broker.address).last_error = err
             self._settled.append((on_complete, ClientResponse(broker, request, -1, None, err, 0.0)))
             return
         self._send(request, version, broker, on_complete, timeout_s)
@@ -232,8 +219,9 @@ class NetworkClient:
         for address in ready.connected:
             if address in self._selector.addresses():
                 self.states.connected(address)
-                self._to_check[address] = _NEWEST_API_VERSIONS
-        self._initiate_api_versions()
+                self.counts.connections_made += 1
+                self._introductions.begin(address)
+        self._introduce(now)
         self._expire(responses, now)
         self._run_callbacks(responses)
 
@@ -259,29 +247,19 @@ class NetworkClient:
             expected = "none" if entry is None else str(entry.correlation_id)
             kind = MalformedFrame if self.states.get(address).versions else ForeignProtocol
             raise kind(f"an answer with correlation id {found}, where {expected} was expected")
-        if isinstance(entry.request, ApiVersionsRequest):
-            self._api_versions_answered(entry.request, entry, frame)
+        if entry.introduces:
+            self.in_flight.complete_oldest(address)
+            self._introductions.answered(entry, frame, now)
             return
         value = decode_response(entry.request, entry.version, frame)
         self.in_flight.complete_oldest(address)
+        node = self.states.get(address)
+        node.answered, node.hang_ups = True, 0
         throttle_ms = getattr(value, "throttle_time_ms", 0)
         if throttle_ms > 0:
             self.states.throttle(address, now + throttle_ms / 1000)
+            self.in_flight.postpone(address, throttle_ms / 1000)
         responses.append(self._succeeded(entry, value, now))
-
-    def _api_versions_answered(self, request: ApiVersionsRequest, entry: InFlightRequest, frame: bytearray) -> None:
-        address = entry.broker.address
-        try:
-            answer = decode_api_versions(request, entry.version, frame)
-        except MalformedFrame as err:
-            raise ForeignProtocol(f"its first answer is not Kafka's ({err.message})") from err
-        self.in_flight.complete_oldest(address)
-        if answer.error_code == UNSUPPORTED_VERSION and entry.version > 0:
-            self._to_check[address] = 0
-        elif answer.error_code:
-            raise Disconnected(f"it answered the first request (API_VERSIONS) with error {answer.error_code}")
-        else:
-            self.states.versions_known(address, answer.ranges())
 
     def _disconnections(self, ready: Ready, responses: _Responses, now: float) -> None:
         lost, self._lost = self._lost, {}
@@ -292,31 +270,33 @@ class NetworkClient:
         broker = self._brokers[address]
         node = self.states.get(address)
         wanted = isinstance(error, ClosedByUs)
-        error = explain(broker, node.state, error)
+        if hung_up(error, node, self.in_flight.count(address)):
+            error = HungUp(error.message)
+        error = explain(broker, node, error, self._settings.security_protocol)
         _log.debug("connection to %s lost while %s: %s", broker, node.state.value, error.message)
-        self._to_check.pop(address, None)
+        self._introductions.lost(address)
         if wanted:
             self.states.closed(address)
         else:
             self.states.lost(address, now, error)
             # Any connection that breaks makes what we know of the cluster doubtful (M4).
             self.metadata.request_update(reset_equivalent=False)
+            self.counts.connections_lost += 1
         for entry in self.in_flight.clear(address):
+            self.counts.failed_requests += not entry.introduces
             responses.append(self._failed(entry, error, now))
 
-    def _initiate_api_versions(self) -> None:
-        to_check, self._to_check = self._to_check, {}
-        for address, version in to_check.items():
-            request = ApiVersionsRequest(
-                client_software_name=self._settings.software[0],
-                client_software_version=self._settings.software[1],
-            )
-            self._send(request, version, self._brokers[address], None, None)
+    def _introduce(self, now: float) -> None:
+        for address, say in self._introductions.take(now).items():
+            self._send(say.request, say.version, self._brokers[address], None, None, introduces=True)
 
     def _expire(self, responses: _Responses, now: float) -> None:
         for address in self.states.setup_expired(now):
             self._selector.close(address)
-            self._connection_lost(address, Disconnected("no connection within the setup time-out"), responses, now)
+            doing = self.states.get(address).state
+            reason = f"still {doing.value} when the time for that was up (socket_connection_setup_timeout_ms)"
+            kind = Disconnected if doing is ConnectionState.CONNECTING else RequestTimedOut
+            self._connection_lost(address, kind(reason), responses, now)
         for address in self.in_flight.expired(now):
             self._selector.close(address)
             late = self.in_flight.first_expired(address, now)
@@ -350,12 +330,17 @@ class NetworkClient:
         broker: Broker,
         on_complete: OnComplete | None,
         timeout_s: float | None,
+        *,
+        introduces: bool = False,
     ) -> None:
         now = self._clock.monotonic()
         limit = self._settings.request_timeout_s if timeout_s is None else timeout_s
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        self.counts.requests += not introduces
         frame = encode_request(request, version, self._correlation_id, self._settings.client_id)
-        entry = InFlightRequest(broker, request, version, self._correlation_id, on_complete, now, now + limit, limit)
+        entry = InFlightRequest(
+            broker, request, version, self._correlation_id, on_complete, now, now + limit, limit, introduces
+        )
         self.in_flight.add(entry)
         entry.sent = self._selector.send(broker.address, frame)
         if entry.sent and not request.expects_response():

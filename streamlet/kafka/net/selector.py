@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from dataclasses import dataclass, field
 
-from streamlet.kafka.errors import Disconnected, KafkaError, MalformedFrame
+from streamlet.kafka.errors import Disconnected, KafkaError
 from streamlet.kafka.metadata.cluster import Address
 from streamlet.kafka.net.transport import Transport
 from streamlet.kafka.protocol.framing import FrameBuffer
@@ -88,6 +88,8 @@ class Selector:
         self._selector = selectors.DefaultSelector()
         self._channels: dict[Address, _Channel] = {}
         self._failed_at_once: dict[Address, KafkaError] = {}
+        self._held: dict[Address, _Channel] = {}
+        """Those whose transport holds bytes that no event announces."""
         self._wakeup = Wakeup()
         self._selector.register(self._wakeup.receiver, _READ, None)
 
@@ -99,6 +101,10 @@ class Selector:
         """Of the epoll (or kqueue) object: readable whenever :meth:`poll` would find something."""
         number: int = self._selector.fileno()
         return number
+
+    def holds_bytes(self) -> bool:
+        """Whether a poll would find something though :meth:`fileno` is silent."""
+        return bool(self._held or self._failed_at_once)
 
     def addresses(self) -> tuple[Address, ...]:
         """Those with a channel, connected or connecting."""
@@ -119,24 +125,31 @@ class Selector:
                 return self._write(channel) == 1
             except OSError as err:
                 self._failed_at_once[address] = _broken(err)
+            except KafkaError as err:
+                self._failed_at_once[address] = err
         return False
 
     def poll(self, timeout_s: float, now_s: float) -> Ready:
         """Wait at most ``timeout_s`` for something to happen, and do what can be done without waiting."""
         ready = Ready(disconnected=self._failed_at_once)
         self._failed_at_once = {}
-        if ready.disconnected:
+        held, self._held = self._held, {}
+        if ready.disconnected or held:
             timeout_s = 0.0
+        found = {channel.address: (channel, _READ) for channel in held.values()}
         for key, events in self._selector.select(max(timeout_s, 0.0)):
             if key.data is None:
                 self._wakeup.take()
-                continue
-            channel: _Channel = key.data
+            else:
+                found[key.data.address] = (key.data, events)
+        for channel, events in found.values():
+            if self._channels.get(channel.address) is not channel:
+                continue  # closed since
             try:
                 self._serve(channel, events, ready)
             except OSError as err:
                 ready.disconnected[channel.address] = _broken(err)
-            except MalformedFrame as err:
+            except KafkaError as err:
                 ready.disconnected[channel.address] = err
             channel.last_active_s = now_s
         for address in ready.disconnected:
@@ -164,6 +177,7 @@ class Selector:
     def _serve(self, channel: _Channel, events: int, ready: Ready) -> None:
         if not channel.connected:
             if not channel.transport.finish_connect():
+                self._watch(channel)
                 return
             channel.connected = True
             ready.connected.append(channel.address)
@@ -190,6 +204,8 @@ class Selector:
                 raise ConnectionResetError("the broker closed the connection")
             if size is None or size < wanted:
                 return
+        if transport.pending():
+            self._held[channel.address] = channel
 
     def _write(self, channel: _Channel) -> int:
         """Write until the socket takes no more; how many frames were finished."""
@@ -209,7 +225,9 @@ class Selector:
         return finished
 
     def _watch(self, channel: _Channel) -> None:
-        interest = _READ | _WRITE if channel.outgoing or not channel.connected else _READ
+        writes = bool(channel.outgoing) if channel.connected else channel.transport.wants_write()
+        # While connecting one of the two, so that a handshake which waits for the broker does not spin.
+        interest = (_READ | _WRITE if channel.connected else _WRITE) if writes else _READ
         if interest != channel.interest:
             channel.interest = interest
             self._selector.modify(channel.transport, interest, channel)

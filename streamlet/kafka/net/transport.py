@@ -1,9 +1,8 @@
 """The contract between a connection and what carries its bytes, and its plain TCP form.
 
 A transport is non-blocking and owned by one thread. It knows no Kafka: it connects (a handshake counts as
-part of that), sends and receives. Where TLS comes, it comes as another implementation of :class:`Transport`
-and another :data:`Dial`; nothing else changes. SASL is *not* here: it speaks in Kafka's frames, above the
-transport.
+part of that), sends and receives. TLS is another implementation of :class:`Transport` and another :data:`Dial`
+(``tls.py``). SASL is *not* here: it speaks in Kafka's frames, above the transport (``introduction.py``).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from streamlet.kafka.net.connection_states import SocketAddress
 
 
 class Transport(Protocol):
-    """What carries one connection's bytes. Methods raise OSError when it is broken, and never block."""
+    """What carries one connection's bytes. Methods raise OSError (or KafkaError) when it is broken, and never block."""
 
     def fileno(self) -> int:
         """For the selector."""
@@ -29,8 +28,16 @@ class Transport(Protocol):
         """Called when the socket is ready; True once bytes may flow. Raises OSError when it failed."""
         ...
 
+    def wants_write(self) -> bool:
+        """While connecting: whether it waits for room to send; else for something to read."""
+        ...
+
     def recv_into(self, buffer: memoryview) -> int | None:
         """Bytes received; None when there are none yet; 0 at the end of the stream."""
+        ...
+
+    def pending(self) -> bool:
+        """Whether bytes were taken from the kernel and not yet given: no event will announce them."""
         ...
 
     def send(self, data: memoryview) -> int:
@@ -81,6 +88,12 @@ class PlaintextTransport:
         if code:
             raise OSError(code, os.strerror(code))
         return True
+
+    def wants_write(self) -> bool:
+        return True
+
+    def pending(self) -> bool:
+        return False
 
     def recv_into(self, buffer: memoryview) -> int | None:
         try:

@@ -39,7 +39,7 @@ def make_ready(states: ConnectionStates, address: Address, now_s: float = 0.0) -
 
 def test_only_the_moves_of_the_table_are_possible(states: ConnectionStates) -> None:
     """Every other pair of state and event is a bug, and raises."""
-    assert len(TRANSITIONS) == 6
+    assert len(TRANSITIONS) == 10
     with pytest.raises(RuntimeError, match="disconnected cannot have 'connected' happen"):
         states.connected(A)
     make_ready(states, A)

@@ -23,6 +23,8 @@ from streamlet.kafka.protocol.messages.offset_commit import OffsetCommitRequest
 from streamlet.kafka.protocol.messages.offset_delete import OffsetDeleteRequest
 from streamlet.kafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from streamlet.kafka.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from streamlet.kafka.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from streamlet.kafka.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
 REQUESTS: dict[ApiKey, type[Request[Any]]] = {
     kind.api_key: kind
@@ -45,6 +47,8 @@ REQUESTS: dict[ApiKey, type[Request[Any]]] = {
         OffsetDeleteRequest,
         OffsetFetchRequest,
         OffsetForLeaderEpochRequest,
+        SaslAuthenticateRequest,
+        SaslHandshakeRequest,
     )
 }
 """Every request this client can make, by API."""

@@ -1,0 +1,135 @@
+"""SASL mechanisms as conversations without a socket: PLAIN (RFC 4616), SCRAM (RFC 5802, 7677). Pure.
+
+Passwords go in as their UTF-8 bytes, as Kafka's own clients and tools do it: no SASLprep, which would make another
+password of some that are not ASCII.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from typing import Protocol
+
+from streamlet.kafka.errors import AuthenticationFailed
+
+_LEAST_ITERATIONS = 4096
+_MOST_ITERATIONS = 1 << 18
+"""A hostile broker could make us hash for hours. Kafka's own limit for what it stores is 16384."""
+
+_HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+
+
+class SaslClient(Protocol):
+    """One conversation: it is used once. Errors are AuthenticationFailed, without broker or secret."""
+
+    mechanism: str
+    username: str
+
+    def first(self) -> bytes:
+        """What we say first."""
+        ...
+
+    def next(self, challenge: bytes) -> bytes | None:
+        """What to say to the broker's answer; None when it was the last word, and is in order."""
+        ...
+
+
+def sasl_client(mechanism: str, username: str, password: str, nonce: str) -> SaslClient:
+    """A conversation in one of ``security.MECHANISMS``; ``nonce``: printable ASCII, without commas, never used
+    before.
+    """
+    if mechanism == "PLAIN":
+        return Plain(username, password)
+    return Scram(mechanism, username, password, nonce)
+
+
+class Plain:
+    """User and password in the clear: for TLS."""
+
+    __slots__ = ("_password", "username")
+    mechanism = "PLAIN"
+
+    def __init__(self, username: str, password: str) -> None:
+        self.username, self._password = username, password
+
+    def first(self) -> bytes:
+        return f"\0{self.username}\0{self._password}".encode()
+
+    def next(self, challenge: bytes) -> bytes | None:
+        return None
+
+
+class Scram:
+    """The password never travels, and the broker proves that it knows it too.
+
+    >>> talk = Scram("SCRAM-SHA-256", "user", "pencil", "rOprNGfwEbeRWgbNEkqO")
+    >>> talk.first()
+    b'n,,n=user,r=rOprNGfwEbeRWgbNEkqO'
+    """
+
+    __slots__ = ("_bare", "_hash", "_nonce", "_password", "_server_signature", "mechanism", "username")
+
+    def __init__(self, mechanism: str, username: str, password: str, nonce: str) -> None:
+        self.mechanism = mechanism
+        self.username = username
+        self._hash = _HASHES[mechanism]
+        self._password = password
+        self._nonce = nonce
+        name = username.replace("=", "=3D").replace(",", "=2C")
+        self._bare = f"n={name},r={nonce}"
+        self._server_signature: bytes | None = None
+
+    def first(self) -> bytes:
+        return f"n,,{self._bare}".encode()
+
+    def next(self, challenge: bytes) -> bytes | None:
+        fields = _fields(challenge)
+        if "e" in fields:
+            raise AuthenticationFailed(f"the broker ends the {self.mechanism} exchange with {fields['e'][:80]!r}")
+        if self._server_signature is None:
+            return self._proof(challenge.decode(), fields)
+        found = _decoded(fields.get("v", ""))
+        if not hmac.compare_digest(found, self._server_signature):
+            raise AuthenticationFailed(
+                "the broker did not prove that it knows the user's password: it is not the broker it says it is"
+            )
+        return None
+
+    def _proof(self, server_first: str, fields: dict[str, str]) -> bytes:
+        nonce, rounds = fields.get("r", ""), fields.get("i", "")
+        salt = _decoded(fields.get("s", ""))
+        if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce) or not salt:
+            raise AuthenticationFailed(f"the broker's first {self.mechanism} answer is not valid")
+        iterations = int(rounds) if rounds.isascii() and rounds.isdigit() and len(rounds) < 10 else 0
+        if not _LEAST_ITERATIONS <= iterations <= _MOST_ITERATIONS:
+            raise AuthenticationFailed(
+                f"the broker asks for {rounds[:20] or 'no'} iterations of {self.mechanism}; between "
+                f"{_LEAST_ITERATIONS} and {_MOST_ITERATIONS} are accepted"
+            )
+        salted = hashlib.pbkdf2_hmac(self._hash, self._password.encode(), salt, iterations)
+        client_key = hmac.digest(salted, b"Client Key", self._hash)
+        stored_key = hashlib.new(self._hash, client_key).digest()
+        final = f"c=biws,r={nonce}"
+        told = f"{self._bare},{server_first},{final}".encode()
+        signature = hmac.digest(stored_key, told, self._hash)
+        proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+        server_key = hmac.digest(salted, b"Server Key", self._hash)
+        self._server_signature = hmac.digest(server_key, told, self._hash)
+        return f"{final},p={base64.b64encode(proof).decode()}".encode()
+
+
+def _fields(challenge: bytes) -> dict[str, str]:
+    try:
+        text = challenge.decode("utf-8")
+    except UnicodeDecodeError as err:
+        raise AuthenticationFailed("the broker's SCRAM answer is no text") from err
+    return {part[0]: part[2:] for part in text.split(",") if part[1:2] == "="}
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return b""

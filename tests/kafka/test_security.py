@@ -1,0 +1,95 @@
+"""Security settings: what contradicts itself, what is not shown, and files that cannot be used."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from streamlet.base.errors import SettingError
+from streamlet.kafka import ClientConfig, KafkaClient
+from streamlet.kafka.security import SECRETS, security_of
+from streamlet.testing.certificates import KEY_PASSWORD, Certificates, make_certificates
+
+SASL = {"sasl_mechanism": "SCRAM-SHA-256", "sasl_plain_username": "bob", "sasl_plain_password": "hunter2"}
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Made once."""
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"security_protocol": "SASL"}, "security_protocol = 'SASL' is not possible: choose from PLAINTEXT, SSL"),
+        ({"security_protocol": "tls"}, "the nearest one is SSL"),
+        ({"security_protocol": 5}, "security_protocol = 5"),
+        ({"ssl_cafile": "ca.pem"}, "ssl_cafile is given, but security_protocol = 'PLAINTEXT' speaks no TLS"),
+        ({"ssl_check_hostname": False}, "ssl_check_hostname is given, but"),
+        ({"security_protocol": "SSL", "ssl_check_hostname": "no"}, "must be True or False"),
+        ({"security_protocol": "SASL_PLAINTEXT", **SASL, "ssl_cafile": "x"}, "set it to 'SASL_SSL'"),
+        ({"security_protocol": "SSL", "ssl_keyfile": "k"}, "ssl_keyfile is given without ssl_certfile"),
+        ({"security_protocol": "SSL", "ssl_password": "hunter2"}, "ssl_password is given without ssl_certfile"),
+        ({"security_protocol": "SSL", "ssl_cafile": ""}, "must be a string that is not empty"),
+        ({"security_protocol": "SSL", "ssl_cafile": 5}, "must be a string"),
+        (SASL, "sasl_mechanism is given, but security_protocol = 'PLAINTEXT' asks for no user"),
+        ({"security_protocol": "SSL", **SASL}, "set it to 'SASL_SSL'"),
+        ({"security_protocol": "SASL_SSL"}, "needs sasl_mechanism and sasl_plain_username and sasl_plain_password"),
+        ({"security_protocol": "SASL_SSL", **SASL, "sasl_plain_password": None}, "needs sasl_plain_password"),
+        ({"security_protocol": "SASL_SSL", **SASL, "sasl_plain_password": 77}, "its value must be a string"),
+        ({"security_protocol": "SASL_SSL", **SASL, "sasl_plain_password": "a\0b"}, "NUL character"),
+        ({"security_protocol": "SASL_SSL", **SASL, "sasl_mechanism": "SCRAM-SHA256"}, "nearest one is SCRAM-SHA-256"),
+        ({"security_protocol": "SASL_SSL", **SASL, "sasl_mechanism": "GSSAPI"}, "choose from PLAIN, SCRAM-SHA-256"),
+    ],
+)
+def test_settings_that_contradict_each_other(settings: dict[str, object], words: str) -> None:
+    """Each refused by a paragraph that says which, and shows no secret."""
+    with pytest.raises(SettingError) as caught:
+        ClientConfig.of({"bootstrap_servers": "h:1", **settings})
+    assert words in caught.value.message and caught.value.message.endswith(".")
+    assert "hunter2" not in caught.value.message and "77" not in caught.value.message
+
+
+def test_secrets_are_in_no_repr() -> None:
+    """Neither of the settings nor of the client."""
+    config = ClientConfig.of({"bootstrap_servers": "h:1", "security_protocol": "SASL_PLAINTEXT", **SASL})
+    with KafkaClient(config) as client:
+        assert "hunter2" not in repr(config) + repr(client) + str(config)
+        assert "bob" in repr(config)
+    assert {"sasl_plain_password", "ssl_password"} == SECRETS
+    assert security_of(config)["sasl_plain_password"] == "hunter2" and len(security_of(config)) == 9
+
+
+def test_files_that_cannot_be_used_are_named_before_anything_is_dialled(
+    certificates: Certificates, tmp_path: Path
+) -> None:
+    """Missing, not PEM, a key of another certificate, a locked key without or with the wrong password."""
+    noise = tmp_path / "noise.pem"
+    noise.write_text("no certificate\n")
+    mine, key, locked = (str(p) for p in (certificates.client, certificates.client_key, certificates.client_locked_key))
+    for settings, words in (
+        ({"ssl_cafile": "/nowhere/ca.pem"}, "ssl_cafile = '/nowhere/ca.pem' cannot be used (No such file"),
+        ({"ssl_cafile": str(noise)}, "it holds nothing usable"),
+        ({"ssl_certfile": "/nowhere/c.pem"}, "ssl_certfile = '/nowhere/c.pem' cannot be used (No such file"),
+        ({"ssl_certfile": mine, "ssl_keyfile": "/nowhere/k.pem"}, "ssl_keyfile = '/nowhere/k.pem' cannot be used"),
+        ({"ssl_certfile": mine}, f"ssl_certfile = {mine!r} cannot be used"),
+        ({"ssl_certfile": mine, "ssl_keyfile": str(certificates.stranger_key)}, "is not the key of the certificate"),
+        ({"ssl_certfile": mine, "ssl_keyfile": locked}, "is encrypted: give ssl_password"),
+        ({"ssl_certfile": mine, "ssl_keyfile": locked, "ssl_password": "hunter2"}, "ssl_password does not open"),
+    ):
+        with pytest.raises(SettingError) as caught:
+            KafkaClient(ClientConfig.of({"bootstrap_servers": "h:1", "security_protocol": "SSL", **settings}))
+        assert words in caught.value.message and "hunter2" not in caught.value.message, caught.value.message
+    for keyfile, password in ((key, None), (locked, KEY_PASSWORD)):
+        settings = {"ssl_certfile": mine, "ssl_keyfile": keyfile, "ssl_password": password}
+        KafkaClient(ClientConfig.of({"bootstrap_servers": "h:1", "security_protocol": "SSL", **settings})).close()
+
+
+def test_private_keys_of_the_development_cluster_are_its_owners_alone(certificates: Certificates) -> None:
+    """No other user of the machine may read them."""
+    for path in (certificates.broker, certificates.client_key, certificates.stranger_key):
+        assert stat.S_IMODE(os.stat(path).st_mode) & 0o077 == 0, path
