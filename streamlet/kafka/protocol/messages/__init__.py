@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from streamlet.kafka.protocol.api import ApiKey, Request
+from streamlet.kafka.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from streamlet.kafka.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from streamlet.kafka.protocol.messages.api_versions import ApiVersionsRequest
 from streamlet.kafka.protocol.messages.create_partitions import CreatePartitionsRequest
 from streamlet.kafka.protocol.messages.create_topics import CreateTopicsRequest
@@ -13,9 +15,11 @@ from streamlet.kafka.protocol.messages.delete_records import DeleteRecordsReques
 from streamlet.kafka.protocol.messages.delete_topics import DeleteTopicsRequest
 from streamlet.kafka.protocol.messages.describe_configs import DescribeConfigsRequest
 from streamlet.kafka.protocol.messages.describe_groups import DescribeGroupsRequest
+from streamlet.kafka.protocol.messages.end_txn import EndTxnRequest
 from streamlet.kafka.protocol.messages.fetch import FetchRequest
 from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from streamlet.kafka.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from streamlet.kafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from streamlet.kafka.protocol.messages.list_groups import ListGroupsRequest
 from streamlet.kafka.protocol.messages.list_offsets import ListOffsetsRequest
 from streamlet.kafka.protocol.messages.metadata import MetadataRequest
@@ -23,12 +27,16 @@ from streamlet.kafka.protocol.messages.offset_commit import OffsetCommitRequest
 from streamlet.kafka.protocol.messages.offset_delete import OffsetDeleteRequest
 from streamlet.kafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from streamlet.kafka.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from streamlet.kafka.protocol.messages.produce import ProduceRequest
 from streamlet.kafka.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from streamlet.kafka.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from streamlet.kafka.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 REQUESTS: dict[ApiKey, type[Request[Any]]] = {
     kind.api_key: kind
     for kind in (
+        AddOffsetsToTxnRequest,
+        AddPartitionsToTxnRequest,
         ApiVersionsRequest,
         CreatePartitionsRequest,
         CreateTopicsRequest,
@@ -37,9 +45,11 @@ REQUESTS: dict[ApiKey, type[Request[Any]]] = {
         DeleteTopicsRequest,
         DescribeConfigsRequest,
         DescribeGroupsRequest,
+        EndTxnRequest,
         FetchRequest,
         FindCoordinatorRequest,
         IncrementalAlterConfigsRequest,
+        InitProducerIdRequest,
         ListGroupsRequest,
         ListOffsetsRequest,
         MetadataRequest,
@@ -47,8 +57,10 @@ REQUESTS: dict[ApiKey, type[Request[Any]]] = {
         OffsetDeleteRequest,
         OffsetFetchRequest,
         OffsetForLeaderEpochRequest,
+        ProduceRequest,
         SaslAuthenticateRequest,
         SaslHandshakeRequest,
+        TxnOffsetCommitRequest,
     )
 }
 """Every request this client can make, by API."""

@@ -1,0 +1,58 @@
+"""What a producer finds wrong: where each is raised, and what its user can do, stands in its text."""
+
+from __future__ import annotations
+
+from streamlet.base.errors import BadInput
+from streamlet.kafka.errors import ClientTimeout, KafkaError, RequestTimedOut
+
+
+class BatchExpired(RequestTimedOut):
+    """``delivery_timeout_ms`` passed over a batch that nothing of was ever sent: its records are not in the log."""
+
+    stale_metadata = False
+
+
+class OutcomeUnknown(BatchExpired):
+    """``delivery_timeout_ms`` passed over a batch that was sent: the broker may or may not have written it."""
+
+
+class BufferExhausted(ClientTimeout):
+    """``buffer_memory`` stayed full for ``max_block_ms``; the record was not taken."""
+
+
+class RecordTooLarge(KafkaError, BadInput):
+    """One record is larger than ``max_request_size`` or ``buffer_memory`` lets any be; it was not taken."""
+
+    exit_status = BadInput.exit_status
+
+
+class SerializationFailed(KafkaError, BadInput):
+    """A serializer raised, or gave no bytes; the record was not taken."""
+
+    exit_status = BadInput.exit_status
+
+
+class PartitionerFailed(KafkaError, BadInput):
+    """A partitioner raised, or gave no index of a partition; the record was not taken."""
+
+    exit_status = BadInput.exit_status
+
+
+class ProducerClosed(KafkaError):
+    """The producer was closed (or its process forked) before the record was written."""
+
+
+class IllegalProducerState(KafkaError):
+    """A call that the producer's state does not allow, such as a commit without a transaction."""
+
+
+class TransactionAborted(KafkaError):
+    """The record's transaction was aborted before the record was sent."""
+
+
+class TransactionFailed(KafkaError):
+    """Something in the transaction failed: abort it, then begin it anew. Says what failed."""
+
+
+class ProducerFenced(KafkaError):
+    """Another producer with the same ``transactional_id`` has taken over; this one can only be closed."""

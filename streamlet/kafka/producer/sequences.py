@@ -1,0 +1,212 @@
+"""A producer's id, epoch and the sequence of each batch: what lets a broker refuse the second copy (idempotence).
+
+Pure. Java: the idempotent half of ``TransactionManager`` with ``TxnPartitionMap``. Sequences are given when a batch is
+drained and kept for every retry. What cannot be settled (a batch that expired after it was sent, E5) leaves its
+partition *unresolved*: nothing new goes out there until the others in flight have shown what the broker has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from streamlet.kafka.broker_errors import OutOfOrderSequenceNumber, UnknownProducerId
+from streamlet.kafka.errors import KafkaError
+from streamlet.kafka.metadata.cluster import TopicPartition
+from streamlet.kafka.producer.batch import UNKNOWN_OFFSET, ProducerBatch, increment_sequence
+
+NO_ID = -1
+MAX_EPOCH = 0x7FFF
+_NONE_ACKED = -1
+
+
+class PartitionSequences:
+    """One partition: the next sequence, the last the broker has, and what is in flight, in order of sequence."""
+
+    __slots__ = ("in_flight", "last_acked", "last_acked_offset", "next", "producer_epoch", "producer_id", "unresolved")
+
+    def __init__(self, producer_id: int, producer_epoch: int) -> None:
+        self.in_flight: list[ProducerBatch] = []
+        self.begin_anew(producer_id, producer_epoch)
+
+    def begin_anew(self, producer_id: int, producer_epoch: int) -> None:
+        """Count from 0 under this id and epoch; what is in flight is numbered again, in its order."""
+        self.producer_id, self.producer_epoch = producer_id, producer_epoch
+        self.next = 0
+        self.last_acked = _NONE_ACKED
+        self.last_acked_offset = UNKNOWN_OFFSET
+        self.unresolved: int | None = None
+        for batch in self.in_flight:
+            batch.set_producer_state(producer_id, producer_epoch, self.next)
+            batch.sequence_was_reset = True
+            self.next = increment_sequence(self.next, batch.count)
+
+    def is_next(self, batch: ProducerBatch) -> bool:
+        """Whether the broker expects this one now."""
+        return batch.base_sequence == increment_sequence(self.last_acked, 1)
+
+
+class Sequences:
+    """All partitions of one producer. Whoever holds the producer's lock calls."""
+
+    def __init__(self, transactional: bool) -> None:
+        self.transactional = transactional
+        self.producer_id = NO_ID
+        self.producer_epoch = NO_ID
+        self._partitions: dict[TopicPartition, PartitionSequences] = {}
+        self._to_bump: set[TopicPartition] = set()
+
+    @property
+    def has_id(self) -> bool:
+        """Without an id nothing is drained."""
+        return self.producer_id != NO_ID
+
+    @property
+    def bump_wanted(self) -> bool:
+        """Some partition can only go on under a new epoch."""
+        return bool(self._to_bump)
+
+    def set_id(self, producer_id: int, producer_epoch: int) -> None:
+        """The broker's answer. Partitions begin anew, at once or when what they have in flight is done."""
+        self.producer_id, self.producer_epoch = producer_id, producer_epoch
+        if self.transactional:
+            self._partitions.clear()
+            self._to_bump.clear()
+        self._restart(self._to_bump)
+
+    def of(self, tp: TopicPartition) -> PartitionSequences:
+        """The partition's row; made, and brought to the present epoch, when nothing is in flight there."""
+        row = self._partitions.get(tp)
+        if row is None:
+            row = self._partitions[tp] = PartitionSequences(self.producer_id, self.producer_epoch)
+        elif not row.in_flight and self._is_stale(row):
+            row.begin_anew(self.producer_id, self.producer_epoch)
+        return row
+
+    def may_drain(self, batch: ProducerBatch) -> bool:
+        """Whether this batch, the head of its queue, may go out now."""
+        if not self.has_id or batch.topic_partition in self._to_bump:
+            return False
+        row = self.of(batch.topic_partition)
+        if not batch.has_sequence:
+            return row.unresolved is None and not self._is_stale(row)
+        # Retries go one at a time: the lowest sequence first, or the broker would refuse the ones behind it.
+        return not row.in_flight or row.in_flight[0].base_sequence == batch.base_sequence
+
+    def assign(self, batch: ProducerBatch) -> None:
+        """The batch is drained: give it its place, unless it has one."""
+        if batch.has_sequence:
+            return
+        row = self.of(batch.topic_partition)
+        batch.set_producer_state(row.producer_id, row.producer_epoch, row.next)
+        row.next = increment_sequence(row.next, batch.count)
+        row.in_flight.append(batch)
+
+    def replace(self, batch: ProducerBatch, parts: Iterable[ProducerBatch]) -> None:
+        """A batch was split; its parts bear its sequences."""
+        row = self._partitions.get(batch.topic_partition)
+        if row is not None and batch in row.in_flight:
+            at = row.in_flight.index(batch)
+            row.in_flight[at : at + 1] = list(parts)
+
+    def acked(self, batch: ProducerBatch) -> None:
+        """The broker has it."""
+        row = self._partitions.get(batch.topic_partition)
+        if row is None or not batch.has_sequence:
+            return
+        self._remove(row, batch)
+        if (batch.producer_id, batch.producer_epoch) == (row.producer_id, row.producer_epoch):
+            row.last_acked = max(row.last_acked, batch.last_sequence)
+            row.last_acked_offset = max(row.last_acked_offset, batch.base_offset + batch.count - 1)
+
+    def failed(self, batch: ProducerBatch, error: KafkaError | None, known_unwritten: bool) -> None:
+        """Given up. What the broker surely does not have leaves no gap: those behind it move up."""
+        row = self._partitions.get(batch.topic_partition)
+        if row is None or not batch.has_sequence:
+            return
+        self._remove(row, batch)
+        if self._is_stale(row):
+            return
+        if isinstance(error, (OutOfOrderSequenceNumber, UnknownProducerId)):
+            if not self.transactional:
+                self._to_bump.add(batch.topic_partition)
+        elif known_unwritten:
+            row.next = increment_sequence(row.next, -batch.count)
+            for other in row.in_flight:
+                if other.base_sequence > batch.base_sequence:
+                    other.base_sequence = increment_sequence(other.base_sequence, -batch.count)
+                    other.sequence_was_reset = True
+        else:
+            row.unresolved = max(row.unresolved or 0, batch.base_sequence + batch.count)
+
+    def can_retry(self, batch: ProducerBatch, error: KafkaError, log_start_offset: int) -> bool:
+        """Whether a batch that failed so is to be sent again; may ask for a new epoch first."""
+        row = self._partitions.get(batch.topic_partition)
+        if row is None:
+            return error.retriable
+        if isinstance(error, UnknownProducerId):
+            return self._retry_unknown_id(row, batch, log_start_offset)
+        if isinstance(error, OutOfOrderSequenceNumber):
+            if row.unresolved is None and not row.is_next(batch):
+                return True  # one before it failed, and is sent again first
+            if self.transactional:
+                return False
+            if row.unresolved is None or batch.base_sequence == row.unresolved:
+                self._to_bump.add(batch.topic_partition)
+                return True
+            return False
+        return error.retriable
+
+    def _retry_unknown_id(self, row: PartitionSequences, batch: ProducerBatch, log_start_offset: int) -> bool:
+        if log_start_offset == UNKNOWN_OFFSET or batch.sequence_was_reset:
+            return True
+        if row.last_acked_offset < log_start_offset:
+            # Retention took the records by which the broker knew us: nothing is lost by counting anew.
+            if self.transactional:
+                row.begin_anew(row.producer_id, row.producer_epoch)
+            else:
+                self._to_bump.add(batch.topic_partition)
+            return True
+        if self.transactional:
+            return False
+        self._to_bump.add(batch.topic_partition)
+        return True
+
+    def settle_unresolved(self) -> list[TopicPartition]:
+        """Look again at partitions with nothing in flight: those whose gap is real are returned.
+
+        Without transactions they go on under a new epoch; with them, the transaction has failed.
+        """
+        lost = []
+        for tp, row in self._partitions.items():
+            if row.unresolved is None or row.in_flight or self._is_stale(row):
+                continue
+            if increment_sequence(row.last_acked, 1) != row.next:
+                lost.append(tp)
+                if not self.transactional:
+                    self._to_bump.add(tp)
+            row.unresolved = None
+        return lost
+
+    def bump_epoch(self) -> bool:
+        """Take the next epoch for the partitions that need it (KIP-360). False: none is left, a new id is needed."""
+        if self.producer_epoch >= MAX_EPOCH:
+            self.producer_id = self.producer_epoch = NO_ID
+            return False
+        self.producer_epoch += 1
+        self._restart(self._to_bump)
+        return True
+
+    def _restart(self, partitions: set[TopicPartition]) -> None:
+        for tp in partitions:
+            row = self._partitions.get(tp)
+            if row is not None:
+                row.begin_anew(self.producer_id, self.producer_epoch)
+        self._to_bump = set()
+
+    def _is_stale(self, row: PartitionSequences) -> bool:
+        return (row.producer_id, row.producer_epoch) != (self.producer_id, self.producer_epoch)
+
+    @staticmethod
+    def _remove(row: PartitionSequences, batch: ProducerBatch) -> None:
+        if batch in row.in_flight:
+            row.in_flight.remove(batch)

@@ -1,0 +1,106 @@
+"""Produce: records to a leader. Version 7 (broker 2.1, the first with zstd), 8 (reasons, 2.4), 10 (leader hints, 3.7)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from streamlet.kafka.protocol.api import ApiKey, Request
+from streamlet.kafka.protocol.schema import INT16, INT32, INT64, RECORDS, STRING, Array, message, wire
+
+
+@message
+class BatchIndexAndErrorMessage:
+    """A record the broker refused: its place in the batch, and why."""
+
+    batch_index: int = wire(INT32)
+    batch_index_error_message: str | None = wire(STRING, default=None, nullable_since=8)
+
+
+@message
+class ProduceLeaderIdAndEpoch:
+    """The leader the broker knows of; -1 when it has nothing to say (KIP-951)."""
+
+    leader_id: int = wire(INT32, default=-1)
+    leader_epoch: int = wire(INT32, default=-1)
+
+
+@message
+class ProducePartitionResponse:
+    """0 and the offset of the batch's first record, or why it was not written."""
+
+    index: int = wire(INT32)
+    error_code: int = wire(INT16)
+    base_offset: int = wire(INT64)
+    log_append_time_ms: int = wire(INT64, default=-1, since=2, ignorable=True)
+    log_start_offset: int = wire(INT64, default=-1, since=5, ignorable=True)
+    record_errors: tuple[BatchIndexAndErrorMessage, ...] = wire(
+        Array(BatchIndexAndErrorMessage), default=(), since=8, ignorable=True
+    )
+    error_message: str | None = wire(STRING, default=None, since=8, nullable_since=8, ignorable=True)
+    current_leader: ProduceLeaderIdAndEpoch = wire(
+        ProduceLeaderIdAndEpoch, default=ProduceLeaderIdAndEpoch(), since=10, tag=0, ignorable=True
+    )
+
+
+@message
+class ProduceTopicResponse:
+    """The partitions of one topic."""
+
+    name: str = wire(STRING)
+    partition_responses: tuple[ProducePartitionResponse, ...] = wire(Array(ProducePartitionResponse))
+
+
+@message
+class ProduceNodeEndpoint:
+    """Where a leader named in ``current_leader`` is reached."""
+
+    node_id: int = wire(INT32)
+    host: str = wire(STRING)
+    port: int = wire(INT32)
+    rack: str | None = wire(STRING, default=None, nullable_since=0)
+
+
+@message
+class ProduceResponse:
+    """One row for each partition of the request."""
+
+    responses: tuple[ProduceTopicResponse, ...] = wire(Array(ProduceTopicResponse))
+    throttle_time_ms: int = wire(INT32, default=0, since=1, ignorable=True)
+    node_endpoints: tuple[ProduceNodeEndpoint, ...] = wire(
+        Array(ProduceNodeEndpoint), default=(), since=10, tag=0, ignorable=True
+    )
+
+
+@message
+class ProducePartition:
+    """Exactly one record batch for one partition."""
+
+    index: int = wire(INT32)
+    records: bytes | None = wire(RECORDS, nullable_since=0)
+
+
+@message
+class ProduceTopic:
+    """The partitions of one topic."""
+
+    name: str = wire(STRING)
+    partition_data: tuple[ProducePartition, ...] = wire(Array(ProducePartition))
+
+
+@message
+class ProduceRequest(Request[ProduceResponse]):
+    """To the leader of all partitions in it. ``acks``: -1 all in-sync replicas, 1 the leader, 0 no answer at all."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.PRODUCE
+    versions: ClassVar[tuple[int, ...]] = (7, 8, 10)
+    flexible_since: ClassVar[int] = 9
+    response_type: ClassVar[type[ProduceResponse]] = ProduceResponse
+
+    transactional_id: str | None = wire(STRING, default=None, since=3, nullable_since=3, ignorable=True)
+    acks: int = wire(INT16)
+    timeout_ms: int = wire(INT32)
+    topic_data: tuple[ProduceTopic, ...] = wire(Array(ProduceTopic))
+
+    def expects_response(self) -> bool:
+        """The broker answers nothing to acks=0."""
+        return self.acks != 0
