@@ -1,7 +1,8 @@
 """The Kafka tower: protocol, records, metadata, network and client. It knows nothing of Storm.
 
 Reading order is import order: ``errors``, ``protocol`` and ``records``, ``metadata``, ``net``, ``client``,
-and on top of it ``leader_requests`` (fetch, list offsets) and ``group_offsets``; above these ``admin``.
+and on top of it ``leader_requests`` (fetch, list offsets) and ``group_offsets``; above these ``admin`` and
+``producer``.
 """
 
 from streamlet.kafka.admin import Admin, AdminError, ConfigResource, NewPartitions, NewTopic
@@ -11,6 +12,7 @@ from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.group_offsets import OffsetAndMetadata
 from streamlet.kafka.metadata.cluster import Broker, Cluster, TopicPartition
+from streamlet.kafka.producer import FutureRecordMetadata, Producer, ProducerConfig, RecordMetadata
 
 __all__ = [
     "Admin",
@@ -19,11 +21,15 @@ __all__ = [
     "ClientConfig",
     "Cluster",
     "ConfigResource",
+    "FutureRecordMetadata",
     "KafkaClient",
     "KafkaError",
     "NewPartitions",
     "NewTopic",
     "OffsetAndMetadata",
+    "Producer",
+    "ProducerConfig",
+    "RecordMetadata",
     "RequestFuture",
     "TopicPartition",
 ]

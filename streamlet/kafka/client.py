@@ -39,6 +39,7 @@ from streamlet.kafka.unsent import Unsent, UnsentRequests
 T = TypeVar("T")
 
 _POLL_FOREVER = 3600.0
+_SOON_S = 0.001
 
 
 class KafkaClient:
@@ -156,6 +157,21 @@ class KafkaClient:
     def disconnect(self, broker: Broker) -> None:
         """Close the connection to a broker; its requests fail with Disconnected in the next poll."""
         self._network.disconnect(broker)
+
+    def readiness_s(self, broker: Broker) -> float:
+        """0.0: a request to this broker would go out now. Else the seconds after which to look again.
+
+        Infinity: an event must come first, which ends a poll. Begins a connection where there is none.
+        """
+        now = self._clock.monotonic()
+        if self._network.ready(broker, now):
+            return 0.0
+        # 0: nothing but a metadata update holds it up, which goes first, in the next poll.
+        return self._network.wait_s(broker, now) or _SOON_S
+
+    def connections(self) -> str:
+        """How each connection stands, for messages. Any thread."""
+        return diagnosis.connections(self._network.states)
 
     def connected_brokers(self) -> tuple[Broker, ...]:
         """Those with a usable connection."""

@@ -22,7 +22,7 @@ def connections(states: ConnectionStates) -> str:
     """The state of every connection and its last error, as a sentence."""
     rows = [
         f"{address} is {node.state.value}" + (f" ({node.last_error.message.rstrip('.')})" if node.last_error else "")
-        for address, node in states.all().items()
+        for address, node in list(states.all().items())  # other threads may ask too
     ]
     return f"Connections: {'; '.join(rows)}." if rows else "No connection has been begun."
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from streamlet.base.backoff import Backoff
-from streamlet.kafka.metadata.cluster import UNKNOWN_EPOCH, Broker, Cluster, TopicPartition
+from streamlet.kafka.metadata.cluster import UNKNOWN_EPOCH, Cluster, TopicPartition
 from streamlet.kafka.producer.batch import ProducerBatch
 from streamlet.kafka.producer.buffer_pool import BufferPool
 from streamlet.kafka.producer.sequences import Sequences
@@ -142,13 +142,18 @@ class RecordAccumulator:
         """Whether the sender should look at this batch now."""
         return self._settings.linger_s <= 0 or batch.size >= self._settings.batch_size
 
+    def close_open_batches(self) -> None:
+        """Let no batch take more: the next record asks again whether it may be taken (close, commit, abort)."""
+        for queue in self._active.values():
+            queue.open = None
+
     # -- sending
 
-    def ready(self, cluster: Cluster, now_s: float) -> ReadyNodes:
-        """Which brokers may get something, and when to look again."""
+    def ready(self, cluster: Cluster, now_s: float, hurry: bool = False) -> ReadyNodes:
+        """Which brokers may get something, and when to look again. ``hurry``: nothing lingers."""
         found = ReadyNodes()
         due: set[int] = set()
-        every = self.pool.exhausted or self.closed or self.flushes > 0
+        every = hurry or self.pool.exhausted or self.closed or self.flushes > 0
         for queue in self._rotated():
             if queue.muted:
                 continue

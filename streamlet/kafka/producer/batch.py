@@ -8,15 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.metadata.cluster import UNKNOWN_EPOCH, TopicPartition
 from streamlet.kafka.records.appending import HEADER_SIZE, seal_batch, shifted_record, timestamp_delta_of
 from streamlet.kafka.records.compression import Compression, compress
 
-if TYPE_CHECKING:
-    from threading import Event
+
+class Waiter(Protocol):
+    """What wakes those who wait for a batch: an Event, made by the first of them."""
+
+    def set(self) -> None:
+        """It is over."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Until it is over; False when ``timeout`` seconds came first."""
+        ...
+
 
 NO_SEQUENCE = -1
 UNKNOWN_OFFSET = -1
@@ -108,7 +118,7 @@ class ProducerBatch:
         self.log_append_time = -1
         self.error: KafkaError | None = None
         self.callbacks: list[Callback] = []
-        self.waiter: Event | None = None
+        self.waiter: Waiter | None = None
         self.fired = False
         """Its callbacks have run: futures may be read without waiting."""
         self.children: list[tuple[int, ProducerBatch]] = []

@@ -7,150 +7,24 @@ and from what is still to be told, so there is no queue that could disagree with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
-from streamlet.base.backoff import Backoff
 from streamlet.kafka.broker_errors import ConcurrentTransactions, OperationNotAttempted, error_class
 from streamlet.kafka.errors import BrokerError, Disconnected, KafkaError
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.producer import transaction_faults as faults
 from streamlet.kafka.producer import transaction_requests as ask
-from streamlet.kafka.producer.errors import IllegalProducerState, ProducerFenced, TransactionFailed
-from streamlet.kafka.producer.sequences import Sequences
-from streamlet.kafka.producer.transaction_state import (
-    ALLOWED,
-    Ask,
-    ConsumerGroupMetadata,
-    Kind,
-    PendingOffsets,
-    State,
-    TransactionResult,
-)
+from streamlet.kafka.producer.errors import ProducerFenced, TransactionFailed
+from streamlet.kafka.producer.transaction_progress import TransactionProgress
+from streamlet.kafka.producer.transaction_state import Ask, Kind, State
+from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 
 _CONCURRENT_BACKOFF_S = 0.02
 """A commit just before is written to its partitions within milliseconds; waiting the whole back-off would cost more."""
 
 
-class TransactionManager:
-    """One producer's; ``transactional_id`` None: idempotence alone. Times in seconds."""
-
-    def __init__(
-        self,
-        sequences: Sequences,
-        transactional_id: str | None,
-        transaction_timeout_ms: int,
-        retry: Backoff,
-        uniform: Callable[[], float],
-    ) -> None:
-        self.sequences = sequences
-        self.transactional_id = transactional_id
-        self._timeout_ms = transaction_timeout_ms
-        self._retry = retry
-        self._uniform = uniform
-        self.state = State.UNINITIALIZED
-        self.error: KafkaError | None = None
-        """Why the state is ABORTABLE_ERROR or FATAL_ERROR."""
-        self.coordinator: Broker | None = None
-        self._group_coordinators: dict[str, Broker] = {}
-        self._new_partitions: set[TopicPartition] = set()
-        self._partitions: set[TopicPartition] = set()
-        self._offsets: list[PendingOffsets] = []
-        self._started = False
-        """The coordinator may know of this transaction: it must be told of its end."""
-        self._bump = False
-        """A request's outcome is unknown, or sequences are lost: the next transaction needs a new epoch."""
-        self._asked: Ask | None = None
-        self._not_before = 0.0
-        self._tries = 0
-        self.result: TransactionResult | None = None
-        """Of the init, commit or abort under way."""
-
-    @property
-    def is_transactional(self) -> bool:
-        """Has a transactional id."""
-        return self.transactional_id is not None
-
-    # -- what the user's calls decide
-
-    def begin_initialize(self) -> TransactionResult:
-        """init_transactions."""
-        self._require_transactional("init_transactions()")
-        if self.state is State.INITIALIZING and self.result is not None:
-            return self.result  # the last call gave up waiting
-        self._require("init_transactions()", State.UNINITIALIZED)
-        self._go(State.INITIALIZING)
-        self.result = TransactionResult("init_transactions()")
-        return self.result
-
-    def begin_transaction(self) -> None:
-        """begin_transaction."""
-        self._require_transactional("begin_transaction()")
-        self._require("begin_transaction()", State.READY)
-        self._go(State.IN_TRANSACTION)
-
-    def begin_commit(self) -> TransactionResult:
-        """commit_transaction. Calling it again after a time-out waits on."""
-        self._require_transactional("commit_transaction()")
-        if self.state is State.COMMITTING and self.result is not None:
-            return self.result
-        self._require("commit_transaction()", State.IN_TRANSACTION)
-        self._go(State.COMMITTING)
-        self.result = TransactionResult("commit_transaction()")
-        return self.result
-
-    def begin_abort(self) -> TransactionResult:
-        """abort_transaction; from a failed transaction too. Calling it again after a time-out waits on."""
-        self._require_transactional("abort_transaction()")
-        if self.state is State.ABORTING and self.result is not None:
-            return self.result
-        self._require("abort_transaction()", State.IN_TRANSACTION, State.ABORTABLE_ERROR)
-        self._go(State.ABORTING)
-        self.error = None
-        self._new_partitions.clear()
-        self._settle_offsets(TransactionFailed("The transaction was aborted before the offsets were stored."))
-        self.result = TransactionResult("abort_transaction()")
-        return self.result
-
-    def send_offsets(
-        self,
-        offsets: Mapping[TopicPartition, Any],  # Any: OffsetAndMetadata, which stands above in the import order
-        group: ConsumerGroupMetadata,
-    ) -> TransactionResult:
-        """send_offsets_to_transaction."""
-        self._require_transactional("send_offsets_to_transaction()")
-        self._require("send_offsets_to_transaction()", State.IN_TRANSACTION)
-        result = TransactionResult("send_offsets_to_transaction()")
-        self._offsets.append(PendingOffsets(group, dict(offsets), result))
-        return result
-
-    def check_may_send(self, tp: TopicPartition) -> None:
-        """Before a record is taken: with a transactional id, only in a transaction."""
-        if self.state is State.FATAL_ERROR:
-            raise self._fatal()
-        if not self.is_transactional:
-            return
-        self._require("send()", State.IN_TRANSACTION)
-        if tp not in self._partitions:
-            self._new_partitions.add(tp)
-
-    def may_send_to(self, tp: TopicPartition) -> bool:
-        """Whether a batch of this partition may go out: the coordinator knows of the partition."""
-        return self.state is not State.FATAL_ERROR and (not self.is_transactional or tp in self._partitions)
-
-    @property
-    def hurries(self) -> bool:
-        """A commit waits for every batch: nothing lingers."""
-        return self.state in (State.COMMITTING, State.ABORTING)
-
-    def batch_failed(self, error: KafkaError) -> None:
-        """A record of the transaction is lost, or of unknown fate: it can only be aborted."""
-        if self.is_transactional and self.state in (State.IN_TRANSACTION, State.COMMITTING):
-            self._abortable(TransactionFailed(f"A batch of the transaction failed: {error} {faults.ABORT}"))
-
-    def sequences_lost(self) -> None:
-        """What the broker has of the transaction's records is unknown."""
-        self._bump = True
+class TransactionManager(TransactionProgress):
+    """What to ask, and what the answers mean."""
 
     # -- what the sender asks
 
@@ -193,8 +67,7 @@ class TransactionManager:
         if self.state in (State.COMMITTING, State.ABORTING) and settled:
             if self._started:
                 return Kind.END
-            self._ended()
-            return Kind.INIT_PRODUCER_ID if self.state is State.INITIALIZING else None
+            return Kind.INIT_PRODUCER_ID if self._ended() else None
         return None
 
     def _request(self, kind: Kind) -> Ask:
@@ -260,6 +133,7 @@ class TransactionManager:
         if asked.kind is Kind.FIND_COORDINATOR:
             self.coordinator = broker.dedicated("transaction")
         else:
+            assert isinstance(asked.request, FindCoordinatorRequest)
             self._group_coordinators[asked.request.key] = broker.dedicated("transaction")
 
     def _initialized(self, asked: Ask, response: Any, now_s: float) -> None:
@@ -366,77 +240,3 @@ class TransactionManager:
     def _back_off(self, now_s: float, wait_s: float | None = None) -> None:
         self._tries += 1
         self._not_before = now_s + (self._retry.delay(self._tries, self._uniform) if wait_s is None else wait_s)
-
-    def _abortable(self, error: KafkaError) -> None:
-        if self.state is State.INITIALIZING:
-            self._fail_for_good(error)
-            return
-        if self.state not in (State.IN_TRANSACTION, State.COMMITTING, State.ABORTABLE_ERROR):
-            return
-        self._go(State.ABORTABLE_ERROR)
-        self.error = self.error or error
-        self._settle_offsets(error)
-        self._settle(error)
-
-    def _fail_for_good(self, error: KafkaError) -> None:
-        self.state = State.FATAL_ERROR
-        self.error = error
-        self._settle_offsets(error)
-        self._settle(error)
-
-    def _ended(self) -> None:
-        """The transaction is over on the broker. After doubts the next one gets an epoch of its own (KIP-890's holes)."""
-        self._started = False
-        self._partitions.clear()
-        self._new_partitions.clear()
-        if self._bump:
-            self._go(State.INITIALIZING)
-        else:
-            self._go(State.READY)
-            self._settle()
-
-    def _settle(self, error: KafkaError | None = None) -> None:
-        if self.result is not None:
-            self.result.settle(error)
-            self.result = None
-
-    def _settle_offsets(self, error: KafkaError) -> None:
-        for pending in self._offsets:
-            pending.result.settle(error)
-        self._offsets.clear()
-
-    # -- states
-
-    def _go(self, state: State) -> None:
-        if state not in ALLOWED[self.state]:
-            raise RuntimeError(f"a transaction {self.state.value} cannot become {state.value}")
-        self.state = state
-
-    def _require_transactional(self, call: str) -> None:
-        if not self.is_transactional:
-            raise IllegalProducerState(f"{call} needs a producer with transactional_id set, and this one has none.")
-
-    def _require(self, call: str, *states: State) -> None:
-        if self.state in states:
-            return
-        if self.state is State.FATAL_ERROR:
-            raise self._fatal()
-        if self.state is State.ABORTABLE_ERROR:
-            assert self.error is not None
-            raise self.error
-        raise IllegalProducerState(f"{call} is not possible now: the producer is {self.state.value}.{_hint(self.state)}")
-
-    def _fatal(self) -> KafkaError:
-        assert self.error is not None
-        return self.error
-
-
-def _hint(state: State) -> str:
-    return {
-        State.UNINITIALIZED: " Call init_transactions() first, once.",
-        State.READY: " Call begin_transaction() first.",
-        State.IN_TRANSACTION: " Call commit_transaction() or abort_transaction() first.",
-        State.COMMITTING: " Call commit_transaction() again to wait for its end.",
-        State.ABORTING: " Call abort_transaction() again to wait for its end.",
-        State.INITIALIZING: " Call init_transactions() again to wait for its end.",
-    }.get(state, "")

@@ -77,7 +77,7 @@ def seal_batch(
     producer: tuple[int, int, int] = (-1, -1, -1),
     transactional: bool = False,
 ) -> bytes:
-    """A whole batch of ``count`` records; ``body`` as it goes over the wire, ``producer``: id, epoch, first sequence."""
+    """A whole batch of ``count`` records; ``body`` as it goes over the wire, ``producer``: id, epoch, sequence."""
     producer_id, producer_epoch, base_sequence = producer
     header = bytearray(
         HEADER.pack(

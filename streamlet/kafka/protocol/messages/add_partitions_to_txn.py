@@ -21,9 +21,7 @@ class AddPartitionsToTxnTopicResult:
     """The partitions of one topic."""
 
     name: str = wire(STRING)
-    results_by_partition: tuple[AddPartitionsToTxnPartitionResult, ...] = wire(
-        Array(AddPartitionsToTxnPartitionResult)
-    )
+    results_by_partition: tuple[AddPartitionsToTxnPartitionResult, ...] = wire(Array(AddPartitionsToTxnPartitionResult))
 
 
 @message

@@ -1,4 +1,4 @@
-"""Produce: records to a leader. Version 7 (broker 2.1, the first with zstd), 8 (reasons, 2.4), 10 (leader hints, 3.7)."""
+"""Produce: records to a leader. Versions 7 (broker 2.1, the first with zstd), 8 (reasons), 10 (leader hints, 3.7)."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from streamlet.kafka.protocol import schema
 from streamlet.kafka.protocol.messages import REQUESTS
 from streamlet.kafka.protocol.schema import Array, Struct, Wire
 
-MODULES = ("kafka.protocol.admin", "kafka.protocol.metadata", "kafka.protocol.consumer", "kafka.protocol.sasl")
+MODULES = tuple(f"kafka.protocol.{name}" for name in ("admin", "metadata", "consumer", "producer", "sasl"))
 # Where our field has another name than the description's.
 RENAMED = {
     ("FetchResponse", "topics"): "responses",

@@ -1,0 +1,13 @@
+"""The producer: records in, outcomes out. Its pages: docs/producer.md and docs/expired-batches.md.
+
+Reading order is import order: ``hashing``, ``partitioners``, ``batch``, ``buffer_pool``, ``sequences``,
+``accumulator``; ``transaction_state``, ``transaction_manager``; ``responses``; and with threads and sockets
+``record_future``, ``sender``, ``append``, ``producer``.
+"""
+
+from streamlet.kafka.producer.config import ProducerConfig
+from streamlet.kafka.producer.producer import Producer
+from streamlet.kafka.producer.record_future import FutureRecordMetadata, RecordMetadata
+from streamlet.kafka.producer.transaction_state import ConsumerGroupMetadata
+
+__all__ = ["ConsumerGroupMetadata", "FutureRecordMetadata", "Producer", "ProducerConfig", "RecordMetadata"]

@@ -1,0 +1,279 @@
+"""From a record to its place in a batch, with the waits on the way (M2, P5). One lock, taken once a record or list."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+from streamlet.kafka import diagnosis
+from streamlet.kafka.errors import KafkaError
+from streamlet.kafka.producer.accumulator import PartitionQueue
+from streamlet.kafka.producer.batch import ProducerBatch
+from streamlet.kafka.producer.config import ProducerConfig
+from streamlet.kafka.producer.errors import BufferExhausted, ProducerClosed, RecordTooLarge
+from streamlet.kafka.producer.partitioners import INTERVAL_STICKY
+from streamlet.kafka.producer.record_future import FutureRecordMetadata
+from streamlet.kafka.producer.sender import Sender
+from streamlet.kafka.producer.topics import Topics, TopicState
+from streamlet.kafka.records.appending import HEADER_SIZE, VARINT, encode_record, upper_bound
+from streamlet.kafka.records.batch import Headers
+
+
+class Appender:
+    """The producer's way in. Any thread; takes the sender's lock itself."""
+
+    def __init__(self, config: ProducerConfig, sender: Sender, uniform: Callable[[], float]) -> None:
+        self._config = config
+        self._sender = sender
+        self._lock = sender.lock
+        self._clock = sender.clock
+        self._accumulator = sender.accumulator
+        self._max_block_s = config.max_block_ms / 1000
+        self._pid = os.getpid()
+        self.topics = Topics(config, sender.accumulator, uniform)
+        self.hashes_raw_keys = config.partitioner in ("java_hash", INTERVAL_STICKY) or self.topics.custom is not None
+        sender.on_cluster = self.topics.take_cluster
+        sender.on_send_error = self.topics.send_failed
+
+    def check_open(self) -> None:
+        """ProducerClosed when it is closed, its thread died, or this is another process."""
+        sender = self._sender
+        if os.getpid() != self._pid:
+            raise ProducerClosed(
+                f"This producer was made in process {self._pid}, and process {os.getpid()} is a fork of it, where the "
+                "thread that sends does not exist: make a producer of its own in each process, after the fork."
+            )
+        if sender.died is not None:
+            raise ProducerClosed(
+                f"The producer's sender thread died of {type(sender.died).__name__}: {sender.died}. Make a new one."
+            ) from sender.died
+        if sender.closing:
+            raise ProducerClosed("The producer is closed.")
+
+    def append(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        timestamp: int,
+        partition: int | None,
+        partition_key: object,
+    ) -> FutureRecordMetadata:
+        """One record, whatever it is."""
+        deadline = self._clock.monotonic() + self._max_block_s
+        need = self._check_size(topic, key, value, headers)
+        state = self.await_topic(topic, partition, deadline)
+        with self._lock:
+            self.check_open()
+            queue = self._queue(state, key, partition, partition_key)
+            batch = self._open(queue, need, timestamp, deadline)
+            part = encode_record(key, value, headers, timestamp - batch.base_timestamp, len(batch.parts))
+            index = batch.append(part, timestamp)
+            batch.pinned = batch.pinned or partition is not None
+            batch.keyed = batch.keyed or key is not None
+            if state.sticky_queue is queue:
+                self._spend(state, len(part))
+            if batch.size >= self._config.batch_size > batch.size - len(part):
+                self._sender.wake()
+        return FutureRecordMetadata(batch, index, timestamp)
+
+    def append_many(
+        self, topic: str, values: Sequence[bytes | None], headers: Headers, timestamp: int, partition: int | None
+    ) -> list[FutureRecordMetadata]:
+        """Keyless records in order, a batch at a time under the lock."""
+        deadline = self._clock.monotonic() + self._max_block_s
+        done: list[FutureRecordMetadata] = []
+        if not values:
+            return done
+        try:
+            state = self.await_topic(topic, partition, deadline)
+            while len(done) < len(values):
+                head = values[len(done)]
+                need = self._check_size(topic, None, head, headers)
+                with self._lock:
+                    self.check_open()
+                    queue = self._queue(state, None, partition, None)
+                    batch = self._open(queue, need, timestamp, deadline)
+                    batch.pinned = batch.pinned or partition is not None
+                    before = batch.size
+                    first = len(batch.parts)
+                    taken = _fill(batch, values, len(done), headers, timestamp, self._most(state, queue))
+                    if state.sticky_queue is queue:
+                        self._spend(state, batch.size - before)
+                    if batch.size >= self._config.batch_size > before:
+                        self._sender.wake()
+                done += [FutureRecordMetadata(batch, index, timestamp) for index in range(first, first + taken)]
+        except KafkaError as err:
+            err.taken = done  # type: ignore[attr-defined]  # documented in send_many
+            raise
+        return done
+
+    def append_keyed(
+        self,
+        topic: str,
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        headers: Headers,
+        timestamp: int,
+        partition: int | None,
+        originals: Sequence[object] | None,
+    ) -> list[FutureRecordMetadata]:
+        """Records with keys, in order."""
+        done: list[FutureRecordMetadata] = []
+        try:
+            for at, key in enumerate(keys):
+                given = None if originals is None else originals[at]
+                done.append(self.append(topic, key, values[at], headers, timestamp, partition, given))
+        except KafkaError as err:
+            err.taken = done  # type: ignore[attr-defined]  # documented in send_many
+            raise
+        return done
+
+    def _most(self, state: TopicState, queue: PartitionQueue) -> float:
+        """How many bytes may still go to this partition in one go."""
+        return state.sticky.left if state.sticky_queue is queue else float("inf")
+
+    @staticmethod
+    def _spend(state: TopicState, size: int) -> None:
+        state.sticky.left -= size
+        if state.sticky.left <= 0:
+            state.sticky_queue = None
+
+    def _queue(
+        self, state: TopicState, key: bytes | None, partition: int | None, partition_key: object
+    ) -> PartitionQueue:
+        if partition is not None:
+            return state.queues[partition]
+        return self.topics.choose(state, key, partition_key, self._clock.monotonic())
+
+    def _open(self, queue: PartitionQueue, need: int, timestamp: int, deadline: float) -> ProducerBatch:
+        """The queue's open batch with room for ``need`` bytes: as it is, grown, or a new one."""
+        accumulator, sender = self._accumulator, self._sender
+        taken = 0
+        try:
+            while True:
+                batch = queue.open
+                if batch is not None and (batch.size + need <= batch.room or accumulator.grow(batch, need)):
+                    return batch
+                if sender.manager is not None:
+                    sender.manager.check_may_send(queue.topic_partition)
+                size = accumulator.first_size(need)
+                if taken or accumulator.pool.try_take(size):
+                    break
+                self._await_memory(size, deadline)
+                taken = size  # the lock was let go meanwhile: look again
+            taken = 0
+        finally:
+            if taken:
+                accumulator.pool.free(taken)
+        batch = accumulator.open_batch(queue, size, timestamp, self._clock.monotonic())
+        batch.transactional = sender.manager is not None and sender.manager.is_transactional
+        sender.touched.add(queue.topic_partition.topic)
+        sender.wake()
+        return batch
+
+    def _await_memory(self, size: int, deadline: float) -> None:
+        """Wait for ``buffer_memory`` (P5); what was wanted is ours when this returns."""
+        sender = self._sender
+        pool = self._accumulator.pool
+        waiter = pool.wait(size)
+        sender.wake()
+        try:
+            while not waiter.served:
+                left = deadline - self._clock.monotonic()
+                if left <= 0 or sender.is_own_thread:
+                    why = (
+                        "a callback must not wait" if sender.is_own_thread else f"{self._max_block_s:.3g} s have passed"
+                    )
+                    raise BufferExhausted(
+                        f"buffer_memory ({pool.total} bytes) is full of records that are not acknowledged yet, and "
+                        f"{why} (max_block_ms). The record was not taken. Send more slowly, raise buffer_memory, or "
+                        f"look at the brokers. {sender.client.connections()}"
+                    )
+                sender.changed.wait(left)
+                self.check_open()
+        except BaseException:
+            pool.leave(waiter)
+            raise
+
+    def _check_size(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> int:
+        need = upper_bound(key, value, headers)
+        for name, limit in (
+            ("max_request_size", self._config.max_request_size),
+            ("buffer_memory", self._config.buffer_memory),
+        ):
+            if need + HEADER_SIZE > limit:
+                raise RecordTooLarge(
+                    f"A record for topic {topic!r} takes up to {need + HEADER_SIZE} bytes, and {name} is {limit}: send "
+                    f"smaller records or raise it (and max.message.bytes of the topic). The record was not taken."
+                )
+        return need
+
+    def await_topic(self, topic: str, partition: int | None, deadline: float) -> TopicState:
+        """The topic's state, with the partition if one is named; waits for metadata until the deadline (M2)."""
+        sender = self._sender
+        with self._lock:
+            self.check_open()
+            state = self.topics.get(topic)
+            if state is not None and (partition is None or 0 <= partition < state.count):
+                return state
+            if partition is not None and (
+                isinstance(partition, bool) or not isinstance(partition, int) or partition < 0
+            ):
+                raise ValueError(f"partition = {partition!r}: give a number from 0, or None to have it chosen.")
+            sender.touched.add(topic)
+            sender.wanted_update = sender.wanted_update or state is not None
+            sender.wake()
+            while True:
+                left = deadline - self._clock.monotonic()
+                if left <= 0 or sender.is_own_thread:
+                    raise diagnosis.metadata_timeout(
+                        sender.client.cluster, topic, partition, self._max_block_s, sender.client.connections()
+                    )
+                sender.changed.wait(left)
+                self.check_open()
+                state = self.topics.get(topic)
+                if state is not None and (partition is None or partition < state.count):
+                    return state
+                info = self.topics.cluster.topics.get(topic)
+                if info is not None and info.error is not None and not info.error.retriable:
+                    raise info.error(f"Topic {topic!r}")
+                if state is not None:
+                    sender.wanted_update = True
+                    sender.wake()
+
+
+def _fill(
+    batch: ProducerBatch,
+    values: Sequence[bytes | None],
+    start: int,
+    headers: Headers,
+    timestamp: int,
+    most: float,
+) -> int:
+    """As many of the values as there is room for, at least one; how many."""
+    parts = batch.parts
+    first = index = len(parts)
+    size, limit = batch.size, batch.size + most
+    delta = timestamp - batch.base_timestamp
+    lead = VARINT[delta] if 0 <= delta < 8192 else b""
+    room = batch.room
+    plain = bool(lead) and not headers
+    for at in range(start, len(values)):
+        value = values[at]
+        if plain and value is not None and len(value) < 8100 and index < 8192:
+            place, length = VARINT[index], VARINT[len(value)]
+            body = VARINT[len(value) + len(lead) + len(place) + len(length) + 3]
+            part = b"%b\0%b%b\1%b%b\0" % (body, lead, place, length, value)
+        else:
+            part = encode_record(None, value, headers, delta, index)
+        if size + len(part) > room or size >= limit:
+            break
+        parts.append(part)
+        size += len(part)
+        index += 1
+    batch.size = size
+    if timestamp > batch.max_timestamp:
+        batch.max_timestamp = timestamp
+    return index - first

@@ -1,0 +1,375 @@
+"""The producer that users write (P5, P10): sync and async on one path, one record or many."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import random
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from time import time
+from types import TracebackType
+from typing import Any, Self
+
+from streamlet.base.clock import Clock, SystemClock
+from streamlet.kafka.errors import ClientTimeout
+from streamlet.kafka.metadata.cluster import PartitionInfo, TopicPartition
+from streamlet.kafka.producer.append import Appender
+from streamlet.kafka.producer.batch import ProducerBatch
+from streamlet.kafka.producer.config import ProducerConfig
+from streamlet.kafka.producer.errors import IllegalProducerState, ProducerClosed
+from streamlet.kafka.producer.record_future import FutureRecordMetadata
+from streamlet.kafka.producer.sender import Sender
+from streamlet.kafka.producer.serializing import as_bytes, check_headers, serializer
+from streamlet.kafka.producer.transaction_state import ConsumerGroupMetadata, TransactionResult
+from streamlet.kafka.records.appending import VARINT
+
+_EXIT_S = 30.0
+_FORCED_S = 1.0
+
+Headers = Sequence[tuple[str, bytes | None]] | Mapping[str, bytes | None]
+
+
+class Producer:
+    """Writes records to topics. Every method may be called from any thread, and from callbacks where it says so.
+
+    ``Producer(bootstrap_servers="127.0.0.1:9092", value_serializer=str.encode)``; the settings are those of
+    :class:`ProducerConfig`, unknown ones are refused. Making one does no I/O; a thread of its own sends. Use it as a
+    context manager, or call :meth:`close`. Not usable in a forked child: make one there.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock | None = None,
+        uniform: Callable[[], float] = random.random,
+        **settings: object,
+    ) -> None:
+        self.config = ProducerConfig.of(settings)
+        self._clock = clock or SystemClock()
+        self._key_serializer = serializer("key_serializer", self.config.key_serializer)
+        self._value_serializer = serializer("value_serializer", self.config.value_serializer)
+        self._sender = Sender(self.config, self._clock, uniform)
+        self._appender = Appender(self.config, self._sender, uniform)
+        self._lock = self._sender.lock
+        self._topic = self._appender.topics.get
+        self._inline = self._appender.topics.custom is None
+        self._pid = os.getpid()
+        self._closed = False
+        self._sender.start()
+        reference = weakref.ref(self)
+        self._at_exit = lambda: _close_at_exit(reference)
+        atexit.register(self._at_exit)
+        self._abandoned = weakref.finalize(self, _abandon, self._sender, self._at_exit)
+        self._abandoned.atexit = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"{len(self._sender.accumulator.incomplete)} batches open"
+        return f"<Producer {self.config.client_id!r} of {self.config.bootstrap_servers}: {state}>"
+
+    # -- records
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,  # Any: what the user's serializer takes
+        key: Any = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        partition_key: Any = None,
+    ) -> FutureRecordMetadata:
+        """Take one record, to be sent by the sender's thread; its future says what became of it.
+
+        ``value`` None is a tombstone. ``partition_key`` decides the partition in place of ``key`` (P9). Blocks only
+        while the topic is not known yet or ``buffer_memory`` is full, together at most ``max_block_ms``: then
+        ClientTimeout or BufferExhausted. Also raises SerializationFailed, PartitionerFailed, RecordTooLarge,
+        TopicAuthorizationFailed, ProducerClosed, and what stands against a record in a transaction; whatever it
+        raises, the record was not taken. In a callback it may be called too, and then never blocks.
+        """
+        if self._value_serializer is not None:
+            value = self._value_serializer(topic, value)
+        elif value.__class__ is not bytes and value is not None:
+            value = as_bytes("value_serializer", topic, value)
+        timestamp = int(time() * 1000) if timestamp_ms is None else timestamp_ms
+        if key is None and partition is None and partition_key is None and not headers and self._inline:
+            # The usual case, written out: a keyless record into the open batch of the sticky partition.
+            with self._lock:
+                state = self._topic(topic)
+                if (
+                    state is not None
+                    and (queue := state.sticky_queue) is not None
+                    and (batch := queue.open) is not None
+                ):
+                    parts = batch.parts
+                    index = len(parts)
+                    delta = timestamp - batch.base_timestamp
+                    size = -1 if value is None else len(value)
+                    if index < 8192 and 0 <= delta < 8192 and 0 <= size < 8100:
+                        lead, place, length = VARINT[delta], VARINT[index], VARINT[size]
+                        body = size + len(lead) + len(place) + len(length) + 3
+                        part = b"%b\0%b%b\1%b%b\0" % (VARINT[body], lead, place, length, value)
+                        grown = batch.size + len(part)
+                        if grown <= batch.room:
+                            parts.append(part)
+                            batch.size = grown
+                            if timestamp > batch.max_timestamp:
+                                batch.max_timestamp = timestamp
+                            sticky = state.sticky
+                            sticky.left -= len(part)
+                            if sticky.left <= 0:
+                                state.sticky_queue = None
+                            return FutureRecordMetadata(batch, index, timestamp)
+        raw_key = self._as_key(topic, key)
+        rows = check_headers(topic, headers) if headers else ()
+        if partition_key is None and self._key_serializer is not None and self._appender.hashes_raw_keys:
+            partition_key = key
+        return self._appender.append(topic, raw_key, value, rows, timestamp, partition, partition_key)
+
+    def send_many(
+        self,
+        topic: str,
+        values: Iterable[Any],
+        keys: Iterable[Any] | None = None,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        timestamp_ms: int | None = None,
+    ) -> list[FutureRecordMetadata]:
+        """Take many records, in order, far more cheaply than one by one; a future for each (P10).
+
+        ``keys`` has one for each value, or is None; headers and time are those of all. When it raises, the records
+        before the one that it names (BufferExhausted, RecordTooLarge ...) were taken; ``error.taken`` has their
+        futures.
+        """
+        serialize = self._value_serializer
+        if serialize is not None:
+            raws = [serialize(topic, value) for value in values]
+        else:
+            raws = [
+                value if value.__class__ is bytes or value is None else as_bytes("value_serializer", topic, value)
+                for value in values
+            ]
+        timestamp = int(time() * 1000) if timestamp_ms is None else timestamp_ms
+        rows = check_headers(topic, headers) if headers else ()
+        if keys is None:
+            return self._appender.append_many(topic, raws, rows, timestamp, partition)
+        given = list(keys)
+        if len(given) != len(raws):
+            raise ValueError(f"send_many was given {len(raws)} values and {len(given)} keys: each value needs one.")
+        raw_keys = [self._as_key(topic, key) for key in given]
+        originals = given if self._appender.hashes_raw_keys else None
+        return self._appender.append_keyed(topic, raw_keys, raws, rows, timestamp, partition, originals)
+
+    def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
+        """The topic's partitions; waits for metadata, at most ``max_block_ms``."""
+        self._appender.await_topic(topic, None, self._clock.monotonic() + self.config.max_block_ms / 1000)
+        return self._sender.client.cluster.partitions_for(topic)
+
+    def _as_key(self, topic: str, key: Any) -> bytes | None:  # Any: what the user's serializer takes
+        if self._key_serializer is not None:
+            return self._key_serializer(topic, key)
+        if key is None or key.__class__ is bytes:
+            return key
+        return as_bytes("key_serializer", topic, key)
+
+    # -- waiting and ending
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Send what is queued, and wait until every record taken so far has its outcome and its callbacks have run.
+
+        ClientTimeout after ``timeout`` seconds (None: every record ends within ``delivery_timeout_ms``). Failed
+        records are told by their futures, not here. Not in a callback.
+        """
+        sender = self._sender
+        self._not_in_callback("flush()")
+        deadline = None if timeout is None else self._clock.monotonic() + timeout
+        with self._lock:
+            self._check_open()
+            waiting = list(sender.accumulator.incomplete | sender.unfired)
+            sender.accumulator.flushes += 1
+            sender.wake()
+            try:
+                while waiting := [batch for batch in waiting if not _is_over(batch)]:
+                    left = None if deadline is None else deadline - self._clock.monotonic()
+                    if left is not None and left <= 0:
+                        raise ClientTimeout(
+                            f"{len(waiting)} batches are still on their way after {timeout:.3g} s of flush(). "
+                            f"{sender.client.connections()}"
+                        )
+                    sender.changed.wait(left)
+            finally:
+                sender.accumulator.flushes -= 1
+
+    def close(self, timeout: float | None = None) -> None:
+        """Wait until what was taken is sent, at most ``timeout`` seconds (None: as long as the settings let it take).
+
+        What is still open then fails with ProducerClosed; an open transaction is aborted. Never hangs, may be called
+        twice; in a callback it does not wait.
+        """
+        sender = self._sender
+        atexit.unregister(self._at_exit)
+        self._abandoned.detach()
+        self._closed = True
+        if os.getpid() != self._pid:
+            return
+        limit = self.config.delivery_timeout_s + self.config.request_timeout_ms / 1000
+        limit = limit if timeout is None else max(min(timeout, limit), 0.0)
+        with self._lock:
+            sender.begin_close()
+            if limit <= 0 or sender.is_own_thread:
+                sender.forced = True
+            sender.wake()
+        if sender.is_own_thread:
+            return
+        if not sender.join(limit):
+            with self._lock:
+                sender.forced = True
+                sender.wake()
+            sender.join(_FORCED_S)
+
+    def metrics(self) -> dict[str, object]:
+        """Counts since the start, by name: :class:`ProducerMetrics`, and what is in use now."""
+        with self._lock:
+            found = self._sender.metrics.snapshot(self._clock.monotonic())
+            found["buffer_bytes_in_use"] = self._sender.accumulator.pool.in_use
+            found["batches_open"] = len(self._sender.accumulator.incomplete)
+        return found
+
+    # -- transactions
+
+    def init_transactions(self) -> None:
+        """Once, before the first transaction: fences others with the same ``transactional_id``, ends what they left.
+
+        Waits at most ``max_block_ms`` (ClientTimeout: call it again to wait on). ProducerFenced, or what the broker
+        refuses.
+        """
+        self._transact("init_transactions()", lambda manager: manager.begin_initialize())
+
+    def begin_transaction(self) -> None:
+        """From here on records belong to one transaction. No I/O."""
+        with self._lock:
+            self._check_open()
+            self._manager().begin_transaction()
+
+    def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, Any],  # Any: OffsetAndMetadata, or kafka-python's, or an int
+        group: ConsumerGroupMetadata | str | Any,  # Any: whatever has a consumer's group_id and generation_id
+    ) -> None:
+        """Store a group's offsets (the *next* ones to read) if, and only if, the transaction is committed.
+
+        ``group``: the consumer's group metadata, which fences a member that lost its partitions (KIP-447), or a bare
+        group id, which fences nobody. Waits at most ``max_block_ms``.
+        """
+        if not offsets:
+            return
+        rows = _offset_rows(offsets)
+        member = _group_metadata(group)
+        self._transact("send_offsets_to_transaction()", lambda manager: manager.send_offsets(rows, member))
+
+    def commit_transaction(self) -> None:
+        """Send what is queued, and commit. Waits at most ``max_block_ms`` (ClientTimeout: call it again to wait on).
+
+        TransactionFailed: something in it failed; abort it. ProducerFenced: close this producer.
+        """
+
+        def begin(manager: Any) -> TransactionResult:
+            self._sender.accumulator.close_open_batches()
+            return manager.begin_commit()  # type: ignore[no-any-return]
+
+        self._transact("commit_transaction()", begin)
+
+    def abort_transaction(self) -> None:
+        """Give up what the transaction wrote: nobody who reads read_committed sees it. Waits like a commit."""
+
+        def begin(manager: Any) -> TransactionResult:
+            self._sender.accumulator.close_open_batches()
+            return manager.begin_abort()  # type: ignore[no-any-return]
+
+        self._transact("abort_transaction()", begin)
+
+    def _transact(self, call: str, begin: Callable[[Any], TransactionResult]) -> None:
+        self._not_in_callback(call)
+        sender = self._sender
+        deadline = self._clock.monotonic() + self.config.max_block_ms / 1000
+        with self._lock:
+            self._check_open()
+            result = begin(self._manager())
+            sender.wake()
+            while not result.done:
+                left = deadline - self._clock.monotonic()
+                if left <= 0:
+                    raise ClientTimeout(
+                        f"{call} has had no answer for {self.config.max_block_ms / 1000:.3g} s (max_block_ms); it is "
+                        f"still under way: call it again to wait on. {sender.client.connections()}"
+                    )
+                if sender.died is not None or sender.forced:
+                    raise ProducerClosed(f"The producer was closed during {call}.")
+                sender.changed.wait(left)
+        if result.error is not None:
+            raise result.error
+
+    def _manager(self) -> Any:  # Any: None is refused here
+        if self._sender.manager is None or not self._sender.manager.is_transactional:
+            raise IllegalProducerState("Transactions need a producer with transactional_id set, and this one has none.")
+        return self._sender.manager
+
+    def _not_in_callback(self, call: str) -> None:
+        if self._sender.is_own_thread:
+            raise IllegalProducerState(
+                f"{call} was called in a callback of the same producer: it waits for what only the thread that runs "
+                "the callback can do."
+            )
+
+    def _check_open(self) -> None:
+        self._appender.check_open()
+
+
+def _is_over(batch: ProducerBatch) -> bool:
+    if batch.children:
+        return all(_is_over(child) for _start, child in batch.children)
+    return batch.fired
+
+
+def _offset_rows(offsets: Mapping[TopicPartition, Any]) -> dict[TopicPartition, Any]:
+    from streamlet.kafka.group_offsets import OffsetAndMetadata
+
+    rows: dict[TopicPartition, Any] = {}
+    for tp, row in offsets.items():
+        if isinstance(row, int):
+            row = OffsetAndMetadata(row)
+        elif not isinstance(row, OffsetAndMetadata):
+            epoch = getattr(row, "leader_epoch", None)
+            row = OffsetAndMetadata(row.offset, -1 if epoch is None else epoch, row.metadata or "")
+        rows[TopicPartition(*tp)] = row
+    return rows
+
+
+def _group_metadata(group: Any) -> ConsumerGroupMetadata:  # Any: see send_offsets_to_transaction
+    if isinstance(group, ConsumerGroupMetadata):
+        return group
+    if isinstance(group, str):
+        return ConsumerGroupMetadata(group)
+    return ConsumerGroupMetadata(
+        group.group_id, group.generation_id, group.member_id, getattr(group, "group_instance_id", None)
+    )
+
+
+def _close_at_exit(reference: weakref.ref[Producer]) -> None:
+    producer = reference()
+    if producer is not None:
+        producer.close(_EXIT_S)
+
+
+def _abandon(sender: Sender, at_exit: Callable[[], None]) -> None:
+    """Nobody holds the producer any more: its sender sends what it has, and ends. Waits for nothing."""
+    atexit.unregister(at_exit)
+    sender.abandon()

@@ -1,0 +1,215 @@
+"""A sent record's future: its batch, and its place there (E4).
+
+Nothing is made for a record that its batch can do once: the batch holds the outcome, the callbacks, and the event that
+wakes whoever waits, which is made when somebody does.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+from streamlet.kafka.errors import ClientTimeout, KafkaError
+from streamlet.kafka.metadata.cluster import TopicPartition
+from streamlet.kafka.producer.batch import UNKNOWN_OFFSET, Callback, ProducerBatch, Waiter
+from streamlet.kafka.producer.errors import IllegalProducerState
+
+_log = logging.getLogger(__name__)
+
+_registration = threading.Lock()
+"""Held while a callback or a waiter is noted or taken: for a moment, and by all batches alike."""
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record was written. ``offset`` -1: not known (acks=0, or the broker had it already)."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    """Milliseconds since 1970: the record's, or the broker's where the topic has LogAppendTime."""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Topic and partition."""
+        return TopicPartition(self.topic, self.partition)
+
+
+class SenderThread(threading.Thread):
+    """Marks the threads that settle batches: waiting for a batch there would wait for itself."""
+
+
+class FutureRecordMetadata:
+    """What ``send`` gives. Any thread."""
+
+    __slots__ = ("_batch", "_index", "_timestamp")
+
+    def __init__(self, batch: ProducerBatch, index: int, timestamp: int) -> None:
+        self._batch = batch
+        self._index = index
+        self._timestamp = timestamp
+
+    def __repr__(self) -> str:
+        return f"<FutureRecordMetadata {self._index} of {self._batch!r}>"
+
+    def _settle_place(self) -> ProducerBatch:
+        """The batch that decides: after a split, the part that the record is in."""
+        batch = self._batch
+        while batch.children:
+            start, child = batch.child_of(self._index)
+            self._index -= start
+            self._batch = batch = child
+        return batch
+
+    @property
+    def is_done(self) -> bool:
+        """Resolved, and its callbacks have run."""
+        return self._settle_place().fired
+
+    def done(self) -> bool:
+        """Resolved, and its callbacks have run."""
+        return self.is_done
+
+    def succeeded(self) -> bool:
+        """Resolved, and written."""
+        batch = self._settle_place()
+        return batch.fired and batch.error is None
+
+    def failed(self) -> bool:
+        """Resolved, and not known to be written."""
+        return self.exception is not None
+
+    @property
+    def exception(self) -> KafkaError | None:
+        """Why it failed; None while it is open, or when it was written."""
+        batch = self._settle_place()
+        return batch.error if batch.fired else None
+
+    @property
+    def value(self) -> RecordMetadata | None:
+        """Where it was written; None while it is open, or when it failed."""
+        batch = self._settle_place()
+        return None if not batch.fired or batch.error is not None else _metadata(batch, self._index, self._timestamp)
+
+    def get(self, timeout: float | None = None) -> RecordMetadata:
+        """Wait for the outcome, at most ``timeout`` seconds (None: as long as ``delivery_timeout_ms`` lets it take).
+
+        Raises the record's error (BatchExpired, OutcomeUnknown, what the broker answered ...), ClientTimeout when it
+        is still open then: its outcome is decided later all the same; IllegalProducerState in a callback, which runs
+        in the thread that would have to decide.
+        """
+        batch = self._settle_place()
+        if not batch.fired:
+            batch = self._wait(timeout)
+        if batch.error is not None:
+            raise batch.error
+        return _metadata(batch, self._index, self._timestamp)
+
+    def _wait(self, timeout: float | None) -> ProducerBatch:
+        if isinstance(threading.current_thread(), SenderThread):
+            raise IllegalProducerState(
+                "get() of a record that is still open was called in a producer's callback: the thread that runs it is "
+                "the one that sends, so it would wait for ever. Use add_callback."
+            )
+        while True:
+            batch = self._settle_place()
+            waiter = await_batch(batch)
+            if waiter is None:
+                if batch.children:
+                    continue
+                return batch
+            if not waiter.wait(timeout):
+                raise ClientTimeout(
+                    f"The record for {batch.topic_partition} was not acknowledged within {timeout:.3g} s. It is still "
+                    "on its way: it is written, or fails, at the latest when delivery_timeout_ms is over."
+                )
+
+    def add_callback(self, call: Callable[..., object], *args: object, **kwargs: object) -> FutureRecordMetadata:
+        """Call ``call(*args, metadata, **kwargs)`` once it is written; at once when it is.
+
+        In the sender's thread, records in order. What it raises is logged and counted, and hurts no other record.
+        """
+        return self._add(_bound(call, args, kwargs), True)
+
+    def add_errback(self, call: Callable[..., object], *args: object, **kwargs: object) -> FutureRecordMetadata:
+        """Call ``call(*args, error, **kwargs)`` once it has failed; at once when it has."""
+        return self._add(_bound(call, args, kwargs), False)
+
+    def add_both(self, call: Callable[..., object], *args: object, **kwargs: object) -> FutureRecordMetadata:
+        """Both of them, with the same function."""
+        return self.add_callback(call, *args, **kwargs).add_errback(call, *args, **kwargs)
+
+    def _add(self, call: Callable[..., object], on_success: bool) -> FutureRecordMetadata:
+        with _registration:
+            batch = self._settle_place()
+            row: Callback = (self._index, self._timestamp, call, on_success)
+            if not batch.fired:
+                batch.callbacks.append(row)
+                return self
+        _run(batch, row)
+        return self
+
+
+def _bound(call: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> Callable[..., object]:
+    if not args and not kwargs:
+        return call
+    return lambda outcome: call(*args, outcome, **kwargs)
+
+
+def await_batch(batch: ProducerBatch) -> Waiter | None:
+    """What to wait on for a batch; None when it is over, or was split."""
+    with _registration:
+        if batch.fired or batch.children:
+            return None
+        if batch.waiter is None:
+            batch.waiter = threading.Event()
+        return batch.waiter
+
+
+def split_batch(batch: ProducerBatch, split: Callable[[ProducerBatch], list[ProducerBatch]]) -> list[ProducerBatch]:
+    """Split it, and send those who wait for it to the parts."""
+    with _registration:
+        parts = split(batch)
+    if batch.waiter is not None:
+        batch.waiter.set()
+    return parts
+
+
+def fire(batch: ProducerBatch) -> int:
+    """A batch has its final state: run its callbacks in the order of its records, then release who waits.
+
+    How many of them raised. Called once a batch, without any lock.
+    """
+    raised = 0
+    while True:
+        with _registration:
+            rows, batch.callbacks = batch.callbacks, []
+            if not rows:
+                batch.fired = True
+                break
+        rows.sort(key=lambda row: row[0])
+        for row in rows:
+            raised += not _run(batch, row)
+    if batch.waiter is not None:
+        batch.waiter.set()
+    return raised
+
+
+def _run(batch: ProducerBatch, row: Callback) -> bool:
+    index, timestamp, call, on_success = row
+    if on_success != (batch.error is None):
+        return True
+    try:
+        call(batch.error if batch.error is not None else _metadata(batch, index, timestamp))
+    except Exception:  # noqa: BLE001 - foreign code: its fault must not cost other records, nor the producer's thread
+        _log.exception("a callback of a record for %s raised", batch.topic_partition)
+        return False
+    return True
+
+
+def _metadata(batch: ProducerBatch, index: int, timestamp: int) -> RecordMetadata:
+    offset = UNKNOWN_OFFSET if batch.base_offset < 0 else batch.base_offset + index
+    written = batch.log_append_time if batch.log_append_time >= 0 else timestamp
+    return RecordMetadata(*batch.topic_partition, offset, written)
