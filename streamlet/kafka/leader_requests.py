@@ -31,7 +31,10 @@ __all__ = [
     "FetchSettings",
     "FetchedPartition",
     "ListedOffset",
+    "SessionAnswer",
+    "SessionPart",
     "fetch",
+    "fetch_in_session",
     "list_offsets",
     "offsets_for_leader_epoch",
 ]
@@ -143,50 +146,96 @@ def fetch(
     settings: FetchSettings | None = None,
 ) -> RequestFuture[dict[TopicPartition, FetchedPartition]]:
     """Records from the positions on; the broker fills the answer in their order."""
-    chosen = settings or FetchSettings()
     ids = {topic: client.cluster.topic_id(topic) for topic in by_topic(positions)}
+    part = SessionPart(positions, positions, ids)
+    return fetch_in_session(client, broker, part, settings).then(lambda answer: answer.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPart:
+    """A request of a fetch session (KIP-227): ``send`` and ``forget`` change what the broker holds, ``wanted`` is all
+    it may answer for. The default is no session: everything is sent, nothing is remembered.
+    """
+
+    wanted: Mapping[TopicPartition, FetchPosition]
+    send: Mapping[TopicPartition, FetchPosition]
+    topic_ids: Mapping[str, str | None]
+    session_id: int = 0
+    epoch: int = -1
+    forget: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SessionAnswer:
+    """The answer of one broker; partitions that have nothing new are left out within a session."""
+
+    session_id: int
+    error: type[BrokerError] | None
+    partitions: dict[TopicPartition, FetchedPartition]
+
+
+def fetch_in_session(
+    client: KafkaClient, broker: Broker, part: SessionPart, settings: FetchSettings | None = None
+) -> RequestFuture[SessionAnswer]:
+    """Records of a fetch session. An error of the session as a whole stands in the answer; without a session it fails
+    the future.
+    """
+    chosen = settings or FetchSettings()
+    ids, wanted = part.topic_ids, part.wanted
     names = {topic_id: topic for topic, topic_id in ids.items() if topic_id is not None}
+    for tp in wanted:
+        topic_id = client.cluster.topic_id(tp.topic)
+        if topic_id is not None:
+            names.setdefault(topic_id, tp.topic)
     request = wire_fetch.FetchRequest(
         max_wait_ms=chosen.fetch_max_wait_ms,
         min_bytes=chosen.fetch_min_bytes,
         max_bytes=chosen.fetch_max_bytes,
         isolation_level=wire_fetch.READ_COMMITTED if chosen.read_committed else wire_fetch.READ_UNCOMMITTED,
+        session_id=part.session_id,
+        session_epoch=part.epoch,
         rack_id=chosen.client_rack,
         topics=tuple(
             wire_fetch.FetchTopic(
                 topic=topic,
                 topic_id=ids[topic],
-                partitions=tuple(
-                    wire_fetch.FetchPartition(
-                        partition=number,
-                        current_leader_epoch=position.current_leader_epoch,
-                        fetch_offset=position.offset,
-                        last_fetched_epoch=position.last_fetched_epoch,
-                        partition_max_bytes=chosen.max_partition_fetch_bytes,
-                    )
-                    for number, position in rows.items()
-                ),
+                partitions=tuple(_fetch_partition(number, row, chosen) for number, row in rows.items()),
             )
-            for topic, rows in by_topic(positions).items()
+            for topic, rows in by_topic(part.send).items()
+        ),
+        forgotten_topics_data=tuple(
+            wire_fetch.ForgottenTopic(topic=topic, topic_id=ids[topic], partitions=tuple(numbers))
+            for topic, numbers in by_topic(dict.fromkeys(part.forget)).items()
         ),
     )
 
-    def read(response: wire_fetch.FetchResponse) -> dict[TopicPartition, FetchedPartition]:
+    def read(response: wire_fetch.FetchResponse) -> SessionAnswer:
         fault = error_class(response.error_code)
         if fault is not None:
             note_error(client, fault)
-            raise fault(f"Fetching from {broker}")
+            if part.epoch < 0:
+                raise fault(f"Fetching from {broker}")
         found: dict[TopicPartition, FetchedPartition] = {}
         for topic in response.topics:
             name = topic.topic if topic.topic_id is None else names.get(topic.topic_id, "")
             for row in topic.partitions:
                 tp = TopicPartition(name, row.partition_index)
-                if tp in positions:
-                    found[tp] = _fetched(tp, row, positions[tp].offset, chosen)
+                if tp in wanted:
+                    found[tp] = _fetched(tp, row, wanted[tp].offset, chosen)
                     note_error(client, found[tp].error)
-        return found
+        return SessionAnswer(response.session_id, fault, found)
 
     return client.send(request, broker, _timeout(client, chosen.fetch_max_wait_ms)).then(read)
+
+
+def _fetch_partition(number: int, position: FetchPosition, settings: FetchSettings) -> wire_fetch.FetchPartition:
+    return wire_fetch.FetchPartition(
+        partition=number,
+        current_leader_epoch=position.current_leader_epoch,
+        fetch_offset=position.offset,
+        last_fetched_epoch=position.last_fetched_epoch,
+        partition_max_bytes=settings.max_partition_fetch_bytes,
+    )
 
 
 def _timeout(client: KafkaClient, wait_ms: int) -> float:

@@ -18,8 +18,11 @@ from streamlet.kafka.protocol.messages.describe_groups import DescribeGroupsRequ
 from streamlet.kafka.protocol.messages.end_txn import EndTxnRequest
 from streamlet.kafka.protocol.messages.fetch import FetchRequest
 from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from streamlet.kafka.protocol.messages.heartbeat import HeartbeatRequest
 from streamlet.kafka.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from streamlet.kafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from streamlet.kafka.protocol.messages.join_group import JoinGroupRequest
+from streamlet.kafka.protocol.messages.leave_group import LeaveGroupRequest
 from streamlet.kafka.protocol.messages.list_groups import ListGroupsRequest
 from streamlet.kafka.protocol.messages.list_offsets import ListOffsetsRequest
 from streamlet.kafka.protocol.messages.metadata import MetadataRequest
@@ -30,6 +33,7 @@ from streamlet.kafka.protocol.messages.offset_for_leader_epoch import OffsetForL
 from streamlet.kafka.protocol.messages.produce import ProduceRequest
 from streamlet.kafka.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from streamlet.kafka.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from streamlet.kafka.protocol.messages.sync_group import SyncGroupRequest
 from streamlet.kafka.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 REQUESTS: dict[ApiKey, type[Request[Any]]] = {
@@ -48,8 +52,11 @@ REQUESTS: dict[ApiKey, type[Request[Any]]] = {
         EndTxnRequest,
         FetchRequest,
         FindCoordinatorRequest,
+        HeartbeatRequest,
         IncrementalAlterConfigsRequest,
         InitProducerIdRequest,
+        JoinGroupRequest,
+        LeaveGroupRequest,
         ListGroupsRequest,
         ListOffsetsRequest,
         MetadataRequest,
@@ -60,6 +67,7 @@ REQUESTS: dict[ApiKey, type[Request[Any]]] = {
         ProduceRequest,
         SaslAuthenticateRequest,
         SaslHandshakeRequest,
+        SyncGroupRequest,
         TxnOffsetCommitRequest,
     )
 }

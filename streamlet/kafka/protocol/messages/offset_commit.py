@@ -1,4 +1,4 @@
-"""OffsetCommit: store a group's offsets with its coordinator. Version 6 (broker 2.1)."""
+"""OffsetCommit: store a group's offsets with its coordinator. Version 6 (broker 2.1), 7 (static members)."""
 
 from __future__ import annotations
 
@@ -55,11 +55,12 @@ class OffsetCommitRequest(Request[OffsetCommitResponse]):
     """To the group's coordinator. Generation -1 and no member: a commit from outside of the membership."""
 
     api_key: ClassVar[ApiKey] = ApiKey.OFFSET_COMMIT
-    versions: ClassVar[tuple[int, ...]] = (6,)
+    versions: ClassVar[tuple[int, ...]] = (6, 7)
     flexible_since: ClassVar[int] = 8
     response_type: ClassVar[type[OffsetCommitResponse]] = OffsetCommitResponse
 
     group_id: str = wire(STRING)
     generation_id: int = wire(INT32, default=-1, since=1)
     member_id: str = wire(STRING, default="", since=1)
+    group_instance_id: str | None = wire(STRING, default=None, since=7, nullable_since=7)
     topics: tuple[OffsetCommitTopic, ...] = wire(Array(OffsetCommitTopic))

@@ -1,11 +1,11 @@
-"""OffsetFetch: read a group's stored offsets from its coordinator. Version 5 (broker 2.1)."""
+"""OffsetFetch: read a group's stored offsets from its coordinator. Version 5 (broker 2.1), 7 (open transactions)."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
 from streamlet.kafka.protocol.api import ApiKey, Request
-from streamlet.kafka.protocol.schema import INT16, INT32, INT64, STRING, Array, message, wire
+from streamlet.kafka.protocol.schema import BOOL, INT16, INT32, INT64, STRING, Array, message, wire
 
 
 @message
@@ -46,12 +46,17 @@ class OffsetFetchTopic:
 
 @message
 class OffsetFetchRequest(Request[OffsetFetchResponse]):
-    """To the group's coordinator; ``topics`` None asks for everything the group has stored."""
+    """To the group's coordinator; ``topics`` None asks for everything the group has stored.
+
+    With ``require_stable``, offsets that an open transaction is about to change give UNSTABLE_OFFSET_COMMIT (KIP-447);
+    brokers before 2.5 do not know the question.
+    """
 
     api_key: ClassVar[ApiKey] = ApiKey.OFFSET_FETCH
-    versions: ClassVar[tuple[int, ...]] = (5,)
+    versions: ClassVar[tuple[int, ...]] = (5, 7)
     flexible_since: ClassVar[int] = 6
     response_type: ClassVar[type[OffsetFetchResponse]] = OffsetFetchResponse
 
     group_id: str = wire(STRING)
     topics: tuple[OffsetFetchTopic, ...] | None = wire(Array(OffsetFetchTopic), nullable_since=2)
+    require_stable: bool = wire(BOOL, default=False, since=7, ignorable=True)

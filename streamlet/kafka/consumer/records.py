@@ -1,0 +1,151 @@
+"""What a poll hands out: records as light objects, or a partition's records as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any, NamedTuple
+
+from streamlet.kafka.metadata.cluster import TopicPartition
+from streamlet.kafka.records.batch import Headers, RecordBatch, TimestampType
+
+
+class ConsumerRecord(NamedTuple):
+    """One record. ``timestamp`` is in ms since 1970; ``key`` and ``value`` are what the deserializers made of them."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: TimestampType
+    key: Any
+    value: Any
+    headers: Headers
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Records ``start`` to ``stop`` of a batch: what a poll takes of it."""
+
+    topic_partition: TopicPartition
+    batch: RecordBatch
+    start: int
+    stop: int
+
+
+@dataclass(slots=True)
+class DecodedChunk:
+    """A chunk and its deserialized columns."""
+
+    chunk: Chunk
+    keys: Sequence[Any]
+    values: Sequence[Any]
+
+
+@dataclass(slots=True)
+class RecordColumns:
+    """The records of one partition in columns of equal length, in offset order; no object for each record.
+
+    ``next_offset`` is where the partition is read on; ``leader_epoch`` that of the last record.
+    """
+
+    topic_partition: TopicPartition
+    offsets: Sequence[int]
+    timestamps: Sequence[int]
+    keys: Sequence[Any]
+    values: Sequence[Any]
+    next_offset: int
+    leader_epoch: int
+    _chunks: Sequence[Chunk]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def headers(self, index: int) -> Headers:
+        """The headers of record ``index``."""
+        for chunk in self._chunks:
+            size = chunk.stop - chunk.start
+            if index < size:
+                return chunk.batch.headers(chunk.start + index)
+            index -= size
+        raise IndexError("no such record")
+
+    def timestamp_type(self, index: int) -> TimestampType:
+        """Whose clock the timestamp of record ``index`` is of."""
+        for chunk in self._chunks:
+            size = chunk.stop - chunk.start
+            if index < size:
+                return chunk.batch.timestamp_type
+            index -= size
+        raise IndexError("no such record")
+
+    def has_headers(self) -> bool:
+        """Whether any record has headers: most topics have none, and need not be asked record by record."""
+        return any(chunk.batch.raw_headers for chunk in self._chunks)
+
+
+# One C loop makes all records of a chunk; NamedTuple's own constructor is a Python call for each.
+_new: Callable[..., ConsumerRecord] = tuple.__new__
+
+
+def records_of(part: DecodedChunk) -> Iterator[ConsumerRecord]:
+    """The records of a chunk."""
+    chunk = part.chunk
+    (topic, partition), batch = chunk.topic_partition, chunk.batch
+    headers: Iterator[Headers] = repeat(())
+    if batch.raw_headers:
+        headers = map(batch.headers, range(chunk.start, chunk.stop))
+    rows = zip(
+        repeat(topic),
+        repeat(partition),
+        offsets_of(chunk),
+        timestamps_of(chunk),
+        repeat(batch.timestamp_type),
+        part.keys,
+        part.values,
+        headers,
+        repeat(batch.leader_epoch),
+    )
+    return map(_new, repeat(ConsumerRecord), rows)
+
+
+def offsets_of(chunk: Chunk) -> Sequence[int]:
+    """Absolute offsets of a chunk; a range where the batch has no holes."""
+    base, deltas = chunk.batch.base_offset, chunk.batch.offset_deltas[chunk.start : chunk.stop]
+    if isinstance(deltas, range):
+        return range(base + deltas.start, base + deltas.stop)
+    return [base + delta for delta in deltas]
+
+
+def timestamps_of(chunk: Chunk) -> Sequence[int]:
+    """Timestamps of a chunk."""
+    batch = chunk.batch
+    if batch.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        return [batch.header.max_timestamp] * (chunk.stop - chunk.start)
+    base, deltas = batch.header.base_timestamp, batch.timestamp_deltas
+    if chunk.stop - chunk.start != len(deltas):
+        deltas = deltas[chunk.start : chunk.stop]
+    return [base + delta for delta in deltas]
+
+
+def part_of(column: Sequence[Any], chunk: Chunk) -> Sequence[Any]:
+    """The chunk's part of one of its batch's columns."""
+    return column if chunk.stop - chunk.start == len(column) else column[chunk.start : chunk.stop]
+
+
+def columns_of(tp: TopicPartition, parts: Sequence[DecodedChunk]) -> RecordColumns:
+    """All chunks of one partition as one set of columns."""
+    last = parts[-1].chunk
+    offsets, timestamps = offsets_of(last), timestamps_of(last)
+    keys, values = parts[-1].keys, parts[-1].values
+    if len(parts) > 1:
+        offsets, timestamps, keys, values = [], [], [], []
+        for part in parts:
+            offsets.extend(offsets_of(part.chunk))
+            timestamps.extend(timestamps_of(part.chunk))
+            keys.extend(part.keys)
+            values.extend(part.values)
+    chunks = [part.chunk for part in parts]
+    return RecordColumns(tp, offsets, timestamps, keys, values, offsets[-1] + 1, last.batch.leader_epoch, chunks)

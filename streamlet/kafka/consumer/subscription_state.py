@@ -1,0 +1,293 @@
+"""What is read, from where, and in which state each partition is (C2; Java: ``SubscriptionState``). Pure.
+
+Three ways to say what is read exclude one another: topics, a pattern, or partitions by name. Each partition goes
+through the states of :class:`FetchState`; the moves that are allowed are data, and any other is an error of ours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from streamlet.kafka.consumer.errors import IllegalSubscription, NotAssigned
+from streamlet.kafka.metadata.cluster import UNKNOWN_EPOCH, Cluster, TopicPartition
+
+
+class SubscriptionType(Enum):
+    """Who says which partitions are read."""
+
+    NONE = "nothing is subscribed"
+    AUTO_TOPICS = "topics, shared out by the group"
+    AUTO_PATTERN = "a pattern of topics, shared out by the group"
+    USER_ASSIGNED = "partitions that the user named"
+
+
+class FetchState(Enum):
+    """Where a partition stands. Only FETCHING has a valid position."""
+
+    INITIALIZING = "no position yet"
+    FETCHING = "has a valid position"
+    AWAIT_RESET = "waits for an offset by policy, time or end"
+    AWAIT_VALIDATION = "waits to hear whether the log still holds its position"
+
+
+class ResetStrategy(Enum):
+    """Where to read when there is no position, or the one there was is gone."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    NONE = "none"
+
+
+_MOVES: dict[FetchState, frozenset[FetchState]] = {
+    FetchState.INITIALIZING: frozenset({FetchState.FETCHING, FetchState.AWAIT_RESET, FetchState.AWAIT_VALIDATION}),
+    FetchState.FETCHING: frozenset({FetchState.FETCHING, FetchState.AWAIT_RESET, FetchState.AWAIT_VALIDATION}),
+    FetchState.AWAIT_RESET: frozenset({FetchState.FETCHING, FetchState.AWAIT_RESET}),
+    FetchState.AWAIT_VALIDATION: frozenset({FetchState.FETCHING, FetchState.AWAIT_RESET, FetchState.AWAIT_VALIDATION}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The next offset to read, the leader epoch of the record before it, and the leader epoch it was checked with."""
+
+    offset: int
+    offset_epoch: int = UNKNOWN_EPOCH
+    leader_epoch: int = UNKNOWN_EPOCH
+
+
+@dataclass(slots=True)
+class PartitionState:
+    """One assigned partition. Only :class:`SubscriptionState` changes it, but for what a fetch learns of the log."""
+
+    topic_partition: TopicPartition
+    state: FetchState = FetchState.INITIALIZING
+    position: Position | None = None
+    paused: bool = False
+    pending_revocation: bool = False
+    pending_callback: bool = False
+    """Its ``on_partitions_assigned`` has not returned: it is not fetched before."""
+    reset: ResetStrategy | None = None
+    next_retry_s: float = 0.0
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    preferred_replica: int | None = None
+    preferred_until_s: float = 0.0
+
+    @property
+    def fetchable(self) -> bool:
+        """Whether records of it may be asked for and handed out."""
+        return (
+            self.state is FetchState.FETCHING
+            and not self.paused
+            and not self.pending_revocation
+            and not self.pending_callback
+        )
+
+    def move(self, to: FetchState) -> None:
+        """Change the state by the table of moves."""
+        if to not in _MOVES[self.state]:
+            raise RuntimeError(f"{self.topic_partition} cannot go from {self.state.name} to {to.name}")
+        self.state = to
+
+
+@dataclass(slots=True)
+class SubscriptionState:
+    """The subscription and its partitions, in the order in which they are fetched. One thread."""
+
+    default_reset: ResetStrategy = ResetStrategy.LATEST
+    kind: SubscriptionType = SubscriptionType.NONE
+    topics: frozenset[str] = frozenset()
+    pattern: re.Pattern[str] | None = None
+    assignment_id: int = 0
+    """+1 for every change of the assignment: what was asked before it may be out of date."""
+    _rows: dict[TopicPartition, PartitionState] = field(default_factory=dict)
+
+    # -- what is subscribed
+
+    def subscribe(self, topics: Iterable[str]) -> bool:
+        """Read these topics as a member of the group; True when that is a change."""
+        self._become(SubscriptionType.AUTO_TOPICS)
+        wanted = frozenset(topics)
+        changed, self.topics = wanted != self.topics, wanted
+        return changed
+
+    def subscribe_pattern(self, pattern: re.Pattern[str]) -> None:
+        """Read every topic whose whole name matches."""
+        self._become(SubscriptionType.AUTO_PATTERN)
+        self.pattern, self.topics = pattern, frozenset()
+
+    def topics_matched(self, cluster: Cluster, exclude_internal: bool = True) -> bool:
+        """Take the topics that match now; True when they changed."""
+        assert self.pattern is not None
+        found = frozenset(
+            name
+            for name, info in cluster.topics.items()
+            if self.pattern.fullmatch(name) and not (exclude_internal and info.is_internal)
+        )
+        changed, self.topics = found != self.topics, found
+        return changed
+
+    def assign_from_user(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Read these partitions, without a group's say; True when that is a change."""
+        self._become(SubscriptionType.USER_ASSIGNED)
+        wanted = dict.fromkeys(partitions)
+        if wanted.keys() == self._rows.keys():
+            return False
+        self._replace(wanted)
+        return True
+
+    def assign_from_subscribed(self, partitions: Iterable[TopicPartition], added: Iterable[TopicPartition]) -> None:
+        """What the group gave us. Partitions that stay keep their state; ``added`` wait for their callback."""
+        self._replace(partitions)
+        for tp in added:
+            self._rows[tp].pending_callback = True
+
+    def unsubscribe(self) -> None:
+        """Read nothing."""
+        self.kind, self.topics, self.pattern = SubscriptionType.NONE, frozenset(), None
+        self._replace(())
+
+    @property
+    def uses_group(self) -> bool:
+        """Whether the group shares out what is read."""
+        return self.kind in (SubscriptionType.AUTO_TOPICS, SubscriptionType.AUTO_PATTERN)
+
+    def matches(self, topic: str) -> bool:
+        """Whether the subscription wants this topic: a late assignment may hold one it no longer does."""
+        if self.kind is SubscriptionType.AUTO_PATTERN:
+            assert self.pattern is not None
+            return self.pattern.fullmatch(topic) is not None
+        return topic in self.topics
+
+    # -- the partitions
+
+    @property
+    def assigned(self) -> tuple[TopicPartition, ...]:
+        """All partitions, in the order in which they are fetched next."""
+        return tuple(self._rows)
+
+    def __contains__(self, tp: object) -> bool:
+        return tp in self._rows
+
+    def rows(self) -> Iterator[PartitionState]:
+        """The state of every partition."""
+        return iter(tuple(self._rows.values()))
+
+    def get(self, tp: TopicPartition) -> PartitionState | None:
+        """The state of a partition; None when it is not ours."""
+        return self._rows.get(tp)
+
+    def require(self, tp: TopicPartition) -> PartitionState:
+        """The state of a partition. Raises NotAssigned."""
+        row = self._rows.get(tp)
+        if row is None:
+            ours = ", ".join(map(str, sorted(self._rows))) or "none"
+            raise NotAssigned(
+                f"Partition {tp} is not assigned to this consumer (assigned: {ours}). Positions belong to assigned "
+                "partitions only: with a group, act on them from the rebalance listener or after a poll."
+            )
+        return row
+
+    def fetchable(self) -> list[PartitionState]:
+        """Those to ask for, in order."""
+        return [row for row in self._rows.values() if row.fetchable]
+
+    def in_state(self, state: FetchState, now_s: float = float("inf")) -> list[PartitionState]:
+        """Those in a state that may act now (their retry is due)."""
+        return [row for row in self._rows.values() if row.state is state and row.next_retry_s <= now_s]
+
+    def all_have_positions(self) -> bool:
+        """Whether nothing waits for an offset or a check."""
+        return all(row.state is FetchState.FETCHING for row in self._rows.values())
+
+    def consumed(self) -> dict[TopicPartition, Position]:
+        """The valid positions: what an automatic commit commits (Java: ``allConsumed``)."""
+        return {
+            tp: row.position
+            for tp, row in self._rows.items()
+            if row.state is FetchState.FETCHING and row.position is not None
+        }
+
+    def move_to_end(self, tp: TopicPartition) -> None:
+        """It has delivered; the others go first next time."""
+        row = self._rows.pop(tp, None)
+        if row is not None:
+            self._rows[tp] = row
+
+    # -- positions
+
+    def seek(self, tp: TopicPartition, position: Position) -> None:
+        """Read on there, with nothing left to find out."""
+        row = self.require(tp)
+        row.move(FetchState.FETCHING)
+        row.position, row.reset, row.next_retry_s = position, None, 0.0
+        row.preferred_replica = None
+
+    def seek_unvalidated(self, tp: TopicPartition, position: Position) -> None:
+        """Read on there, after a look whether the leader's log agrees (KIP-320); without epochs no look is needed."""
+        row = self.require(tp)
+        self.seek(tp, position)
+        if position.offset_epoch != UNKNOWN_EPOCH and position.leader_epoch != UNKNOWN_EPOCH:
+            row.move(FetchState.AWAIT_VALIDATION)
+
+    def request_reset(self, tp: TopicPartition, strategy: ResetStrategy) -> None:
+        """Read on where the strategy says, which the leader must be asked."""
+        row = self.require(tp)
+        row.move(FetchState.AWAIT_RESET)
+        row.reset, row.position, row.next_retry_s = strategy, None, 0.0
+        row.preferred_replica = None
+
+    def maybe_reset_to(self, tp: TopicPartition, strategy: ResetStrategy, position: Position) -> bool:
+        """The leader's answer; without effect when the partition went, or was sought elsewhere meanwhile."""
+        row = self._rows.get(tp)
+        if row is None or row.state is not FetchState.AWAIT_RESET or row.reset is not strategy:
+            return False
+        self.seek(tp, position)
+        return True
+
+    def leader_changed(self, tp: TopicPartition, leader_epoch: int) -> None:
+        """Metadata names this leader epoch. A position of an older one must be checked before it is read from."""
+        row = self._rows.get(tp)
+        if row is None or row.position is None or leader_epoch <= row.position.leader_epoch:
+            return
+        if row.state not in (FetchState.FETCHING, FetchState.AWAIT_VALIDATION):
+            return
+        old = row.position
+        row.position = Position(old.offset, old.offset_epoch, leader_epoch)
+        row.preferred_replica = None
+        if old.offset_epoch != UNKNOWN_EPOCH:
+            row.move(FetchState.AWAIT_VALIDATION)
+
+    def validated(self, tp: TopicPartition, asked: Position) -> bool:
+        """The leader's log holds the position that was asked about; False when that is out of date."""
+        row = self._rows.get(tp)
+        if row is None or row.state is not FetchState.AWAIT_VALIDATION or row.position != asked:
+            return False
+        row.move(FetchState.FETCHING)
+        return True
+
+    def retry_at(self, tps: Iterable[TopicPartition], when_s: float) -> None:
+        """Ask nothing about these before then."""
+        for tp in tps:
+            row = self._rows.get(tp)
+            if row is not None:
+                row.next_retry_s = when_s
+
+    # -- inside
+
+    def _become(self, kind: SubscriptionType) -> None:
+        if self.kind not in (SubscriptionType.NONE, kind):
+            raise IllegalSubscription(
+                f"This consumer reads by {self.kind.value}; it cannot also read by {kind.value}. subscribe(topics), "
+                "subscribe(pattern=...) and assign(partitions) exclude one another: call unsubscribe() first."
+            )
+        self.kind = kind
+
+    def _replace(self, partitions: Iterable[TopicPartition]) -> None:
+        old = self._rows
+        self._rows = {tp: old.get(tp) or PartitionState(tp) for tp in partitions}
+        self.assignment_id += 1
