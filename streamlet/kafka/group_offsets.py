@@ -40,6 +40,28 @@ OUTSIDE_GENERATION = -1
 
 
 @dataclass(frozen=True, slots=True)
+class GroupMember:
+    """Who commits; the default is nobody of the group's members (generation -1)."""
+
+    generation_id: int = OUTSIDE_GENERATION
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+OUTSIDER = GroupMember()
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupMetadata:
+    """Who commits in a transaction, so that a zombie's offsets are refused (KIP-447)."""
+
+    group_id: str
+    generation_id: int = OUTSIDE_GENERATION
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
     """The *next* offset to read, the leader epoch of the record before it, and a free string."""
 
@@ -65,11 +87,14 @@ def commit_offsets(
     coordinator: Broker,
     group_id: str,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    member: GroupMember = OUTSIDER,
 ) -> RequestFuture[dict[TopicPartition, type[BrokerError] | None]]:
     """Store offsets; the result has each partition's error, None where it was stored."""
     request = OffsetCommitRequest(
         group_id=group_id,
-        generation_id=OUTSIDE_GENERATION,
+        generation_id=member.generation_id,
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
         topics=tuple(
             OffsetCommitTopic(
                 name=topic,
@@ -98,11 +123,17 @@ def commit_offsets(
 
 
 def fetch_offsets(
-    client: KafkaClient, coordinator: Broker, group_id: str, partitions: Iterable[TopicPartition] | None
+    client: KafkaClient,
+    coordinator: Broker,
+    group_id: str,
+    partitions: Iterable[TopicPartition] | None,
+    *,
+    require_stable: bool = False,
 ) -> RequestFuture[dict[TopicPartition, OffsetAndMetadata]]:
     """Stored offsets.
 
-    A partition without one is not in the result. ``partitions`` None: all the group has.
+    A partition without one is not in the result. ``partitions`` None: all the group has. ``require_stable``: fails with
+    UnstableOffsetCommit (retriable) while an open transaction is about to change one of them (KIP-447).
     """
     topics = None
     if partitions is not None:
@@ -124,30 +155,37 @@ def fetch_offsets(
                     found[tp] = OffsetAndMetadata(row.committed_offset, row.committed_leader_epoch, row.metadata or "")
         return found
 
-    return client.send(OffsetFetchRequest(group_id=group_id, topics=topics), coordinator).then(read)
+    request = OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=require_stable)
+    return client.send(request, coordinator).then(read)
 
 
 class GroupOffsets:
     """One group's offsets over one client: finds the coordinator when it is needed and after it moved."""
 
-    def __init__(self, client: KafkaClient, group_id: str) -> None:
+    def __init__(self, client: KafkaClient, group_id: str, purpose: str = "") -> None:
+        """``purpose``: the connection it is kept apart for (:meth:`Broker.dedicated`)."""
         self._client = client
+        self._purpose = purpose
         self.group_id = group_id
         self.coordinator: Broker | None = None
 
     def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupMember = OUTSIDER
     ) -> RequestFuture[dict[TopicPartition, type[BrokerError] | None]]:
         """Store offsets; see :func:`commit_offsets`."""
-        future = self._with_coordinator(lambda broker: commit_offsets(self._client, broker, self.group_id, offsets))
+        future = self._with_coordinator(
+            lambda broker: commit_offsets(self._client, broker, self.group_id, offsets, member)
+        )
         return future.add_listener(self._forget_if_moved_in_rows)
 
     def fetch(
-        self, partitions: Iterable[TopicPartition] | None
+        self, partitions: Iterable[TopicPartition] | None, *, require_stable: bool = False
     ) -> RequestFuture[dict[TopicPartition, OffsetAndMetadata]]:
         """Stored offsets; see :func:`fetch_offsets`."""
         wanted = None if partitions is None else tuple(partitions)
-        return self._with_coordinator(lambda broker: fetch_offsets(self._client, broker, self.group_id, wanted))
+        return self._with_coordinator(
+            lambda broker: fetch_offsets(self._client, broker, self.group_id, wanted, require_stable=require_stable)
+        )
 
     def _with_coordinator(self, ask: Callable[[Broker], RequestFuture[T]]) -> RequestFuture[T]:
         result: RequestFuture[T] = RequestFuture()
@@ -160,8 +198,8 @@ class GroupOffsets:
             if search.exception is not None:
                 result.fail(search.exception)
                 return
-            self.coordinator = search.value
-            ask(search.value).chain(result)
+            self.coordinator = search.value.dedicated(self._purpose)
+            ask(self.coordinator).chain(result)
 
         find_coordinator(self._client, self.group_id).add_listener(found)
         return result

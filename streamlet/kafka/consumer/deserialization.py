@@ -104,7 +104,7 @@ class Deserializers:
                 index, setting, deserializer, cause = stops[-1]
                 offset = offsets_of(chunk)[index]
                 failures[tp] = _failed(tp, offset, setting, deserializer, cause)
-                chunk = Chunk(tp, chunk.batch, chunk.start, chunk.start + index)  # noqa: PLW2901 - cut short
+                chunk = Chunk(tp, chunk.batch, chunk.start, chunk.start + index)
                 keys = keys[:index]
             if len(values):
                 decoded.append(DecodedChunk(chunk, keys, values))

@@ -35,9 +35,7 @@ class FetchSession:
         """What the broker should hold in the session after the last request."""
         return self._wanted
 
-    def build(
-        self, wanted: Mapping[TopicPartition, FetchPosition], topic_ids: Mapping[str, str | None]
-    ) -> SessionPart:
+    def build(self, wanted: Mapping[TopicPartition, FetchPosition], topic_ids: Mapping[str, str | None]) -> SessionPart:
         """The next request, so that the broker answers for ``wanted`` and nothing else."""
         before, known_ids = self._wanted, self._topic_ids
         self._wanted = dict(wanted)

@@ -1,0 +1,216 @@
+"""Commits: sync, async, automatic (C7).
+
+What is committed is the *next* offset to read, with the leader epoch of the record before it, under the generation that
+gave us the partition. Callbacks run in the user's thread, in the order in which their commits were made.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from streamlet.base.backoff import Backoff
+from streamlet.kafka.broker_errors import (
+    CoordinatorLoadInProgress,
+    FencedInstanceId,
+    IllegalGeneration,
+    RebalanceInProgress,
+    StaleMemberEpoch,
+    UnknownMemberId,
+    UnknownTopicOrPartition,
+)
+from streamlet.kafka.client import KafkaClient
+from streamlet.kafka.consumer.config import ConsumerConfig
+from streamlet.kafka.consumer.errors import CommitFailed, MembershipFenced, RebalanceUnderWay
+from streamlet.kafka.consumer.membership import NO_GENERATION, Generation
+from streamlet.kafka.errors import BrokerError, ClientTimeout, KafkaError
+from streamlet.kafka.future import RequestFuture
+from streamlet.kafka.group_offsets import OUTSIDER, GroupMember, GroupOffsets, OffsetAndMetadata
+from streamlet.kafka.metadata.cluster import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+OffsetCommitCallback = Callable[[Offsets, KafkaError | None], None]
+
+
+class Commits:
+    """One consumer's commits. One thread."""
+
+    def __init__(self, client: KafkaClient, config: ConsumerConfig, now_s: Callable[[], float]) -> None:
+        assert config.group_id is not None
+        self._client = client
+        self._config = config
+        self._now_s = now_s
+        self._offsets = GroupOffsets(client, config.group_id, "group")
+        self._retry = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self._order: deque[tuple[RequestFuture[None], Offsets, OffsetCommitCallback | None]] = deque()
+        self.generation: Generation = NO_GENERATION
+        """Of the assignment we have; no other may be committed under."""
+        self.lost_reason: str | None = None
+        """Why there is no generation any more, for the message of a commit that comes too late."""
+        self.in_group = False
+        """Whether partitions come from the group; else commits are those of an outsider."""
+        self._interval_s = config.auto_commit_interval_ms / 1000
+        self._auto = config.enable_auto_commit
+        self._next_auto_s = now_s() + self._interval_s
+        self._auto_running: RequestFuture[None] | None = None
+
+    # -- requests
+
+    def send(self, offsets: Offsets) -> RequestFuture[None]:
+        """One commit, tried once. Fails with CommitFailed, RebalanceUnderWay, MembershipFenced or a broker's error."""
+        member = OUTSIDER
+        if self.in_group:
+            if self.generation is NO_GENERATION:
+                future: RequestFuture[None] = RequestFuture()
+                future.fail(self._too_late(None))
+                return future
+            member = GroupMember(
+                self.generation.generation_id, self.generation.member_id, self._config.group_instance_id
+            )
+        return self._offsets.commit(offsets, member).then(self._judge)
+
+    def _judge(self, rows: Mapping[TopicPartition, type[BrokerError] | None]) -> None:
+        for tp, error in rows.items():
+            if error is None:
+                continue
+            if error in (UnknownMemberId, IllegalGeneration, StaleMemberEpoch):
+                raise self._too_late(error)
+            if error is RebalanceInProgress:
+                raise RebalanceUnderWay(
+                    f"Group {self._config.group_id!r} is rebalancing, so the offsets were not committed. Poll, which "
+                    "takes part in the rebalance, then commit what is still assigned; what is not will be read again."
+                )
+            if error is FencedInstanceId:
+                raise MembershipFenced(
+                    f"Another member of group {self._config.group_id!r} has the group_instance_id "
+                    f"{self._config.group_instance_id!r} and has taken this one's place: the offsets were not "
+                    "committed."
+                )
+            raise error(f"Committing the offset of {tp} for group {self._config.group_id!r}")
+
+    def _too_late(self, error: type[BrokerError] | None) -> CommitFailed:
+        config = self._config
+        name = f" ({error.__name__})" if error is not None else ""
+        why = self.lost_reason or (
+            "it was silent for longer than session_timeout_ms, or did not poll for max_poll_interval_ms"
+        )
+        return CommitFailed(
+            f"The offsets were not committed: group {config.group_id!r} has gone on without this member{name}, and its "
+            f"partitions may belong to others, which read on from the last commit. Why: {why.rstrip('.')}. If one "
+            f"round of work takes long, raise max_poll_interval_ms (now {config.max_poll_interval_ms}) or lower "
+            f"max_poll_records (now {config.max_poll_records}). Poll to join again."
+        )
+
+    def commit_sync(self, offsets: Offsets, timeout_s: float) -> None:
+        """Commit and wait, trying again what may succeed later; callbacks of earlier async commits run first."""
+        if offsets:
+            self._retrying(lambda: self.send(offsets), timeout_s, "commit")
+        self.wait_for_async(timeout_s)
+
+    def commit_async(self, offsets: Offsets, callback: OffsetCommitCallback | None) -> RequestFuture[None]:
+        """Commit without waiting, and without another try: a later commit might have come first."""
+        if not offsets:
+            future: RequestFuture[None] = RequestFuture()
+            future.complete(None)
+        else:
+            future = self.send(offsets)
+        self._order.append((future, offsets, callback))
+        return future
+
+    def run_callbacks(self) -> None:
+        """Of the commits that have ended, in the order they were made: one that is open holds those after it back."""
+        while self._order and self._order[0][0].done:
+            future, offsets, callback = self._order.popleft()
+            if callback is not None:
+                callback(offsets, future.exception)
+            elif future.exception is not None:
+                _log.warning("an asynchronous commit failed: %s", future.exception.message)
+
+    def wait_for_async(self, timeout_s: float) -> None:
+        """Wait for all that were made, and run their callbacks."""
+        deadline = self._now_s() + timeout_s
+        while self._order:
+            self.run_callbacks()
+            left = deadline - self._now_s()
+            if not self._order or left <= 0:
+                return
+            self._client.poll(min(left, 0.1))
+
+    @property
+    def waits_for_async(self) -> bool:
+        """Whether asynchronous commits are open, or their callbacks have not run."""
+        return bool(self._order)
+
+    def fetch(self, tps: Iterable[TopicPartition]) -> RequestFuture[dict[TopicPartition, OffsetAndMetadata]]:
+        """Committed offsets, once; those of open transactions are waited for by the caller's next try."""
+        return self._offsets.fetch(tps, require_stable=True)
+
+    def committed(self, tps: Iterable[TopicPartition], timeout_s: float) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Committed offsets, waited for."""
+        wanted = tuple(tps)
+        return self._retrying(lambda: self.fetch(wanted), timeout_s, "answer about committed offsets")
+
+    def _retrying(self, make: Callable[[], RequestFuture[T]], timeout_s: float, what: str) -> T:
+        deadline, attempt = self._now_s() + timeout_s, 0
+        while True:
+            left = max(deadline - self._now_s(), 0.0)
+            try:
+                return self._client.wait(make(), left)
+            except KafkaError as err:
+                attempt += 1
+                pause = self._retry.delay(attempt)
+                retriable = err.retriable and not isinstance(err, (RebalanceUnderWay, UnknownTopicOrPartition))
+                if isinstance(err, ClientTimeout) or not retriable:
+                    raise
+                if self._now_s() + pause >= deadline:
+                    raise ClientTimeout(
+                        f"No {what} of group {self._config.group_id!r} within {timeout_s:.3g} s; the last try ended "
+                        f"with: {err.message}"
+                    ) from err
+            resume = self._now_s() + pause
+            while self._now_s() < resume:
+                self._client.poll(resume - self._now_s())
+
+    # -- automatic commits
+
+    @property
+    def automatic(self) -> bool:
+        """Whether positions are committed by themselves."""
+        return self._auto
+
+    def maybe_auto_commit(self, consumed: Callable[[], Offsets]) -> None:
+        """Begin a commit when the interval is over and the last one has ended. Called in poll alone (C7)."""
+        if not self._auto or self._auto_running is not None or self._now_s() < self._next_auto_s:
+            return
+        offsets = consumed()
+        if not offsets:
+            self._next_auto_s = self._now_s() + self._interval_s
+            return
+        self._auto_running = self.commit_async(offsets, self._auto_ended)
+        self.run_callbacks()
+
+    def _auto_ended(self, offsets: Offsets, error: KafkaError | None) -> None:
+        self._auto_running = None
+        self._next_auto_s = self._now_s() + self._interval_s
+        if error is None:
+            return
+        if error.retriable:
+            self._next_auto_s = self._now_s() + self._retry.initial
+            if isinstance(error, CoordinatorLoadInProgress):
+                return
+        _log.warning("an automatic commit failed: %s", error.message)
+
+    def restart_timer(self) -> None:
+        """A new assignment: the interval begins anew."""
+        self._next_auto_s = self._now_s() + self._interval_s
+
+    def next_wake_s(self, now_s: float) -> float:
+        """Seconds until an automatic commit is due; infinity without any."""
+        if not self._auto or self._auto_running is not None:
+            return float("inf")
+        return max(self._next_auto_s - now_s, 0.0)

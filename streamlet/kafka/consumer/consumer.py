@@ -1,0 +1,467 @@
+"""The consumer (C1-C12). What users call; what it decides is decided by the parts it is made of."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from types import TracebackType
+
+from streamlet.base.clock import Clock, SystemClock
+from streamlet.kafka.client import KafkaClient
+from streamlet.kafka.consumer.commits import Commits, OffsetCommitCallback, Offsets
+from streamlet.kafka.consumer.config import ConsumerConfig
+from streamlet.kafka.consumer.coordinator import ConsumerCoordinator
+from streamlet.kafka.consumer.deserialization import Deserializers
+from streamlet.kafka.consumer.errors import (
+    ConcurrentUse,
+    ConsumerClosed,
+    ConsumerWakeup,
+    IllegalSubscription,
+    RecordDeserializationFailed,
+)
+from streamlet.kafka.consumer.fetcher import Fetcher
+from streamlet.kafka.consumer.handed_out import Undelivered
+from streamlet.kafka.consumer.offset_queries import OffsetAndTimestamp, OffsetQueries
+from streamlet.kafka.consumer.positions import Positions
+from streamlet.kafka.consumer.rebalance_listener import ConsumerRebalanceListener
+from streamlet.kafka.consumer.records import ConsumerRecord, DecodedChunk, RecordColumns, columns_of, records_of
+from streamlet.kafka.consumer.subscription_state import (
+    FetchState,
+    Position,
+    ResetStrategy,
+    SubscriptionState,
+    SubscriptionType,
+)
+from streamlet.kafka.errors import ClientTimeout
+from streamlet.kafka.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
+from streamlet.kafka.metadata.cluster import TopicPartition
+
+_EVERYTHING = 1 << 62
+_LONGEST_WAIT_S = 60.0
+
+
+class Consumer:
+    """Reads topics: as a member of a group (``subscribe``), or partitions by name (``assign``).
+
+    ``Consumer("lines", bootstrap_servers="127.0.0.1:9092", group_id="g")``; the settings are those of
+    :class:`ConsumerConfig`, and an unknown one is refused with the nearest right one. Making one connects to nothing.
+    One thread at a time calls it (ConcurrentUse otherwise); only :meth:`wakeup` may come from another. Times in
+    seconds where an argument is called ``timeout``.
+    """
+
+    def __init__(self, *topics: str, clock: Clock | None = None, **settings: object) -> None:
+        self.config = ConsumerConfig.of(settings)
+        self._clock = clock or SystemClock()
+        now_s = self._clock.monotonic
+        self._client = KafkaClient(
+            self.config, self._clock, allow_auto_topic_creation=self.config.allow_auto_create_topics
+        )
+        self._subscriptions = SubscriptionState(ResetStrategy(self.config.auto_offset_reset))
+        self._positions = Positions(self._client, self._subscriptions, self.config, now_s)
+        self._fetcher = Fetcher(self._client, self._subscriptions, self._positions, self.config, now_s)
+        self._undelivered = Undelivered()
+        self._coordinator = ConsumerCoordinator(
+            self._client,
+            self._subscriptions,
+            self._positions,
+            self.config,
+            self._clock,
+            self._consumed,
+            self._partitions_went,
+        )
+        self._queries = OffsetQueries(self._client, self.config)
+        self._deserializers = Deserializers(self.config.key_deserializer, self.config.value_deserializer)
+        self._failures: list[RecordDeserializationFailed] = []
+        self._lock = threading.RLock()
+        self._woken = False
+        self._closed = False
+        self._default_timeout_s = self.config.default_api_timeout_ms / 1000
+        if topics:
+            self.subscribe(topics)
+
+    def __enter__(self) -> Consumer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        what = ", ".join(map(str, sorted(self._subscriptions.assigned))) or "nothing assigned"
+        state = "closed" if self._closed else what
+        return f"<Consumer {self.config.client_id!r} in group {self.config.group_id!r}: {state}>"
+
+    # -- what is read (C1)
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        pattern: str | re.Pattern[str] | None = None,
+        listener: ConsumerRebalanceListener | None = None,
+    ) -> None:
+        """Read topics as a member of the group: by name, or all whose whole name matches ``pattern``.
+
+        Replaces an earlier subscription; the group is joined in the next poll. Raises IllegalSubscription without a
+        ``group_id``, and beside ``assign``.
+        """
+        with self._alone():
+            wanted = [topics] if isinstance(topics, str) else list(topics)
+            if self.config.group_id is None:
+                raise IllegalSubscription(
+                    "subscribe() shares topics out among a group, and this consumer has no group_id: give one, or read "
+                    "partitions by name with assign([TopicPartition(topic, 0)])."
+                )
+            if pattern is not None and wanted:
+                raise IllegalSubscription("subscribe() takes topics or a pattern, not both.")
+            if pattern is None and not wanted:
+                self.unsubscribe()
+                return
+            if pattern is not None:
+                self._subscriptions.subscribe_pattern(re.compile(pattern))
+                self._client.metadata.set_all_topics(True)
+            else:
+                self._subscriptions.subscribe(wanted)
+                for topic in wanted:
+                    self._client.add_topic(topic)
+            assert self._coordinator.commits is not None
+            self._coordinator.commits.in_group = True
+            self._coordinator.listener = listener or ConsumerRebalanceListener()
+            self._coordinator.subscription_changed()
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions, without a group's say. Replaces an earlier assignment."""
+        with self._alone():
+            wanted = [TopicPartition(*tp) for tp in partitions]
+            if self._subscriptions.kind is SubscriptionType.USER_ASSIGNED and self._coordinator.commits is not None:
+                self._coordinator.commits.maybe_auto_commit(self._consumed)
+            self._subscriptions.assign_from_user(wanted)
+            for tp in wanted:
+                self._client.add_topic(tp.topic)
+            self._partitions_went()
+
+    def unsubscribe(self) -> None:
+        """Read nothing; leaves the group."""
+        with self._alone():
+            try:
+                if self._subscriptions.uses_group:
+                    self._coordinator.unsubscribe()
+            finally:
+                self._subscriptions.unsubscribe()
+                self._client.metadata.set_all_topics(False)
+                if self._coordinator.commits is not None:
+                    self._coordinator.commits.in_group = False
+                self._partitions_went()
+
+    def subscription(self) -> frozenset[str]:
+        """The topics subscribed to, or matched by the pattern."""
+        return self._subscriptions.topics
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions read now."""
+        return frozenset(self._subscriptions.assigned)
+
+    # -- records (C3)
+
+    def poll(self, timeout_ms: int = 0, max_records: int | None = None) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Records by partition, as soon as there are any; {} when the time is up.
+
+        ``max_records`` defaults to ``max_poll_records``. Positions move behind what is returned. Rebalances, commits
+        of the timer and their callbacks happen in here, so poll at least every ``max_poll_interval_ms``. Raises
+        RecordDeserializationFailed, PositionOutOfRange, NoOffsetForPartition, LogTruncated, MembershipFenced,
+        ConsumerWakeup, and what the broker refuses for good.
+        """
+        with self._alone():
+            left_over = self._undelivered.take_all()
+            if left_over:
+                return left_over
+            found: dict[TopicPartition, list[ConsumerRecord]] = {}
+            for part in self._poll_parts(timeout_ms, max_records or self.config.max_poll_records):
+                found.setdefault(part.chunk.topic_partition, []).extend(records_of(part))
+            return found
+
+    def poll_columns(self, timeout_ms: int = 0, max_records: int | None = None) -> dict[TopicPartition, RecordColumns]:
+        """Like :meth:`poll`, but each partition's records as columns: no object for each record is made.
+
+        ``max_records`` None: whatever has arrived, whole answers at once, which is fastest.
+        """
+        with self._alone():
+            if self._undelivered:
+                raise IllegalSubscription(
+                    "Records of an iteration that was broken off wait: take them with poll() before poll_columns()."
+                )
+            parts: dict[TopicPartition, list[DecodedChunk]] = {}
+            for part in self._poll_parts(timeout_ms, max_records or _EVERYTHING):
+                parts.setdefault(part.chunk.topic_partition, []).append(part)
+            return {tp: columns_of(tp, rows) for tp, rows in parts.items()}
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """Records one by one, for ever. A commit inside the loop covers the records given so far, not those waiting."""
+        while not self._closed:
+            record = self._undelivered.next()
+            if record is not None:
+                yield record
+                continue
+            with self._alone():
+                for part in self._poll_parts(1000, self.config.max_poll_records):
+                    self._undelivered.put(part.chunk.topic_partition, list(records_of(part)))
+
+    def _poll_parts(self, timeout_ms: int, limit: int) -> list[DecodedChunk]:
+        if self._subscriptions.kind is SubscriptionType.NONE:
+            raise IllegalSubscription("Nothing is subscribed or assigned: call subscribe() or assign() first.")
+        if self._failures:
+            self._raise_failure()
+        clock, client = self._clock, self._client
+        deadline = clock.monotonic() + timeout_ms / 1000
+        last = False
+        while True:
+            self._coordinator.poll()
+            self._positions.raise_told()
+            self._positions.look()
+            chunks = self._fetcher.collect(limit)
+            if chunks:
+                client.poll(0)
+                parts, failures = self._deserializers.apply(chunks)
+                for failure in failures:
+                    self._failed_at(failure)
+                if parts:
+                    return parts
+                self._raise_failure()
+            self._fetcher.send_fetches()
+            self._check_wakeup()
+            now = clock.monotonic()
+            if last and now >= deadline:
+                return []
+            wait = min(
+                deadline - now,
+                self._coordinator.next_wake_s(now),
+                self._positions.next_wake_s(now),
+                self._fetcher.next_wake_s(now),
+                _LONGEST_WAIT_S,
+            )
+            client.poll(max(wait, 0.0))
+            last = True
+            self._check_wakeup()
+
+    def _failed_at(self, failure: RecordDeserializationFailed) -> None:
+        """The position goes back to the record; its error is told when nothing stands before it."""
+        row = self._subscriptions.get(failure.topic_partition)
+        if row is not None and row.position is not None:
+            row.position = Position(failure.offset, row.position.offset_epoch, row.position.leader_epoch)
+            self._failures.append(failure)
+
+    def _raise_failure(self) -> None:
+        waiting, self._failures = self._failures, []
+        for index, failure in enumerate(waiting):
+            row = self._subscriptions.get(failure.topic_partition)
+            if row is not None and row.position is not None and row.position.offset == failure.offset:
+                self._failures = waiting[index + 1 :]
+                raise failure
+
+    # -- positions
+
+    def seek(self, partition: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
+        """Read on at ``offset``. ``leader_epoch`` of the record before it, where known, lets a cut log be noticed."""
+        if offset < 0:
+            raise ValueError(f"an offset of {offset}: it cannot be negative")
+        with self._alone():
+            self._positions.start_at(TopicPartition(*partition), offset, leader_epoch)
+            self._undelivered.drop(partition)
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Read on at the first offset there is; of all assigned partitions when none is named."""
+        self._seek_to(ResetStrategy.EARLIEST, partitions)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Read on at the end (with read_committed: at the last stable offset)."""
+        self._seek_to(ResetStrategy.LATEST, partitions)
+
+    def _seek_to(self, strategy: ResetStrategy, partitions: tuple[TopicPartition, ...]) -> None:
+        with self._alone():
+            for tp in partitions or self._subscriptions.assigned:
+                self._subscriptions.request_reset(TopicPartition(*tp), strategy)
+                self._undelivered.drop(tp)
+
+    def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
+        """The offset of the next record to be handed out. Waits until it is known: ClientTimeout."""
+        with self._alone():
+            tp = TopicPartition(*partition)
+            row = self._subscriptions.require(tp)
+            limit = self._default_timeout_s if timeout is None else timeout
+            deadline = self._clock.monotonic() + limit
+            while row.state is not FetchState.FETCHING or row.position is None:
+                left = deadline - self._clock.monotonic()
+                if left <= 0:
+                    raise ClientTimeout(f"The position of {tp} is not known after {limit:.3g} s: {row.state.value}.")
+                self._coordinator.poll()
+                self._positions.raise_told()
+                self._positions.look()
+                self._check_wakeup()
+                self._client.poll(min(left, 0.1))
+                row = self._subscriptions.require(tp)
+            first = self._undelivered.first_offsets().get(tp)
+            return row.position.offset if first is None else first[0]
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Hand out nothing of these until :meth:`resume`; they stay ours. A new assignment forgets it."""
+        with self._alone():
+            for tp in partitions:
+                self._subscriptions.require(TopicPartition(*tp)).paused = True
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Hand out again."""
+        with self._alone():
+            for tp in partitions:
+                self._subscriptions.require(TopicPartition(*tp)).paused = False
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """Those paused."""
+        return frozenset(row.topic_partition for row in self._subscriptions.rows() if row.paused)
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """How many offsets lie between the position and the end as last seen; None before the first fetch."""
+        row = self._subscriptions.require(TopicPartition(*partition))
+        end = row.last_stable_offset if self._fetcher.settings.read_committed else row.high_watermark
+        return None if row.position is None or end < 0 else max(end - row.position.offset, 0)
+
+    # -- the log
+
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offset of each, assigned or not. Raises ClientTimeout."""
+        with self._alone():
+            return self._queries.beginnings(partitions, self._limit(timeout))
+
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset that the next record will have; with read_committed the last stable one."""
+        with self._alone():
+            return self._queries.ends(partitions, self._limit(timeout))
+
+    def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after a time in ms since 1970; None where there is none so late."""
+        with self._alone():
+            return self._queries.by_times(timestamps, self._limit(timeout))
+
+    def partitions_for_topic(self, topic: str, timeout: float | None = None) -> frozenset[int]:
+        """The numbers of a topic's partitions. Raises ClientTimeout, or what the topic is refused with."""
+        with self._alone():
+            self._client.wait_on_metadata(topic, self._limit(timeout))
+            return frozenset(info.partition for info in self._client.cluster.partitions_for(topic))
+
+    # -- commits (C7)
+
+    def commit(self, offsets: Offsets | None = None, timeout: float | None = None) -> None:
+        """Store offsets, by default behind everything handed out, and wait for it.
+
+        An offset is the *next* to read. Raises CommitFailed when the group has gone on without us,
+        RebalanceUnderWay (poll, then commit again), MembershipFenced, ClientTimeout.
+        """
+        with self._alone():
+            self._commits().commit_sync(self._consumed() if offsets is None else offsets, self._limit(timeout))
+
+    def commit_async(self, offsets: Offsets | None = None, callback: OffsetCommitCallback | None = None) -> None:
+        """Store offsets without waiting and without another try. ``callback(offsets, error)`` runs in a later poll,
+        commit or close, in the order of the commits; without one a failure is logged.
+        """
+        with self._alone():
+            self._commits().commit_async(self._consumed() if offsets is None else offsets, callback)
+
+    def committed(
+        self, *partitions: TopicPartition, timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What the group has stored; a partition without is not in it."""
+        with self._alone():
+            return self._commits().committed(partitions or self._subscriptions.assigned, self._limit(timeout))
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Who we are in the group: for ``Producer.send_offsets_to_transaction``."""
+        self._commits()
+        assert self.config.group_id is not None
+        generation = self._coordinator.generation
+        return ConsumerGroupMetadata(
+            self.config.group_id, generation.generation_id, generation.member_id, self.config.group_instance_id
+        )
+
+    # -- the end
+
+    def wakeup(self) -> None:
+        """Any thread: the call that waits now, or else the next one, raises ConsumerWakeup."""
+        self._woken = True
+        self._client.wakeup()
+
+    def close(self, timeout: float = 30.0) -> None:
+        """Commit what is automatic, leave the group, close every connection: within ``timeout``, whatever the brokers
+        do. May be called twice.
+        """
+        with self._alone(closed_too=True):
+            if self._closed:
+                return
+            try:
+                self._coordinator.close(timeout)
+            finally:
+                self._closed = True
+                self._client.close()
+
+    # -- inside
+
+    def _alone(self, *, closed_too: bool = False) -> _Alone:
+        if self._closed and not closed_too:
+            raise ConsumerClosed("This consumer was closed.")
+        return _Alone(self._lock)
+
+    def _limit(self, timeout: float | None) -> float:
+        return self._default_timeout_s if timeout is None else timeout
+
+    def _commits(self) -> Commits:
+        if self._coordinator.commits is None:
+            raise IllegalSubscription("This consumer has no group_id, so there is no place for offsets: give one.")
+        return self._coordinator.commits
+
+    def _consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What may be committed: the positions, but for records of an iteration that have not been given yet."""
+        found = {
+            tp: OffsetAndMetadata(position.offset, position.offset_epoch)
+            for tp, position in self._subscriptions.consumed().items()
+        }
+        for tp, (offset, epoch) in self._undelivered.first_offsets().items():
+            if tp in found:
+                found[tp] = OffsetAndMetadata(offset, epoch)
+        return found
+
+    def _partitions_went(self) -> None:
+        self._fetcher.forget_unassigned()
+        self._undelivered.keep(self._subscriptions.assigned)
+
+    def _check_wakeup(self) -> None:
+        if self._woken:
+            self._woken = False
+            raise ConsumerWakeup("wakeup() was called.")
+
+
+class _Alone:
+    """The lock of :class:`Consumer`, held for a call: a second thread is told instead of made to wait."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self, lock: threading.RLock) -> None:
+        self._lock = lock
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            raise ConcurrentUse(
+                f"Thread {threading.current_thread().name!r} called a consumer that another thread is in. A consumer "
+                "belongs to one thread at a time: give each thread its own, or hand records over a queue. Only "
+                "wakeup() may be called from another."
+            )
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+__all__ = ["Consumer"]

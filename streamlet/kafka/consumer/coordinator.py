@@ -1,0 +1,379 @@
+"""The consumer's side of its group: rebalances, and positions from committed offsets (C5; Java:
+``ConsumerCoordinator``).
+
+The membership itself lives in :class:`GroupThread`; here its news are acted on, in the user's thread, inside poll.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Collection, Mapping
+
+from streamlet.base.backoff import Backoff
+from streamlet.base.clock import Clock
+from streamlet.kafka.client import KafkaClient
+from streamlet.kafka.consumer.assignors import (
+    PartitionAssignor,
+    RebalanceProtocol,
+    common_protocol,
+    resolve_assignor,
+)
+from streamlet.kafka.consumer.commits import Commits
+from streamlet.kafka.consumer.config import ConsumerConfig
+from streamlet.kafka.consumer.group_protocol import Subscription, decode_assignment
+from streamlet.kafka.consumer.group_thread import GroupThread
+from streamlet.kafka.consumer.membership import (
+    NO_GENERATION,
+    Fatal,
+    Generation,
+    GroupSettings,
+    Joined,
+    Membership,
+    MembershipLost,
+    News,
+)
+from streamlet.kafka.consumer.positions import Positions
+from streamlet.kafka.consumer.rebalance_listener import ConsumerRebalanceListener
+from streamlet.kafka.consumer.subscription_state import FetchState, SubscriptionState, SubscriptionType
+from streamlet.kafka.errors import KafkaError
+from streamlet.kafka.future import RequestFuture
+from streamlet.kafka.group_offsets import OffsetAndMetadata
+from streamlet.kafka.metadata.cluster import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+_NOTHING: tuple[TopicPartition, ...] = ()
+_COMMIT_BEFORE_JOIN_S = 5.0
+"""An automatic commit may hold a rebalance up for so long."""
+
+
+class ConsumerCoordinator:
+    """One thread, the user's."""
+
+    def __init__(
+        self,
+        client: KafkaClient,
+        subscriptions: SubscriptionState,
+        positions: Positions,
+        config: ConsumerConfig,
+        clock: Clock,
+        consumed: Callable[[], Mapping[TopicPartition, OffsetAndMetadata]],
+        dropped: Callable[[], None],
+    ) -> None:
+        """``consumed``: what may be committed now; ``dropped`` is called when partitions went."""
+        self._client = client
+        self._subscriptions = subscriptions
+        self._positions = positions
+        self._config = config
+        self._clock = clock
+        self._consumed = consumed
+        self._dropped = dropped
+        self._retry = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        assignors = [resolve_assignor(one) for one in config.partition_assignment_strategy]
+        self._assignors: dict[str, PartitionAssignor] = {one.name: one for one in assignors}
+        self.protocol = common_protocol(assignors)
+        self.commits: Commits | None = None
+        self.listener = ConsumerRebalanceListener()
+        self._thread: GroupThread | None = None
+        self._wants_join = True
+        self._joining = False
+        self._pre_join_commit: tuple[RequestFuture[None], float] | None = None
+        self._fetching_committed = False
+        self._committed_not_before_s = 0.0
+        self._last_owned: tuple[TopicPartition, ...] = ()
+        self._last_generation = -1
+        self._cluster_seen: object = None
+        if config.group_id is not None:
+            self.commits = Commits(client, config, clock.monotonic)
+
+    # -- poll
+
+    def poll(self) -> None:
+        """What is due in the group, without waiting for any of it; callbacks of the user's run here."""
+        commits = self.commits
+        if commits is not None:
+            commits.run_callbacks()
+        if self._subscriptions.uses_group:
+            self._poll_group()
+        self._first_positions()
+        if commits is not None:
+            commits.maybe_auto_commit(self._consumed)
+
+    def _poll_group(self) -> None:
+        thread = self._thread or self._start_thread()
+        thread.polled(self._clock.monotonic())
+        for news in thread.take_news():
+            self._hear(news)
+        self._match_pattern()
+        if self._wants_join and not self._joining:
+            self._prepare_join(thread)
+
+    def next_wake_s(self, now_s: float) -> float:
+        """Seconds until :meth:`poll` has something to do without an event; infinity for never."""
+        wait = float("inf")
+        if self.commits is not None:
+            wait = self.commits.next_wake_s(now_s)
+        if self._pre_join_commit is not None:
+            wait = min(wait, self._pre_join_commit[1] - now_s)
+        if self._committed_not_before_s > now_s:
+            wait = min(wait, self._committed_not_before_s - now_s)
+        return max(wait, 0.0)
+
+    def subscription_changed(self) -> None:
+        """Join (again) with the next poll."""
+        self._wants_join = True
+
+    @property
+    def generation(self) -> Generation:
+        """Of the assignment we have."""
+        return NO_GENERATION if self.commits is None else self.commits.generation
+
+    def _start_thread(self) -> GroupThread:
+        config = self._config
+        assert config.group_id is not None
+        settings = GroupSettings(
+            config.group_id,
+            config.group_instance_id,
+            config.session_timeout_ms / 1000,
+            config.heartbeat_interval_ms / 1000,
+            config.max_poll_interval_ms / 1000,
+            self._retry,
+        )
+        membership = Membership(settings, random.random)
+        self._thread = GroupThread(config, membership, self._assignors, self._client.wakeup, self._clock)
+        self._thread.start()
+        return self._thread
+
+    # -- news of the membership
+
+    def _hear(self, news: News) -> None:
+        if isinstance(news, Joined):
+            self._joining = False
+            self._join_completed(news)
+        elif isinstance(news, MembershipLost):
+            self._joining, self._wants_join = False, True
+            _log.warning("group %r: %s", self._config.group_id, news.reason)
+            self._lose(news.reason)
+        elif isinstance(news, Fatal):
+            self._joining, self._wants_join = False, True
+            self._lose(news.error.message)
+            raise news.error
+        else:
+            _log.info("group %r: joining again: %s", self._config.group_id, news.reason)
+            self._wants_join = True
+
+    def _lose(self, reason: str) -> None:
+        assert self.commits is not None
+        self.commits.generation, self.commits.lost_reason = NO_GENERATION, reason
+        self._pre_join_commit = None
+        self._last_owned = ()
+        lost = self._subscriptions.assigned
+        self._subscriptions.assign_from_subscribed((), ())
+        self._dropped()
+        if lost:
+            self.listener.on_partitions_lost(lost)
+
+    def _match_pattern(self) -> None:
+        if self._subscriptions.kind is not SubscriptionType.AUTO_PATTERN:
+            return
+        cluster = self._client.cluster
+        if cluster is self._cluster_seen:
+            return
+        self._cluster_seen = cluster
+        if self._subscriptions.topics_matched(cluster, self._config.exclude_internal_topics):
+            _log.info("the pattern now matches %s", sorted(self._subscriptions.topics) or "no topic")
+            self._wants_join = True
+
+    # -- joining
+
+    def _prepare_join(self, thread: GroupThread) -> None:
+        """Commit, give back what must be given back, and join. Goes on over several polls when the commit does."""
+        if self._client.metadata.update_version == 0 and self._subscriptions.kind is SubscriptionType.AUTO_PATTERN:
+            return
+        if not self._committed_before_join():
+            return
+        owned = self._subscriptions.assigned
+        revoked: tuple[TopicPartition, ...]
+        if self.protocol is RebalanceProtocol.EAGER:
+            revoked, kept = owned, _NOTHING
+        else:
+            revoked = tuple(tp for tp in owned if not self._subscriptions.matches(tp.topic))
+            kept = tuple(tp for tp in owned if tp not in revoked)
+        self._wants_join, self._joining = False, True
+        try:
+            self._revoke(revoked)
+        finally:
+            self._subscriptions.assign_from_subscribed(kept, ())
+            self._dropped()
+            thread.join(self._protocols(kept))
+
+    def _committed_before_join(self) -> bool:
+        commits = self.commits
+        assert commits is not None
+        if not commits.automatic or commits.generation is NO_GENERATION:
+            return True
+        if self._pre_join_commit is None:
+            offsets = self._consumed()
+            if not offsets:
+                return True
+            self._pre_join_commit = (commits.send(offsets), self._clock.monotonic() + _COMMIT_BEFORE_JOIN_S)
+        future, deadline = self._pre_join_commit
+        if not future.done and self._clock.monotonic() < deadline:
+            return False
+        self._pre_join_commit = None
+        if future.exception is not None:
+            _log.warning("the automatic commit before a rebalance failed: %s", future.exception.message)
+        return True
+
+    def _protocols(self, owned: tuple[TopicPartition, ...]) -> tuple[tuple[str, bytes], ...]:
+        topics = tuple(sorted(self._subscriptions.topics))
+        rack = self._config.client_rack or None
+        rows: list[tuple[str, bytes]] = []
+        for name, assignor in self._assignors.items():
+            data = assignor.user_data(self._last_owned, self._last_generation)
+            row = Subscription(topics, data, owned, self._last_generation, rack)
+            rows.append((name, row.encode()))
+        return tuple(rows)
+
+    def _join_completed(self, news: Joined) -> None:
+        assert self.commits is not None
+        given = decode_assignment(news.assignment)
+        wanted = tuple(tp for tp in given if self._subscriptions.matches(tp.topic))
+        if len(wanted) < len(given):
+            _log.warning("the share holds topics that are no longer subscribed; joining again")
+            self._wants_join = True
+        owned = set(self._subscriptions.assigned)
+        added = tuple(tp for tp in wanted if tp not in owned)
+        revoked = tuple(tp for tp in owned if tp not in wanted)
+        self._last_owned, self._last_generation = wanted, news.generation.generation_id
+        # What was ours under the last generation is still committed under this one: the member has not changed.
+        self.commits.generation, self.commits.lost_reason = news.generation, None
+        _log.info(
+            "group %r, generation %d%s: assigned %s",
+            self._config.group_id,
+            news.generation.generation_id,
+            " (leads)" if news.leads else "",
+            ", ".join(map(str, sorted(wanted))) or "nothing",
+        )
+        try:
+            if revoked:
+                # The others can have them only in a round of their own.
+                self._wants_join = True
+                self._commit_revoked(revoked)
+                self._revoke(revoked)
+        finally:
+            self._subscriptions.assign_from_subscribed(wanted, added)
+            self._dropped()
+            for tp in wanted:
+                self._client.add_topic(tp.topic)
+            self.commits.restart_timer()
+            self._give(added)
+
+    def _commit_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        commits = self.commits
+        if commits is None or not commits.automatic:
+            return
+        offsets = {tp: row for tp, row in self._consumed().items() if tp in revoked}
+        try:
+            commits.commit_sync(offsets, _COMMIT_BEFORE_JOIN_S)
+        except KafkaError as err:
+            _log.warning("the automatic commit of revoked partitions failed: %s", err.message)
+
+    def _revoke(self, revoked: Collection[TopicPartition]) -> None:
+        if revoked:
+            _log.info("group %r: revoked %s", self._config.group_id, ", ".join(map(str, sorted(revoked))))
+            self.listener.on_partitions_revoked(tuple(revoked))
+
+    def _give(self, added: tuple[TopicPartition, ...]) -> None:
+        try:
+            self.listener.on_partitions_assigned(added)
+        finally:
+            for tp in added:
+                row = self._subscriptions.get(tp)
+                if row is not None:
+                    row.pending_callback = False
+
+    # -- positions from committed offsets
+
+    def _first_positions(self) -> None:
+        rows = [row for row in self._subscriptions.in_state(FetchState.INITIALIZING) if not row.pending_callback]
+        now = self._clock.monotonic()
+        if not rows or self._fetching_committed or now < self._committed_not_before_s:
+            return
+        tps = [row.topic_partition for row in rows]
+        if self.commits is None:
+            self._positions.reset_by_policy(tps)
+            return
+        self._fetching_committed = True
+        assignment = self._subscriptions.assignment_id
+        self.commits.fetch(tps).add_listener(lambda done: self._committed_known(tps, assignment, done))
+
+    def _committed_known(
+        self, tps: list[TopicPartition], assignment: int, done: RequestFuture[dict[TopicPartition, OffsetAndMetadata]]
+    ) -> None:
+        self._fetching_committed = False
+        if done.exception is not None:
+            self._committed_not_before_s = self._clock.monotonic() + self._retry.initial
+            if not done.exception.retriable:
+                self._positions.tell(done.exception)
+            return
+        if assignment != self._subscriptions.assignment_id:
+            return  # partitions went and perhaps came back since: asked anew
+        missing: list[TopicPartition] = []
+        for tp in tps:
+            row = self._subscriptions.get(tp)
+            if row is None or row.state is not FetchState.INITIALIZING:
+                continue  # sought by the user meanwhile
+            stored = done.value.get(tp)
+            if stored is None:
+                missing.append(tp)
+            else:
+                self._positions.start_at(tp, stored.offset, stored.leader_epoch)
+        try:
+            self._positions.reset_by_policy(missing)
+        except KafkaError as err:
+            self._committed_not_before_s = self._clock.monotonic() + self._retry.maximum
+            self._positions.tell(err)
+
+    # -- leaving
+
+    def unsubscribe(self) -> None:
+        """Leave the group; what was assigned is given back first."""
+        if self._thread is None:
+            return
+        revoked = self._subscriptions.assigned
+        generation = self.generation
+        try:
+            if generation is not NO_GENERATION:
+                self._revoke(revoked)
+        finally:
+            self._thread.leave()
+            self._thread.take_news()
+            self._joining, self._wants_join = False, True
+            self._last_owned = ()
+            if self.commits is not None:
+                self.commits.generation = NO_GENERATION
+                self.commits.lost_reason = "unsubscribe() was called"
+
+    def close(self, timeout_s: float) -> None:
+        """Commit what is automatic, tell the listener, leave the group; never longer than the time given."""
+        deadline = self._clock.monotonic() + timeout_s
+        commits = self.commits
+        try:
+            if commits is not None and (commits.automatic or commits.waits_for_async):
+                self._last_commits(commits, deadline)
+            if self._subscriptions.uses_group and self.generation is not NO_GENERATION:
+                self._revoke(self._subscriptions.assigned)
+        finally:
+            if self._thread is not None:
+                self._thread.stop(max(deadline - self._clock.monotonic(), 0.0))
+
+    def _last_commits(self, commits: Commits, deadline: float) -> None:
+        member = not commits.in_group or commits.generation is not NO_GENERATION
+        offsets = self._consumed() if commits.automatic and member else {}
+        try:
+            commits.commit_sync(offsets, max(deadline - self._clock.monotonic(), 0.0))
+        except KafkaError as err:
+            _log.warning("the last automatic commit failed: %s", err.message)
+            commits.wait_for_async(max(deadline - self._clock.monotonic(), 0.0))

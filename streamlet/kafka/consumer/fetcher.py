@@ -1,0 +1,334 @@
+"""Fetches and the records they brought (C3, C4; Java: ``Fetcher``).
+
+One request a broker, and at most one in flight there; a partition whose records wait to be handed out is not asked for
+again. So what waits is bounded by ``fetch_max_bytes`` a broker, plus one answer on its way. Handing out goes in two
+steps: first it is settled which answers are used up by this poll, and the fetches behind them are sent; then they are
+unpacked. The broker works while we do.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+
+from streamlet.base.backoff import Backoff
+from streamlet.kafka.broker_errors import (
+    CorruptMessage,
+    GroupAuthorizationFailed,
+    OffsetOutOfRange,
+    TopicAuthorizationFailed,
+)
+from streamlet.kafka.client import KafkaClient
+from streamlet.kafka.consumer.completed_fetch import CompletedFetch
+from streamlet.kafka.consumer.config import READ_COMMITTED, ConsumerConfig
+from streamlet.kafka.consumer.fetch_session import FetchSession
+from streamlet.kafka.consumer.positions import Positions
+from streamlet.kafka.consumer.records import Chunk
+from streamlet.kafka.consumer.subscription_state import PartitionState, Position, SubscriptionState
+from streamlet.kafka.errors import KafkaError
+from streamlet.kafka.future import RequestFuture
+from streamlet.kafka.leader_requests import (
+    FetchedPartition,
+    FetchPosition,
+    FetchSettings,
+    SessionAnswer,
+    fetch_in_session,
+)
+from streamlet.kafka.metadata.cluster import Broker, TopicPartition
+
+_log = logging.getLogger(__name__)
+
+
+class Fetcher:
+    """Asks and hands out. One thread."""
+
+    def __init__(
+        self,
+        client: KafkaClient,
+        subscriptions: SubscriptionState,
+        positions: Positions,
+        config: ConsumerConfig,
+        now_s: Callable[[], float],
+    ) -> None:
+        self._client = client
+        self._subscriptions = subscriptions
+        self._positions = positions
+        self._now_s = now_s
+        self._sessions_enabled = config.enable_fetch_sessions
+        self._retry = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self._replica_lease_s = config.metadata_max_age_ms / 1000
+        self.settings = FetchSettings(
+            fetch_max_wait_ms=config.fetch_max_wait_ms,
+            fetch_min_bytes=config.fetch_min_bytes,
+            fetch_max_bytes=config.fetch_max_bytes,
+            max_partition_fetch_bytes=config.max_partition_fetch_bytes,
+            read_committed=config.isolation_level == READ_COMMITTED,
+            check_crcs=config.check_crcs,
+            client_rack=config.client_rack,
+        )
+        self._completed: deque[CompletedFetch] = deque()
+        self._sessions: dict[int, FetchSession] = {}
+        self._in_flight: set[int] = set()
+        self._failures: dict[int, int] = {}
+        self._not_before_s: dict[int, float] = {}
+        self.requests_sent = 0
+        self.prefetch = True
+        """False: the next fetch waits for the next poll. For measuring what prefetch brings."""
+
+    @property
+    def buffered(self) -> frozenset[TopicPartition]:
+        """Partitions whose records wait to be handed out."""
+        return frozenset(done.topic_partition for done in self._completed)
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Of the answers that wait."""
+        return sum(len(done.fetched.records) for done in self._completed)
+
+    @property
+    def in_flight(self) -> int:
+        """Brokers with a fetch under way."""
+        return len(self._in_flight)
+
+    # -- asking
+
+    def send_fetches(self) -> int:
+        """Ask every broker that has no fetch under way for the partitions that have nothing waiting."""
+        now = self._now_s()
+        waiting = {done.topic_partition for done in self._completed}
+        wanted: dict[int, dict[TopicPartition, FetchPosition]] = {}
+        brokers: dict[int, Broker] = {}
+        for row in self._subscriptions.fetchable():
+            if row.topic_partition in waiting or row.next_retry_s > now:
+                continue
+            broker = self._broker_for(row, now)
+            if broker is None:
+                self._client.metadata.request_update(reset_equivalent=False)
+                continue
+            node = broker.node_id
+            if node in self._in_flight or self._not_before_s.get(node, 0.0) > now:
+                continue
+            position = row.position
+            assert position is not None
+            brokers[node] = broker
+            wanted.setdefault(node, {})[row.topic_partition] = FetchPosition(
+                position.offset, position.leader_epoch, position.offset_epoch
+            )
+        for node, rows in wanted.items():
+            self._send(brokers[node], rows)
+        return len(wanted)
+
+    def next_wake_s(self, now_s: float) -> float:
+        """Seconds until something that was put off may be asked again; infinity when nothing is."""
+        waits = [when - now_s for when in self._not_before_s.values() if when > now_s]
+        waits += [row.next_retry_s - now_s for row in self._subscriptions.fetchable() if row.next_retry_s > now_s]
+        return min(waits, default=float("inf"))
+
+    def _broker_for(self, row: PartitionState, now: float) -> Broker | None:
+        cluster = self._client.cluster
+        if row.preferred_replica is not None:
+            replica = cluster.brokers.get(row.preferred_replica)
+            if replica is not None and now < row.preferred_until_s:
+                return replica
+            row.preferred_replica = None
+        return cluster.leader_for(row.topic_partition)
+
+    def _send(self, broker: Broker, wanted: dict[TopicPartition, FetchPosition]) -> None:
+        node = broker.node_id
+        session = self._sessions.setdefault(node, FetchSession(self._sessions_enabled))
+        ids = {tp.topic: self._client.cluster.topic_id(tp.topic) for tp in wanted}
+        part = session.build(wanted, ids)
+        self._in_flight.add(node)
+        self.requests_sent += 1
+        future = fetch_in_session(self._client, broker, part, self.settings)
+        future.add_listener(lambda done: self._answered(node, session, wanted, done))
+
+    # -- answers
+
+    def _answered(
+        self,
+        node: int,
+        session: FetchSession,
+        wanted: dict[TopicPartition, FetchPosition],
+        done: RequestFuture[SessionAnswer],
+    ) -> None:
+        self._in_flight.discard(node)
+        if done.exception is not None:
+            session.lost()
+            self._put_off(node)
+            for tp in wanted:  # a replica that cannot be reached is not asked again: back to the leader
+                row = self._subscriptions.get(tp)
+                if row is not None and row.preferred_replica == node:
+                    row.preferred_replica = None
+            if not done.exception.retriable:
+                self._positions.tell(done.exception)
+            return
+        answer = done.value
+        if answer.error is not None:
+            session.refused(answer.error)
+            self._put_off(node)
+            return
+        session.answered(answer.session_id)
+        self._failures.pop(node, None)
+        self._not_before_s.pop(node, None)
+        for tp, fetched in answer.partitions.items():
+            self._take_in(tp, fetched, wanted[tp])
+
+    def _put_off(self, node: int) -> None:
+        failures = self._failures[node] = self._failures.get(node, 0) + 1
+        self._not_before_s[node] = self._now_s() + self._retry.delay(failures)
+
+    def _take_in(self, tp: TopicPartition, fetched: FetchedPartition, asked: FetchPosition) -> None:
+        row = self._subscriptions.get(tp)
+        if row is None or row.position is None or row.position.offset != asked.offset:
+            return  # revoked, or sought elsewhere meanwhile
+        if fetched.high_watermark >= 0:
+            row.high_watermark = fetched.high_watermark
+        if fetched.last_stable_offset >= 0:
+            row.last_stable_offset = fetched.last_stable_offset
+        if fetched.log_start_offset >= 0:
+            row.log_start_offset = fetched.log_start_offset
+        if fetched.preferred_read_replica >= 0:
+            row.preferred_replica = fetched.preferred_read_replica
+            row.preferred_until_s = self._now_s() + self._replica_lease_s
+        if fetched.error is not None or len(fetched.records) or fetched.diverging_epoch is not None:
+            self._completed.append(CompletedFetch(fetched, row.position.offset_epoch))
+
+    # -- handing out
+
+    def collect(self, limit: int) -> list[Chunk]:
+        """Up to ``limit`` records in all, positions moved behind them, and the next fetches on their way.
+
+        Raises the errors of a partition that retrying does not mend, when no records stand before it.
+        """
+        chunks: list[Chunk] = []
+        aside: list[CompletedFetch] = []
+        try:
+            while len(self._completed) and limit > 0:
+                run = self._whole_answers(limit, aside, bool(chunks))
+                if run:
+                    limit -= self._unpack_all(run, chunks)
+                    continue
+                if not self._completed or (chunks and self._has_fault(self._completed[0])):
+                    break
+                head = self._completed[0]
+                if self._settle_fault(head):
+                    continue
+                taken = self._take(head, limit, chunks)
+                if not taken and not head.exhausted:
+                    break
+                limit -= taken
+        finally:
+            self._completed.extendleft(reversed(aside))
+        if self.prefetch:
+            self.send_fetches()
+        return chunks
+
+    def _current(self, done: CompletedFetch) -> PartitionState | None:
+        """The partition's state, if this answer still fits it."""
+        row = self._subscriptions.get(done.topic_partition)
+        if row is None or row.position is None or row.position.offset != done.next_offset:
+            return None
+        return row
+
+    @staticmethod
+    def _has_fault(done: CompletedFetch) -> bool:
+        return done.fetched.error is not None or done.fetched.diverging_epoch is not None
+
+    def _whole_answers(self, limit: int, aside: list[CompletedFetch], delivered: bool) -> list[CompletedFetch]:
+        """Take off the answers that this poll uses up whole, move their positions to the end, and fetch behind them."""
+        run: list[CompletedFetch] = []
+        while self._completed:
+            head = self._completed[0]
+            row = self._current(head)
+            if row is None or head.exhausted:
+                self._completed.popleft()
+                continue
+            if not row.fetchable:  # paused: its records wait until it is resumed
+                aside.append(self._completed.popleft())
+                continue
+            if self._has_fault(head) or head.records_at_most > limit:
+                break
+            limit -= head.records_at_most
+            self._completed.popleft()
+            run.append(head)
+        if run and self.prefetch:
+            for done in run:
+                self._move(done.topic_partition, done.end_offset, done.end_epoch)
+            self.send_fetches()
+        return run
+
+    def _unpack_all(self, run: list[CompletedFetch], chunks: list[Chunk]) -> int:
+        taken = 0
+        for index, done in enumerate(run):
+            tp = done.topic_partition
+            try:
+                while not done.exhausted:
+                    part = done.take(1 << 62)
+                    chunks += part
+                    taken += sum(chunk.stop - chunk.start for chunk in part)
+            except KafkaError as err:
+                # Whatever was fetched behind these is dropped when it comes: positions go back.
+                for later in run[index:]:
+                    self._move(later.topic_partition, later.next_offset, later.next_epoch)
+                self._completed.extendleft(reversed(run[index + 1 :]))
+                if chunks:
+                    self._positions.tell(err)
+                    return taken
+                raise
+            self._move(tp, done.next_offset, done.next_epoch)
+            self._subscriptions.move_to_end(tp)
+        return taken
+
+    def _take(self, head: CompletedFetch, limit: int, chunks: list[Chunk]) -> int:
+        tp = head.topic_partition
+        try:
+            part = head.take(limit)
+        except KafkaError:
+            if chunks:
+                return 0
+            self._completed.popleft()
+            raise
+        chunks += part
+        self._move(tp, head.next_offset, head.next_epoch)
+        if head.exhausted:
+            self._completed.popleft()
+            self._subscriptions.move_to_end(tp)
+        return sum(chunk.stop - chunk.start for chunk in part)
+
+    def _move(self, tp: TopicPartition, offset: int, epoch: int) -> None:
+        row = self._subscriptions.get(tp)
+        if row is not None and row.position is not None:
+            row.position = Position(offset, epoch, row.position.leader_epoch)
+
+    def _settle_fault(self, done: CompletedFetch) -> bool:
+        """Act on an answer that is an error; True when it was one. Raises what the user must hear."""
+        fetched, row = done.fetched, self._current(done)
+        if not self._has_fault(done) or row is None:
+            return False
+        self._completed.popleft()
+        tp, error = done.topic_partition, fetched.error
+        if error is None:
+            assert fetched.diverging_epoch is not None
+            self._positions.truncated(tp, *fetched.diverging_epoch)
+        elif error is OffsetOutOfRange:
+            if row.preferred_replica is not None:
+                row.preferred_replica = None  # a follower may lag: the leader decides
+            else:
+                self._positions.out_of_range(tp)
+        elif error.retriable and error is not CorruptMessage:
+            row.preferred_replica = None
+            row.next_retry_s = self._now_s() + self._retry.initial
+            _log.debug("fetching %s: %s", tp, error.__name__)
+        else:
+            assert row.position is not None
+            remedy = ""
+            if error in (TopicAuthorizationFailed, GroupAuthorizationFailed):
+                remedy = "An administrator must grant READ on the topic."
+            raise error(f"Fetching {tp} from offset {row.position.offset}", remedy)
+        return True
+
+    def forget_unassigned(self) -> None:
+        """Drop the records of partitions that are no longer ours."""
+        self._completed = deque(row for row in self._completed if row.topic_partition in self._subscriptions)

@@ -1,0 +1,99 @@
+"""What users ask of a log: where it begins and ends, and which offset a time has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from streamlet.kafka.client import KafkaClient
+from streamlet.kafka.consumer.config import READ_COMMITTED, ConsumerConfig
+from streamlet.kafka.errors import KafkaError, NoLeader
+from streamlet.kafka.future import RequestFuture
+from streamlet.kafka.leader_requests import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListedOffset, list_offsets
+from streamlet.kafka.metadata.cluster import Broker, TopicPartition
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """A record found by time."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+class OffsetQueries:
+    """Waits for its answers, trying again what may succeed later. One thread."""
+
+    def __init__(self, client: KafkaClient, config: ConsumerConfig) -> None:
+        self._client = client
+        self._read_committed = config.isolation_level == READ_COMMITTED
+
+    def beginnings(self, partitions: Iterable[TopicPartition], timeout_s: float) -> dict[TopicPartition, int]:
+        """First offsets."""
+        rows = self._ask({TopicPartition(*tp): EARLIEST_TIMESTAMP for tp in partitions}, timeout_s)
+        return {tp: row.offset for tp, row in rows.items()}
+
+    def ends(self, partitions: Iterable[TopicPartition], timeout_s: float) -> dict[TopicPartition, int]:
+        """Offsets behind the last record."""
+        rows = self._ask({TopicPartition(*tp): LATEST_TIMESTAMP for tp in partitions}, timeout_s)
+        return {tp: row.offset for tp, row in rows.items()}
+
+    def by_times(
+        self, timestamps: Mapping[TopicPartition, int], timeout_s: float
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """First records at or after a time."""
+        for tp, timestamp in timestamps.items():
+            if timestamp < 0:
+                raise ValueError(f"a time of {timestamp} ms for {tp}: it cannot be negative")
+        rows = self._ask({TopicPartition(*tp): when for tp, when in timestamps.items()}, timeout_s)
+        return {
+            tp: None if row.offset < 0 else OffsetAndTimestamp(row.offset, row.timestamp, row.leader_epoch)
+            for tp, row in rows.items()
+        }
+
+    def _ask(self, wanted: Mapping[TopicPartition, int], timeout_s: float) -> dict[TopicPartition, ListedOffset]:
+        client = self._client
+        found: dict[TopicPartition, ListedOffset] = {}
+        for tp in wanted:
+            client.wait_on_metadata(tp.topic, timeout_s, tp.partition)
+        if wanted:
+            client.wait_retrying(lambda: self._round(wanted, found), timeout_s)
+        return found
+
+    def _round(
+        self, wanted: Mapping[TopicPartition, int], found: dict[TopicPartition, ListedOffset]
+    ) -> RequestFuture[None]:
+        """Ask the leaders of what is not found yet, all at once."""
+        by_leader: dict[Broker, dict[TopicPartition, int]] = {}
+        result: RequestFuture[None] = RequestFuture()
+        for tp, timestamp in wanted.items():
+            if tp in found:
+                continue
+            leader = self._client.cluster.leader_for(tp)
+            if leader is None:
+                result.fail(NoLeader(f"Partition {tp} has no leader at the moment."))
+                return result
+            by_leader.setdefault(leader, {})[tp] = timestamp
+        left = len(by_leader)
+        errors: list[KafkaError] = []
+
+        def answered(done: RequestFuture[dict[TopicPartition, ListedOffset]]) -> None:
+            nonlocal left
+            left -= 1
+            if done.exception is not None:
+                errors.append(done.exception)
+            else:
+                for tp, row in done.value.items():
+                    if row.error is not None:
+                        errors.append(row.error(f"Asking for an offset of {tp}"))
+                    else:
+                        found[tp] = row
+            if left == 0:
+                if errors:
+                    result.fail(errors[0])
+                else:
+                    result.complete(None)
+
+        for leader, rows in by_leader.items():
+            list_offsets(self._client, leader, rows, read_committed=self._read_committed).add_listener(answered)
+        return result

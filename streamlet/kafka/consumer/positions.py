@@ -1,0 +1,258 @@
+"""Where each partition is read from: resets, checks against the leader's log, and offsets by time (KIP-320).
+
+Nothing here waits: a poll sends what is due, the answers change the subscription, and what the user must hear is told
+by the next poll.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from streamlet.base.backoff import Backoff
+from streamlet.kafka.client import KafkaClient
+from streamlet.kafka.consumer.config import READ_COMMITTED, ConsumerConfig
+from streamlet.kafka.consumer.errors import LogTruncated, NoOffsetForPartition, PositionOutOfRange
+from streamlet.kafka.consumer.subscription_state import (
+    FetchState,
+    Position,
+    ResetStrategy,
+    SubscriptionState,
+)
+from streamlet.kafka.errors import BrokerError, KafkaError
+from streamlet.kafka.future import RequestFuture
+from streamlet.kafka.leader_requests import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    EpochEnd,
+    ListedOffset,
+    list_offsets,
+    offsets_for_leader_epoch,
+)
+from streamlet.kafka.metadata.cluster import Broker, TopicPartition
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+_TIMES = {ResetStrategy.EARLIEST: EARLIEST_TIMESTAMP, ResetStrategy.LATEST: LATEST_TIMESTAMP}
+
+
+class Positions:
+    """Resets and checks positions. One thread."""
+
+    def __init__(
+        self,
+        client: KafkaClient,
+        subscriptions: SubscriptionState,
+        config: ConsumerConfig,
+        now_s: Callable[[], float],
+    ) -> None:
+        self._client = client
+        self._subscriptions = subscriptions
+        self._now_s = now_s
+        self._read_committed = config.isolation_level == READ_COMMITTED
+        self._retry = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self._request_timeout_s = config.request_timeout_ms / 1000
+        self._metadata_seen: tuple[object, int] | None = None
+        self._error: KafkaError | None = None
+
+    # -- errors found outside of a poll
+
+    def tell(self, error: KafkaError) -> None:
+        """Raise this in the next poll."""
+        self._error = self._error or error
+
+    def raise_told(self) -> None:
+        """Raise what was told, once."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    # -- polls
+
+    def look(self) -> None:
+        """Take in new metadata, then send what is due: resets and checks."""
+        cluster = self._client.cluster
+        seen = (cluster, self._subscriptions.assignment_id)
+        if self._metadata_seen != seen:
+            self._metadata_seen = seen
+            for row in self._subscriptions.rows():
+                self._subscriptions.leader_changed(row.topic_partition, cluster.leader_epoch(row.topic_partition))
+        self._reset()
+        self._validate()
+
+    def next_wake_s(self, now_s: float) -> float:
+        """Seconds until a retry is due; infinity when nothing waits for one."""
+        waits = [
+            row.next_retry_s - now_s
+            for row in self._subscriptions.rows()
+            if row.state in (FetchState.AWAIT_RESET, FetchState.AWAIT_VALIDATION)
+        ]
+        return max(min(waits, default=float("inf")), 0.0)
+
+    def start_at(self, tp: TopicPartition, offset: int, epoch: int = -1) -> None:
+        """Begin at an offset from elsewhere (committed, sought), checked when its epoch is known."""
+        leader_epoch = self._client.cluster.leader_epoch(tp)
+        self._subscriptions.seek_unvalidated(tp, Position(offset, epoch, leader_epoch))
+
+    def reset_by_policy(self, tps: list[TopicPartition]) -> None:
+        """No position is known: begin where ``auto_offset_reset`` says. Raises NoOffsetForPartition."""
+        policy = self._subscriptions.default_reset
+        if tps and policy is ResetStrategy.NONE:
+            names = ", ".join(map(str, tps))
+            raise NoOffsetForPartition(
+                f"No offset is committed for {names}, and auto_offset_reset is 'none': nothing says where to read. "
+                "seek() them, commit offsets, or set auto_offset_reset to 'earliest' or 'latest'.",
+                tuple(tps),
+            )
+        for tp in tps:
+            self._subscriptions.request_reset(tp, policy)
+
+    def out_of_range(self, tp: TopicPartition) -> None:
+        """The leader does not have the position. By policy, or PositionOutOfRange; never without a word."""
+        row = self._subscriptions.require(tp)
+        assert row.position is not None
+        offset, policy = row.position.offset, self._subscriptions.default_reset
+        if policy is ResetStrategy.NONE:
+            raise PositionOutOfRange(
+                f"Offset {offset} is not in the log of topic {tp.topic!r}, partition {tp.partition} (it begins at "
+                f"{row.log_start_offset}, and its end was last seen at {row.high_watermark}), and auto_offset_reset is "
+                "'none'. Records there were deleted by retention, or the log was cut. seek() to where reading shall "
+                "go on, or set auto_offset_reset.",
+                {tp: offset},
+            )
+        _log.warning(
+            "offset %d is not in the log of %s (it begins at %d): reading goes on at the %s offset, by "
+            "auto_offset_reset",
+            offset,
+            tp,
+            row.log_start_offset,
+            policy.value,
+        )
+        self._subscriptions.request_reset(tp, policy)
+
+    def truncated(self, tp: TopicPartition, epoch: int, end_offset: int) -> None:
+        """The leader's log parts from ours: go back to where it does, or raise LogTruncated without a policy."""
+        row = self._subscriptions.require(tp)
+        assert row.position is not None
+        lost = (
+            f"Records of topic {tp.topic!r}, partition {tp.partition}, from offset {end_offset} to "
+            f"{row.position.offset - 1} were read and are no longer in the log: a new leader did not have them "
+            "(unclean election, or acks below all)"
+        )
+        if end_offset < 0:
+            self._no_common_log(tp, row.position.offset, lost)
+        elif self._subscriptions.default_reset is ResetStrategy.NONE:
+            raise LogTruncated(
+                f"{lost}. auto_offset_reset is 'none', so the position stays at {row.position.offset}: undo what came "
+                f"of those records, then seek to {end_offset}.",
+                {tp: end_offset},
+            )
+        else:
+            _log.warning("%s; reading goes on at %d", lost, end_offset)
+            position = Position(end_offset, epoch, self._client.cluster.leader_epoch(tp))
+            self._subscriptions.seek(tp, position)
+
+    def _no_common_log(self, tp: TopicPartition, offset: int, lost: str) -> None:
+        if self._subscriptions.default_reset is ResetStrategy.NONE:
+            raise LogTruncated(f"{lost}. Where both logs part is not known; seek to where reading shall go on.", {})
+        _log.warning("%s; where both logs part is not known: reset by auto_offset_reset from %d", lost, offset)
+        self._subscriptions.request_reset(tp, self._subscriptions.default_reset)
+
+    # -- inside
+
+    def _by_leader(self, tps: list[TopicPartition]) -> dict[Broker, list[TopicPartition]]:
+        found: dict[Broker, list[TopicPartition]] = {}
+        cluster = self._client.cluster
+        for tp in tps:
+            leader = cluster.leader_for(tp)
+            if leader is None:
+                self._client.metadata.request_update(reset_equivalent=False)
+                self._subscriptions.retry_at([tp], self._now_s() + self._retry.initial)
+            else:
+                found.setdefault(leader, []).append(tp)
+        return found
+
+    def _reset(self) -> None:
+        now = self._now_s()
+        due = self._subscriptions.in_state(FetchState.AWAIT_RESET, now)
+        strategies = {row.topic_partition: row.reset for row in due if row.reset is not None}
+        for leader, tps in self._by_leader(list(strategies)).items():
+            asked = {tp: strategies[tp] for tp in tps}
+            self._subscriptions.retry_at(tps, now + self._request_timeout_s + 1)  # not asked twice meanwhile
+            future = list_offsets(
+                self._client,
+                leader,
+                {tp: _TIMES[strategy] for tp, strategy in asked.items()},
+                read_committed=self._read_committed,
+            )
+            future.add_listener(lambda done, asked=asked: self._reset_answered(asked, done))  # type: ignore[misc]
+
+    def _reset_answered(
+        self, asked: Mapping[TopicPartition, ResetStrategy], done: RequestFuture[dict[TopicPartition, ListedOffset]]
+    ) -> None:
+        if done.exception is not None:
+            self._failed(list(asked), done.exception)
+            return
+        for tp, strategy in asked.items():
+            row = done.value.get(tp)
+            if row is None or (row.error is not None and row.error.retriable):
+                self._subscriptions.retry_at([tp], self._now_s() + self._retry.initial)
+            elif row.error is not None:
+                self.tell(row.error(f"Asking for the {strategy.value} offset of {tp}"))
+                self._subscriptions.retry_at([tp], self._now_s() + self._retry.maximum)
+            else:
+                position = Position(row.offset, row.leader_epoch, self._client.cluster.leader_epoch(tp))
+                if self._subscriptions.maybe_reset_to(tp, strategy, position):
+                    _log.info("%s is read from its %s offset, %d", tp, strategy.value, row.offset)
+
+    def _validate(self) -> None:
+        now = self._now_s()
+        due = self._subscriptions.in_state(FetchState.AWAIT_VALIDATION, now)
+        positions = {row.topic_partition: row.position for row in due if row.position is not None}
+        for leader, tps in self._by_leader(list(positions)).items():
+            asked = {tp: positions[tp] for tp in tps}
+            self._subscriptions.retry_at(tps, now + self._request_timeout_s + 1)
+            future = offsets_for_leader_epoch(
+                self._client,
+                leader,
+                {tp: (position.offset_epoch, position.leader_epoch) for tp, position in asked.items()},
+            )
+            future.add_listener(lambda done, asked=asked: self._validate_answered(asked, done))  # type: ignore[misc]
+
+    def _validate_answered(
+        self, asked: Mapping[TopicPartition, Position], done: RequestFuture[dict[TopicPartition, EpochEnd]]
+    ) -> None:
+        if done.exception is not None:
+            self._failed(list(asked), done.exception)
+            return
+        for tp, position in asked.items():
+            row = self._subscriptions.get(tp)
+            if row is None or row.position != position or row.state is not FetchState.AWAIT_VALIDATION:
+                continue
+            self._validate_one(tp, position, done.value.get(tp))
+
+    def _validate_one(self, tp: TopicPartition, position: Position, end: EpochEnd | None) -> None:
+        if end is None or (end.error is not None and end.error.retriable):
+            self._subscriptions.retry_at([tp], self._now_s() + self._retry.initial)
+        elif end.error is not None:
+            self._tell_error(tp, end.error)
+        elif end.end_offset < 0 or end.leader_epoch < 0 or end.end_offset < position.offset:
+            try:
+                self.truncated(tp, end.leader_epoch, -1 if end.leader_epoch < 0 else end.end_offset)
+            except KafkaError as err:
+                self.tell(err)
+                self._subscriptions.retry_at([tp], self._now_s() + self._retry.maximum)
+        else:
+            self._subscriptions.validated(tp, position)
+            self._subscriptions.retry_at([tp], 0.0)
+
+    def _tell_error(self, tp: TopicPartition, error: type[BrokerError]) -> None:
+        self.tell(error(f"Checking the position of {tp} with its leader"))
+        self._subscriptions.retry_at([tp], self._now_s() + self._retry.maximum)
+
+    def _failed(self, tps: list[TopicPartition], error: KafkaError) -> None:
+        self._subscriptions.retry_at(tps, self._now_s() + self._retry.initial)
+        if not error.retriable:
+            self.tell(error)
