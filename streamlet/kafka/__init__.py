@@ -2,15 +2,24 @@
 
 Reading order is import order: ``errors``, ``protocol`` and ``records``, ``metadata``, ``net``, ``client``,
 and on top of it ``leader_requests`` (fetch, list offsets) and ``group_offsets``; above these ``admin`` and
+``consumer``.
 ``producer``.
 """
 
 from streamlet.kafka.admin import Admin, AdminError, ConfigResource, NewPartitions, NewTopic
 from streamlet.kafka.client import KafkaClient
 from streamlet.kafka.config import ClientConfig
+from streamlet.kafka.consumer import (
+    Consumer,
+    ConsumerConfig,
+    ConsumerRebalanceListener,
+    ConsumerRecord,
+    OffsetAndTimestamp,
+    RecordColumns,
+)
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.future import RequestFuture
-from streamlet.kafka.group_offsets import OffsetAndMetadata
+from streamlet.kafka.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from streamlet.kafka.metadata.cluster import Broker, Cluster, TopicPartition
 from streamlet.kafka.producer import FutureRecordMetadata, Producer, ProducerConfig, RecordMetadata
 
@@ -21,14 +30,21 @@ __all__ = [
     "ClientConfig",
     "Cluster",
     "ConfigResource",
+    "Consumer",
+    "ConsumerConfig",
+    "ConsumerGroupMetadata",
+    "ConsumerRebalanceListener",
+    "ConsumerRecord",
     "FutureRecordMetadata",
     "KafkaClient",
     "KafkaError",
     "NewPartitions",
     "NewTopic",
     "OffsetAndMetadata",
+    "OffsetAndTimestamp",
     "Producer",
     "ProducerConfig",
+    "RecordColumns",
     "RecordMetadata",
     "RequestFuture",
     "TopicPartition",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 
@@ -14,26 +13,22 @@ from streamlet.kafka.consumer.config import ConsumerConfig
 from streamlet.kafka.consumer.coordinator import ConsumerCoordinator
 from streamlet.kafka.consumer.deserialization import Deserializers
 from streamlet.kafka.consumer.errors import (
-    ConcurrentUse,
     ConsumerClosed,
-    ConsumerWakeup,
     IllegalSubscription,
-    RecordDeserializationFailed,
 )
 from streamlet.kafka.consumer.fetcher import Fetcher
 from streamlet.kafka.consumer.handed_out import Undelivered
 from streamlet.kafka.consumer.offset_queries import OffsetAndTimestamp, OffsetQueries
+from streamlet.kafka.consumer.one_thread import OneThread
+from streamlet.kafka.consumer.polling import Poller
 from streamlet.kafka.consumer.positions import Positions
 from streamlet.kafka.consumer.rebalance_listener import ConsumerRebalanceListener
 from streamlet.kafka.consumer.records import ConsumerRecord, DecodedChunk, RecordColumns, columns_of, records_of
 from streamlet.kafka.consumer.subscription_state import (
-    FetchState,
-    Position,
     ResetStrategy,
     SubscriptionState,
     SubscriptionType,
 )
-from streamlet.kafka.errors import ClientTimeout
 from streamlet.kafka.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from streamlet.kafka.metadata.cluster import TopicPartition
 
@@ -71,14 +66,19 @@ class Consumer:
             self._partitions_went,
         )
         self._queries = OffsetQueries(self._client, self.config)
-        self._deserializers = Deserializers(self.config.key_deserializer, self.config.value_deserializer)
-        self._failures: list[RecordDeserializationFailed] = []
-        self._lock = threading.RLock()
-        self._woken = False
+        deserializers = Deserializers(self.config.key_deserializer, self.config.value_deserializer)
+        self._poller = Poller(
+            self._client, self._subscriptions, self._coordinator, self._positions, self._fetcher, deserializers, now_s
+        )
+        self._alone_lock = OneThread()
         self._closed = False
         self._default_timeout_s = self.config.default_api_timeout_ms / 1000
         if topics:
-            self.subscribe(topics)
+            try:
+                self.subscribe(topics)
+            except Exception:
+                self._client.close()  # nobody gets this object, so nobody could
+                raise
 
     def __enter__(self) -> Consumer:
         return self
@@ -177,7 +177,7 @@ class Consumer:
             if left_over:
                 return left_over
             found: dict[TopicPartition, list[ConsumerRecord]] = {}
-            for part in self._poll_parts(timeout_ms, max_records or self.config.max_poll_records):
+            for part in self._poller.poll(timeout_ms, max_records or self.config.max_poll_records):
                 found.setdefault(part.chunk.topic_partition, []).extend(records_of(part))
             return found
 
@@ -192,7 +192,7 @@ class Consumer:
                     "Records of an iteration that was broken off wait: take them with poll() before poll_columns()."
                 )
             parts: dict[TopicPartition, list[DecodedChunk]] = {}
-            for part in self._poll_parts(timeout_ms, max_records or _EVERYTHING):
+            for part in self._poller.poll(timeout_ms, max_records or _EVERYTHING):
                 parts.setdefault(part.chunk.topic_partition, []).append(part)
             return {tp: columns_of(tp, rows) for tp, rows in parts.items()}
 
@@ -204,60 +204,8 @@ class Consumer:
                 yield record
                 continue
             with self._alone():
-                for part in self._poll_parts(1000, self.config.max_poll_records):
+                for part in self._poller.poll(1000, self.config.max_poll_records):
                     self._undelivered.put(part.chunk.topic_partition, list(records_of(part)))
-
-    def _poll_parts(self, timeout_ms: int, limit: int) -> list[DecodedChunk]:
-        if self._subscriptions.kind is SubscriptionType.NONE:
-            raise IllegalSubscription("Nothing is subscribed or assigned: call subscribe() or assign() first.")
-        if self._failures:
-            self._raise_failure()
-        clock, client = self._clock, self._client
-        deadline = clock.monotonic() + timeout_ms / 1000
-        last = False
-        while True:
-            self._coordinator.poll()
-            self._positions.raise_told()
-            self._positions.look()
-            chunks = self._fetcher.collect(limit)
-            if chunks:
-                client.poll(0)
-                parts, failures = self._deserializers.apply(chunks)
-                for failure in failures:
-                    self._failed_at(failure)
-                if parts:
-                    return parts
-                self._raise_failure()
-            self._fetcher.send_fetches()
-            self._check_wakeup()
-            now = clock.monotonic()
-            if last and now >= deadline:
-                return []
-            wait = min(
-                deadline - now,
-                self._coordinator.next_wake_s(now),
-                self._positions.next_wake_s(now),
-                self._fetcher.next_wake_s(now),
-                _LONGEST_WAIT_S,
-            )
-            client.poll(max(wait, 0.0))
-            last = True
-            self._check_wakeup()
-
-    def _failed_at(self, failure: RecordDeserializationFailed) -> None:
-        """The position goes back to the record; its error is told when nothing stands before it."""
-        row = self._subscriptions.get(failure.topic_partition)
-        if row is not None and row.position is not None:
-            row.position = Position(failure.offset, row.position.offset_epoch, row.position.leader_epoch)
-            self._failures.append(failure)
-
-    def _raise_failure(self) -> None:
-        waiting, self._failures = self._failures, []
-        for index, failure in enumerate(waiting):
-            row = self._subscriptions.get(failure.topic_partition)
-            if row is not None and row.position is not None and row.position.offset == failure.offset:
-                self._failures = waiting[index + 1 :]
-                raise failure
 
     # -- positions
 
@@ -289,17 +237,8 @@ class Consumer:
             tp = TopicPartition(*partition)
             row = self._subscriptions.require(tp)
             limit = self._default_timeout_s if timeout is None else timeout
-            deadline = self._clock.monotonic() + limit
-            while row.state is not FetchState.FETCHING or row.position is None:
-                left = deadline - self._clock.monotonic()
-                if left <= 0:
-                    raise ClientTimeout(f"The position of {tp} is not known after {limit:.3g} s: {row.state.value}.")
-                self._coordinator.poll()
-                self._positions.raise_told()
-                self._positions.look()
-                self._check_wakeup()
-                self._client.poll(min(left, 0.1))
-                row = self._subscriptions.require(tp)
+            row = self._poller.until_position(tp, limit)
+            assert row.position is not None
             first = self._undelivered.first_offsets().get(tp)
             return row.position.offset if first is None else first[0]
 
@@ -392,8 +331,7 @@ class Consumer:
 
     def wakeup(self) -> None:
         """Any thread: the call that waits now, or else the next one, raises ConsumerWakeup."""
-        self._woken = True
-        self._client.wakeup()
+        self._poller.wakeup()
 
     def close(self, timeout: float = 30.0) -> None:
         """Commit what is automatic, leave the group, close every connection: within ``timeout``, whatever the brokers
@@ -410,10 +348,10 @@ class Consumer:
 
     # -- inside
 
-    def _alone(self, *, closed_too: bool = False) -> _Alone:
+    def _alone(self, *, closed_too: bool = False) -> OneThread:
         if self._closed and not closed_too:
             raise ConsumerClosed("This consumer was closed.")
-        return _Alone(self._lock)
+        return self._alone_lock
 
     def _limit(self, timeout: float | None) -> float:
         return self._default_timeout_s if timeout is None else timeout
@@ -437,31 +375,6 @@ class Consumer:
     def _partitions_went(self) -> None:
         self._fetcher.forget_unassigned()
         self._undelivered.keep(self._subscriptions.assigned)
-
-    def _check_wakeup(self) -> None:
-        if self._woken:
-            self._woken = False
-            raise ConsumerWakeup("wakeup() was called.")
-
-
-class _Alone:
-    """The lock of :class:`Consumer`, held for a call: a second thread is told instead of made to wait."""
-
-    __slots__ = ("_lock",)
-
-    def __init__(self, lock: threading.RLock) -> None:
-        self._lock = lock
-
-    def __enter__(self) -> None:
-        if not self._lock.acquire(blocking=False):
-            raise ConcurrentUse(
-                f"Thread {threading.current_thread().name!r} called a consumer that another thread is in. A consumer "
-                "belongs to one thread at a time: give each thread its own, or hand records over a queue. Only "
-                "wakeup() may be called from another."
-            )
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
 
 
 __all__ = ["Consumer"]
