@@ -1,9 +1,8 @@
 """The Kafka tower: protocol, records, metadata, network and client. It knows nothing of Storm.
 
 Reading order is import order: ``errors``, ``protocol`` and ``records``, ``metadata``, ``net``, ``client``,
-and on top of it ``leader_requests`` (fetch, list offsets) and ``group_offsets``; above these ``admin`` and
-``consumer``.
-``producer``.
+and on top of it ``leader_requests`` (fetch, list offsets) and ``group_offsets``; above these ``admin``,
+``consumer`` and ``producer``.
 """
 
 from streamlet.kafka.admin import Admin, AdminError, ConfigResource, NewPartitions, NewTopic
