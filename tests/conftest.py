@@ -17,15 +17,18 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def kafka39() -> Iterator[DevCluster]:
-    """One Kafka 3.9 broker that lives in a real ZooKeeper. Do not stop or pause it: others use it."""
-    with DevCluster("3.9") as cluster:
+    """One Kafka 3.9 broker that lives in a real ZooKeeper. Do not stop or pause it: others use it.
+
+    It has TLS and SASL listeners too (``secure_servers``).
+    """
+    with DevCluster("3.9", secured=True) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
 def kafka4() -> Iterator[DevCluster]:
-    """One Kafka 4.x broker (KRaft). Do not stop or pause it: others use it."""
-    with DevCluster("4") as cluster:
+    """One Kafka 4.x broker (KRaft). Do not stop or pause it: others use it. TLS and SASL listeners as above."""
+    with DevCluster("4", secured=True) as cluster:
         yield cluster
 
 

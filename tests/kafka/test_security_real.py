@@ -6,7 +6,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,12 +38,12 @@ def set_password(cluster: DevCluster, user: str, password: str) -> None:
             future.result(DEADLINE_S)
 
 
-@pytest.fixture(scope="module", params=["3.9", "4"])
-def cluster(request: pytest.FixtureRequest) -> Iterator[DevCluster]:
+@pytest.fixture(scope="module", params=["kafka39", "kafka4"])
+def cluster(request: pytest.FixtureRequest) -> DevCluster:
     """One broker with all four kinds of listener; user bob for SCRAM, alice for PLAIN."""
-    with DevCluster(request.param, secured=True) as cluster:
-        set_password(cluster, "bob", SECRET)
-        yield cluster
+    cluster: DevCluster = request.getfixturevalue(request.param)
+    set_password(cluster, "bob", SECRET)
+    return cluster
 
 
 def tls(cluster: DevCluster, **changes: object) -> dict[str, object]:

@@ -10,7 +10,8 @@ from typing import Any
 
 from streamlet.base.backoff import Backoff
 from streamlet.base.errors import SettingError
-from streamlet.spouts.kafka.hosts import BrokerHosts, KafkaHosts, StaticHosts, ZkHosts, hosts_from_text
+from streamlet.kafka.security import SECRETS, SecuritySettings, check_security, security_of
+from streamlet.spouts.kafka.hosts import BrokerHosts, KafkaHosts, StaticHosts, ZkHosts, check_digest, hosts_from_text
 from streamlet.spouts.kafka.scheme import Scheme, StringScheme, as_scheme
 from streamlet.spouts.kafka.start import StartPolicy
 
@@ -28,6 +29,11 @@ class ZkOffsets:
     """
 
     servers: str | None = None
+    digest: tuple[str, str] | None = field(default=None, repr=False)
+    """User and password; nodes are then made for that user alone. None: those of ZkHosts, when ``servers`` is None."""
+
+    def __post_init__(self) -> None:
+        check_digest("ZkOffsets", self.digest)
 
 
 @dataclass(frozen=True)
@@ -42,12 +48,15 @@ class GroupOffsets:
 
 
 @dataclass(frozen=True)
-class SpoutConfig:
+class SpoutConfig(SecuritySettings):
     """What to read, from where, and what to do when it goes wrong. Four settings, and only these, are required:
     ``hosts``, ``topic``, ``id``, and ``zk_root`` when the offsets live in ZooKeeper.
 
     **Progress** is kept under ``zk_root/id`` (or in the group ``id``): a restart goes on from there, and two spouts
     need two ids. Raises SettingError for settings that are wrong or contradict each other.
+
+    TLS and SASL: the settings of every Kafka client here, by the same names (``security_protocol`` ...), for each
+    connection to a broker, however the brokers are found.
     """
 
     hosts: BrokerHosts
@@ -109,6 +118,11 @@ class SpoutConfig:
             object.__setattr__(self, "scheme", self.scheme())
         self._check_numbers()
         self._check_choices()
+        check_security(self)
+
+    def security(self) -> dict[str, Any]:
+        """``security_protocol`` and its kin, for a client's settings."""
+        return security_of(self)
 
     # -- what follows from the settings ---------------------------------------------------------------------
 
@@ -118,7 +132,9 @@ class SpoutConfig:
         if store is None:
             store = ZkOffsets() if isinstance(self.hosts, ZkHosts) else GroupOffsets()
         if isinstance(store, ZkOffsets):
-            return ZkOffsets(store.servers or getattr(self.hosts, "broker_zk_str", None))
+            if store.servers is None and isinstance(self.hosts, ZkHosts):
+                return ZkOffsets(self.hosts.broker_zk_str, store.digest or self.hosts.digest)
+            return store
         return GroupOffsets(store.group or self.id)
 
     def start_policy(self) -> StartPolicy:
@@ -243,11 +259,11 @@ _LEAST = {
 }
 """Whole numbers, each with the least it may be."""
 
-_TEXT_KEYS = frozenset(f.name for f in dataclasses.fields(SpoutConfig) if f.name not in ("scheme", "offset_store"))
+_TEXT_KEYS = frozenset(f.name for f in dataclasses.fields(SpoutConfig)) - {"scheme", "offset_store"} - SECRETS
 
 
 def override_names() -> frozenset[str]:
-    """The settings that can be given as text on a command line."""
+    """The settings that can be given as text on a command line. No password: every user of a machine can read those."""
     return _TEXT_KEYS
 
 

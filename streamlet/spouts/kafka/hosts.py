@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from streamlet.base.errors import SettingError
@@ -44,18 +44,22 @@ class StaticHosts:
 
 @dataclass(frozen=True)
 class ZkHosts:
-    """The ZooKeeper a cluster of Kafka up to 3.9 lives in: ``ZkHosts("zk1:2181,zk2:2181")``.
+    """The ZooKeeper a cluster of Kafka up to 3.9 lives in: ``ZkHosts("zk1:2181,zk2:2181")``, an ensemble of any size,
+    perhaps with a chroot at its end (``zk1:2181,zk2:2181/kafka``).
 
     ``broker_zk_path``: where Kafka keeps its nodes there (``/brokers``, or ``/chroot/brokers``).
     ``refresh_freq_secs``: leaders and partitions are read again after so many seconds, and after a failed fetch.
+    ``digest``: user and password for a ZooKeeper that asks for them; used for the offsets there too.
     Kafka 4 has no ZooKeeper: use KafkaHosts for it.
     """
 
     broker_zk_str: str
     broker_zk_path: str = "/brokers"
     refresh_freq_secs: float = 60.0
+    digest: tuple[str, str] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        check_digest("ZkHosts", self.digest)
         if not isinstance(self.broker_zk_str, str) or not self.broker_zk_str.strip():
             raise SettingError('ZkHosts needs the addresses of ZooKeeper: ZkHosts("zk1:2181,zk2:2181").')
         if not self.broker_zk_path.startswith("/"):
@@ -112,6 +116,16 @@ def hosts_from_text(text: str, before: BrokerHosts) -> BrokerHosts:
         f"SpoutConfig: hosts cannot be {text!r}: as text it is zk://HOST:PORT,... (a ZooKeeper, Kafka up to 3.9) or "
         "kafka://HOST:PORT,... (bootstrap servers). StaticHosts can be written in the topology only."
     )
+
+
+def check_digest(kind: str, digest: object) -> None:
+    """Raises SettingError, without the password, for what is no pair of user and password."""
+    if digest is None:
+        return
+    if not (isinstance(digest, tuple) and len(digest) == 2 and all(isinstance(part, str) and part for part in digest)):
+        raise SettingError(f'{kind}: digest is a pair of user and password: digest=("user", password).')
+    if ":" in digest[0]:
+        raise SettingError(f"{kind}: digest's user is {digest[0]!r}; ZooKeeper's users have no colon in their names.")
 
 
 def _check_refresh(kind: str, seconds: float) -> None:

@@ -18,7 +18,7 @@ from streamlet.spouts.kafka.steps import Background, Steps
 
 
 class NoUsableListener(StreamletError):
-    """A broker offers no listener that this client can speak to."""
+    """A broker offers no listener of the security protocol that was set."""
 
 
 class NoBrokers(StreamletError):
@@ -80,7 +80,16 @@ class ZkBrokerReader:
     gone for a moment) is listed without one, and never left out (trap T9, STORM-1682).
     """
 
-    def __init__(self, topic: str, nodes: NodeStore, background: Background, brokers_path: str, servers: str) -> None:
+    def __init__(
+        self,
+        topic: str,
+        nodes: NodeStore,
+        background: Background,
+        brokers_path: str,
+        servers: str,
+        security_protocol: str = "PLAINTEXT",
+    ) -> None:
+        self._security_protocol = security_protocol
         self._topic = topic
         self._nodes = nodes
         self._background = background
@@ -141,12 +150,12 @@ class ZkBrokerReader:
         endpoints = [str(endpoint) for endpoint in node.get("endpoints") or ()]
         for endpoint in endpoints:
             listener, _, address = endpoint.partition("://")
-            if protocols.get(listener, listener) == "PLAINTEXT":
+            if protocols.get(listener, listener) == self._security_protocol:
                 return Broker.parse(address)
         raise NoUsableListener(
-            f"Broker {name} in {self._where} has no PLAINTEXT listener (it offers: {', '.join(endpoints) or 'none'}), "
-            "and this release speaks no other. Add one to the broker's `listeners`, for the hosts that "
-            "streamlet runs on."
+            f"Broker {name} in {self._where} has no {self._security_protocol} listener (it offers: "
+            f"{', '.join(endpoints) or 'none'}). Set security_protocol to what one of them speaks, or add such a "
+            "listener to the broker's `listeners`, for the hosts that streamlet runs on."
         )
 
 

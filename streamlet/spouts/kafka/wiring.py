@@ -37,6 +37,8 @@ from streamlet.spouts.kafka.zookeeper_offsets import ZooKeeperOffsets
 
 START_POLL_S = 0.02
 
+Digest = tuple[str, str] | None
+
 
 @dataclass(slots=True)
 class Parts:
@@ -61,21 +63,22 @@ class Held:
     def __init__(self, wake: Callable[[], None], say: Say) -> None:
         self._wake = wake
         self.say = say
-        self._nodes: dict[str, NodeStore] = {}
+        self._nodes: dict[tuple[str, Digest], NodeStore] = {}
         self.background: Background | None = None
         self.client: KafkaClient | None = None
 
-    def nodes(self, servers: str, timeout_s: float) -> NodeStore:
-        """The node store of an ensemble; one session, however many parts use it."""
-        if servers not in self._nodes:
+    def nodes(self, servers: str, digest: Digest, timeout_s: float) -> NodeStore:
+        """The node store of an ensemble, as one user; one session, however many parts use it."""
+        if (servers, digest) not in self._nodes:
             # Here, so that kazoo is loaded only by a spout that uses ZooKeeper.
             from streamlet.coordination.zookeeper import ZooKeeperNodeStore
 
             try:
-                self._nodes[servers] = ZooKeeperNodeStore(servers, connect_timeout_s=timeout_s, on_wait=self.say)
+                store = ZooKeeperNodeStore(servers, digest=digest, connect_timeout_s=timeout_s, on_wait=self.say)
             except NodeStoreUnavailable as error:
                 raise no_zookeeper(error, servers) from error
-        return self._nodes[servers]
+            self._nodes[servers, digest] = store
+        return self._nodes[servers, digest]
 
     def thread(self) -> Background:
         """The thread for calls that block."""
@@ -133,6 +136,7 @@ def _wire(
             bootstrap_servers=tuple(str(broker) for broker in brokers),
             client_id=config.client_id,
             request_timeout_ms=config.request_timeout_ms,
+            **config.security(),
         ),
         clock,
         uniform,
@@ -201,8 +205,10 @@ def _start(
 def _zk_reader(config: SpoutConfig, held: Held, timeout_s: float) -> ZkBrokerReader:
     hosts = config.hosts
     assert isinstance(hosts, ZkHosts)
-    nodes = held.nodes(hosts.broker_zk_str, timeout_s)
-    return ZkBrokerReader(config.topic, nodes, held.thread(), hosts.broker_zk_path, hosts.broker_zk_str)
+    nodes = held.nodes(hosts.broker_zk_str, hosts.digest, timeout_s)
+    return ZkBrokerReader(
+        config.topic, nodes, held.thread(), hosts.broker_zk_path, hosts.broker_zk_str, config.security_protocol
+    )
 
 
 def _bootstrap(config: SpoutConfig, zk_reader: ZkBrokerReader | None) -> list[Broker]:
@@ -220,6 +226,6 @@ def _offset_store(config: SpoutConfig, held: Held, client: KafkaClient, owner: O
         assert chosen.group is not None
         return KafkaGroupOffsets(client, chosen.group, owner)
     assert isinstance(chosen, ZkOffsets) and chosen.servers is not None
-    nodes = held.nodes(chosen.servers, timeout_s)
+    nodes = held.nodes(chosen.servers, chosen.digest, timeout_s)
     root = f"{config.zk_root}/{config.id}"
     return ZooKeeperOffsets(nodes, held.thread(), root, owner, chosen.servers)
