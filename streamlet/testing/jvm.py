@@ -7,12 +7,15 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from streamlet.testing.errors import ClusterFailed
 
 _KEEPER = Path(__file__).with_name("keeper.py")
+
+STOPPED_WITHIN_S = 10.0
 
 SMALL_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """Quick to start and small; not for figures: they keep the best compiler and collector away."""
@@ -21,6 +24,20 @@ SMALL_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 def keeper_command(mode: str, command: Sequence[str]) -> list[str]:
     """``command`` under a keeper whose owner is this process. Modes: see ``keeper.py``."""
     return [sys.executable, "-I", "-S", str(_KEEPER), str(os.getpid()), mode, *command]
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether every thread of a process is stopped; True of one that is gone."""
+    try:
+        threads = list(Path(f"/proc/{pid}/task").iterdir())
+    except FileNotFoundError:
+        return True
+    for thread in threads:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            state = (thread / "stat").read_text().rpartition(")")[2].split()[0]
+            if state not in "TtZX":
+                return False
+    return True
 
 
 class Jvm:
@@ -68,9 +85,15 @@ class Jvm:
                 signal.pidfd_send_signal(self._fd, number)
 
     def pause(self) -> None:
-        """SIGSTOP: it keeps its connections and answers nothing."""
+        """SIGSTOP: it keeps its connections and answers nothing, from the moment this returns."""
         self._paused = True
         self.send(signal.SIGSTOP)
+        # On a busy machine the thread that takes the signal may get its turn after others have answered.
+        deadline = time.monotonic() + STOPPED_WITHIN_S
+        while self.alive and not is_stopped(self.pid):
+            if time.monotonic() > deadline:
+                raise ClusterFailed(f"{self.name} did not stop within {STOPPED_WITHIN_S:g} s of SIGSTOP.")
+            time.sleep(0.002)
 
     def resume(self) -> None:
         """SIGCONT."""

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from streamlet.testing.errors import ClusterFailed
-from streamlet.testing.jvm import Jvm, log_tail
+from streamlet.testing.jvm import Jvm, is_stopped, log_tail
 from streamlet.testing.processes import ProcessIdentity
 
 SLEEP = ["/bin/sleep", "300"]
@@ -116,9 +116,10 @@ def test_pause_resume_stop_kill(jvm: Jvm) -> None:
     """A paused one is stopped in bounded time; what has ended may be ended again, and leaves no zombie."""
     sleeper = ProcessIdentity.of(jvm.pid)
     jvm.pause()
-    until(lambda: state_of(jvm.pid) == "T")
+    assert is_stopped(jvm.pid) and state_of(jvm.pid) == "T"
     jvm.resume()
     until(lambda: state_of(jvm.pid) == "S")
+    assert not is_stopped(jvm.pid)
     jvm.pause()
     jvm.stop(grace_s=5)
     assert not jvm.alive
