@@ -1,0 +1,301 @@
+"""The membership's machine, with answers of a scripted group."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from streamlet.base.backoff import Backoff, no_jitter
+from streamlet.kafka.broker_errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    FencedInstanceId,
+    GroupAuthorizationFailed,
+    IllegalGeneration,
+    MemberIdRequired,
+    NotCoordinator,
+    RebalanceInProgress,
+    UnknownMemberId,
+)
+from streamlet.kafka.consumer.errors import MembershipFenced
+from streamlet.kafka.consumer.membership import (
+    Action,
+    Beat,
+    Fatal,
+    FindCoordinator,
+    Generation,
+    GroupSettings,
+    Join,
+    Joined,
+    Leave,
+    Membership,
+    MembershipLost,
+    MemberState,
+    RejoinNeeded,
+    Share,
+    Sync,
+)
+from streamlet.kafka.errors import Disconnected, KafkaError
+
+PROTOCOLS = (("range", b"subscription"),)
+FIRST = Generation(1, "m-1", "range")
+
+
+def machine(**changes: Any) -> Membership:
+    names: dict[str, Any] = {
+        "group_id": "g",
+        "group_instance_id": None,
+        "session_timeout_s": 10.0,
+        "heartbeat_interval_s": 3.0,
+        "max_poll_interval_s": 60.0,
+        "retry": Backoff(0.1, 1.0),
+    }
+    return Membership(GroupSettings(**{**names, **changes}), no_jitter)
+
+
+def steps(membership: Membership, now: float) -> list[Action]:
+    found = []
+    while (action := membership.step(now)) is not None:
+        found.append(action)
+    return found
+
+
+def stable(now: float = 0.0, **changes: Any) -> Membership:
+    """A member of generation 1 that follows."""
+    membership = machine(**changes)
+    membership.join(PROTOCOLS, now)
+    assert steps(membership, now) == [FindCoordinator()]
+    membership.coordinator_found(now)
+    assert steps(membership, now) == [Join("", PROTOCOLS)]
+    membership.joined(FIRST, False, {}, now)
+    assert steps(membership, now) == [Sync(FIRST, {})]
+    membership.synced(b"share", now)
+    assert membership.told == [Joined(FIRST, b"share", False)]
+    membership.told.clear()
+    return membership
+
+
+def test_c5_the_leader_shares_out_and_everyone_syncs() -> None:
+    """Coordinator, join, share, sync; then the news."""
+    membership = machine()
+    assert membership.step(0.0) is None, "nothing before the first poll"
+    membership.join(PROTOCOLS, 0.0)
+    steps(membership, 0.0)
+    membership.coordinator_found(0.0)
+    steps(membership, 0.0)
+    members = {"m-1": (None, b"a"), "m-2": ("static", b"b")}
+    membership.joined(FIRST, True, members, 0.0)
+    assert steps(membership, 0.0) == [Share("range", members)]
+    membership.shared({"m-1": b"x", "m-2": b"y"})
+    assert steps(membership, 0.0) == [Sync(FIRST, {"m-1": b"x", "m-2": b"y"})]
+    membership.synced(b"x", 0.0)
+    assert membership.told == [Joined(FIRST, b"x", True)]
+
+
+def test_c5_the_member_id_that_is_asked_for_is_brought_at_once() -> None:
+    """JoinGroup 4 and later: the first answer names an id."""
+    membership = machine()
+    membership.join(PROTOCOLS, 0.0)
+    steps(membership, 0.0)
+    membership.coordinator_found(0.0)
+    steps(membership, 0.0)
+    membership.join_failed(MemberIdRequired(), "m-7", 0.0)
+    assert steps(membership, 0.0) == [Join("m-7", PROTOCOLS)]
+
+
+def test_c6_heartbeats_keep_their_interval_and_one_is_under_way() -> None:
+    """A late answer is waited for; next_wake_s is the moment of the next."""
+    membership = stable()
+    assert steps(membership, 2.9) == []
+    assert membership.next_wake_s(2.9) == pytest.approx(0.1)
+    assert steps(membership, 3.0) == [Beat(FIRST)]
+    assert steps(membership, 7.0) == []
+    membership.beat_answered(None, FIRST, 7.0)
+    assert steps(membership, 7.0) == [Beat(FIRST)]
+
+
+def test_c6_heartbeats_go_out_before_the_share_is_known() -> None:
+    """From the answer to JoinGroup on: the leader may take its time."""
+    membership = machine()
+    membership.join(PROTOCOLS, 0.0)
+    steps(membership, 0.0)
+    membership.coordinator_found(0.0)
+    steps(membership, 0.0)
+    membership.joined(FIRST, False, {}, 0.0)
+    steps(membership, 0.0)
+    assert steps(membership, 3.0) == [Beat(FIRST)]
+    membership.beat_answered(RebalanceInProgress(), FIRST, 3.0)
+    assert membership.told == [], "some brokers say so while members sync"
+
+
+def test_c6_silence_of_the_coordinator_makes_it_unknown_and_the_membership_goes_on() -> None:
+    """It may have moved; the new one knows us or says that it does not."""
+    membership = stable()
+    assert steps(membership, 3.0) == [Beat(FIRST)]
+    assert FindCoordinator() in steps(membership, 10.0)
+    membership.beat_answered(Disconnected("gone"), FIRST, 10.0)
+    membership.coordinator_found(10.5)
+    assert steps(membership, 13.6) == [Beat(FIRST)]
+    assert membership.generation == FIRST
+
+
+@pytest.mark.parametrize("error", [NotCoordinator(), CoordinatorNotAvailable(), Disconnected("gone")])
+def test_c6_a_coordinator_that_is_gone_is_looked_for_after_a_pause(error: KafkaError) -> None:
+    """Without losing the generation."""
+    membership = stable()
+    steps(membership, 3.0)
+    membership.beat_answered(error, FIRST, 3.0)
+    assert steps(membership, 3.0) == []
+    assert membership.next_wake_s(3.0) == pytest.approx(0.1)
+    assert steps(membership, 3.2) == [FindCoordinator()]
+
+
+def test_c5_a_rebalance_is_told_once_and_heartbeats_go_on_until_the_consumer_joins() -> None:
+    """The user's work may take as long as the rebalance time-out."""
+    membership = stable()
+    for now in (3.0, 6.0, 9.0):
+        assert steps(membership, now) == [Beat(FIRST)]
+        membership.beat_answered(RebalanceInProgress(), FIRST, now)
+    assert membership.told == [RejoinNeeded("the group rebalances")]
+    membership.join(PROTOCOLS, 9.5)
+    assert steps(membership, 9.5) == [Join("m-1", PROTOCOLS)]
+    assert steps(membership, 20.0) == [], "no heartbeat while a join is under way"
+
+
+@pytest.mark.parametrize(("error", "member_id"), [(UnknownMemberId(), ""), (IllegalGeneration(), "m-1")])
+def test_c6_a_member_that_was_forgotten_hears_that_it_lost_everything(error: KafkaError, member_id: str) -> None:
+    """And which setting decides about it; the id is kept only where it is still known."""
+    membership = stable()
+    steps(membership, 3.0)
+    membership.beat_answered(error, FIRST, 12.0)
+    (news,) = membership.told
+    assert isinstance(news, MembershipLost)
+    assert "session_timeout_ms" in news.reason
+    assert membership.state is MemberState.UNJOINED
+    membership.join(PROTOCOLS, 12.0)
+    assert steps(membership, 12.0) == [Join(member_id, PROTOCOLS)]
+
+
+def test_c6_a_user_who_does_not_poll_leaves_and_is_told_what_to_change() -> None:
+    """A static member only falls silent: it may come back."""
+    membership = stable(max_poll_interval_s=20.0)
+    membership.beat_answered(None, FIRST, 19.9)
+    assert Leave("m-1") not in steps(membership, 19.9)
+    assert steps(membership, 20.0) == [Leave("m-1")]
+    (news,) = membership.told
+    assert isinstance(news, MembershipLost)
+    assert "max_poll_interval_ms is 20000" in news.reason
+    assert "max_poll_records" in news.reason
+    static = stable(max_poll_interval_s=5.0, group_instance_id="a")
+    assert steps(static, 5.0) == []
+    assert isinstance(static.told[0], MembershipLost)
+
+
+def test_c6_an_answer_of_an_old_generation_says_nothing() -> None:
+    """It was under way when the member joined again."""
+    membership = stable()
+    steps(membership, 3.0)
+    membership.join(PROTOCOLS, 3.0)
+    steps(membership, 3.0)
+    second = Generation(2, "m-1", "range")
+    membership.joined(second, False, {}, 3.1)
+    membership.beat_answered(IllegalGeneration(), FIRST, 3.2)
+    assert membership.generation == second
+    assert membership.told == []
+
+
+def test_c5_errors_that_joining_again_does_not_mend_are_fatal() -> None:
+    """No right, or another with our static id."""
+    membership = stable(group_instance_id="a")
+    steps(membership, 3.0)
+    membership.beat_answered(FencedInstanceId(), FIRST, 3.0)
+    (news,) = membership.told
+    assert isinstance(news, Fatal)
+    assert isinstance(news.error, MembershipFenced)
+    membership = machine()
+    membership.join(PROTOCOLS, 0.0)
+    steps(membership, 0.0)
+    membership.coordinator_not_found(GroupAuthorizationFailed(), 0.0)
+    assert isinstance(membership.told[0], Fatal)
+    assert steps(membership, 100.0) == []
+
+
+ERRORS: list[KafkaError] = [
+    CoordinatorLoadInProgress(),
+    CoordinatorNotAvailable(),
+    Disconnected("gone"),
+    IllegalGeneration(),
+    NotCoordinator(),
+    RebalanceInProgress(),
+    UnknownMemberId(),
+]
+
+
+class AnyGroup(RuleBasedStateMachine):
+    """Answers of every kind at any time: the member asks one thing at a time, and is never stuck."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.membership = machine()
+        self.now = 0.0
+        self.open: list[Action] = []
+        self.generation = 0
+        self.wants = True
+        self.membership.join(PROTOCOLS, 0.0)
+
+    @rule(seconds=st.sampled_from([0.0, 0.05, 1.0, 3.0, 11.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        self.membership.polled_s = self.now
+        for action in steps(self.membership, self.now):
+            if isinstance(action, Share):
+                self.membership.shared({})
+                self.open += steps(self.membership, self.now)
+            else:
+                self.open.append(action)
+        kinds = [type(action) for action in self.open]
+        assert kinds.count(Join) + kinds.count(Sync) + kinds.count(FindCoordinator) <= 1
+        assert kinds.count(Beat) <= 1
+
+    @precondition(lambda self: self.open)
+    @rule(good=st.booleans(), leads=st.booleans(), error=st.sampled_from(ERRORS))
+    def an_answer_comes(self, good: bool, leads: bool, error: KafkaError) -> None:
+        action, membership, now = self.open.pop(0), self.membership, self.now
+        if isinstance(action, FindCoordinator):
+            if good:
+                membership.coordinator_found(now)
+            else:
+                membership.coordinator_not_found(CoordinatorNotAvailable(), now)
+        elif isinstance(action, Join):
+            self.generation += 1
+            if good:
+                membership.joined(Generation(self.generation, "m", "range"), leads, {}, now)
+            else:
+                membership.join_failed(error, "", now)
+        elif isinstance(action, Sync):
+            if action.generation == membership.generation:
+                if good:
+                    membership.synced(b"", now)
+                else:
+                    membership.sync_failed(error, now)
+        elif isinstance(action, Beat):
+            membership.beat_answered(None if good else error, action.generation, now)
+
+    @rule()
+    def the_consumer_hears(self) -> None:
+        """As the coordinator does: whatever takes the membership away is followed by another join."""
+        news, self.membership.told = self.membership.told, []
+        if any(not isinstance(one, Joined) for one in news):
+            self.membership.join(PROTOCOLS, self.now)
+
+    @invariant()
+    def it_is_never_stuck(self) -> None:
+        """Something is under way, told, or due at a known time; or it is a member and beats."""
+        waits = self.membership.next_wake_s(self.now) < float("inf")
+        assert self.open or self.membership.told or waits
+
+
+TestAnyGroup = AnyGroup.TestCase
