@@ -1,0 +1,136 @@
+"""Members that are killed or paused: their partitions go on, and they commit nothing that is not theirs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamlet.kafka import Consumer, ConsumerRecord, TopicPartition
+from streamlet.testing import DevCluster
+
+from .conftest import PATIENCE_S, take, until
+
+pytestmark = [pytest.mark.real, pytest.mark.faults]
+Make = Callable[..., Consumer]
+QUICK = {"heartbeat_interval_ms": 100, "session_timeout_ms": 6000}
+MEMBER = Path(__file__).with_name("member.py")
+
+
+class Member:
+    """A member in a process of its own."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, str(MEMBER), json.dumps(settings)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        self.lines: list[dict[str, Any]] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.append(json.loads(line))
+
+    def said(self, what: str) -> list[dict[str, Any]]:
+        return [line for line in list(self.lines) if line["what"] == what]
+
+    def wait(self, reached: Callable[[], object]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not reached():
+            assert time.monotonic() < deadline, self.lines
+            assert self.process.poll() is None, self.lines
+            time.sleep(0.02)
+
+    def end(self, with_signal: int = signal.SIGTERM) -> None:
+        if self.process.poll() is None:
+            os.kill(self.process.pid, signal.SIGCONT)
+            os.kill(self.process.pid, with_signal)
+        self.process.wait(20)
+        self._reader.join(5)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+@pytest.fixture
+def member(kafka4: DevCluster) -> Iterator[Callable[..., Member]]:
+    """``member(topics=[...], group_id=..., **settings)`` on the 4.x broker; killed after the test."""
+    made: list[Member] = []
+
+    def make(**settings: Any) -> Member:
+        one = Member(bootstrap_servers=kafka4.bootstrap_servers, **{**QUICK, **settings})
+        made.append(one)
+        return one
+
+    yield make
+    for one in made:
+        one.end(signal.SIGKILL)
+
+
+def test_c11_a_killed_members_partitions_go_on_from_the_committed_offset(
+    kafka4: DevCluster,
+    make_topic: Callable[..., str],
+    produce: Callable[..., None],
+    make_consumer: Make,
+    member: Callable[..., Member],
+) -> None:
+    """kill -9; after its session the other has everything, and reads on where the last commit was."""
+    topic = make_topic(kafka4, partitions=2)
+    for number in (0, 1):
+        produce(kafka4, topic, [b"x"] * 1000, number)
+    ours = make_consumer(kafka4, topic, group_id=topic, enable_auto_commit=False, max_poll_records=20, **QUICK)
+    victim = member(topics=[topic], group_id=topic, work_s=0.05)
+    until([ours], lambda: len(ours.assignment()) == 1 and len(victim.said("committed")) >= 3)
+    victim.end(signal.SIGKILL)
+    (theirs,) = {0, 1} - {tp.partition for tp in ours.assignment()}
+    committed = max(line["next"].get(f"{topic}:{theirs}", 0) for line in victim.said("committed"))
+    seen: list[int] = []
+
+    def hear(_who: Consumer, rows: list[ConsumerRecord]) -> None:
+        seen.extend(row.offset for row in rows if row.partition == theirs)
+
+    killed = time.monotonic()
+    until([ours], lambda: len(ours.assignment()) == 2, hear)
+    print(f"taken over {time.monotonic() - killed:.1f} s after the kill; session_timeout_ms is 6000")
+    until([ours], lambda: bool(seen) and seen[-1] == 999, hear)
+    # The last "committed" may have died unsaid between broker and pipe, so it may be one round further.
+    assert committed <= seen[0] <= committed + 20
+    assert seen == list(range(seen[0], 1000))
+
+
+def test_c11_a_paused_member_commits_nothing_it_no_longer_owns_and_says_why(
+    kafka4: DevCluster,
+    make_topic: Callable[..., str],
+    produce: Callable[..., None],
+    make_consumer: Make,
+    member: Callable[..., Member],
+) -> None:
+    """SIGSTOP past the session time-out: the heir commits on; the resumed one is refused, and both go on."""
+    topic = make_topic(kafka4)
+    tp = TopicPartition(topic, 0)
+    produce(kafka4, topic, [b"x"] * 10)
+    zombie = member(topics=[topic], group_id=topic)
+    zombie.wait(lambda: zombie.said("committed"))
+    os.kill(zombie.process.pid, signal.SIGSTOP)
+    produce(kafka4, topic, [b"y"] * 10)
+    heir = make_consumer(kafka4, topic, group_id=topic, enable_auto_commit=False, **QUICK)
+    rows = take(heir, 10)
+    assert [row.offset for row in rows] == list(range(10, 20))
+    heir.commit()
+    os.kill(zombie.process.pid, signal.SIGCONT)
+    until([heir], lambda: bool(zombie.said("lost")))
+    assert heir.committed(tp)[tp].offset == 20
+    refused = zombie.said("commit failed")
+    after = [line for line in zombie.said("committed") if line["at"] > zombie.said("lost")[0]["at"]]
+    assert all(line["error"] == "CommitFailed" and "gone on without" in line["message"] for line in refused)
+    assert all(offset >= 20 for line in after for offset in line["next"].values())
