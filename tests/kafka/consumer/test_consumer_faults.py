@@ -1,0 +1,354 @@
+"""A scripted broker: what the consumer asks, when, and what it makes of bad answers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from streamlet.kafka import Consumer, KafkaError, TopicPartition
+from streamlet.kafka.broker_errors import TopicAuthorizationFailed
+from streamlet.kafka.consumer.errors import LogTruncated, PositionOutOfRange
+from streamlet.kafka.errors import CorruptRecord
+from streamlet.kafka.protocol.api import ApiKey, Request
+from streamlet.kafka.protocol.messages.fetch import (
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopicResponse,
+)
+from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorResponse
+from streamlet.kafka.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from streamlet.kafka.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffsetPartition,
+    EpochEndOffsetTopic,
+    OffsetForLeaderEpochResponse,
+)
+from streamlet.kafka.records.writing import BatchFields, NewRecord, encode_batch
+from streamlet.testing.fake_broker import SILENCE, FakeBroker
+
+from .conftest import PATIENCE_S
+
+ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
+Rows = dict[int, tuple[int, bytes]]
+"""Partition -> error code and records."""
+
+
+def fetched(rows: Rows) -> FetchResponse:
+    return FetchResponse(
+        session_id=0,
+        topics=(
+            FetchTopicResponse(
+                topic="t",
+                partitions=tuple(
+                    FetchPartitionResponse(
+                        partition_index=number,
+                        error_code=code,
+                        high_watermark=1000,
+                        log_start_offset=0,
+                        records=memoryview(records),
+                    )
+                    for number, (code, records) in rows.items()
+                ),
+            ),
+        ),
+    )
+
+
+def batch(base: int, count: int, epoch: int = 0) -> bytes:
+    rows = [NewRecord(b"%d" % (base + index)) for index in range(count)]
+    return encode_batch(rows, BatchFields(base_offset=base, partition_leader_epoch=epoch))
+
+
+class Log:
+    """Answers fetches from a log of so many records a partition, ten a batch; waits a little when there is none."""
+
+    def __init__(self, **ends: int) -> None:
+        self.ends = {int(name[1:]): end for name, end in ends.items()}
+        self.at_once = 0
+        self.most_at_once = 0
+        self.lock = threading.Lock()
+        self.asked: list[dict[int, int]] = []
+
+    def __call__(self, request: FetchRequest) -> FetchResponse:
+        with self.lock:
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+        wanted = {row.partition: row.fetch_offset for topic in request.topics for row in topic.partitions}
+        self.asked.append(wanted)
+        found: Rows = {}
+        for number, offset in wanted.items():
+            if offset < self.ends.get(number, 0):
+                found[number] = (0, batch(offset, min(10, self.ends[number] - offset)))
+        if not found:
+            time.sleep(request.max_wait_ms / 1000)
+        with self.lock:
+            self.at_once -= 1
+        return fetched(found)
+
+
+def first_offsets(request: Request[Any]) -> ListOffsetsResponse:
+    topics = request.topics  # type: ignore[attr-defined]
+    return ListOffsetsResponse(
+        topics=tuple(
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=tuple(
+                    ListOffsetsPartitionResponse(partition_index=row.partition_index, error_code=0, offset=0)
+                    for row in topic.partitions
+                ),
+            )
+            for topic in topics
+        )
+    )
+
+
+@pytest.fixture
+def broker() -> Iterator[FakeBroker]:
+    with FakeBroker(topics={"t": 2}) as one:
+        one.ranges[ApiKey.FETCH] = (10, 12)
+        one.on(ApiKey.LIST_OFFSETS, first_offsets)
+        yield one
+
+
+@pytest.fixture
+def consumer_of(broker: FakeBroker) -> Iterator[Callable[..., Consumer]]:
+    made: list[Consumer] = []
+
+    def make(**settings: Any) -> Consumer:
+        names = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 100, **settings}
+        made.append(Consumer(bootstrap_servers=broker.address, **names))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close(2)
+
+
+def poll_until(consumer: Consumer, reached: Callable[[], bool]) -> list[int]:
+    """Offsets of all records until it is so."""
+    found: list[int] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while not reached():
+        assert time.monotonic() < deadline
+        for rows in consumer.poll(50).values():
+            found += [row.offset for row in rows]
+    return found
+
+
+def test_c3_nothing_is_asked_before_the_first_poll_and_a_poll_ends_at_its_time_out(
+    broker: FakeBroker, consumer_of: Callable[..., Consumer]
+) -> None:
+    """Making and subscribing connect to nothing; 0 comes back at once, though nobody answers."""
+    broker.on(ApiKey.FIND_COORDINATOR, SILENCE)
+    consumer = consumer_of(group_id="g")
+    consumer.subscribe(["t"])
+    assert broker.connections == 0
+    for timeout_ms in (0, 200):
+        begun = time.monotonic()
+        assert consumer.poll(timeout_ms) == {}
+        assert timeout_ms / 1000 <= time.monotonic() - begun < timeout_ms / 1000 + 5
+
+
+def test_c3_the_next_fetch_is_under_way_while_the_user_works(
+    broker: FakeBroker, consumer_of: Callable[..., Consumer]
+) -> None:
+    """It was sent before poll returned; with prefetch off it is not."""
+    log = Log(p0=1000)
+    broker.on(ApiKey.FETCH, log)
+    consumer = consumer_of(enable_fetch_sessions=False)
+    consumer.assign([ZERO])
+    poll_until(consumer, lambda: len(log.asked) >= 3)
+    seen = consumer.position(ZERO)
+    deadline = time.monotonic() + PATIENCE_S
+    while log.asked[-1] != {0: seen}:  # nobody polls
+        assert time.monotonic() < deadline
+
+
+def test_c4_one_fetch_a_broker_at_a_time_and_none_for_what_waits(
+    broker: FakeBroker, consumer_of: Callable[..., Consumer]
+) -> None:
+    """Both partitions in one request; a partition with records not handed out is left out until they are."""
+    log = Log(p0=300, p1=300)
+    broker.on(ApiKey.FETCH, log)
+    consumer = consumer_of(max_poll_records=4, enable_fetch_sessions=False)
+    consumer.assign([ZERO, ONE])
+    found: list[tuple[int, int]] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while len(found) < 600:
+        assert time.monotonic() < deadline
+        for tp, rows in consumer.poll(100).items():
+            assert len(rows) <= 4
+            found += [(tp.partition, row.offset) for row in rows]
+    assert sorted(found) == [(number, offset) for number in (0, 1) for offset in range(300)]
+    assert log.most_at_once == 1
+    assert {0: 0, 1: 0} in log.asked
+    # Ten records a batch: nothing was asked for twice, nor from the middle of what waited.
+    for number in (0, 1):
+        offsets = [row[number] for row in log.asked if number in row and row[number] < 300]
+        assert offsets == list(range(0, 300, 10))
+
+
+def test_c4_records_of_a_paused_partition_wait_and_are_not_asked_again(
+    broker: FakeBroker, consumer_of: Callable[..., Consumer]
+) -> None:
+    """They are handed out after resume."""
+    log = Log(p0=10, p1=10)
+    broker.on(ApiKey.FETCH, log)
+    consumer = consumer_of(max_poll_records=10, enable_fetch_sessions=False)
+    consumer.assign([ZERO, ONE])
+    (first,) = next(rows for rows in iter(lambda: consumer.poll(100), None) if rows)
+    (other,) = {ZERO, ONE} - {first}
+    consumer.pause(other)
+    for _ in range(3):
+        assert consumer.poll(20) == {}
+    consumer.resume(other)
+    assert [row.offset for row in consumer.poll(1000)[other]] == list(range(10))
+    assert sum(row.get(other.partition) == 0 for row in log.asked) == 1
+
+
+def test_c4_an_answer_to_an_old_position_is_dropped(broker: FakeBroker, consumer_of: Callable[..., Consumer]) -> None:
+    """Sought elsewhere while the fetch was under way."""
+    log = Log(p0=100)
+    broker.on(ApiKey.FETCH, log)
+    consumer = consumer_of()
+    consumer.assign([ZERO])
+    poll_until(consumer, lambda: consumer.position(ZERO) == 10)
+    consumer.seek(ZERO, 50)
+    assert poll_until(consumer, lambda: consumer.position(ZERO) >= 100) == list(range(50, 100))
+
+
+@pytest.mark.parametrize("code", [3, 5, 6, 9, 56, 74, 75, 78])
+def test_c4_errors_that_pass_are_tried_again_without_a_storm(
+    code: int, broker: FakeBroker, consumer_of: Callable[..., Consumer]
+) -> None:
+    """No leader, no storage, old epoch ...: after a pause, with fresh metadata, and nothing is lost."""
+    log, errors = Log(p0=10), iter([code] * 3)
+    broker.on(ApiKey.FETCH, lambda request: fetched({0: (bad, b"")}) if (bad := next(errors, 0)) else log(request))
+    consumer = consumer_of(retry_backoff_ms=30)
+    consumer.assign([ZERO])
+    begun = time.monotonic()
+    assert poll_until(consumer, lambda: consumer.position(ZERO) == 10) == list(range(10))
+    assert time.monotonic() - begun >= 0.09
+
+
+def test_c4_an_error_that_stays_is_raised_by_name(broker: FakeBroker, consumer_of: Callable[..., Consumer]) -> None:
+    """Not allowed to read."""
+    broker.on(ApiKey.FETCH, fetched({0: (29, b"")}))
+    consumer = consumer_of()
+    consumer.assign([ZERO])
+    with pytest.raises(TopicAuthorizationFailed, match=r"Fetching t-0 from offset 0.*READ on the topic"):
+        poll_until(consumer, lambda: False)
+
+
+def test_c4_a_damaged_batch_is_told_after_what_stands_before_it(
+    broker: FakeBroker, consumer_of: Callable[..., Consumer]
+) -> None:
+    """And the position stays at it: nothing is passed over."""
+    bad = bytearray(batch(10, 10))
+    bad[-3] ^= 0xFF
+    broker.on(ApiKey.FETCH, lambda request: fetched({0: (0, batch(0, 10) + bytes(bad))}))
+    consumer = consumer_of()
+    consumer.assign([ZERO])
+    found: list[int] = []
+    with pytest.raises(CorruptRecord, match="checksum"):
+        while True:
+            found += [row.offset for rows in consumer.poll(100).values() for row in rows]
+    assert found == list(range(10))
+    assert consumer.position(ZERO) == 10
+
+
+def test_c2_a_cut_log_is_noticed_by_its_leader_epoch_and_told(
+    broker: FakeBroker, consumer_of: Callable[..., Consumer]
+) -> None:
+    """A committed or stored position of epoch 5: the leader says that epoch 4 ended at 40 (KIP-320)."""
+    broker.on(
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        OffsetForLeaderEpochResponse(
+            topics=(
+                EpochEndOffsetTopic(
+                    topic="t",
+                    partitions=(EpochEndOffsetPartition(error_code=0, partition=0, leader_epoch=4, end_offset=40),),
+                ),
+            )
+        ),
+    )
+    log = Log(p0=50)
+    broker.on(ApiKey.FETCH, log)
+    strict = consumer_of(auto_offset_reset="none")
+    strict.assign([ZERO])
+    strict.partitions_for_topic("t")
+    strict.seek(ZERO, 45, leader_epoch=5)
+    with pytest.raises(LogTruncated, match="from offset 40 to 44 were read and are no longer in the log") as info:
+        poll_until(strict, lambda: False)
+    assert info.value.divergent_offsets == {ZERO: 40}
+    lenient = consumer_of()
+    lenient.assign([ZERO])
+    lenient.partitions_for_topic("t")
+    lenient.seek(ZERO, 45, leader_epoch=5)
+    assert poll_until(lenient, lambda: lenient.position(ZERO) == 50) == list(range(40, 50))
+
+
+def test_c2_out_of_range_without_a_policy_names_both_ends(
+    broker: FakeBroker, consumer_of: Callable[..., Consumer]
+) -> None:
+    """The position, and where the log begins and ends."""
+    broker.on(ApiKey.FETCH, fetched({0: (1, b"")}))
+    consumer = consumer_of(auto_offset_reset="none")
+    consumer.assign([ZERO])
+    consumer.seek(ZERO, 5000)
+    with pytest.raises(PositionOutOfRange, match="Offset 5000 is not in the log of topic 't', partition 0"):
+        poll_until(consumer, lambda: False)
+
+
+@pytest.mark.parametrize("deaf", [ApiKey.FIND_COORDINATOR, ApiKey.JOIN_GROUP, ApiKey.FETCH, ApiKey.METADATA])
+def test_close_never_hangs(deaf: ApiKey, broker: FakeBroker, consumer_of: Callable[..., Consumer]) -> None:
+    """Whatever is never answered, and when it is called twice."""
+    broker.on(
+        ApiKey.FIND_COORDINATOR,
+        FindCoordinatorResponse(error_code=0, node_id=1, host="127.0.0.1", port=broker.port),
+    )
+    broker.on(deaf, SILENCE)
+    consumer = consumer_of(group_id="g")
+    consumer.subscribe(["t"])
+    deadline = time.monotonic() + PATIENCE_S
+    while not broker.seen(deaf) and not (deaf is ApiKey.FETCH and broker.seen(ApiKey.JOIN_GROUP)):
+        assert time.monotonic() < deadline
+        consumer.poll(20)
+    begun = time.monotonic()
+    consumer.close(1)
+    assert time.monotonic() - begun < 5
+    consumer.close(1)
+
+
+def test_c12_an_idle_consumer_asks_nothing_but_long_polls(
+    broker: FakeBroker, consumer_of: Callable[..., Consumer]
+) -> None:
+    """One fetch in fetch_max_wait_ms, and no other request."""
+    log = Log(p0=0)
+    broker.on(ApiKey.FETCH, log)
+    consumer = consumer_of(fetch_max_wait_ms=200)
+    consumer.assign([ZERO])
+    poll_until(consumer, lambda: len(log.asked) >= 1)
+    before, polls = len(broker.requests), consumer._client._network.polls
+    consumer.poll(2000)
+    asked = [row.api_key for row in broker.requests[before:]]
+    assert set(asked) == {ApiKey.FETCH}
+    assert 5 <= len(asked) <= 11
+    assert consumer._client._network.polls - polls <= 5 * len(asked)
+
+
+def test_a_failed_join_that_stays_is_raised(broker: FakeBroker, consumer_of: Callable[..., Consumer]) -> None:
+    """No right to use the group."""
+    broker.on(ApiKey.FIND_COORDINATOR, FindCoordinatorResponse(error_code=30, node_id=-1, host="", port=-1))
+    consumer = consumer_of(group_id="g")
+    consumer.subscribe(["t"])
+    with pytest.raises(KafkaError, match="GroupAuthorizationFailed"):
+        poll_until(consumer, lambda: False)
