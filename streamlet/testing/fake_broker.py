@@ -173,8 +173,8 @@ class FakeBroker:
 
     def _spawn(self, work: Callable[[socket.socket], None], sock: socket.socket) -> None:
         thread = threading.Thread(target=work, args=(sock,), daemon=True)
+        thread.start()  # before it can be joined by stop()
         self._threads.append(thread)
-        thread.start()
 
     def _accept(self, listener: socket.socket) -> None:
         while True:

@@ -67,6 +67,7 @@ class Appender:
         with self._lock:
             self.check_open()
             queue = self._queue(state, key, partition, partition_key)
+            self._keep_apart(queue, key, partition)
             batch = self._open(queue, need, timestamp, deadline)
             part = encode_record(key, value, headers, timestamp - batch.base_timestamp, len(batch.parts))
             index = batch.append(part, timestamp)
@@ -94,6 +95,7 @@ class Appender:
                 with self._lock:
                     self.check_open()
                     queue = self._queue(state, None, partition, None)
+                    self._keep_apart(queue, None, partition)
                     batch = self._open(queue, need, timestamp, deadline)
                     batch.pinned = batch.pinned or partition is not None
                     before = batch.size
@@ -146,6 +148,15 @@ class Appender:
         if partition is not None:
             return state.queues[partition]
         return self.topics.choose(state, key, partition_key, self._clock.monotonic())
+
+    def _keep_apart(self, queue: PartitionQueue, key: bytes | None, partition: int | None) -> None:
+        """Where batches may move (P8), a record that must stay does not share one with records that need not."""
+        batch = queue.open
+        if batch is None or self._config.partition_failover == "off":
+            return
+        stays = partition is not None or (key is not None and self._config.partition_failover != "all")
+        if stays != (batch.pinned or (batch.keyed and self._config.partition_failover != "all")):
+            queue.open = None
 
     def _open(self, queue: PartitionQueue, need: int, timestamp: int, deadline: float) -> ProducerBatch:
         """The queue's open batch with room for ``need`` bytes: as it is, grown, or a new one."""

@@ -225,13 +225,16 @@ class ProducerBatch:
         current: ProducerBatch | None = None
         for index, record in enumerate(self.parts):
             timestamp = self.base_timestamp + timestamp_delta_of(record)
-            if current is None or current.size + len(record) > target_size:
+            moved = b""
+            if current is not None:
+                moved = shifted_record(record, self.base_timestamp - current.base_timestamp, len(current.parts))
+            if current is None or current.size + len(moved) > target_size:
                 current = ProducerBatch(self.topic_partition, timestamp, self.created_s)
                 current.pinned, current.keyed, current.transactional = self.pinned, self.keyed, self.transactional
                 made.append(current)
                 self.children.append((index, current))
-            shift = self.base_timestamp - current.base_timestamp
-            current.append(shifted_record(record, shift, len(current.parts)), timestamp)
+                moved = shifted_record(record, self.base_timestamp - timestamp, 0)
+            current.append(moved, timestamp)
         sequence = self.base_sequence
         for part in made:
             part.record_count = len(part.parts)

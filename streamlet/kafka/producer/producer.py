@@ -53,7 +53,7 @@ class Producer:
         self._appender = Appender(self.config, self._sender, uniform)
         self._lock = self._sender.lock
         self._topic = self._appender.topics.get
-        self._inline = self._appender.topics.custom is None
+        self._inline = self._appender.topics.custom is None and self.config.partition_failover == "off"
         self._pid = os.getpid()
         self._closed = False
         self._sender.start()

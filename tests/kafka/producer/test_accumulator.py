@@ -1,0 +1,299 @@
+"""The accumulator and the life of its batches: rules one by one, and a machine that does everything in any order."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from streamlet.base.backoff import Backoff
+from streamlet.kafka.errors import KafkaError
+from streamlet.kafka.metadata.cluster import Broker, Cluster, PartitionInfo, TopicInfo, TopicPartition
+from streamlet.kafka.producer.accumulator import (
+    AccumulatorSettings,
+    InFlightBatches,
+    PartitionQueue,
+    RecordAccumulator,
+)
+from streamlet.kafka.producer.batch import ProducerBatch
+from streamlet.kafka.producer.buffer_pool import BufferPool
+from streamlet.kafka.producer.record_future import FutureRecordMetadata, fire, split_batch
+from streamlet.kafka.producer.sequences import Sequences
+from streamlet.kafka.records.appending import encode_record
+
+PARTITIONS = 3
+MEMORY = 4000
+BATCH = 200
+
+
+def cluster(leaders: dict[int, int] | None = None, epoch: int = 0) -> Cluster:
+    chosen = leaders or {number: 1 + number % 2 for number in range(PARTITIONS)}
+    rows = {number: PartitionInfo("t", number, leader, epoch) for number, leader in chosen.items()}
+    return Cluster.of([Broker(1, "h", 1), Broker(2, "h", 2)], [TopicInfo("t", None, rows)])
+
+
+def accumulator(sequences: Sequences | None = None, linger_s: float = 0.0, **changes: int) -> RecordAccumulator:
+    chosen = AccumulatorSettings(BATCH, linger_s, 10.0, Backoff(0.1, 1.0), **changes)  # type: ignore[arg-type]
+    return RecordAccumulator(chosen, BufferPool(MEMORY), sequences, lambda: 0.5)
+
+
+def append(made: RecordAccumulator, partition: int, value: bytes, now: float) -> FutureRecordMetadata | None:
+    """What the appender does, without waiting; None when there is no memory."""
+    queue = made.queue(TopicPartition("t", partition))
+    need = len(value) + 40
+    batch = queue.open
+    if batch is None or not (batch.size + need <= batch.room or made.grow(batch, need)):
+        size = made.first_size(need)
+        if not made.pool.try_take(size):
+            return None
+        batch = made.open_batch(queue, size, 0, now)
+    part = encode_record(None, value, (), 0, len(batch.parts))
+    return FutureRecordMetadata(batch, batch.append(part, 0), 0)
+
+
+def ready_nodes(made: RecordAccumulator, now: float, seen: Cluster | None = None) -> dict[int, list[int]]:
+    found = made.ready(seen or cluster(), now).nodes
+    return {node: sorted(queue.topic_partition.partition for queue in queues) for node, queues in found.items()}
+
+
+def test_p6_ready_groups_by_leader_and_drains_one_batch_a_partition() -> None:
+    """One request a broker."""
+    made = accumulator()
+    for partition in range(PARTITIONS):
+        append(made, partition, b"x", 0.0)
+    assert ready_nodes(made, 0.0) == {1: [0, 2], 2: [1]}
+    queues = made.ready(cluster(), 0.0).nodes[1]
+    assert sorted(batch.topic_partition.partition for batch in made.drain(queues, cluster(), 0.0)) == [0, 2]
+    assert ready_nodes(made, 0.0) == {2: [1]}
+
+
+def test_a_batch_waits_for_linger_unless_it_is_full_or_somebody_hurries() -> None:
+    """next_check says when; full, flushing, closing and a full pool end the wait."""
+    made = accumulator(linger_s=1.0)
+    append(made, 0, b"x", 0.0)
+    found = made.ready(cluster(), 0.4)
+    assert not found.nodes and found.next_check_s == 0.6
+    assert ready_nodes(made, 1.0) == {1: [0]}
+    assert made.ready(cluster(), 0.4, hurry=True).nodes
+    made.flushes = 1
+    assert ready_nodes(made, 0.4) == {1: [0]}
+    made.flushes = 0
+    append(made, 0, b"x" * BATCH, 0.4)
+    assert ready_nodes(made, 0.4) == {1: [0]}
+
+
+def test_batches_grow_while_the_sender_is_busy_and_no_further_than_allowed() -> None:
+    """batch_size makes a batch due; it takes more until it is drained, up to growth times as much."""
+    made = accumulator(growth=4)
+    while (future := append(made, 0, b"x" * 50, 0.0)) is not None and len(
+        made.queue(TopicPartition("t", 0)).batches
+    ) == 1:
+        last = future
+    assert 3 * BATCH < last._batch.size <= 4 * BATCH
+    assert last._batch.memory >= last._batch.size
+
+
+def test_e1_queued_batches_expire_by_their_age_head_first() -> None:
+    """delivery_timeout after they were begun; appends to them end; the next expiry is known."""
+    made = accumulator()
+    first, second = append(made, 0, b"x", 0.0), append(made, 1, b"y", 4.0)
+    assert first is not None and second is not None
+    assert made.next_expiry_s(4.0) == 6.0
+    assert made.expired(9.9) == []
+    assert made.expired(10.0) == [first._batch]
+    assert made.queue(TopicPartition("t", 0)).open is None
+    assert made.next_expiry_s(10.0) == 4.0
+
+
+def test_e2_batches_in_flight_expire_by_the_same_clock() -> None:
+    """They leave, so that their late answer finds them gone; one that is over already is a mistake of ours."""
+    flying = InFlightBatches(10.0)
+    batch = ProducerBatch(TopicPartition("t", 0), 0, 1.0)
+    flying.add(batch)
+    assert flying.next_expiry_s(1.0) == 10.0 and flying.expired(10.9) == []
+    assert flying.expired(11.0) == [batch] and not flying.remove(batch) and len(flying) == 0
+    other = ProducerBatch(TopicPartition("t", 0), 0, 1.0)
+    flying.add(other)
+    other.fail(KafkaError("x"))
+    try:
+        flying.expired(20.0)
+    except RuntimeError as err:
+        assert "in flight and over" in str(err)
+    else:
+        raise AssertionError
+
+
+def test_p4_a_retry_waits_for_its_back_off_unless_the_leader_is_new() -> None:
+    """100 ms, more each time; a newer leader epoch ends the wait (KIP-951)."""
+    made = accumulator()
+    append(made, 0, b"x", 0.0)
+    (batch,) = made.drain(made.ready(cluster(), 0.0).nodes[1], cluster(), 0.0)
+    made.reenqueue(batch, 1.0)
+    assert batch.attempts == 1
+    found = made.ready(cluster(), 1.0)
+    assert not found.nodes and abs(found.next_check_s - 0.1) < 1e-9
+    assert ready_nodes(made, 1.0, cluster(epoch=1)) == {1: [0]}
+    assert ready_nodes(made, 1.1) == {1: [0]}
+
+
+def test_p8_batches_that_were_never_sent_move() -> None:
+    """Those that name their partition, have a key, or were sent before stay."""
+    made = accumulator()
+    queue = made.queue(TopicPartition("t", 0))
+    batches = []
+    for kind in ("plain", "keyed", "pinned", "sent"):
+        future = append(made, 0, kind.encode(), 0.0)
+        assert future is not None
+        queue.open = None
+        batches.append(future._batch)
+    batches[1].keyed = batches[2].pinned = True
+    batches[3].attempts = 1
+    assert made.move(queue, TopicPartition("t", 1), keyed_too=False) == [batches[0]]
+    assert made.move(queue, TopicPartition("t", 1), keyed_too=True) == [batches[1]]
+    assert list(queue.batches) == batches[2:]
+    assert list(made.queue(TopicPartition("t", 1)).batches) == batches[:2]
+    assert batches[0].topic_partition == TopicPartition("t", 1)
+
+
+class BatchLife(RuleBasedStateMachine):
+    """Appends, drains, answers in any order, retries, splits, expiry: with sequences, five in flight a partition."""
+
+    @initialize(idempotent=st.booleans())
+    def begin(self, idempotent: bool) -> None:
+        self.sequences = Sequences(False) if idempotent else None
+        if self.sequences is not None:
+            self.sequences.set_id(1, 0)
+        self.made = accumulator(self.sequences)
+        self.flying = InFlightBatches(10.0)
+        self.now = 0.0
+        self.sent: dict[int, list[bytes]] = {number: [] for number in range(PARTITIONS)}
+        self.futures: list[tuple[int, bytes, FutureRecordMetadata, list[object]]] = []
+        self.wire: dict[int, list[ProducerBatch]] = {number: [] for number in range(PARTITIONS)}
+        self.log: dict[int, list[bytes]] = {number: [] for number in range(PARTITIONS)}
+        self.gave_up: set[bytes] = set()
+        self.count = 0
+
+    @rule(partition=st.integers(0, PARTITIONS - 1), size=st.integers(0, 300))
+    def append(self, partition: int, size: int) -> None:
+        self.count += 1
+        value = b"%d." % self.count + b"x" * size
+        future = append(self.made, partition, value, self.now)
+        if future is None:
+            assert self.made.pool.in_use > 0
+            return
+        calls: list[object] = []
+        future.add_both(calls.append)
+        self.sent[partition].append(value)
+        self.futures.append((partition, value, future, calls))
+
+    @rule()
+    def drain(self) -> None:
+        for queues in self.made.ready(cluster(), self.now).nodes.values():
+            free: list[PartitionQueue] = [
+                queue for queue in queues if len(self.wire[queue.topic_partition.partition]) < 5
+            ]
+            for batch in self.made.drain(free, cluster(), self.now):
+                self.flying.add(batch)
+                self.wire[batch.topic_partition.partition].append(batch)
+
+    def _arrive(self, partition: int) -> ProducerBatch | None:
+        if not self.wire[partition]:
+            return None
+        batch = self.wire[partition].pop(0)
+        batch.on_wire = False
+        self.flying.remove(batch)
+        return batch
+
+    @rule(partition=st.integers(0, PARTITIONS - 1))
+    def acknowledge(self, partition: int) -> None:
+        batch = self._arrive(partition)
+        if batch is None:
+            return
+        if batch.final_state is None:
+            self.log[partition] += self._values(batch)
+            batch.complete(0, -1)
+            if self.sequences is not None:
+                self.sequences.acked(batch)
+            self._end(batch)
+        self.made.release(batch)
+
+    @rule(partition=st.integers(0, PARTITIONS - 1), split=st.booleans())
+    def refuse(self, partition: int, split: bool) -> None:
+        """The leader moved: everything on the wire behind this one is refused, too."""
+        while (batch := self._arrive(partition)) is not None:
+            if batch.final_state is None:
+                if split and batch.count > 1:
+                    split_batch(batch, self.made.split)
+                    split = False
+                else:
+                    self.made.reenqueue(batch, self.now)
+            self.made.release(batch)
+
+    @rule(step=st.sampled_from([0.05, 0.5, 3.0]))
+    def wait(self, step: float) -> None:
+        self.now += step
+        for batch in self.made.expired(self.now) + self.flying.expired(self.now):
+            self.gave_up.update(self._values(batch))
+            batch.fail(KafkaError("expired"))
+            if self.sequences is not None:
+                self.sequences.failed(batch, None, known_unwritten=not batch.was_sent)
+            self._end(batch)
+            self.made.release(batch)
+        if self.sequences is not None:
+            self.sequences.settle_unresolved()
+            if self.sequences.bump_wanted:
+                self.sequences.bump_epoch()
+
+    def _values(self, batch: ProducerBatch) -> list[bytes]:
+        found = []
+        for partition, value, future, _calls in self.futures:
+            if future._settle_place() is batch:
+                assert partition == batch.topic_partition.partition
+                found.append(value)
+        return found
+
+    def _end(self, batch: ProducerBatch) -> None:
+        self.made.forget(batch)
+        fire(batch)
+
+    @invariant()
+    def order_is_kept_and_each_is_once(self) -> None:
+        if not hasattr(self, "log"):
+            return
+        for partition, values in self.log.items():
+            assert len(set(values)) == len(values)
+            order = [self.sent[partition].index(value) for value in values]
+            if self.sequences is not None:
+                assert order == sorted(order)
+        for _partition, value, future, calls in self.futures:
+            assert len(calls) == int(future.is_done)
+            if future.is_done:
+                assert future.failed() == (value in self.gave_up)
+
+    @invariant()
+    def memory_adds_up(self) -> None:
+        if not hasattr(self, "log"):
+            return
+        held = {future._settle_place() for _p, _v, future, _c in self.futures}
+        flying = {batch for rows in self.wire.values() for batch in rows}
+        assert sum(batch.memory for batch in held | flying) == self.made.pool.in_use
+        assert all(batch.memory and batch.parts for batch in flying), "its bytes may still be sent"
+
+    def teardown(self) -> None:
+        if not hasattr(self, "log"):
+            return
+        for _ in range(200):
+            if not self.made.incomplete and not any(self.wire.values()):
+                break
+            self.drain()
+            for partition in range(PARTITIONS):
+                self.acknowledge(partition)
+            self.wait(0.05)
+        assert not self.made.incomplete
+        assert all(future.is_done for _p, _v, future, _c in self.futures)
+        assert self.made.pool.in_use == 0 and len(self.flying) == 0
+        self.order_is_kept_and_each_is_once()
+
+
+TestBatchLife = BatchLife.TestCase
+TestBatchLife.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)

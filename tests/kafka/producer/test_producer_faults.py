@@ -1,0 +1,174 @@
+"""The producer while brokers die, stop and come back; what is in the log is read back by librdkafka."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from streamlet.kafka.errors import KafkaError
+from streamlet.kafka.metadata.cluster import TopicPartition
+from streamlet.kafka.producer import Producer
+from streamlet.kafka.producer.errors import OutcomeUnknown, ProducerClosed, TransactionFailed
+from streamlet.testing import DevCluster
+
+from .witness import read_back
+
+pytestmark = [pytest.mark.real, pytest.mark.faults]
+
+MakeTopic = Callable[..., str]
+SHORT = {"delivery_timeout_ms": 2000, "request_timeout_ms": 1500}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[DevCluster]:
+    """Three brokers of this module's own."""
+    with DevCluster("4", brokers=3) as cluster:
+        yield cluster
+
+
+def leader_of(producer: Producer, topic: str, number: int = 0) -> int:
+    producer.partitions_for(topic)
+    leader = producer._sender.client.cluster.leader_for(TopicPartition(topic, number))
+    assert leader is not None
+    return leader.node_id
+
+
+def test_e5_the_duplicate_happens_and_a_transaction_makes_it_impossible(
+    cluster: DevCluster, make_topic: MakeTopic, topic_name: Callable[[], str]
+) -> None:
+    """A broker stops after the record reached its socket: it expires, its user sends it again, and both land.
+
+    Idempotence does not help, for the second is another record to it. A transaction that is aborted and repeated
+    leaves one that a read_committed reader sees.
+    """
+    plain, inside = make_topic(cluster, replication=1), make_topic(cluster, replication=1)
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, **SHORT) as producer:
+        producer.send(plain, b"before").get(20)
+        leader = leader_of(producer, plain)
+        again: list[Any] = []
+        cluster.pause(leader)
+        try:
+            future = producer.send(plain, b"twice")
+            future.add_errback(lambda error: again.append(producer.send(plain, b"twice")))
+            with pytest.raises(OutcomeUnknown, match="may be in the log"):
+                future.get(20)
+        finally:
+            cluster.resume(leader)
+        deadline = time.monotonic() + 30
+        while True:  # the second copy may have to wait for a connection, too
+            try:
+                again[0].get(20)
+                break
+            except OutcomeUnknown:
+                assert time.monotonic() < deadline
+                again[0] = producer.send(plain, b"twice")
+        assert producer.metrics()["buffer_bytes_in_use"] == 0
+    found = Counter(row.value for row in read_back(cluster, plain, 3))
+    assert found[b"before"] == 1 and found[b"twice"] >= 2, "the duplicate that idempotence does not prevent"
+
+    settings = {"bootstrap_servers": cluster.bootstrap_servers, "transactional_id": topic_name(), **SHORT}
+    with Producer(**settings) as producer:
+        producer.init_transactions()
+        leader = leader_of(producer, inside)
+        producer.begin_transaction()
+        producer.send(inside, b"before").get(20)
+        cluster.pause(leader)
+        try:
+            future = producer.send(inside, b"once")
+            with pytest.raises(OutcomeUnknown):
+                future.get(20)
+        finally:
+            cluster.resume(leader)
+        with pytest.raises(TransactionFailed, match=r"abort_transaction\(\)"):
+            producer.commit_transaction()
+        producer.abort_transaction()
+        producer.begin_transaction()
+        producer.send_many(inside, [b"before", b"once"])
+        producer.commit_transaction()
+    assert [row.value for row in read_back(cluster, inside, 2)] == [b"before", b"once"]
+    everything = Counter(row.value for row in read_back(cluster, inside, 3, isolation="read_uncommitted"))
+    assert everything[b"before"] == 2
+
+
+def test_p4_p12_a_killed_leader_costs_nothing_and_is_used_again(cluster: DevCluster, make_topic: MakeTopic) -> None:
+    """Records go on at the new leader, once and in order; the old one is written to again after its restart."""
+    topic = make_topic(cluster, partitions=3, replication=3)
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        futures = [producer.send(topic, b"%d" % n, partition=n % 3) for n in range(300)]
+        victim = leader_of(producer, topic)
+        cluster.kill(victim)
+        try:
+            futures += [producer.send(topic, b"%d" % n, partition=n % 3) for n in range(300, 3000)]
+            producer.flush(90)
+        finally:
+            cluster.restart(victim)
+        assert all(future.succeeded() for future in futures)
+        deadline = time.monotonic() + 60
+        back = make_topic(cluster, partitions=3, replication=1)
+        while True:  # a partition whose only replica is the one that came back
+            producer.send_many(back, [b"x"] * 3)
+            places = [producer.send(back, b"x", partition=number) for number in range(3)]
+            leaders = {leader_of(producer, back, number) for number in range(3)}
+            if victim in leaders:
+                assert all(place.get(30).offset >= 0 for place in places)
+                break
+            assert time.monotonic() < deadline, leaders
+            back = make_topic(cluster, partitions=3, replication=1)
+    rows = read_back(cluster, topic, 3000)
+    for number in range(3):
+        assert [row.value for row in rows if row.partition == number] == [b"%d" % n for n in range(number, 3000, 3)]
+
+
+def test_p8_records_go_elsewhere_when_every_replica_is_down(cluster: DevCluster, make_topic: MakeTopic) -> None:
+    """With the switch on: what was never sent moves, each move is counted; a key stays and expires."""
+    topic = make_topic(cluster, partitions=3, replication=1)
+    settings: dict[str, Any] = {"delivery_timeout_ms": 12_000, "request_timeout_ms": 2000}
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, partition_failover="keyless", **settings) as producer:
+        victim = leader_of(producer, topic)
+        sticky = producer._appender.topics
+        producer._appender.topics._uniform = lambda: 0.0  # the first partition, which is the victim's
+        cluster.kill(victim)
+        try:
+            with producer._lock:
+                state = sticky.get(topic)
+                assert state is not None
+                state.sticky_queue = state.queues[0]
+                state.sticky.number, state.sticky.left = 0, 1e9
+            futures = [producer.send(topic, b"%d" % n) for n in range(10)]
+            named = producer.send(topic, b"named", partition=0)
+            placed = {future.get(60).partition for future in futures}
+            assert 0 not in placed
+            assert producer.metrics()["records_moved"] == 10
+            with pytest.raises(KafkaError, match="expired"):
+                named.get(60)
+        finally:
+            cluster.restart(victim)
+    values = [row.value for row in read_back(cluster, topic, 10)]
+    assert [value for value in values if value != b"named"] == [b"%d" % n for n in range(10)]
+
+
+@pytest.mark.parametrize("how", ["pause", "kill"])
+def test_close_ends_in_its_time_with_half_of_the_brokers_gone(
+    cluster: DevCluster, make_topic: MakeTopic, how: str
+) -> None:
+    """What could not be sent fails with ProducerClosed; nothing hangs."""
+    topic = make_topic(cluster, partitions=3, replication=1)
+    producer = Producer(bootstrap_servers=cluster.bootstrap_servers)
+    producer.send(topic, b"x").get(20)
+    victims = sorted({leader_of(producer, topic, number) for number in range(3)})[:2]
+    for victim in victims:
+        getattr(cluster, how)(victim)
+    try:
+        futures = [producer.send(topic, b"y", partition=number) for number in range(3)]
+        start = time.monotonic()
+        producer.close(1.0)
+        assert time.monotonic() - start < 10
+        assert all(future.is_done for future in futures)
+        assert any(isinstance(future.exception, ProducerClosed) for future in futures)
+    finally:
+        for victim in victims:
+            cluster.resume(victim) if how == "pause" else cluster.restart(victim)

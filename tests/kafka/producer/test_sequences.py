@@ -1,0 +1,135 @@
+"""Sequences: what goes out next, what a failure leaves, and when the epoch changes."""
+
+from __future__ import annotations
+
+from streamlet.kafka.broker_errors import NotLeaderOrFollower, OutOfOrderSequenceNumber, UnknownProducerId
+from streamlet.kafka.metadata.cluster import TopicPartition
+from streamlet.kafka.producer.batch import ProducerBatch
+from streamlet.kafka.producer.sequences import Sequences
+
+TP = TopicPartition("t", 0)
+
+
+def batch(count: int = 1) -> ProducerBatch:
+    made = ProducerBatch(TP, 0, 0.0)
+    made.record_count = count
+    return made
+
+
+def begun(transactional: bool = False) -> Sequences:
+    made = Sequences(transactional)
+    made.set_id(7, 0)
+    return made
+
+
+def drained(made: Sequences, *counts: int) -> list[ProducerBatch]:
+    rows = [batch(count) for count in counts]
+    for row in rows:
+        assert made.may_drain(row)
+        made.assign(row)
+    return rows
+
+
+def test_nothing_is_drained_without_an_id() -> None:
+    """InitProducerId comes first."""
+    assert not Sequences(False).may_drain(batch())
+
+
+def test_sequences_count_records_and_are_kept_for_retries() -> None:
+    """A retry that is not the lowest in flight waits for the lower one."""
+    made = begun()
+    first, second = drained(made, 3, 2)
+    assert (first.base_sequence, second.base_sequence) == (0, 3)
+    assert made.can_retry(first, NotLeaderOrFollower(), -1)
+    assert made.can_retry(second, OutOfOrderSequenceNumber(), -1), "one before it is sent again first"
+    assert made.may_drain(first) and not made.may_drain(second)
+    made.assign(first)
+    assert first.base_sequence == 0
+    made.acked(first)
+    assert made.may_drain(second)
+
+
+def test_what_the_broker_surely_lacks_leaves_no_gap() -> None:
+    """Those behind it move up."""
+    made = begun()
+    first, second = drained(made, 3, 2)
+    made.failed(first, NotLeaderOrFollower(), known_unwritten=True)
+    assert second.base_sequence == 0
+    (third,) = drained(made, 1)
+    assert third.base_sequence == 2
+
+
+def test_e5_what_expired_in_flight_leaves_its_partition_unresolved_until_the_others_are_back() -> None:
+    """Nothing new goes out; the next one's success shows that the broker has it."""
+    made = begun()
+    first, second = drained(made, 3, 2)
+    made.failed(first, None, known_unwritten=False)
+    assert not made.may_drain(batch()) and made.settle_unresolved() == []
+    made.acked(second)
+    assert made.settle_unresolved() == [] and not made.bump_wanted
+    assert drained(made, 1)[0].base_sequence == 5
+
+
+def test_e5_a_gap_that_stays_takes_a_new_epoch() -> None:
+    """The broker never got it: sequences begin anew; in a transaction it is lost."""
+    made = begun()
+    drained(made, 3)
+    (expired,) = drained(made, 2)
+    made.acked(made.of(TP).in_flight[0])
+    made.failed(expired, None, known_unwritten=False)
+    assert made.settle_unresolved() == [TP] and made.bump_wanted and not made.may_drain(batch())
+    assert made.bump_epoch() and made.producer_epoch == 1
+    (fresh,) = drained(made, 1)
+    assert (fresh.producer_epoch, fresh.base_sequence) == (1, 0)
+    inside = begun(transactional=True)
+    (expired,) = drained(inside, 2)
+    inside.failed(expired, None, known_unwritten=False)
+    assert inside.settle_unresolved() == [TP] and not inside.bump_wanted
+
+
+def test_e5_the_batch_behind_the_gap_is_numbered_anew() -> None:
+    """It is refused as out of order, and is sent again first of the new epoch."""
+    made = begun()
+    expired, behind = drained(made, 3, 2)
+    made.failed(expired, None, known_unwritten=False)
+    assert made.can_retry(behind, OutOfOrderSequenceNumber(), -1) and made.bump_wanted
+    made.bump_epoch()
+    assert (behind.producer_epoch, behind.base_sequence) == (1, 0)
+    assert made.may_drain(behind)
+
+
+def test_an_unknown_producer_id() -> None:
+    """Retention took it: sequences begin anew; in a transaction that lost records: it has failed."""
+    made = begun()
+    (first,) = drained(made, 1)
+    first.base_offset = 10
+    made.acked(first)
+    (second,) = drained(made, 1)
+    assert made.can_retry(second, UnknownProducerId(), -1) and not made.bump_wanted
+    assert made.can_retry(second, UnknownProducerId(), 11) and made.bump_wanted
+    inside = begun(transactional=True)
+    (first,) = drained(inside, 1)
+    first.base_offset = 10
+    inside.acked(first)
+    (second,) = drained(inside, 1)
+    assert not inside.can_retry(second, UnknownProducerId(), 5)
+    assert inside.can_retry(second, UnknownProducerId(), 11)
+
+
+def test_a_new_epoch_waits_for_what_is_in_flight_elsewhere() -> None:
+    """Another partition goes on under the old epoch until it has nothing in flight."""
+    made = begun()
+    other = TopicPartition("t", 1)
+    flying = ProducerBatch(other, 0, 0.0)
+    flying.record_count = 1
+    made.assign(flying)
+    (lost,) = drained(made, 1)
+    made.failed(lost, OutOfOrderSequenceNumber(), known_unwritten=False)
+    made.bump_epoch()
+    fresh = ProducerBatch(other, 0, 0.0)
+    fresh.record_count = 1
+    assert flying.producer_epoch == 0 and not made.may_drain(fresh)
+    made.acked(flying)
+    assert made.may_drain(fresh)
+    made.assign(fresh)
+    assert (fresh.producer_epoch, fresh.base_sequence) == (1, 0)

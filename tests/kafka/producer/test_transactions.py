@@ -1,0 +1,283 @@
+"""Transactions as decisions: the table of states, what is asked in which order, and what each error leads to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamlet.base.backoff import Backoff
+from streamlet.kafka.broker_errors import error_class
+from streamlet.kafka.errors import Disconnected, KafkaError
+from streamlet.kafka.group_offsets import OffsetAndMetadata
+from streamlet.kafka.metadata.cluster import TopicPartition
+from streamlet.kafka.producer.errors import IllegalProducerState, OutcomeUnknown, ProducerFenced, TransactionFailed
+from streamlet.kafka.producer.sequences import MAX_EPOCH, Sequences
+from streamlet.kafka.producer.transaction_manager import TransactionManager
+from streamlet.kafka.producer.transaction_state import ALLOWED, ConsumerGroupMetadata, Kind, State
+from streamlet.kafka.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
+from streamlet.kafka.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
+from streamlet.kafka.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorResponse
+from streamlet.kafka.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from streamlet.kafka.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+TP = TopicPartition("t", 0)
+
+
+class Coordinator:
+    """Answers what the manager asks; ``errors`` has the codes of the next answers of a kind."""
+
+    def __init__(self, transactional_id: str | None = "x") -> None:
+        self.sequences = Sequences(transactional_id is not None)
+        self.manager = TransactionManager(self.sequences, transactional_id, 60_000, Backoff(0.1, 1.0), lambda: 0.5)
+        self.errors: dict[Kind, list[int | KafkaError]] = {}
+        self.asked: list[Kind] = []
+        self.requests: list[Any] = []
+        self.now = 0.0
+        self.epoch = 0
+
+    def run(self, settled: bool = True, limit: int = 50) -> list[Kind]:
+        """Until nothing more is asked; what was."""
+        before = len(self.asked)
+        for _ in range(limit):
+            asked = self.manager.next_ask(self.now, settled)
+            if asked is None:
+                if self.manager.wait_s(self.now) == float("inf"):
+                    break
+                self.now += self.manager.wait_s(self.now)
+                continue
+            self.asked.append(asked.kind)
+            self.requests.append(asked.request)
+            found = self.errors.get(asked.kind) or [0]
+            answer = found.pop(0)
+            if isinstance(answer, KafkaError):
+                self.manager.failed(asked, answer, self.now)
+            else:
+                self.manager.answered(asked, self.answer(asked.kind, asked.request, answer), self.now)
+        return self.asked[before:]
+
+    def answer(self, kind: Kind, request: Any, code: int) -> Any:
+        if kind in (Kind.FIND_COORDINATOR, Kind.FIND_GROUP_COORDINATOR):
+            return FindCoordinatorResponse(error_code=code, node_id=1, host="h", port=1)
+        if kind is Kind.INIT_PRODUCER_ID:
+            assert isinstance(request, InitProducerIdRequest)
+            self.epoch += 1
+            return InitProducerIdResponse(error_code=code, producer_id=9, producer_epoch=self.epoch)
+        if kind is Kind.ADD_PARTITIONS:
+            assert isinstance(request, AddPartitionsToTxnRequest)
+            rows = tuple(
+                AddPartitionsToTxnTopicResult(
+                    name=topic.name,
+                    results_by_partition=tuple(
+                        AddPartitionsToTxnPartitionResult(partition_index=number, partition_error_code=code)
+                        for number in topic.partitions
+                    ),
+                )
+                for topic in request.v3_and_below_topics
+            )
+            return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=rows)
+        if kind is Kind.ADD_OFFSETS:
+            return AddOffsetsToTxnResponse(error_code=code)
+        if kind is Kind.COMMIT_OFFSETS:
+            part = TxnOffsetCommitResponsePartition(partition_index=0, error_code=code)
+            return TxnOffsetCommitResponse(topics=(TxnOffsetCommitResponseTopic(name="t", partitions=(part,)),))
+        return EndTxnResponse(error_code=code)
+
+    def in_transaction(self) -> TransactionManager:
+        self.manager.begin_initialize()
+        self.run()
+        self.manager.begin_transaction()
+        self.manager.check_may_send(TP)
+        return self.manager
+
+
+def test_the_table_has_every_state_and_nothing_leaves_a_fatal_error() -> None:
+    """A move that is not in it is a mistake of ours."""
+    assert set(ALLOWED) == set(State)
+    assert not ALLOWED[State.FATAL_ERROR]
+    manager = Coordinator().manager
+    for start in State:
+        for end in State:
+            manager.state = start
+            if end in ALLOWED[start]:
+                manager._go(end)
+                assert manager.state is end
+            else:
+                with pytest.raises(RuntimeError, match="cannot become"):
+                    manager._go(end)
+
+
+def test_a_transaction_asks_in_this_order() -> None:
+    """Coordinator, id; partitions; offsets with the group's coordinator; the end only when all is settled."""
+    far = Coordinator()
+    manager = far.in_transaction()
+    assert far.asked == [Kind.FIND_COORDINATOR, Kind.INIT_PRODUCER_ID]
+    assert not manager.may_send_to(TP)
+    assert far.run() == [Kind.ADD_PARTITIONS]
+    assert manager.may_send_to(TP)
+    result = manager.send_offsets({TP: OffsetAndMetadata(5)}, ConsumerGroupMetadata("g", 3, "m"))
+    assert far.run() == [Kind.ADD_OFFSETS, Kind.FIND_GROUP_COORDINATOR, Kind.COMMIT_OFFSETS]
+    assert result.done and result.error is None
+    assert (far.requests[-1].generation_id, far.requests[-1].member_id) == (3, "m")
+    commit = manager.begin_commit()
+    assert far.run(settled=False) == [] and not commit.done
+    assert far.run() == [Kind.END] and far.requests[-1].committed
+    assert commit.done and commit.error is None and manager.state is State.READY
+
+
+def test_an_empty_transaction_asks_nothing() -> None:
+    """Neither commit nor abort of one."""
+    far = Coordinator()
+    far.manager.begin_initialize()
+    far.run()
+    for end in ("begin_commit", "begin_abort"):
+        far.manager.begin_transaction()
+        result = getattr(far.manager, end)()
+        assert far.run() == [] and result.done
+
+
+@pytest.mark.parametrize("code", [15, 16])
+def test_the_coordinator_is_looked_for_again_when_it_moved(code: int) -> None:
+    """Every kind of request."""
+    far = Coordinator()
+    manager = far.in_transaction()
+    far.errors = {Kind.ADD_PARTITIONS: [code], Kind.END: [code]}
+    assert far.run() == [Kind.ADD_PARTITIONS, Kind.FIND_COORDINATOR, Kind.ADD_PARTITIONS]
+    far.errors[Kind.COMMIT_OFFSETS] = [code]
+    manager.send_offsets({TP: OffsetAndMetadata(5)}, ConsumerGroupMetadata("g"))
+    assert far.run()[-3:] == [Kind.COMMIT_OFFSETS, Kind.FIND_GROUP_COORDINATOR, Kind.COMMIT_OFFSETS]
+    manager.begin_commit()
+    assert far.run() == [Kind.END, Kind.FIND_COORDINATOR, Kind.END]
+
+
+def test_what_time_mends_is_asked_again_after_a_pause() -> None:
+    """CONCURRENT_TRANSACTIONS after 20 ms, others after the back-off."""
+    far = Coordinator()
+    far.in_transaction()
+    far.errors = {Kind.ADD_PARTITIONS: [51, 51, 14]}
+    start = far.now
+    assert far.run() == [Kind.ADD_PARTITIONS] * 4
+    assert 0.1 < far.now - start < 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [(Kind.ADD_PARTITIONS, 29), (Kind.ADD_PARTITIONS, 120), (Kind.ADD_OFFSETS, 30)]
+    + [(Kind.COMMIT_OFFSETS, code) for code in (22, 25, 30, 82)],
+)
+def test_some_errors_can_only_be_aborted(kind: Kind, code: int) -> None:
+    """Every call says what failed until abort_transaction; then it goes on."""
+    far = Coordinator()
+    manager = far.in_transaction()
+    far.errors = {kind: [code]}
+    offsets = manager.send_offsets({TP: OffsetAndMetadata(5)}, ConsumerGroupMetadata("g"))
+    far.run()
+    assert manager.state is State.ABORTABLE_ERROR
+    assert offsets.done and isinstance(offsets.error, TransactionFailed)
+    fault = error_class(code)
+    assert fault is not None
+    for call in (lambda: manager.check_may_send(TP), manager.begin_commit, manager.begin_transaction):
+        with pytest.raises(TransactionFailed, match=rf"{fault.__name__}.*abort_transaction\(\)"):
+            call()
+    result = manager.begin_abort()
+    far.run()
+    assert result.done and result.error is None and manager.state is State.READY
+    manager.begin_transaction()
+
+
+@pytest.mark.parametrize("code", [47, 90, 52])
+@pytest.mark.parametrize("kind", [Kind.INIT_PRODUCER_ID, Kind.ADD_PARTITIONS, Kind.ADD_OFFSETS, Kind.END])
+def test_c21_a_fenced_producer_can_only_be_closed(kind: Kind, code: int) -> None:
+    """It asks nothing more, and every call says ProducerFenced."""
+    far = Coordinator()
+    far.errors = {kind: [code]}
+    manager = far.manager
+    first = manager.begin_initialize()
+    far.run()
+    if kind is Kind.INIT_PRODUCER_ID:
+        assert isinstance(first.error, ProducerFenced)
+    else:
+        manager.begin_transaction()
+        manager.check_may_send(TP)
+        if kind is Kind.ADD_OFFSETS:
+            manager.send_offsets({TP: OffsetAndMetadata(5)}, ConsumerGroupMetadata("g"))
+        result = manager.begin_commit()
+        far.run()
+        assert isinstance(result.error, ProducerFenced)
+    assert manager.state is State.FATAL_ERROR and far.run() == []
+    with pytest.raises(ProducerFenced, match="'x'"):
+        manager.begin_transaction()
+    assert not manager.may_send_to(TP)
+
+
+def test_c20_after_an_end_of_unknown_outcome_the_next_transaction_has_a_new_epoch() -> None:
+    """A late EndTxn of the old epoch cannot end the next transaction."""
+    far = Coordinator()
+    manager = far.in_transaction()
+    far.run()
+    epoch = far.sequences.producer_epoch
+    far.errors = {Kind.END: [Disconnected("gone")]}
+    result = manager.begin_commit()
+    assert far.run() == [Kind.END, Kind.FIND_COORDINATOR, Kind.END, Kind.INIT_PRODUCER_ID]
+    assert result.done and result.error is None
+    assert [row.committed for row in far.requests if isinstance(row, EndTxnRequest)] == [True, True]
+    assert (far.requests[-1].producer_id, far.requests[-1].producer_epoch) == (9, epoch)
+    assert far.sequences.producer_epoch == epoch + 1
+
+
+def test_a_lost_batch_fails_the_transaction_and_its_abort_takes_a_new_epoch() -> None:
+    """E5: what may or may not be in the log is hidden by the abort."""
+    far = Coordinator()
+    manager = far.in_transaction()
+    far.run()
+    manager.sequences_lost()
+    manager.batch_failed(OutcomeUnknown("3 records expired"))
+    with pytest.raises(TransactionFailed, match="3 records expired"):
+        manager.begin_commit()
+    result = manager.begin_abort()
+    assert far.run() == [Kind.END, Kind.INIT_PRODUCER_ID]
+    assert result.done and not far.requests[-2].committed
+
+
+def test_calls_in_the_wrong_state_say_what_is_missing() -> None:
+    """And change nothing."""
+    far = Coordinator()
+    manager = far.manager
+    with pytest.raises(IllegalProducerState, match=r"not initialised.*init_transactions\(\) first"):
+        manager.begin_transaction()
+    manager.begin_initialize()
+    assert manager.begin_initialize() is manager.result
+    far.run()
+    with pytest.raises(IllegalProducerState, match="ready"):
+        manager.begin_commit()
+    with pytest.raises(IllegalProducerState, match="begin_transaction"):
+        manager.check_may_send(TP)
+    manager.begin_transaction()
+    with pytest.raises(IllegalProducerState, match="in a transaction"):
+        manager.begin_transaction()
+    with pytest.raises(IllegalProducerState, match="transactional_id"):
+        Coordinator(None).manager.begin_transaction()
+
+
+def test_idempotence_alone_asks_any_broker_for_an_id() -> None:
+    """Once; a refusal is fatal and says why."""
+    far = Coordinator(None)
+    assert far.run() == [Kind.INIT_PRODUCER_ID] and far.sequences.has_id
+    assert far.run() == []
+    far.sequences.producer_epoch = MAX_EPOCH
+    assert not far.sequences.bump_epoch() and far.run() == [Kind.INIT_PRODUCER_ID]
+    refused = Coordinator(None)
+    refused.errors = {Kind.INIT_PRODUCER_ID: [14, 31]}
+    assert refused.run() == [Kind.INIT_PRODUCER_ID] * 2
+    with pytest.raises(KafkaError, match="ClusterAuthorizationFailed"):
+        refused.manager.check_may_send(TP)
