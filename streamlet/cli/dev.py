@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from collections.abc import Iterator
-from typing import IO
 
 import click
 
+from streamlet.cli.dev_produce import produce
 from streamlet.cli.dev_topics import topic, topics
 from streamlet.testing import resident
-from streamlet.testing.resident import Resident, ResidentTools
+from streamlet.testing.resident import Resident
 
 
 def _say(line: str) -> None:
@@ -97,29 +95,4 @@ def status(context: click.Context, as_json: bool) -> None:
 
 dev.add_command(topic)
 dev.add_command(topics)
-
-
-@dev.command()
-@click.argument("name", metavar="TOPIC")
-@click.argument("file", type=click.File("rb"))
-@click.option("--key-separator", help="What stands before it in a line is the record's key.")
-@click.option("--compression", type=click.Choice(["gzip", "snappy", "lz4", "zstd"]))
-def produce(name: str, file: IO[bytes], key_separator: str | None, compression: str | None) -> None:
-    """Write each line of FILE (`-`: standard input) into TOPIC, with Kafka's console producer."""
-    lines = _Counted(file)
-    tools = ResidentTools(resident.require(), _say)
-    tools.produce(name, lines, key_separator=key_separator, compression=compression)
-    click.echo(f"wrote {lines.count} records into {name}")
-
-
-@dataclasses.dataclass(slots=True)
-class _Counted:
-    """The lines of a file, counted as they go by."""
-
-    file: IO[bytes]
-    count: int = 0
-
-    def __iter__(self) -> Iterator[bytes]:
-        for line in self.file:
-            self.count += 1
-            yield line
+dev.add_command(produce)

@@ -179,10 +179,6 @@ class KafkaClient:
 
     # -- driving
 
-    def connection_report(self) -> str:
-        """Each connection's state and last error, as a sentence for an error's text."""
-        return diagnosis.connections(self._network.states)
-
     def wakeup(self) -> None:
         """Any thread: the running :meth:`poll`, or else the next one, returns at once (after its work)."""
         self._network.wakeup()

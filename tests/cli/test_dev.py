@@ -63,7 +63,7 @@ def test_nothing_is_up(state: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("up", "--kafka", "5"), ("up", "--brokers", "2"), ("topic", "t", "--config", "x"), ("produce", "t")]
+    "arguments", [("up", "--kafka", "5"), ("up", "--brokers", "2"), ("topic", "t", "--config", "x"), ("produce",)]
 )
 def test_bad_input(state: Path, arguments: tuple[str, ...]) -> None:
     """Refused with 2 before anything runs."""
@@ -93,7 +93,7 @@ def test_a_state_directory_that_cannot_be_made(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.real
 def test_two_ups_at_once_then_everything_then_down(state: Path) -> None:
-    """One starts it, the other finds it; topics and records through Kafka's tools; ``down`` leaves no process and
+    """One starts it, the other finds it; topics and records; ``down`` leaves no process and
     port.
     """
     ups = [subprocess.Popen([*DEV, "up", "--json"], stdout=subprocess.PIPE, text=True) for _ in range(2)]

@@ -106,7 +106,7 @@ class Calls:
                 break
             resume = self._retry.delay(tries, self._uniform)
             if resume >= deadline.left_s():
-                rounds.give_up(deadline.timeout_s, tries, self._client.connection_report())
+                rounds.give_up(deadline.timeout_s, tries, self._client.connections())
                 break
             self._back_off(resume, rounds.stale, deadline)
         return rounds.answers

@@ -1,0 +1,228 @@
+"""``streamlet consume``: the records of a topic on standard output."""
+
+from __future__ import annotations
+
+import difflib
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, Any
+
+import click
+
+from streamlet.base.errors import BadInput
+from streamlet.cli.records import JsonLines, Lines
+from streamlet.kafka import Admin, AdminError, Consumer, TopicPartition
+from streamlet.kafka.broker_errors import UnknownTopicOrPartition
+from streamlet.testing import resident
+
+_POLL_MS = 200
+"""How soon Ctrl-C is heeded while nothing comes."""
+_COMMIT_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be read, as the command line says it."""
+
+    topic: str
+    partitions: tuple[int, ...]
+    group: str | None
+    from_beginning: bool
+    from_offset: int | None
+    until_end: bool
+    max_records: int | None
+
+    def check(self) -> None:
+        """BadInput for what contradicts itself."""
+        if self.from_beginning and self.from_offset is not None:
+            raise BadInput("--from-beginning and --from-offset say two places to begin at: leave one out.")
+        if self.group is not None and (self.partitions or self.from_offset is not None):
+            raise BadInput(
+                "--group shares a topic's partitions out and goes on where the group was; --partition and "
+                "--from-offset say otherwise: leave the one or the others out."
+            )
+
+
+class Reading:
+    """One consumer and what it has shown. ``stop`` may be set by a signal's handler."""
+
+    def __init__(self, consumer: Consumer, wanted: Wanted, form: Lines | JsonLines, out: IO[bytes]) -> None:
+        self._consumer = consumer
+        self._wanted = wanted
+        self._form = form
+        self._out = out
+        self._ends: dict[TopicPartition, int] = {}
+        self._committed_s = time.monotonic()
+        self._uncommitted = False
+        self.stop: int | None = None
+        self.shown = 0
+        self.partitions: set[int] = set()
+
+    def begin(self, partitions: list[TopicPartition]) -> None:
+        """Take up the topic where the user wants it."""
+        wanted, consumer = self._wanted, self._consumer
+        if wanted.until_end:
+            self._ends = consumer.end_offsets(partitions)
+        if wanted.group is not None:
+            consumer.subscribe([wanted.topic])
+            return
+        consumer.assign(partitions)
+        if wanted.from_offset is not None:
+            self._check_offset(wanted.from_offset, partitions)
+            for tp in partitions:
+                consumer.seek(tp, wanted.from_offset)
+        elif wanted.from_beginning or wanted.until_end:
+            consumer.seek_to_beginning(*partitions)
+        else:
+            consumer.seek_to_end(*partitions)
+
+    def read(self) -> None:
+        """Until the end, enough records, or ``stop``; what was polled has been written and flushed when it returns."""
+        while self.stop is None and not self._done():
+            left = None if self._wanted.max_records is None else self._wanted.max_records - self.shown
+            most = 500 if left is None else min(left, 500)
+            for tp, records in self._consumer.poll(_POLL_MS, most).items():
+                self._out.writelines(map(self._form.line, records))
+                self.shown += len(records)
+                self.partitions.add(tp.partition)
+                self._uncommitted = True
+            self._out.flush()
+            self._commit_now_and_then()
+        if self._wanted.group is not None and self._uncommitted:
+            self._consumer.commit()
+
+    def _done(self) -> bool:
+        if self._wanted.max_records is not None and self.shown >= self._wanted.max_records:
+            return True
+        if not self._wanted.until_end:
+            return False
+        assigned = self._consumer.assignment()
+        return bool(assigned) and all(self._consumer.position(tp) >= self._ends[tp] for tp in assigned)
+
+    def _commit_now_and_then(self) -> None:
+        """Only behind what has left us: a group goes on exactly after what was shown."""
+        now = time.monotonic()
+        if self._wanted.group is not None and self._uncommitted and now - self._committed_s >= _COMMIT_S:
+            self._consumer.commit_async()
+            self._committed_s, self._uncommitted = now, False
+
+    def _check_offset(self, offset: int, partitions: list[TopicPartition]) -> None:
+        first, last = self._consumer.beginning_offsets(partitions), self._consumer.end_offsets(partitions)
+        for tp in partitions:
+            if not first[tp] <= offset <= last[tp]:
+                raise BadInput(
+                    f"Offset {offset} is not in partition {tp.partition} of {tp.topic!r}: that holds {first[tp]} to "
+                    f"{last[tp]} (the next one to be written)."
+                )
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--bootstrap-servers", "--bootstrap-server", "servers", metavar="HOST:PORT,...",
+              help="The cluster; without it the one of `streamlet dev up`.")  # fmt: skip
+@click.option("--group", metavar="NAME", help="Share the topic out with this group, and go on where it was.")
+@click.option("--from-beginning", is_flag=True, help="Begin with the first record; with --group, where it is new.")
+@click.option("--from-offset", type=click.IntRange(0), help="Begin at this offset.")
+@click.option("--partition", "partitions", type=click.IntRange(0), multiple=True,
+              help="Only this one; may be repeated.")  # fmt: skip
+@click.option("--max-records", type=click.IntRange(1), help="End after so many.")
+@click.option("--until-end", is_flag=True, help="End where the topic ends now; begins with the first record.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--keys", is_flag=True, help="The key and a tab before each value.")
+@click.option("--headers", is_flag=True, help="The headers and a tab before that.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.pass_context
+def consume(
+    context: click.Context,
+    topic: str,
+    servers: str | None,
+    group: str | None,
+    from_beginning: bool,
+    from_offset: int | None,
+    partitions: tuple[int, ...],
+    max_records: int | None,
+    until_end: bool,
+    as_json: bool,
+    keys: bool,
+    headers: bool,
+    debug: bool,
+) -> None:
+    """Show the records of TOPIC, each as its bytes and a line end. Ctrl-C ends."""
+    wanted = Wanted(topic, partitions, group, from_beginning, from_offset, until_end, max_records)
+    wanted.check()
+    where = _servers(servers)
+    there = _partitions(where, wanted)
+    form: Lines | JsonLines = JsonLines() if as_json else Lines(keys, headers)
+    with Consumer(
+        bootstrap_servers=where,
+        group_id=group,
+        enable_auto_commit=False,
+        isolation_level="read_committed",
+        auto_offset_reset="earliest" if from_beginning or until_end else "latest",
+        allow_auto_create_topics=False,
+        client_id="streamlet-consume",
+    ) as consumer:
+        reading = Reading(consumer, wanted, form, sys.stdout.buffer)
+        with _heeding(reading):
+            reading.begin(there)
+            reading.read()
+    count = len(reading.partitions)
+    click.echo(
+        f"{reading.shown} record{'' if reading.shown == 1 else 's'} of {topic}"
+        + (f" from {count} partition{'' if count == 1 else 's'}" if count else ""),
+        err=True,
+    )
+    if reading.stop is not None:
+        context.exit(128 + reading.stop)
+
+
+def _servers(given: str | None) -> str:
+    if given is not None:
+        return given
+    found = resident.status()
+    if found is None:
+        raise BadInput("Which cluster? Give --bootstrap-server HOST:PORT, or start one with `streamlet dev up`.")
+    return found.bootstrap_servers
+
+
+def _partitions(servers: str, wanted: Wanted) -> list[TopicPartition]:
+    """Those to read. BadInput for a topic or a partition that is not there, with the nearest one."""
+    with Admin(bootstrap_servers=servers, default_api_timeout_ms=15_000) as admin:
+        try:
+            count = len(admin.describe_topics(wanted.topic)[wanted.topic].partitions)
+        except UnknownTopicOrPartition as error:
+            known = list(admin.list_topics())
+            near = difflib.get_close_matches(wanted.topic, known, n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(known[:20]) or 'none'}."
+            raise BadInput(f"There is no topic {wanted.topic!r} at {servers}. {hint}") from error
+        except AdminError as error:
+            raise BadInput(error.message) from error
+    beyond = [number for number in wanted.partitions if number >= count]
+    if beyond:
+        raise BadInput(
+            f"There is no partition {beyond[0]} of {wanted.topic!r}: it has {count}, numbered from 0 to {count - 1}."
+        )
+    numbers = wanted.partitions or range(count)
+    return [TopicPartition(wanted.topic, number) for number in dict.fromkeys(numbers)]
+
+
+@contextmanager
+def _heeding(reading: Reading) -> Iterator[None]:
+    """The first Ctrl-C or SIGTERM ends the reading after what is in hand; the second does what it always does."""
+    before: dict[int, Any] = {}
+
+    def came(number: int, _frame: object) -> None:
+        reading.stop = number
+        signal.signal(number, before[number])
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before[number] = signal.signal(number, came)
+    try:
+        yield
+    finally:
+        for taken, handler in before.items():
+            signal.signal(taken, handler)
