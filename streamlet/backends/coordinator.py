@@ -351,11 +351,12 @@ class Coordinator:
 
     def _bury(self, worker: int) -> None:
         """Keep the counters of a worker that died: a run's totals do not shrink."""
+        if self.supervisor.ending is not None:
+            return  # nobody takes its place: its last numbers stand, and what was open with it is not done
         beat = self.beats.pop(worker, None)
         # Spouts of a worker that is replaced begin anew: what the old ones had not sent again is nobody's any more.
-        forgotten = {"unreplayed": 0} if self.supervisor.ending is None else {}
         for task_id, snapshot in (beat or {}).get("tasks", {}).items():
-            self.dead.setdefault(self._component_of(task_id), []).append({**snapshot, **forgotten})
+            self.dead.setdefault(self._component_of(task_id), []).append({**snapshot, "unreplayed": 0})
 
     def _begins_anew(self, worker: int, epoch: int) -> str:
         """What the death of a worker means, besides replays: its user may count on what is gone."""

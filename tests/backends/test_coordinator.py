@@ -13,6 +13,7 @@ from streamlet.backends.coordinator import Coordinator
 from streamlet.backends.ports import RunRequest, Stop
 from streamlet.model.settings import resolve
 from streamlet.runtime.control import ControlChannel
+from streamlet.runtime.task_stats import TaskStats
 
 
 class Quiet(Spout):
@@ -31,6 +32,8 @@ class Nothing:
     listen = ("unix", "")
 
     def start(self, worker: int, epoch: int, adopt: Any) -> None: ...
+
+    def kill(self, worker: int, epoch: int) -> None: ...
 
     def close(self) -> None: ...
 
@@ -86,3 +89,23 @@ def test_a_channel_that_another_replaces_is_read_no_more(coordinator: Coordinato
     coordinator._clear()
     for end in ends:
         end.close()
+
+
+@pytest.mark.parametrize(("ending", "open_trees"), [(True, 7), (False, 0)])
+def test_what_was_open_with_a_worker_that_ends_before_the_others(
+    coordinator: Coordinator, ending: bool, open_trees: int
+) -> None:
+    """At the end of a run it stays undone in the result, whoever is reaped first; of one that is replaced it is
+    replayed, so that only the counters are kept.
+    """
+    supervisor = coordinator.supervisor
+    coordinator._do(supervisor.begin(0.0))
+    snapshot = {**TaskStats().snapshot(), "emitted": 20}
+    coordinator._handle(0, 1, {"t": "beat", "tasks": {1: snapshot}, "partitions": [], "pending": 7, "unfinished": 7})
+    coordinator.started = 0.0
+    if ending:
+        coordinator._do(supervisor.end("interrupted", 1.0))
+    coordinator._do(supervisor.gone(0, 1, "ended with status 0", 2.0))
+    status = coordinator._status("ended")
+    assert (status.pending, status.components[0].emitted) == (open_trees, 20)
+    coordinator._clear()
