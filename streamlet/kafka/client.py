@@ -351,12 +351,16 @@ class KafkaClient:
             entry.future.fail(error or self._never_sent(entry, broker))
 
         if self._unsent.anywhere:
-            hopeless = diagnosis.hopeless(self._network.updater.reachable(), self._network.states)
+            hopeless = self._hopeless()
             while hopeless is not None and self._unsent.anywhere:
                 self._unsent.anywhere.popleft().future.fail(hopeless)
 
+    def _hopeless(self) -> KafkaError | None:
+        brokers, started = self._network.updater.reachable(), self.metadata.update_version > 0
+        return diagnosis.hopeless(brokers, self._network.states, started=started)
+
     def _raise_if_hopeless(self) -> None:
-        hopeless = diagnosis.hopeless(self._network.updater.reachable(), self._network.states)
+        hopeless = self._hopeless()
         if hopeless is not None:
             raise hopeless
 

@@ -27,14 +27,17 @@ def connections(states: ConnectionStates) -> str:
     return f"Connections: {'; '.join(rows)}." if rows else "No connection has been begun."
 
 
-def hopeless(brokers: Iterable[Broker], states: ConnectionStates) -> KafkaError | None:
+def hopeless(brokers: Iterable[Broker], states: ConnectionStates, *, started: bool) -> KafkaError | None:
     """Why trying on would not help, or None while it may.
 
     That is so when every one of these brokers failed in a way that waiting does not mend, or when all of them failed
-    and one refuses us: a password does not become right because another broker is down.
+    and one refuses us: a password does not become right because another broker is down. ``started``: there has been
+    metadata, so protocol and versions were right once and may be again; only a refusal counts then.
     """
     nodes = [states.get(broker.address) for broker in brokers]
     verdicts = [_permanent(node) for node in nodes]
+    if started:
+        verdicts = [error if isinstance(error, AuthenticationFailed) else None for error in verdicts]
     if verdicts and all(verdicts):
         return verdicts[0]
     refusals = [error for error in verdicts if isinstance(error, AuthenticationFailed)]

@@ -133,7 +133,11 @@ class NetworkClient:
     def connection_failed(self, broker: Broker) -> KafkaError | None:
         """Why there is no connection, when the last one failed or broke and no new one has been begun."""
         node = self.states.get(broker.address)
-        return node.last_error if node.state is ConnectionState.DISCONNECTED else None
+        if node.state is not ConnectionState.DISCONNECTED:
+            return None
+        error = node.last_error
+        # Bytes that could not be read were no answer to a request that was never sent.
+        return Disconnected(error.message) if type(error) is MalformedFrame else error
 
     def connected(self) -> tuple[Broker, ...]:
         """Brokers with a usable connection."""
