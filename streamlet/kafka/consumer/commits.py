@@ -37,6 +37,10 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 OffsetCommitCallback = Callable[[Offsets, KafkaError | None], None]
 
 
+STORED_AGAIN_S = 3600.0
+"""How often an unchanged offset is committed all the same: those of a consumer without members expire by their age."""
+
+
 class Commits:
     """One consumer's commits. One thread."""
 
@@ -58,6 +62,8 @@ class Commits:
         self._auto = config.enable_auto_commit
         self._next_auto_s = now_s() + self._interval_s
         self._auto_running: RequestFuture[None] | None = None
+        self._stored: dict[TopicPartition, tuple[OffsetAndMetadata, float]] = {}
+        """What this consumer's last commit of each partition was, and when."""
 
     # -- requests
 
@@ -72,7 +78,13 @@ class Commits:
             member = GroupMember(
                 self.generation.generation_id, self.generation.member_id, self._config.group_instance_id
             )
-        return self._offsets.commit(offsets, member).then(self._judge)
+        sent = dict(offsets)
+
+        def judge(rows: Mapping[TopicPartition, type[BrokerError] | None]) -> None:
+            self._judge(rows)
+            self._stored.update((tp, (offset, self._now_s())) for tp, offset in sent.items())
+
+        return self._offsets.commit(sent, member).then(judge)
 
     def _judge(self, rows: Mapping[TopicPartition, type[BrokerError] | None]) -> None:
         for tp, error in rows.items():
@@ -187,12 +199,17 @@ class Commits:
         """Begin a commit when the interval is over and the last one has ended. Called in poll alone (C7)."""
         if not self._auto or self._auto_running is not None or self._now_s() < self._next_auto_s:
             return
-        offsets = consumed()
+        offsets = self._changed(consumed())
         if not offsets:
             self._next_auto_s = self._now_s() + self._interval_s
             return
         self._auto_running = self.commit_async(offsets, self._auto_ended)
         self.run_callbacks()
+
+    def _changed(self, offsets: Offsets) -> Offsets:
+        now = self._now_s()
+        stored = {tp: offset for tp, (offset, at_s) in self._stored.items() if now - at_s < STORED_AGAIN_S}
+        return {tp: offset for tp, offset in offsets.items() if stored.get(tp) != offset}
 
     def _auto_ended(self, offsets: Offsets, error: KafkaError | None) -> None:
         self._auto_running = None
@@ -206,7 +223,8 @@ class Commits:
         _log.warning("an automatic commit failed: %s", error.message)
 
     def restart_timer(self) -> None:
-        """A new assignment: the interval begins anew."""
+        """A new assignment: the interval begins anew, and what others have committed meanwhile is not known."""
+        self._stored.clear()
         self._next_auto_s = self._now_s() + self._interval_s
 
     def next_wake_s(self, now_s: float) -> float:

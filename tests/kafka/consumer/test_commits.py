@@ -1,0 +1,82 @@
+"""Automatic commits: what is committed when, without a broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streamlet.base.clock import ManualClock
+from streamlet.kafka.broker_errors import CoordinatorLoadInProgress
+from streamlet.kafka.consumer.commits import STORED_AGAIN_S, Commits
+from streamlet.kafka.consumer.config import ConsumerConfig
+from streamlet.kafka.future import RequestFuture
+from streamlet.kafka.group_offsets import OffsetAndMetadata
+from streamlet.kafka.metadata.cluster import TopicPartition
+
+TP = TopicPartition("t", 0)
+OTHER = TopicPartition("t", 1)
+
+
+class Rig:
+    """Commits whose requests end as told."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        config = ConsumerConfig.of({"bootstrap_servers": "b:1", "group_id": "g"})
+        client: Any = None
+        self.commits = Commits(client, config, self.clock.monotonic)
+        self.sent: list[dict[TopicPartition, OffsetAndMetadata]] = []
+        self.error: Any = None
+        self.commits._offsets = self  # type: ignore[assignment]
+
+    def commit(self, offsets: Any, member: Any) -> RequestFuture[Any]:
+        self.sent.append(dict(offsets))
+        future: RequestFuture[Any] = RequestFuture()
+        future.complete(dict.fromkeys(offsets, self.error))
+        return future
+
+    def after(self, seconds: float, **consumed: int) -> int:
+        """Poll's look at the timer; how many partitions were committed."""
+        self.clock.advance(seconds)
+        before = len(self.sent)
+        offsets = {TopicPartition("t", int(name[1:])): OffsetAndMetadata(offset) for name, offset in consumed.items()}
+        self.commits.maybe_auto_commit(lambda: offsets)
+        return len(self.sent[-1]) if len(self.sent) > before else 0
+
+
+def test_c12_what_has_not_moved_is_not_committed_again() -> None:
+    """An idle consumer sends long polls and heartbeats, and nothing else."""
+    rig = Rig()
+    assert rig.after(5, p0=10, p1=7) == 2
+    assert rig.after(5, p0=10, p1=7) == 0
+    assert rig.after(5, p0=11, p1=7) == 1
+    assert rig.sent[-1] == {TP: OffsetAndMetadata(11)}
+
+
+def test_what_has_not_moved_is_committed_before_it_expires() -> None:
+    rig = Rig()
+    rig.after(5, p0=10)
+    assert rig.after(STORED_AGAIN_S + 1, p0=10) == 1
+
+
+def test_a_rewound_position_and_a_commit_of_the_users_own_count() -> None:
+    """What is compared is the last commit, whoever made it."""
+    rig = Rig()
+    rig.after(5, p0=10)
+    assert rig.after(5, p0=4) == 1
+    rig.commits.send({TP: OffsetAndMetadata(2)})
+    assert rig.after(5, p0=4) == 1
+
+
+def test_what_failed_was_not_committed() -> None:
+    rig = Rig()
+    rig.error = CoordinatorLoadInProgress
+    rig.after(5, p0=10)
+    rig.error = None
+    assert rig.after(5, p0=10) == 1
+
+
+def test_after_a_new_assignment_nothing_is_known() -> None:
+    rig = Rig()
+    rig.after(5, p0=10)
+    rig.commits.restart_timer()
+    assert rig.after(5, p0=10) == 1
