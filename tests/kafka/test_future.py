@@ -8,7 +8,7 @@ from streamlet.kafka import RequestFuture
 from streamlet.kafka.errors import ClientTimeout, Disconnected, KafkaError
 
 
-def test_a_failed_future_reaches_every_listener(caplog: pytest.LogCaptureFixture) -> None:
+def test_c8_a_failed_future_reaches_every_listener(caplog: pytest.LogCaptureFixture) -> None:
     """Also those behind one that raises, and those that come late."""
     future: RequestFuture[int] = RequestFuture()
     heard: list[KafkaError | None] = []
@@ -37,7 +37,7 @@ def test_it_is_resolved_once() -> None:
     assert future.value == 1
 
 
-def test_then_changes_the_value_and_passes_errors_on() -> None:
+def test_c8_then_changes_the_value_and_passes_errors_on() -> None:
     """What the change raises as a KafkaError becomes the error."""
 
     def refuse(_value: int) -> int:

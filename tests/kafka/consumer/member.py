@@ -21,7 +21,7 @@ from streamlet.kafka import Consumer, ConsumerRebalanceListener, KafkaError, Top
 
 def say(what: str, **more: Any) -> None:
     """One line."""
-    print(json.dumps({"what": what, "at": time.monotonic(), **more}), flush=True)
+    print(json.dumps({"what": what, "at": time.monotonic(), "wall": time.time(), **more}), flush=True)
 
 
 class Told(ConsumerRebalanceListener):

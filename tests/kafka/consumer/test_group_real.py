@@ -300,3 +300,32 @@ def test_a_second_thread_is_told_and_wakeup_is_heard(
     consumer.wakeup()
     thread.join(PATIENCE_S)
     assert ended == [ConsumerWakeup]
+
+
+def test_c10_the_coordinator_knows_members_and_owners_without_a_zookeeper(
+    kafka4: DevCluster, make_topic: Callable[..., str], make_consumer: Make
+) -> None:
+    """Registration, owners and their changes, told to librdkafka's admin client; this broker has no ZooKeeper."""
+    from confluent_kafka.admin import AdminClient
+
+    assert kafka4.zookeeper is None
+    topic = make_topic(kafka4, partitions=2)
+    admin = AdminClient({"bootstrap.servers": kafka4.bootstrap_servers})
+
+    def owners() -> dict[str, list[int]]:
+        group = admin.describe_consumer_groups([topic])[topic].result(20)
+        return {one.client_id: sorted(tp.partition for tp in one.assignment.topic_partitions) for one in group.members}
+
+    first = make_consumer(kafka4, topic, group_id=topic, client_id="first", **QUICK)
+    until([first], lambda: len(first.assignment()) == 2)
+    assert owners() == {"first": [0, 1]}
+    second = make_consumer(kafka4, topic, group_id=topic, client_id="second", **QUICK)
+    until([first, second], lambda: len(first.assignment()) == len(second.assignment()) == 1)
+    told = owners()
+    assert {"first": told["first"], "second": told["second"]} == {
+        "first": [tp.partition for tp in first.assignment()],
+        "second": [tp.partition for tp in second.assignment()],
+    }
+    first.close()
+    until([second], lambda: len(second.assignment()) == 2)
+    assert owners() == {"second": [0, 1]}
