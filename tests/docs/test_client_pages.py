@@ -1,0 +1,58 @@
+"""The pages about the client name what is there: the calls of Admin, and what stays for users of kafka-python."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import pytest
+
+from streamlet.kafka import Admin, Consumer, NewTopic, Producer
+from tests.docs.pages import ROOT
+from tests.docs.test_reference import rows
+
+
+def sections(page: str) -> dict[str, str]:
+    """The text below each heading of the second rank."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return {part.split("\n", 1)[0]: part.split("\n", 1)[1] for part in text.split("\n## ")[1:]}
+
+
+def public(cls: type) -> set[str]:
+    return {name for name, _ in inspect.getmembers(cls, callable) if not name.startswith("_")}
+
+
+def test_every_call_of_an_administrator_is_in_its_table() -> None:
+    """With the arguments it has."""
+    written = {}
+    for cells in rows(sections("admin.md")["The calls"]):
+        call = re.match(r"`(\w+)\((.*)\)`$", cells[0])
+        assert call, cells
+        written[call[1]] = call[2]
+    assert set(written) == public(Admin) - {"close"}
+    for name, arguments in written.items():
+        known = inspect.signature(getattr(Admin, name)).parameters
+        assert set(re.findall(r"(\w+)=", arguments)) <= set(known), name
+
+
+@pytest.mark.parametrize(("title", "cls"), [("Producer", Producer), ("Consumer", Consumer), ("Admin", Admin)])
+def test_what_is_the_same_for_users_of_kafka_python_is_there(title: str, cls: type) -> None:
+    """Every method that a row calls the same."""
+    found = 0
+    for there, here in rows(sections("migrating-from-kafka-python.md")[title]):
+        if here.startswith("the same") and not there.startswith(("`future", "`RecordMetadata", "`ConsumerRebalance")):
+            names = re.findall(r"`(\w+)[`(]", there)
+            assert names and set(names) <= public(cls), there
+            found += len(names)
+    assert found > 4
+
+
+def test_new_topics_arguments() -> None:
+    """As both pages write them."""
+    assert list(inspect.signature(NewTopic).parameters) == [
+        "name",
+        "num_partitions",
+        "replication_factor",
+        "assignment",
+        "configs",
+    ]
