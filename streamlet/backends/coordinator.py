@@ -12,13 +12,12 @@ import os
 import secrets
 import selectors
 import shutil
-import tempfile
 import uuid
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Protocol
 
 from streamlet.backends.ending import judged
+from streamlet.backends.folders import socket_folder
 from streamlet.backends.inline import component_status
 from streamlet.backends.ports import Observer, RunRequest, RunResult, RunStatus, Stop
 from streamlet.base.clock import SystemClock
@@ -27,6 +26,7 @@ from streamlet.model.plan import Plan, fingerprint, make_plan
 from streamlet.model.spec import SPOUT
 from streamlet.runtime import supervision
 from streamlet.runtime.control import ChannelClosed, ControlChannel, Message
+from streamlet.runtime.reports import misshapen
 from streamlet.runtime.status import component_rows
 from streamlet.runtime.supervision import Limits, Supervisor
 from streamlet.runtime.timers import next_multiple
@@ -38,9 +38,6 @@ STATUS_AFTER_S = 0.3
 LOOK_S = 0.05
 CLOSE_S = 5.0
 HOW_S = 0.25
-
-LONGEST_DIRECTORY = 80
-"""Bytes. The path of a Unix socket may have 107, and the socket's own name takes up to 20."""
 
 logger = logging.getLogger("streamlet")
 
@@ -83,15 +80,6 @@ class Adopt(Protocol):
     def __call__(self, worker: int, epoch: int, channel: ControlChannel) -> None: ...
 
 
-def private_directory() -> Path:
-    """A new directory, 0700, for the sockets of a run; in /tmp where the usual place has too long a name for them."""
-    directory = tempfile.mkdtemp(prefix="slt-")
-    if len(os.fsencode(directory)) > LONGEST_DIRECTORY:
-        Path(directory).rmdir()
-        directory = tempfile.mkdtemp(prefix="slt-", dir="/tmp")
-    return Path(directory)
-
-
 class Coordinator:
     """One run of one topology. ``run`` owns the calling thread until the run is over."""
 
@@ -104,7 +92,7 @@ class Coordinator:
         self.plan: Plan = make_plan(request.topology, request.workers)
         self.run_id = uuid.uuid4().bytes
         self.secret = secrets.token_bytes(32)
-        self.directory = private_directory()
+        self.directory = socket_folder()
         conf = request.conf
         self.supervisor = Supervisor(
             request.workers,
@@ -280,7 +268,10 @@ class Coordinator:
     def _handle(self, worker: int, epoch: int, message: Message) -> None:
         now, supervisor, kind = self.clock.monotonic(), self.supervisor, message["t"]
         supervisor.heard(worker, epoch, now)
-        if kind == "beat":
+        wrong = misshapen(message, self.request.workers, len(self.plan.tasks))
+        if wrong is not None:
+            self._do(supervisor.gone(worker, epoch, wrong, now))
+        elif kind == "beat":
             self.beats[worker] = message
             self.partitions[worker] = message["partitions"]
         elif kind == "state":

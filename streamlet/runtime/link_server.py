@@ -6,6 +6,7 @@ import contextlib
 import logging
 import socket
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from streamlet.runtime.handshake import Hello, Refused
 
 MAX_UNPROVED = 64
 """Connections that may be in their handshake at once; a further one is closed at once."""
+
+TELL_S = 10.0
+"""Refusals are told once in so long, with their number: strangers must not fill a log, or the channel it goes over."""
 
 logger = logging.getLogger("streamlet.links")
 
@@ -43,6 +47,9 @@ class LinkServer:
         self._admits = admits
         self._welcomed = welcomed
         self._frame_limit = frame_limit
+        self._telling = threading.Lock()
+        self._untold = 0
+        self._tell_at = 0.0
         self._unproved = threading.BoundedSemaphore(MAX_UNPROVED)
 
     def fileno(self) -> int:
@@ -66,11 +73,21 @@ class LinkServer:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             secured = dialing.accept(sock, self._secret, self._admits, self._frame_limit)
         except (Refused, OSError) as error:
-            logger.warning("A connection was refused: %s.", error)
+            self._tell(error)
             return
         finally:
             self._unproved.release()
         self._welcomed(secured)
+
+    def _tell(self, error: Exception) -> None:
+        now = time.monotonic()
+        with self._telling:
+            if now < self._tell_at:
+                self._untold += 1
+                return
+            untold, self._untold, self._tell_at = self._untold, 0, now + TELL_S
+        more = f" ({untold} more since the last report)" if untold else ""
+        logger.warning("A connection was refused: %s%s.", error, more)
 
     def close(self) -> None:
         """Stop listening."""

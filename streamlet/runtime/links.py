@@ -46,6 +46,8 @@ class SocketLinks:
     """
 
     def __init__(self, lost: LinkLost) -> None:
+        self.check: Callable[[Incoming], None] = lambda incoming: None
+        """Raises BadFrame for what this worker does not expect; the link is closed then."""
         self._lost = lost
         self._links: dict[int, _Link] = {}
         self._selector: selectors.BaseSelector | None = None
@@ -122,6 +124,7 @@ class SocketLinks:
                 for payload in link.secured.reader.feed(data):
                     incoming = decode_data(payload)
                     incoming.worker = link.worker
+                    self.check(incoming)
                     self._received.append(incoming)
             except BadFrame as error:
                 return str(error)

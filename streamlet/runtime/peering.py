@@ -33,6 +33,7 @@ class Peering:
     def __init__(
         self,
         me: Hello,
+        workers: int,
         secret: bytes,
         links: SocketLinks,
         post: Post,
@@ -40,6 +41,7 @@ class Peering:
     ) -> None:
         self.index = me.worker
         self._me = me
+        self._workers = workers
         self._secret = secret
         self._links = links
         self._post = post
@@ -55,6 +57,8 @@ class Peering:
         """Whether a peer that has proved the secret may link. Raises Refused. Any thread."""
         if hello.kind != handshake.DATA or hello.run_id != self._me.run_id or hello.wanted != self.index:
             raise Refused("it wants another worker or run")
+        if hello.worker >= self._workers or hello.worker == self.index:
+            raise Refused(f"there is no other worker {hello.worker} in this run")
         known = self._book["workers"].get(hello.worker)
         if known is not None and hello.epoch < known[0]:
             raise Refused(f"it is epoch {hello.epoch} of worker {hello.worker}, which was replaced")

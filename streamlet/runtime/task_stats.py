@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 BUCKETS_PER_DOUBLING = 4
-_SLOTS = 30 * BUCKETS_PER_DOUBLING
+SLOTS = 30 * BUCKETS_PER_DOUBLING
 
 
 class Latencies:
@@ -16,12 +16,12 @@ class Latencies:
     __slots__ = ("counts",)
 
     def __init__(self) -> None:
-        self.counts = [0] * _SLOTS
+        self.counts = [0] * SLOTS
 
     def add(self, seconds: float, weight: int = 1) -> None:
         """Count a duration ``weight`` times."""
         slot = int(math.log2(max(seconds * 1e6, 1.0)) * BUCKETS_PER_DOUBLING)
-        self.counts[min(slot, _SLOTS - 1)] += weight
+        self.counts[min(slot, SLOTS - 1)] += weight
 
 
 def percentile_ms(counts: list[int], share: float) -> float | None:

@@ -29,6 +29,7 @@ from streamlet.runtime.collector import settle_collector
 from streamlet.runtime.complaints import Complaints
 from streamlet.runtime.control import ChannelClosed, ControlChannel, Message
 from streamlet.runtime.dialing import Address
+from streamlet.runtime.expected import ExpectedRuns
 from streamlet.runtime.handshake import Hello
 from streamlet.runtime.link_server import LinkServer, socket_path
 from streamlet.runtime.links import SocketLinks
@@ -65,7 +66,9 @@ class Worker:
         self.links = SocketLinks(self._link_lost)
         self.complaints = Complaints(self.tell, self.clock, self._complain)
         me = Hello(handshake.DATA, plan["run_id"], self.index, self.epoch, wanted=self.index)
-        self.peering = Peering(me, plan["secret"], self.links, lambda act: self.loop.post(act), self._linked)
+        self.peering = Peering(
+            me, plan["workers"], plan["secret"], self.links, lambda act: self.loop.post(act), self._linked
+        )
         self.numbers: Message = {"t": "beat", "tasks": {}, "partitions": [], "pending": 0, "unfinished": 0}
         self.reported: tuple[Any, ...] = ()
         self.clean = False
@@ -115,6 +118,7 @@ class Worker:
                 "The class body must give the same components in every process: no random names, no dependence on "
                 "time, environment or working directory."
             )
+        self.links.check = ExpectedRuns(placed, self.index).check
         running = Running(
             plan=placed,
             worker=self.index,

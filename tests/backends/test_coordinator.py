@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import socket
 from typing import Any
 
@@ -11,9 +13,13 @@ import pytest
 from streamlet import Spout, Topology
 from streamlet.backends.coordinator import Coordinator
 from streamlet.backends.ports import RunRequest, Stop
+from streamlet.base.clock import ManualClock
 from streamlet.model.settings import resolve
-from streamlet.runtime.control import ControlChannel
+from streamlet.runtime.control import INHERITED_KEY, ControlChannel
+from streamlet.runtime.supervision import Limits, WorkerState
 from streamlet.runtime.task_stats import TaskStats
+from streamlet.runtime.wire import FrameWriter, pack
+from tests.runtime.test_reports import mutated
 
 
 class Quiet(Spout):
@@ -108,4 +114,59 @@ def test_what_was_open_with_a_worker_that_ends_before_the_others(
     coordinator._do(supervisor.gone(0, 1, "ended with status 0", 2.0))
     status = coordinator._status("ended")
     assert (status.pending, status.components[0].emitted) == (open_trees, 20)
+    coordinator._clear()
+
+
+class Restarting(Nothing):
+    """Counts what is started and killed."""
+
+    def __init__(self) -> None:
+        self.started: list[tuple[int, int]] = []
+        self.killed: list[tuple[int, int]] = []
+
+    def start(self, worker: int, epoch: int, adopt: Any) -> None:
+        self.started.append((worker, epoch))
+
+    def kill(self, worker: int, epoch: int) -> None:
+        self.killed.append((worker, epoch))
+
+
+@pytest.mark.parametrize("seed", [random.SystemRandom().randrange(2**32)])
+def test_5000_messages_that_no_worker_sends_end_workers_and_not_the_run(coordinator: Coordinator, seed: int) -> None:
+    """Recorded ones with one field changed, and bytes, over a true channel; numbers of it are shown afterwards."""
+    rng = random.Random(seed)
+    launcher = coordinator.launcher = Restarting()  # type: ignore[assignment]
+    clock = coordinator.clock = ManualClock()  # type: ignore[assignment]
+    coordinator.started = 0.0
+    supervisor = coordinator.supervisor
+    supervisor.limits = Limits(restarts=10_000)
+    coordinator._do(supervisor.begin(clock.monotonic()))
+    theirs: socket.socket | None = None
+    refused = 0
+    for number in range(5000):
+        epoch = supervisor.workers[0].epoch
+        if theirs is None:
+            ours, theirs = pair()
+            coordinator._welcome(0, epoch, ours)
+            writer = FrameWriter(INHERITED_KEY)
+            theirs.recv(1 << 16)  # the plan
+        frame = writer.frame(pack(mutated(rng)) if rng.random() < 0.7 else rng.randbytes(rng.randrange(100)))
+        if number % 10 == 0:
+            frame = b"\xff" + rng.randbytes(len(frame))  # announced as longer than any may be
+        with contextlib.suppress(OSError):
+            theirs.sendall(frame)
+        coordinator._receive(0, epoch, coordinator.channels[0][1])
+        coordinator.failure = None  # "failed" is what a worker may say
+        coordinator._status()
+        if 0 not in coordinator.channels or supervisor.workers[0].state is WorkerState.GONE:
+            refused += 1
+            coordinator._do(supervisor.gone(0, epoch, "hung up", clock.monotonic()))
+            coordinator._hang_up(0, epoch)
+            theirs.close()
+            theirs = None
+            clock.advance(10.0)
+            coordinator._do(supervisor.tick(clock.monotonic()))
+    assert refused > 1000 and len(launcher.started) == refused + 1 == len(launcher.killed) + 1
+    if theirs is not None:
+        theirs.close()
     coordinator._clear()

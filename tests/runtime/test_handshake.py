@@ -112,7 +112,7 @@ def test_a_stranger_is_gone_within_the_deadline(serving: Serving, first: bytes) 
         sock.sendall(first)
     except ConnectionError:
         pass
-    assert hung_up_after(sock) < handshake.DEADLINE_S + 1
+    assert hung_up_after(sock) < 5
     assert not serving.welcomed
 
 
@@ -121,13 +121,13 @@ def test_a_slow_talker_does_not_stretch_the_deadline(serving: Serving) -> None:
     sock = serving.connect()
     started = time.monotonic()
     try:
-        while time.monotonic() - started < handshake.DEADLINE_S + 2:
+        while time.monotonic() - started < 7:
             sock.sendall(b"S")
-            time.sleep(0.3)
+            time.sleep(0.1)
     except ConnectionError:
         pass
     sock.close()
-    assert time.monotonic() - started < handshake.DEADLINE_S + 1.5
+    assert time.monotonic() - started < 5
 
 
 def test_idle_connections_are_bounded_and_a_worker_still_gets_in(serving: Serving) -> None:
@@ -148,7 +148,7 @@ def test_idle_connections_are_bounded_and_a_worker_still_gets_in(serving: Servin
             assert time.monotonic() < deadline
 
 
-def test_random_handshakes_crash_nothing(serving: Serving) -> None:
+def test_random_handshakes_crash_nothing(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
     """300 connections with random or mutated first words."""
     for attempt in range(300):
         words = bytearray(handshake.encode_hello(HELLO, os.urandom(16)))
@@ -161,3 +161,5 @@ def test_random_handshakes_crash_nothing(serving: Serving) -> None:
         hung_up_after(sock)
     assert not serving.welcomed
     assert serving.thread.is_alive()
+    told = [record for record in caplog.records if "was refused" in record.getMessage()]
+    assert 1 <= len(told) <= 3, "once in a while, with their number"

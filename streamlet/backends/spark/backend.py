@@ -78,7 +78,7 @@ class SparkBackend:
         check_slots(master, request.workers)
         preflight.check_reachable(master)
         observer.on_event("info", f"Starting Spark on {master.url}")
-        return open_session(master, f"streamlet {request.file.name}", self._debug, lambda: stop.asked)
+        return open_session(master, f"streamlet {request.file.name}", self._debug, lambda: stop.asked, stop.on_kill)
 
     def _run(self, session: Session, archive: bytes, request: RunRequest, observer: Observer, stop: Stop) -> RunResult:
         assert request.file is not None

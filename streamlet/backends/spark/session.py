@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import warnings
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from streamlet.backends.folders import spark_folder
 from streamlet.backends.spark.masters import Master
 from streamlet.backends.spark.preflight import last_words
 from streamlet.base.errors import BadInput
@@ -124,14 +124,23 @@ def active_session() -> Session | None:
     return Session(SparkSession.builder.getOrCreate(), context.master.startswith("local"), None, None)
 
 
-def open_session(master: Master, app_name: str, debug: bool, cancelled: Callable[[], bool]) -> Session:
+def open_session(
+    master: Master,
+    app_name: str,
+    debug: bool,
+    cancelled: Callable[[], bool],
+    on_kill: Callable[[Callable[[], None]], None] = lambda act: None,
+) -> Session:
     """A new one on ``master``. Blocks for 5 to 20 s. Raises BadInput or Cancelled.
+
+    ``on_kill`` is given what ends its JVM at once, for a signal handler, also while it is only coming up.
 
     It is made on a thread of its own: on the main thread pyspark would replace the handler of SIGINT, and a Ctrl-C
     would have to wait for it.
     """
-    directory = Path(tempfile.mkdtemp(prefix="slt-spark-"))
+    directory = spark_folder()
     opening = _Opening(master, app_name, directory, None if debug else directory / "driver.log")
+    on_kill(opening.kill)
     opening.thread.start()
     while opening.thread.is_alive():
         opening.thread.join(0.1)
@@ -226,6 +235,13 @@ class _Opening:
         if self.log is None or not self.log.exists():
             return ""
         return self.log.read_text(errors="replace")[-4000:]
+
+    def kill(self) -> None:
+        """SIGKILL to the JVM. One whose number is not known yet ends with this process, at the end of its pipe."""
+        self.abandoned.set()
+        if self.process is not None:
+            _kill_group(self.process)
+        shutil.rmtree(self.directory, ignore_errors=True)
 
     def abandon(self) -> None:
         """Leave nothing of it. A JVM that is only just coming up is waited for: until then nobody has its number."""

@@ -8,12 +8,14 @@ import os
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from streamlet.backends.folders import spark_folder
 from tests.backends.spark.processes import REPOSITORY, Marked, streamlet
 
 FILE = Path(__file__).parent / "topologies" / "numbered.py"
@@ -110,29 +112,51 @@ def test_ctrl_c_while_spark_starts(run: Callable[..., Marked], tmp_path: Path) -
 
 
 @pytest.mark.spark
-def test_ctrl_c_twice_kills(run: Callable[..., Marked], tmp_path: Path) -> None:
+def test_ctrl_c_twice_while_spark_starts(run: Callable[..., Marked], tmp_path: Path) -> None:
+    """Nobody who asks twice waits for a JVM that is only coming up; it goes, too."""
+    started = run("--workers", "2")
+    wait_until(lambda: len(started.family()) > 2, 30)
+    began = time.monotonic()
+    for _ in range(2):
+        os.killpg(started.process.pid, signal.SIGINT)
+        time.sleep(0.1)  # two signals of one number that come at once are one
+    started.process.communicate(timeout=30)
+    assert started.process.returncode == 130 and time.monotonic() - began < 5
+    wait_until(lambda: not started.family(), 10)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_or_sigterm_twice_kills(run: Callable[..., Marked], tmp_path: Path, number: signal.Signals) -> None:
     """At once, JVMs and all, even if a bolt never returns."""
     started = run("--workers", "2", "-c", "numbers.count=1000000", "-c", "numbers.per.second=500")
     wait_until(lambda: len(witness(tmp_path)) > 100, 90)
     (hanging, *_) = [json.loads(line)[2] for line in (tmp_path / "out" / "started.jsonl").read_text().splitlines()]
     os.kill(hanging, signal.SIGSTOP)
-    os.killpg(started.process.pid, signal.SIGINT)
+    os.killpg(started.process.pid, number)
     assert started.process.stderr is not None
     wait_until(lambda: "Draining" in started.process.stderr.readline(), 10)
-    os.killpg(started.process.pid, signal.SIGINT)
+    os.killpg(started.process.pid, number)
     said, complaints = started.process.communicate(timeout=10)
-    assert started.process.returncode == 130, said + complaints
+    assert started.process.returncode == 128 + number, said + complaints
     nothing_left(started, tmp_path)
 
 
 @pytest.mark.spark
 @pytest.mark.faults
-def test_kill_9_of_the_whole_run_leaves_no_process(run: Callable[..., Marked], tmp_path: Path) -> None:
-    """Workers end at the end of their channel, JVMs at the end of their pipe."""
+def test_kill_9_of_the_whole_run_leaves_no_process(
+    run: Callable[..., Marked], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers end at the end of their channel, JVMs at the end of their pipe; the next run removes the folders."""
     started = run("--workers", "2", "-c", "numbers.count=1000000", "-c", "numbers.per.second=500")
     wait_until(lambda: len(witness(tmp_path)) > 100, 90)
     started.process.kill()
     wait_until(lambda: not started.family(), 10)
+    temporary = tmp_path / "temporary"
+    assert list(temporary.glob("slt-spark-*"))
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    mine = spark_folder()
+    assert list(temporary.glob("slt-*")) == [mine]
 
 
 def refused(done: Marked) -> str:

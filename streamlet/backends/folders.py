@@ -1,0 +1,81 @@
+"""The temporary folders of runs: each bears its owner's name, so that a dead owner's can be told from a living one's.
+
+A run removes what it made. One whose processes were all killed cannot, so the next run does it: a folder goes if it
+is this user's, was made under this kernel's view of processes, and the process that made it is gone. A process is known
+by its number and the moment it was started, for numbers come again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+LONGEST = 80
+"""Bytes. The path of a Unix socket may have 107, and the socket's own name takes up to 20."""
+
+SHORT = "/tmp"  # noqa: S108 - what is made there has a name of its own and is 0700
+
+_NAME = re.compile(r"slt-(?:spark-)?(\d{1,10})-(\d{1,20})-(\d{1,20})-\w+")
+
+
+def socket_folder() -> Path:
+    """A new one, 0700, for the sockets of a run; in /tmp where the usual place has too long a name for them."""
+    _remove_dead({tempfile.gettempdir(), SHORT})
+    directory = tempfile.mkdtemp(prefix=_prefix("slt-"))
+    if len(os.fsencode(directory)) > LONGEST:
+        Path(directory).rmdir()
+        directory = tempfile.mkdtemp(prefix=_prefix("slt-"), dir=SHORT)
+    return Path(directory)
+
+
+def spark_folder() -> Path:
+    """A new one, 0700, for what a Spark application on this machine writes."""
+    _remove_dead({tempfile.gettempdir()})
+    return Path(tempfile.mkdtemp(prefix=_prefix("slt-spark-")))
+
+
+def _prefix(kind: str) -> str:
+    own = os.getpid()
+    return f"{kind}{own}-{_started(own)}-{_namespace()}-"
+
+
+def _remove_dead(places: set[str]) -> None:
+    for place in places:
+        try:
+            entries = list(os.scandir(place))
+        except OSError:
+            continue
+        for entry in entries:
+            if _is_dead(entry):
+                shutil.rmtree(entry.path, ignore_errors=True)  # what another run removes at the same time is gone, too
+
+
+def _is_dead(entry: os.DirEntry[str]) -> bool:
+    named = _NAME.fullmatch(entry.name)
+    if named is None:
+        return False
+    try:
+        if not entry.is_dir(follow_symlinks=False) or entry.stat(follow_symlinks=False).st_uid != os.geteuid():
+            return False
+    except OSError:
+        return False
+    pid, started, namespace = map(int, named.groups())
+    # The processes of another container are not to be seen from here.
+    return namespace == _namespace() and _started(pid) != started
+
+
+def _started(pid: int) -> int | None:
+    """When the process was started, in ticks since the machine was; None if there is none of that number."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = text[text.rindex(")") + 2 :].split()  # the name before it may hold anything
+    return None if fields[0] in ("Z", "X") else int(fields[19])
+
+
+def _namespace() -> int:
+    return Path("/proc/self/ns/pid").stat().st_ino

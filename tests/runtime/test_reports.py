@@ -1,0 +1,74 @@
+"""What a worker says is looked at before it is used: the shape of each message."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from streamlet.runtime.reports import SHAPES, misshapen
+from streamlet.runtime.task_stats import TaskStats
+
+GOOD: list[dict[str, Any]] = [
+    {"t": "ready", "address": ["unix", "/tmp/x/w0.1", 0], "pid": 7},
+    {"t": "initialized"},
+    {"t": "linked", "version": 1 << 40},
+    {
+        "t": "beat",
+        "tasks": {1: TaskStats().snapshot(), 2: TaskStats().snapshot()},
+        "partitions": [{"topic": "t", "lag": None}],
+        "pending": 4,
+        "unfinished": 5,
+    },
+    {"t": "state", "drained": True, "caught_up": False, "done": True},
+    {"t": "event", "level": "info", "text": "there"},
+    {"t": "complaint", "text": "it raised"},
+    {"t": "link_lost", "worker": 1, "epoch": 1, "version": 2, "why": "the peer closed it"},
+    {"t": "failed", "message": "no", "status": 1, "trace": ""},
+    {"t": "stopped", "errors": ["ValueError: no"]},
+]
+BAD = [None, True, -1, 1.5, "text", b"bytes", [], ["unix"], [1], {}, {1: 2}, {"a": "b"}]
+
+
+def test_each_kind_is_known_by_an_example() -> None:
+    assert {message["t"] for message in GOOD} == set(SHAPES)
+
+
+@pytest.mark.parametrize("message", GOOD, ids=lambda message: message["t"])
+def test_what_workers_say_is_well_shaped(message: dict[str, Any]) -> None:
+    assert misshapen(message, 2, 2) is None
+
+
+@pytest.mark.parametrize("message", GOOD, ids=lambda message: message["t"])
+def test_a_field_left_out_is_told_by_its_name(message: dict[str, Any]) -> None:
+    for name in set(message) - {"t"}:
+        wrong = misshapen({key: value for key, value in message.items() if key != name}, 2, 2)
+        assert wrong is not None and repr(name) in wrong and message["t"] in wrong
+
+
+@pytest.mark.parametrize(
+    "message",
+    [{"t": "no such"}, {**GOOD[7], "worker": 2}, {**GOOD[3], "tasks": {3: TaskStats().snapshot()}},
+     {**GOOD[3], "tasks": {0: TaskStats().snapshot()}}],
+)  # fmt: skip
+def test_what_does_not_exist_is_refused(message: dict[str, Any]) -> None:
+    assert misshapen(message, 2, 2) is not None
+
+
+def mutated(rng: random.Random) -> dict[str, Any]:
+    """A message with one field, at any depth, replaced."""
+    message: dict[str, Any] = dict(rng.choice(GOOD))
+    node: Any = message
+    while True:
+        keys = list(node) if isinstance(node, dict) else range(len(node))
+        at = rng.choice(keys) if keys else None
+        if at is None or at == "t":
+            return message
+        inner = node[at]
+        if isinstance(inner, (dict, list)) and inner and rng.random() < 0.7:
+            node[at] = inner = inner.copy()
+            node = inner
+            continue
+        node[at] = rng.choice(BAD)
+        return message
