@@ -54,6 +54,8 @@ TRANSITIONS: dict[tuple[ConnectionState, Move], ConnectionState] = {
 BEING_MADE = (_S.CONNECTING, _S.CHECKING_API_VERSIONS, _S.AUTHENTICATING)
 """Not usable yet, and no second connection is begun meanwhile (M6)."""
 
+FORGET_AFTER_S = 600.0
+
 _MANY = 30
 """As many failures as it takes for the longest back-off."""
 
@@ -105,9 +107,20 @@ class ConnectionStates:
         """Every address ever tried and not forgotten."""
         return self._nodes
 
-    def forget(self, address: Address) -> None:
-        """Drop what is known of an address whose connection is closed for good."""
-        self._nodes.pop(address, None)
+    def forget_unused(self, now_s: float) -> list[Address]:
+        """Drop, and return, addresses without a connection that nobody has tried for FORGET_AFTER_S.
+
+        Brokers that come back under ever new addresses would else be remembered for ever.
+        """
+        old = [
+            address
+            for address, node in self._nodes.items()
+            if node.state is ConnectionState.DISCONNECTED
+            and float("-inf") < node.last_attempt_s <= now_s - FORGET_AFTER_S
+        ]
+        for address in old:
+            del self._nodes[address]
+        return old
 
     def can_connect(self, address: Address, now_s: float) -> bool:
         """Whether a new connection may be begun now."""

@@ -92,7 +92,7 @@ class Introduction:
         if response.error_code == _ILLEGAL_SASL_STATE:
             raise ForeignProtocol("the listener asks for no user and password, and this client was told to give them")
         if kind is not None:
-            offered = ", ".join(response.mechanisms) or "none"
+            offered = ", ".join(name[:40] for name in response.mechanisms[:10]) or "none"
             raise AuthenticationFailed(
                 f"it does not take the SASL mechanism {self._sasl.mechanism} (it offers: {offered}): set "
                 "sasl_mechanism to one of those"

@@ -128,6 +128,7 @@ class MetadataUpdater:
         if self._metadata.update(ask, response.value, now):
             self._client.counts.metadata_updates += 1
             self._wanted_since, self._from_the_start = None, False
+            self._client.forget_unused(now)
         else:
             self._client.counts.failed_metadata_updates += 1
             _log.warning(

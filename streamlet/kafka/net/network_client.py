@@ -12,6 +12,7 @@ from typing import Any
 
 from streamlet.base.clock import Clock
 from streamlet.kafka.errors import (
+    AuthenticationFailed,
     ClientClosed,
     Disconnected,
     ForeignProtocol,
@@ -159,6 +160,11 @@ class NetworkClient:
             # so that there is one place that handles it.
             self._lost[address] = Disconnected(getattr(err, "strerror", None) or str(err))
 
+    def forget_unused(self, now_s: float) -> None:
+        """Drop what is remembered of addresses that nobody has tried for long."""
+        for address in self.states.forget_unused(now_s):
+            self._brokers.pop(address, None)
+
     def send(
         self,
         request: Request[Any],
@@ -286,9 +292,15 @@ class NetworkClient:
             # Any connection that breaks makes what we know of the cluster doubtful (M4).
             self.metadata.request_update(reset_equivalent=False)
             self.counts.connections_lost += 1
+        told = error
         for entry in self.in_flight.clear(address):
             self.counts.failed_requests += not entry.introduces
-            responses.append(self._failed(entry, error, now))
+            if not entry.introduces and isinstance(error, AuthenticationFailed):
+                told = Disconnected(error.message)  # sent before we were refused: whether the broker acted is unknown
+            responses.append(self._failed(entry, told, now))
+            # One answer could not be read; those behind it were only on the same connection.
+            if isinstance(told, MalformedFrame):
+                told = Disconnected(error.message)
 
     def _introduce(self, now: float) -> None:
         for address, say in self._introductions.take(now).items():

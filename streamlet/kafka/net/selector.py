@@ -169,9 +169,11 @@ class Selector:
 
     def close_all(self) -> None:
         """Close everything, the epoll object too. May be called twice."""
-        for address in self.addresses():
-            self.close(address)
+        # The epoll object first: a forked child shares it, and must take no socket out of its parent's.
         self._selector.close()
+        for channel in self._channels.values():
+            channel.transport.close()
+        self._channels.clear()
         self._wakeup.close()
 
     def _serve(self, channel: _Channel, events: int, ready: Ready) -> None:

@@ -43,10 +43,13 @@ class TlsTransport(PlaintextTransport):
     def finish_connect(self) -> bool:
         if self._tls is None:
             super().finish_connect()
-            # The descriptor stays the same, so the selector need not know.
-            self._tls = self._context.wrap_socket(
-                self._socket, do_handshake_on_connect=False, server_hostname=self._host, suppress_ragged_eofs=False
-            )
+            try:
+                # The descriptor stays the same, so the selector need not know.
+                self._tls = self._context.wrap_socket(
+                    self._socket, do_handshake_on_connect=False, server_hostname=self._host, suppress_ragged_eofs=False
+                )
+            except ValueError as err:  # a name that cannot stand in a TLS handshake; UnicodeError is one too
+                raise TlsFailed(f"the host name {self._host!r} cannot be used with TLS ({err})") from err
             self._socket = self._tls
         try:
             self._tls.do_handshake()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streamlet.base.backoff import Backoff, no_jitter
-from streamlet.kafka.errors import Disconnected
+from streamlet.kafka.errors import AuthenticationFailed, Disconnected
 from streamlet.kafka.metadata.cluster import Address, Broker
 from streamlet.kafka.net.connection_states import (
     TRANSITIONS,
@@ -112,6 +112,40 @@ def test_a_throttled_connection_is_not_ready(states: ConnectionStates) -> None:
     make_ready(states, A)
     states.throttle(A, 5.0)
     assert not states.is_ready(A, 4.9) and states.wait_s(A, 4.0) == 1.0 and states.is_ready(A, 5.0)
+
+
+def test_addresses_nobody_tries_any_more_are_forgotten(states: ConnectionStates) -> None:
+    """Ten minutes after the last try; one that is connected, or was never tried, is not."""
+    gone, kept, never = Address("gone", 1), Address("kept", 1), Address("never", 1)
+    make_ready(states, kept)
+    states.get(never)
+    states.dial(gone, 0.0, two_addresses)
+    states.lost(gone, 0.0, GONE)
+    assert states.forget_unused(599.0) == [] and states.forget_unused(600.0) == [gone]
+    assert set(states.all()) == {kept, never}
+
+
+def test_who_we_are_is_told_again_in_time(states: ConnectionStates) -> None:
+    """KIP-368: between 85 and 95 % of the session's lifetime, which begins when the broker believed it."""
+    states.dial(A, 0.0, two_addresses)
+    states.connected(A)
+    states.authenticate(A, 0.0, {})
+    assert not states.is_ready(A, 0.0)
+    states.authenticated(A, 10.0, 100.0)
+    assert states.is_ready(A, 10.0) and states.next_session_end() == pytest.approx(100.0)
+    assert states.sessions_ending(99.0) == [] and states.sessions_ending(101.0) == [A]
+    states.authenticate(A, 101.0)
+    assert not states.is_ready(A, 101.0) and states.next_session_end() == float("inf")
+    assert states.setup_expired(111.1) == [A]
+    states.authenticated(A, 102.0, 0.0)
+    assert states.is_ready(A, 102.0) and states.sessions_ending(1e9) == []
+
+
+def test_who_was_refused_waits_the_longest_back_off(states: ConnectionStates) -> None:
+    """Each try may count towards locking the user out."""
+    states.dial(A, 0.0, two_addresses)
+    states.lost(A, 0.0, AuthenticationFailed("no"))
+    assert states.wait_s(A, 0.0) == 1.0
 
 
 def test_m3_the_least_loaded_node(states: ConnectionStates) -> None:

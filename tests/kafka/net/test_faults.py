@@ -4,13 +4,19 @@ connections and metadata, and P3, P7, P11, P12 as far as the client decides them
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from streamlet.kafka import Broker, ClientConfig, KafkaClient, TopicPartition
-from streamlet.kafka.errors import KafkaError, RequestTimedOut, UnsupportedVersion
+from streamlet.kafka.errors import (
+    KafkaError,
+    RequestTimedOut,
+    UnsupportedVersion,
+)
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from streamlet.kafka.protocol.messages.metadata import (
@@ -356,3 +362,35 @@ def test_an_idle_client_sleeps(brokers: list[FakeBroker]) -> None:
         assert client.next_wake_s() > 60
         client.poll(0.5)
         assert client._network.polls == before + 1
+
+
+FORK = """
+import os, sys
+from streamlet.kafka import ClientConfig, KafkaClient
+from streamlet.kafka.errors import ClientClosed
+
+client = KafkaClient(ClientConfig(sys.argv[1]))
+client.bootstrap(20)
+child = os.fork()
+if child == 0:
+    try:
+        client.poll(0)
+    except ClientClosed as error:
+        client.close()
+        os._exit(7 if "fork" in error.message else 8)
+    os._exit(9)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+version = client.request_update()
+while client.metadata.update_version == version:
+    client.poll(0.1)
+print(client.counts.connections_made)
+client.close()
+"""
+
+
+def test_a_forked_child_that_closes_takes_nothing_from_its_parent(brokers: list[FakeBroker]) -> None:
+    """The parent goes on over the same connection; the epoll object they share is not changed."""
+    cluster(brokers[:1], brokers[:1])
+    command = [sys.executable, "-c", FORK, brokers[0].address]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.split() == ["7", "1"], done

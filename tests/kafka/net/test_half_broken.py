@@ -20,7 +20,7 @@ from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from streamlet.kafka.protocol.messages.metadata import MetadataBroker, MetadataRequest, MetadataResponse
 from streamlet.testing.certificates import Certificates, make_certificates
-from streamlet.testing.fake_broker import FakeBroker, Recorded, encode_response
+from streamlet.testing.fake_broker import SILENCE, FakeBroker, Recorded, encode_response
 
 DEADLINE_S = 20.0
 FOUND = FindCoordinatorResponse(error_code=0, node_id=1, host="h", port=1)
@@ -162,7 +162,6 @@ def test_a_port_that_accepts_and_never_answers_holds_up_no_other(
 def test_a_broker_that_authenticates_for_ever_is_given_up() -> None:
     """It takes the mechanism and never answers the password."""
     from streamlet.kafka.protocol.messages.sasl_handshake import SaslHandshakeResponse
-    from streamlet.testing.fake_broker import SILENCE
 
     with FakeBroker() as broker:
         broker.on(ApiKey.SASL_HANDSHAKE, SaslHandshakeResponse(error_code=0, mechanisms=("PLAIN",)))
@@ -252,6 +251,20 @@ def test_fault_c18_bytes_nobody_asked_for_close_the_connection(broker: FakeBroke
             client.wait_retrying(lambda: client.send(FindCoordinatorRequest(key="g"), broker.broker), DEADLINE_S)
             == FOUND
         )
+
+
+def test_fault_c18_only_the_request_whose_answer_cannot_be_read_fails_of_that(broker: FakeBroker) -> None:
+    """Those behind it were only on the same connection: *disconnected*, which is retriable."""
+    broker.on(ApiKey.FIND_COORDINATOR, SILENCE, b"\0\0\0\x05\0\0\0\x7f!")
+    with KafkaClient(config(broker.port)) as client:
+        client.bootstrap(DEADLINE_S)
+        first, second = (client.send(FindCoordinatorRequest(key=key), broker.broker) for key in "ab")
+        deadline = time.monotonic() + DEADLINE_S
+        while not (first.done and second.done):
+            assert time.monotonic() < deadline
+            client.poll(0.05)
+        assert isinstance(first.exception, MalformedFrame) and not first.exception.retriable
+        assert isinstance(second.exception, Disconnected) and second.exception.retriable
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,74 @@
+"""A scripted broker that refuses who we are: at the start, beside a dead one, and at the end of a session."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from streamlet.kafka import ClientConfig, KafkaClient
+from streamlet.kafka.errors import AuthenticationFailed
+from streamlet.kafka.protocol.api import ApiKey
+from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from streamlet.kafka.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
+from streamlet.kafka.protocol.messages.sasl_handshake import SaslHandshakeResponse
+from streamlet.testing.fake_broker import FakeBroker
+
+DEADLINE_S = 20.0
+FOUND = FindCoordinatorResponse(error_code=0, node_id=1, host="h", port=1)
+
+
+def make(*servers: FakeBroker, **settings: object) -> KafkaClient:
+    names = tuple(row.address for row in servers)
+    return KafkaClient(ClientConfig.of({"bootstrap_servers": names, **settings}))
+
+
+def until(client: KafkaClient, done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not done():
+        assert time.monotonic() < deadline, client
+        client.poll(0.05)
+
+
+def _user(**changes: object) -> dict[str, object]:
+    user = {"sasl_mechanism": "PLAIN", "sasl_plain_username": "u", "sasl_plain_password": "geheim"}
+    return {"security_protocol": "SASL_PLAINTEXT", **user, **changes}
+
+
+def test_fault_c24_a_refusal_at_the_end_of_a_session_is_told_to_whoever_asks_next() -> None:
+    """Over the first end of the session the connection stays; at the second the password is another one by now."""
+    short = SaslAuthenticateResponse(error_code=0, session_lifetime_ms=400)
+    refused = SaslAuthenticateResponse(error_code=58, error_message="Invalid username or password")
+    with FakeBroker() as broker, make(broker, **_user()) as client:
+        broker.on(ApiKey.SASL_HANDSHAKE, SaslHandshakeResponse(error_code=0, mechanisms=("PLAIN",)))
+        broker.on(ApiKey.SASL_AUTHENTICATE, short, short, refused)
+        broker.on(ApiKey.FIND_COORDINATOR, FOUND)
+        client.bootstrap(DEADLINE_S)
+        until(client, lambda: len(broker.seen(ApiKey.SASL_AUTHENTICATE)) == 2)
+        request = FindCoordinatorRequest(key="g")
+        assert (
+            client.wait(client.send(request, broker.broker), DEADLINE_S) == FOUND
+            and client.counts.connections_made == 1
+        )
+        until(client, lambda: client._network.connection_failed(broker.broker) is not None)
+        later = client.send(FindCoordinatorRequest(key="g"), broker.broker)
+        until(client, lambda: later.done)
+        assert isinstance(later.exception, AuthenticationFailed) and not later.exception.retriable
+        anywhere = client.send(FindCoordinatorRequest(key="g"))
+        until(client, lambda: anywhere.done)
+        assert isinstance(anywhere.exception, AuthenticationFailed)
+        assert "geheim" not in str(anywhere.exception)
+
+
+def test_fault_c23_a_broker_that_is_down_does_not_hide_that_another_refuses_us() -> None:
+    """Two addresses, one dead, one that knows another password: told at once, and the living one's reason."""
+    refused = SaslAuthenticateResponse(error_code=58)
+    with FakeBroker() as broker, FakeBroker() as dead:
+        broker.on(ApiKey.SASL_HANDSHAKE, SaslHandshakeResponse(error_code=0, mechanisms=("PLAIN",)))
+        broker.on(ApiKey.SASL_AUTHENTICATE, refused)
+        dead.stop()
+        start = time.monotonic()
+        with make(dead, broker, **_user()) as client, pytest.raises(AuthenticationFailed, match=broker.address):
+            client.bootstrap(DEADLINE_S)
+        assert time.monotonic() - start < DEADLINE_S / 2
