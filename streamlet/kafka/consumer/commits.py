@@ -54,7 +54,7 @@ class Commits:
         self._order: deque[tuple[RequestFuture[None], Offsets, OffsetCommitCallback | None]] = deque()
         self.generation: Generation = NO_GENERATION
         """Of the assignment we have; no other may be committed under."""
-        self.lost_reason: str | None = None
+        self.lost_reason: str | None = "it has not joined yet, which the first poll begins"
         """Why there is no generation any more, for the message of a commit that comes too late."""
         self.in_group = False
         """Whether partitions come from the group; else commits are those of an outsider."""

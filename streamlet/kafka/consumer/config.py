@@ -49,6 +49,8 @@ class ConsumerConfig(ClientConfig):
     exclude_internal_topics: bool = True
     allow_auto_create_topics: bool = True
     default_api_timeout_ms: int = 60_000
+    consumer_timeout_ms: int | None = None
+    """An iteration ends after so long without a record; None: never (kafka-python's name)."""
 
     LEAST: ClassVar[Mapping[str, int]] = {
         "max_poll_records": 1,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 
 from streamlet.base.clock import Clock, SystemClock
@@ -196,16 +196,29 @@ class Consumer:
                 parts.setdefault(part.chunk.topic_partition, []).append(part)
             return {tp: columns_of(tp, rows) for tp, rows in parts.items()}
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Records one by one, for ever. A commit inside the loop covers the records given so far, not those waiting."""
+    def __iter__(self) -> Consumer:
+        """Records one by one, for ever, or until ``consumer_timeout_ms`` pass without one.
+
+        A commit inside the loop covers the records given so far, not those that wait behind them.
+        """
+        return self
+
+    def __next__(self) -> ConsumerRecord:
+        """The next record; StopIteration when the consumer was closed."""
+        record = self._undelivered.next()
+        if record is not None:
+            return record
+        limit_ms = self.config.consumer_timeout_ms
         while not self._closed:
+            with self._alone():
+                for part in self._poller.poll(1000 if limit_ms is None else limit_ms, self.config.max_poll_records):
+                    self._undelivered.put(part.chunk.topic_partition, list(records_of(part)))
             record = self._undelivered.next()
             if record is not None:
-                yield record
-                continue
-            with self._alone():
-                for part in self._poller.poll(1000, self.config.max_poll_records):
-                    self._undelivered.put(part.chunk.topic_partition, list(records_of(part)))
+                return record
+            if limit_ms is not None:
+                break
+        raise StopIteration
 
     # -- positions
 

@@ -21,6 +21,7 @@ from streamlet.kafka.consumer.assignors import (
 )
 from streamlet.kafka.consumer.commits import Commits
 from streamlet.kafka.consumer.config import ConsumerConfig
+from streamlet.kafka.consumer.errors import GroupThreadDied, MembershipFenced
 from streamlet.kafka.consumer.group_protocol import Subscription, decode_assignment
 from streamlet.kafka.consumer.group_thread import GroupThread
 from streamlet.kafka.consumer.membership import (
@@ -78,6 +79,8 @@ class ConsumerCoordinator:
         self._thread: GroupThread | None = None
         self._wants_join = True
         self._joining = False
+        self._ended: KafkaError | None = None
+        """What ended the membership for good: raised by every poll."""
         self._pre_join_commit: tuple[RequestFuture[None], float] | None = None
         self._fetching_committed = False
         self._committed_not_before_s = 0.0
@@ -105,6 +108,8 @@ class ConsumerCoordinator:
         thread.polled(self._clock.monotonic())
         for news in thread.take_news():
             self._hear(news)
+        if self._ended is not None:
+            raise self._ended
         self._match_pattern()
         if self._wants_join and not self._joining:
             self._prepare_join(thread)
@@ -157,6 +162,8 @@ class ConsumerCoordinator:
             self._lose(news.reason)
         elif isinstance(news, Fatal):
             self._joining, self._wants_join = False, True
+            if isinstance(news.error, (MembershipFenced, GroupThreadDied)):
+                self._ended = news.error
             self._lose(news.error.message)
             raise news.error
         else:

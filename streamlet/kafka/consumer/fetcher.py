@@ -189,6 +189,8 @@ class Fetcher:
             row.last_stable_offset = fetched.last_stable_offset
         if fetched.log_start_offset >= 0:
             row.log_start_offset = fetched.log_start_offset
+        if fetched.new_leader is not None:
+            self._client.metadata.update_leader(tp, *fetched.new_leader)
         if fetched.preferred_read_replica >= 0:
             row.preferred_replica = fetched.preferred_read_replica
             row.preferred_until_s = self._now_s() + self._replica_lease_s

@@ -78,6 +78,7 @@ class GroupThread:
         self._stop_by_s: float | None = None
         self._coordinator: Broker | None = None
         self._leaving: RequestFuture[LeaveGroupResponse] | None = None
+        self._joins = 0
         self._share: Share | None = None
         self._share_by_s = 0.0
         self._counts: dict[str, int] = {}
@@ -101,7 +102,12 @@ class GroupThread:
 
     def leave(self) -> None:
         """Leave; the thread goes on and can join again."""
-        self._wish(self._membership.leave)
+
+        def leave() -> None:
+            self._joins += 1
+            self._membership.leave()
+
+        self._wish(leave)
 
     def take_news(self) -> list[News]:
         """What happened since."""
@@ -211,9 +217,15 @@ class GroupThread:
             protocols=tuple(JoinGroupProtocol(name=name, metadata=data) for name, data in action.protocols),
         )
         limit = max(config.max_poll_interval_ms / 1000 + JOIN_GRACE_S, config.request_timeout_ms / 1000)
-        self._client.send(request, self._coordinator, limit).add_listener(self._join_answered)
+        self._joins += 1
+        self._client.send(request, self._coordinator, limit).add_listener(partial(self._join_answered, self._joins))
 
-    def _join_answered(self, done: RequestFuture[JoinGroupResponse]) -> None:
+    def _join_answered(self, number: int, done: RequestFuture[JoinGroupResponse]) -> None:
+        if number != self._joins:
+            # We left while it was under way: whom it made a member, nobody will speak for.
+            if done.succeeded and done.value.error_code == 0:
+                self._send_leave(Leave(done.value.member_id))
+            return
         now, error, member_id = self._clock.monotonic(), done.exception, ""
         if error is None:
             member_id = done.value.member_id

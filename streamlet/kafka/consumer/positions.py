@@ -30,7 +30,7 @@ from streamlet.kafka.leader_requests import (
     list_offsets,
     offsets_for_leader_epoch,
 )
-from streamlet.kafka.metadata.cluster import Broker, TopicPartition
+from streamlet.kafka.metadata.cluster import Broker, Cluster, TopicPartition
 
 _log = logging.getLogger(__name__)
 
@@ -79,8 +79,17 @@ class Positions:
             self._metadata_seen = seen
             for row in self._subscriptions.rows():
                 self._subscriptions.leader_changed(row.topic_partition, cluster.leader_epoch(row.topic_partition))
+            self._tell_refused_topics(cluster)
         self._reset()
         self._validate()
+
+    def _tell_refused_topics(self, cluster: Cluster) -> None:
+        """A topic that we may not read, or that can have no such name: nothing of it would ever come."""
+        wanted = self._subscriptions.topics | {tp.topic for tp in self._subscriptions.assigned}
+        for name in sorted(wanted):
+            info = cluster.topics.get(name)
+            if info is not None and info.error is not None and not info.error.retriable:
+                self.tell(info.error(f"Topic {name!r} cannot be read"))
 
     def next_wake_s(self, now_s: float) -> float:
         """Seconds until a retry is due; infinity when nothing waits for one."""

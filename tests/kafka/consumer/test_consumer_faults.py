@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from streamlet.kafka import Consumer, KafkaError, TopicPartition
+from streamlet.base.errors import SettingError
+from streamlet.kafka import Consumer, KafkaError, OffsetAndMetadata, TopicPartition
 from streamlet.kafka.broker_errors import TopicAuthorizationFailed
-from streamlet.kafka.consumer.errors import LogTruncated, PositionOutOfRange
+from streamlet.kafka.consumer.errors import CommitFailed, LogTruncated, PositionOutOfRange
 from streamlet.kafka.errors import CorruptRecord
 from streamlet.kafka.protocol.api import ApiKey, Request
 from streamlet.kafka.protocol.messages.fetch import (
@@ -26,6 +27,7 @@ from streamlet.kafka.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from streamlet.kafka.protocol.messages.metadata import MetadataBroker, MetadataResponse, MetadataTopic
 from streamlet.kafka.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffsetPartition,
     EpochEndOffsetTopic,
@@ -352,3 +354,40 @@ def test_a_failed_join_that_stays_is_raised(broker: FakeBroker, consumer_of: Cal
     consumer.subscribe(["t"])
     with pytest.raises(KafkaError, match="GroupAuthorizationFailed"):
         poll_until(consumer, lambda: False)
+
+
+def test_a_topic_that_may_not_be_read_is_told(broker: FakeBroker, consumer_of: Callable[..., Consumer]) -> None:
+    """Metadata says so; nothing would ever come of it."""
+    refused = MetadataResponse(
+        brokers=(MetadataBroker(node_id=1, host="127.0.0.1", port=broker.port),),
+        topics=(MetadataTopic(error_code=29, name="t"),),
+    )
+    broker.on(ApiKey.METADATA, refused)
+    consumer = consumer_of()
+    consumer.assign([ZERO])
+    with pytest.raises(TopicAuthorizationFailed, match="Topic 't' cannot be read"):
+        poll_until(consumer, lambda: False)
+
+
+def test_c7_a_commit_before_the_first_poll_says_what_is_missing(
+    broker: FakeBroker, consumer_of: Callable[..., Consumer]
+) -> None:
+    """A member that has not joined owns nothing."""
+    consumer = consumer_of(group_id="g")
+    consumer.subscribe(["t"])
+    with pytest.raises(CommitFailed, match="has not joined yet"):
+        consumer.commit({ZERO: OffsetAndMetadata(1)}, timeout=5)
+
+
+def test_unknown_settings_are_refused_with_the_nearest(broker: FakeBroker) -> None:
+    """And contradictory ones with what to change."""
+    for settings, words in (
+        ({"auto_offset_rest": "latest"}, "auto_offset_reset"),
+        ({"auto_offset_reset": "first"}, "earliest, latest, none"),
+        ({"session_timeout_ms": 3000, "heartbeat_interval_ms": 3000}, "must be below session_timeout_ms"),
+        ({"partition_assignment_strategy": ["rnage"]}, "rnage"),
+        ({"group_instance_id": "a"}, "needs a group_id"),
+        ({"value_deserializer": "utf-8"}, "bytes.decode"),
+    ):
+        with pytest.raises(SettingError, match=words):
+            Consumer(bootstrap_servers=broker.address, **settings)

@@ -209,3 +209,73 @@ def test_c7_a_commit_inside_an_iteration_covers_what_was_given(
     assert consumer.position(tp) == 10
     assert consumer.committed(tp) == {tp: OffsetAndMetadata(10, 0)}
     assert [row.offset for row in take(consumer, 90)] == list(range(10, 100))
+
+
+def test_read_committed_hands_out_nothing_of_aborted_or_open_transactions(
+    cluster: DevCluster, make_topic: Callable[..., str], make_consumer: Make
+) -> None:
+    """And positions pass the markers; read_uncommitted hands out all."""
+    from confluent_kafka import Producer
+
+    topic = make_topic(cluster)
+    tp = TopicPartition(topic, 0)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": topic})
+    producer.init_transactions(30)
+    for what in ("kept", "dropped", "kept", "open"):
+        producer.begin_transaction()
+        for _ in range(10):
+            producer.produce(topic, what.encode(), partition=0)
+        producer.flush(20)
+        if what == "kept":
+            producer.commit_transaction(20)
+        elif what == "dropped":
+            producer.abort_transaction(20)
+    strict = make_consumer(cluster, isolation_level="read_committed")
+    loose = make_consumer(cluster)
+    for consumer in (strict, loose):
+        consumer.assign([tp])
+    assert [row.value for row in take(strict, 20)] == [b"kept"] * 20
+    assert strict.poll(100) == {}
+    assert strict.end_offsets([tp]) == {tp: 33}, "the last stable offset"
+    assert strict.position(tp) == 33
+    assert len(take(loose, 40)) == 40
+    producer.commit_transaction(20)
+    assert [row.value for row in take(strict, 10)] == [b"open"] * 10
+
+
+def test_headers_keys_and_nulls_come_as_they_were_written(
+    kafka4: DevCluster, make_topic: Callable[..., str], make_consumer: Make
+) -> None:
+    """Compressed, with headers on some records; in records and in columns."""
+    from confluent_kafka import Producer
+
+    topic = make_topic(kafka4)
+    producer = Producer({"bootstrap.servers": kafka4.bootstrap_servers, "compression.type": "zstd", "linger.ms": 50})
+    for number in range(20):
+        headers = [("n", b"%d" % number), ("none", None)] if number % 5 == 0 else None
+        producer.produce(topic, None if number % 7 == 0 else b"v", None if number % 2 else b"k", 0, headers=headers)
+    assert producer.flush(20) == 0
+    consumer = make_consumer(kafka4)
+    consumer.assign([TopicPartition(topic, 0)])
+    records = take(consumer, 20)
+    consumer.seek_to_beginning()
+    columns = consumer.poll_columns(10_000)[TopicPartition(topic, 0)]
+    assert columns.has_headers()
+    for number, record in enumerate(records[: len(columns)]):
+        assert record.value == columns.values[number] == (None if number % 7 == 0 else b"v")
+        assert record.key == columns.keys[number] == (None if number % 2 else b"k")
+        wanted = (("n", b"%d" % number), ("none", None)) if number % 5 == 0 else ()
+        assert record.headers == columns.headers(number) == wanted
+        assert record.timestamp == columns.timestamps[number]
+
+
+def test_an_iteration_ends_where_it_was_told_to(
+    kafka4: DevCluster, make_topic: Callable[..., str], produce: Callable[..., None], make_consumer: Make
+) -> None:
+    """consumer_timeout_ms without a record; more may be asked for afterwards."""
+    topic = make_topic(kafka4)
+    produce(kafka4, topic, [b"1", b"2"])
+    consumer = make_consumer(kafka4, topic, group_id=topic, consumer_timeout_ms=3000)
+    assert [record.value for record in consumer] == [b"1", b"2"]
+    produce(kafka4, topic, [b"3"])
+    assert next(consumer).value == b"3"
