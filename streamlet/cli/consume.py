@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any
 
 import click
 
 from streamlet.base.errors import BadInput
+from streamlet.cli.options import client_settings_in_file
 from streamlet.cli.records import JsonLines, Lines
-from streamlet.kafka import Admin, AdminError, Consumer, TopicPartition
+from streamlet.kafka import Admin, AdminError, ClientConfig, Consumer, ConsumerConfig, TopicPartition
 from streamlet.kafka.broker_errors import UnknownTopicOrPartition
 from streamlet.testing import resident
 
@@ -124,6 +127,8 @@ class Reading:
 @click.argument("topic")
 @click.option("--bootstrap-servers", "--bootstrap-server", "servers", metavar="HOST:PORT,...",
               help="The cluster; without it the one of `streamlet dev up`.")  # fmt: skip
+@click.option("--config", type=click.Path(path_type=Path), metavar="FILE",
+              help="A TOML or JSON file of client settings, such as TLS, user and password.")  # fmt: skip
 @click.option("--group", metavar="NAME", help="Share the topic out with this group, and go on where it was.")
 @click.option("--from-beginning", is_flag=True, help="Begin with the first record; with --group, where it is new.")
 @click.option("--from-offset", type=click.IntRange(0), help="Begin at this offset.")
@@ -140,6 +145,7 @@ def consume(
     context: click.Context,
     topic: str,
     servers: str | None,
+    config: Path | None,
     group: str | None,
     from_beginning: bool,
     from_offset: int | None,
@@ -154,18 +160,18 @@ def consume(
     """Show the records of TOPIC, each as its bytes and a line end. Ctrl-C ends."""
     wanted = Wanted(topic, partitions, group, from_beginning, from_offset, until_end, max_records)
     wanted.check()
-    where = _servers(servers)
-    there = _partitions(where, wanted)
+    settings = _settings(servers, config)
+    there = _partitions(settings, wanted)
     form: Lines | JsonLines = JsonLines() if as_json else Lines(keys, headers)
-    with Consumer(
-        bootstrap_servers=where,
-        group_id=group,
-        enable_auto_commit=False,
-        isolation_level="read_committed",
-        auto_offset_reset="earliest" if from_beginning or until_end else "latest",
-        allow_auto_create_topics=False,
-        client_id="streamlet-consume",
-    ) as consumer:
+    own = {
+        "group_id": group,
+        "enable_auto_commit": False,
+        "auto_offset_reset": "earliest" if from_beginning or until_end else "latest",
+        "allow_auto_create_topics": False,
+        "key_deserializer": None,
+        "value_deserializer": None,
+    }
+    with Consumer(**{"isolation_level": "read_committed", **settings, **own}) as consumer:
         reading = Reading(consumer, wanted, form, sys.stdout.buffer)
         with _heeding(reading):
             reading.begin(there)
@@ -180,24 +186,32 @@ def consume(
         context.exit(128 + reading.stop)
 
 
-def _servers(given: str | None) -> str:
-    if given is not None:
-        return given
-    found = resident.status()
-    if found is None:
-        raise BadInput("Which cluster? Give --bootstrap-server HOST:PORT, or start one with `streamlet dev up`.")
-    return found.bootstrap_servers
+def _settings(servers: str | None, config: Path | None) -> dict[str, Any]:
+    """Those of the file, and which cluster. BadInput when nobody says."""
+    settings = {"client_id": "streamlet-consume", **({} if config is None else client_settings_in_file(config))}
+    if servers is not None:
+        settings["bootstrap_servers"] = servers
+    if "bootstrap_servers" not in settings:
+        found = resident.status()
+        if found is None:
+            raise BadInput("Which cluster? Give --bootstrap-server HOST:PORT, or start one with `streamlet dev up`.")
+        settings["bootstrap_servers"] = found.bootstrap_servers
+    return settings
 
 
-def _partitions(servers: str, wanted: Wanted) -> list[TopicPartition]:
+def _partitions(settings: Mapping[str, Any], wanted: Wanted) -> list[TopicPartition]:
     """Those to read. BadInput for a topic or a partition that is not there, with the nearest one."""
-    with Admin(bootstrap_servers=servers, default_api_timeout_ms=15_000) as admin:
+    ConsumerConfig.of(settings)  # one that neither knows is refused before the other is asked
+    shared = {field.name for field in dataclasses.fields(ClientConfig)}
+    own = {name: value for name, value in settings.items() if name in shared}
+    with Admin(**own, default_api_timeout_ms=15_000) as admin:
         try:
             count = len(admin.describe_topics(wanted.topic)[wanted.topic].partitions)
         except UnknownTopicOrPartition as error:
             known = list(admin.list_topics())
             near = difflib.get_close_matches(wanted.topic, known, n=1)
             hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(known[:20]) or 'none'}."
+            servers = settings["bootstrap_servers"]
             raise BadInput(f"There is no topic {wanted.topic!r} at {servers}. {hint}") from error
         except AdminError as error:
             raise BadInput(error.message) from error

@@ -17,7 +17,7 @@ COMMANDS = {
     "run": ("streamlet.cli.run:run", "Run a topology until it has caught up, its time is over, or Ctrl-C."),
     "check": ("streamlet.cli.check:check", "Say everything that is wrong with a topology, without running it."),
     "graph": ("streamlet.cli.graph:graph", "Draw a topology as text, DOT or Mermaid."),
-    "consume": ("streamlet.cli.consume:consume", "Show the records of a topic."),
+    "consume": ("streamlet.cli.consume:consume", "Show the records of a Kafka topic."),
     "dev": ("streamlet.cli.dev:dev", "Start, show and end a real ZooKeeper and Kafka on this machine."),
 }
 """Name -> where the command is, and its line in the help."""

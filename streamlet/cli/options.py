@@ -31,6 +31,15 @@ def given_on_line(pairs: tuple[str, ...]) -> Given:
 
 def given_in_file(path: Path, topology: TopologySpec) -> Given:
     """A TOML or JSON file of settings, by its ending; tables are joined by dots. Raises SettingError."""
+    return [(key, value, str(path)) for key, value in _flat(_table_in(path), "", topology.config)]
+
+
+def client_settings_in_file(path: Path) -> dict[str, Any]:
+    """A file of a Kafka client's settings; ``sasl.mechanism`` is ``sasl_mechanism``. Raises SettingError."""
+    return {key.replace(".", "_"): value for key, value in _flat(_table_in(path), "", {})}
+
+
+def _table_in(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
         content = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
@@ -41,7 +50,7 @@ def given_in_file(path: Path, topology: TopologySpec) -> Given:
         raise SettingError(f"{path} is not valid {kind}: {error}.") from error
     if not isinstance(content, dict):
         raise SettingError(f"{path} holds no table of settings but a {type(content).__name__}.")
-    return [(key, value, str(path)) for key, value in _flat(content, "", topology.config)]
+    return content
 
 
 def _flat(table: Mapping[str, Any], prefix: str, own: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer as ConfluentConsumer
@@ -223,3 +224,38 @@ def test_what_is_not_there_is_told_at_once(
         status, out, err = consume(*arguments)
         assert (status, out, err.count("\n")) == (2, b"", 1)
         assert said in err
+
+
+@pytest.mark.real
+def test_tls_user_and_password_come_from_a_file(
+    kafka39: DevCluster, consume: Consume, make_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """TOML or JSON; a wrong password is one paragraph that does not hold it; what is no setting has the nearest one."""
+    topic = make_topic(kafka39)
+    produce(kafka39, topic, [(0, b"secret line")])
+    consume.servers = kafka39.secure_servers("SASL_SSL")
+    settings = {
+        "security.protocol": "SASL_SSL",
+        "ssl_cafile": str(kafka39.certificates.ca),
+        "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": "alice",
+        "sasl_plain_password": "alice-secret",
+    }
+
+    def over(name: str, text: str) -> tuple[int, bytes, str]:
+        (tmp_path / name).write_text(text)
+        return consume(topic, "--config", str(tmp_path / name), "--until-end")
+
+    def toml(**changes: str) -> str:
+        return "".join(f"{name} = {json.dumps(value)}\n" for name, value in {**settings, **changes}.items())
+
+    assert over("right.toml", toml())[:2] == (0, b"secret line\n")
+    assert over("right.json", json.dumps(settings))[:2] == (0, b"secret line\n")
+    for name, text, said in (
+        ("wrong.toml", toml(sasl_plain_password="not-this-one"), "alice"),
+        ("unknown.toml", toml(sasl_mechanisms="PLAIN"), "sasl_mechanism"),
+        ("broken.toml", "security_protocol = SASL", "not valid TOML"),
+    ):
+        status, out, err = over(name, text)
+        assert (status, out, err.count("\n")) == (2, b"", 1), err
+        assert said in err and "not-this-one" not in err
