@@ -2,7 +2,7 @@
 
     python -m tests.faults.producer_child BOOTSTRAP SOURCE TARGET ID PARTITIONS RECORDS
 
-Says ``open`` when a transaction has records and offsets and is not committed, and waits for a line; ``done`` at the end.
+Says ``open`` when a transaction has records and offsets and is not committed, and waits for a line; then ``done``.
 """
 
 from __future__ import annotations

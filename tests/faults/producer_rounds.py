@@ -160,7 +160,7 @@ def idempotent(cluster: DevCluster, records: int, rounds: int, seed: int) -> Fou
 
 
 def transactions(cluster: DevCluster, records: int, rounds: int, seed: int) -> Found:
-    """Transactions, a third of them aborted: read_committed shows the committed ones, whole and in order, and no other."""
+    """Transactions, a third of them aborted: read_committed shows the committed ones, whole, in order, and no other."""
     rng = random.Random(seed)
     topic = make_topic(cluster)
     committed: dict[int, list[bytes]] = {number: [] for number in range(PARTITIONS)}
@@ -217,7 +217,7 @@ def _patiently(call: object) -> None:
 
 
 def read_process_write(cluster: DevCluster, records: int, kills: int, seed: int) -> Found:
-    """A process that reads, and writes in transactions with its offsets, is killed with a transaction open, again and again.
+    """A process reads, and writes in transactions with its offsets; it is killed with one open, again and again.
 
     Its output has every input record exactly once, in order.
     """
@@ -242,12 +242,10 @@ def read_process_write(cluster: DevCluster, records: int, kills: int, seed: int)
         )
         assert child.stdin is not None and child.stdout is not None
         with child, child.stdin, child.stdout:
-            turn = 0
-            for line in child.stdout:
+            for turn, line in enumerate(child.stdout, 1):
                 if line.strip() == "done":
                     break
                 assert line.startswith("open"), line
-                turn += 1
                 if turn == moment:
                     child.kill()
                     open_transactions += 1
@@ -277,5 +275,5 @@ def assert_same(found: list[bytes], wanted: list[bytes], where: str) -> None:
     lost, more = len(set(wanted) - set(found)), len(found) - len(set(found))
     near = (found[max(at - 3, 0) : at + 5], wanted[max(at - 3, 0) : at + 5])
     raise AssertionError(
-        f"{where}: {len(found)} read, {len(wanted)} written, {lost} lost, {more} doubled, first difference at {at}: {near}"
+        f"{where}: {len(found)} read, {len(wanted)} written, {lost} lost, {more} doubled, differs from {at} on: {near}"
     )

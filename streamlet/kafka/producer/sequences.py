@@ -62,8 +62,9 @@ class Sequences:
 
     @property
     def bump_wanted(self) -> bool:
-        """Some partition can only go on under a new epoch."""
-        return bool(self._to_bump)
+        """Some partition can only go on under a new epoch, and all that it has on the wire is answered."""
+        rows = [self._partitions[tp] for tp in self._to_bump if tp in self._partitions]
+        return bool(self._to_bump) and not any(batch.on_wire for row in rows for batch in row.in_flight)
 
     def set_id(self, producer_id: int, producer_epoch: int) -> None:
         """The broker's answer. Partitions begin anew, at once or when what they have in flight is done."""

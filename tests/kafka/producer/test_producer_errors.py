@@ -188,6 +188,35 @@ def test_e2_memory_is_not_given_back_while_the_socket_may_still_send_it() -> Non
         until(lambda: producer.metrics()["buffer_bytes_in_use"] == 0)
 
 
+def test_e3_a_late_success_is_counted_and_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """The answer comes after the expiry: the future has failed and stays so, the log and a count say the truth."""
+    with scripted(delivery_timeout_ms=20_000, request_timeout_ms=20_000) as (broker, log, producer):
+        producer.send("t", b"x").get(10)
+        gate = threading.Event()
+
+        def late(request: Any) -> Any:
+            gate.wait(20)
+            return log(request)
+
+        broker.on(ApiKey.PRODUCE, late, log)
+        sender = producer._sender
+        future = producer.send("t", b"y")
+        until(lambda: bool(sender._on_wire))
+        with sender.lock:
+            (batch,) = sender._on_wire
+            batch.created_s -= 100  # its time is up, the request's is not
+        sender.client.wakeup()
+        with pytest.raises(OutcomeUnknown):
+            future.get(10)
+        assert producer.metrics()["buffer_bytes_in_use"] != 0
+        gate.set()
+        until(lambda: producer.metrics()["late_successes"] == 1)
+        assert isinstance(future.exception, OutcomeUnknown) and log.values[("t", 0)] == [b"x", b"y"]
+        assert producer.metrics()["buffer_bytes_in_use"] == 0
+        assert "written at offset 1 after all" in caplog.text
+        assert producer.send("t", b"z").get(10).offset == 2
+
+
 def test_p5_a_full_buffer_blocks_up_to_max_block_ms_then_says_so() -> None:
     """And send goes on as soon as something was acknowledged."""
     with scripted(buffer_memory=20_000, batch_size=5000, max_block_ms=300) as (_broker, log, producer):

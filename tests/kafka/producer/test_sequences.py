@@ -98,6 +98,17 @@ def test_e5_the_batch_behind_the_gap_is_numbered_anew() -> None:
     assert made.may_drain(behind)
 
 
+def test_nothing_is_numbered_anew_while_it_is_on_the_wire() -> None:
+    """It may be written under its old number yet, and would come again under the new one."""
+    made = begun()
+    lost, behind = drained(made, 1, 1)
+    behind.on_wire = True
+    made.failed(lost, OutOfOrderSequenceNumber(), known_unwritten=False)
+    assert not made.bump_wanted and not made.may_drain(batch())
+    behind.on_wire = False
+    assert made.bump_wanted
+
+
 def test_an_unknown_producer_id() -> None:
     """Retention took it: sequences begin anew; in a transaction that lost records: it has failed."""
     made = begun()
