@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from streamlet.backends.ending import TreesFailed
+from streamlet.backends.ending import TreesFailed, judged
 from streamlet.backends.inline import InlineBackend
-from streamlet.backends.ports import RunRequest, RunResult, RunStatus, Stop
+from streamlet.backends.ports import ComponentStatus, RunRequest, RunResult, RunStatus, Stop
 from streamlet.backends.processes import ProcessesBackend
 from streamlet.model.settings import resolve
 from streamlet.runtime.loading import load_topology
@@ -139,9 +139,32 @@ def test_untracked_tuples_on_which_a_bolt_raised_count_too(tmp_path: Path, backe
         run(backend, tmp_path, "Untracked")
 
 
-@backends
-def test_when_time_is_over_only_what_is_certain_counts(tmp_path: Path, backend: str) -> None:
-    """A spout that hears of failures might have sent them again, had it the time; one that does not, never."""
-    assert run(backend, tmp_path, "Hearing", seconds=1.5).reason == "time"
+@pytest.mark.parametrize(
+    ("spout", "reason", "fails"),
+    [
+        ("Plain", "time", True),
+        ("Reliable", "time", True),
+        ("Hearing", "time", False),
+        ("Hearing", "caught_up", True),
+        ("Plain", "interrupted", False),
+    ],
+)
+def test_when_time_is_over_only_what_is_certain_counts(tmp_path: Path, spout: str, reason: str, fails: bool) -> None:
+    """A spout that hears of failures might have sent them again, had it the time; one that does not, never; what a
+    ReliableSpout counts it has given up. Who interrupts a run asks nothing of it.
+    """
+    file = tmp_path / f"judged_{spout}_{reason}.py".lower()
+    file.write_text(FILE.replace("SPOUT_MENDS", "False").replace("SPOUT", spout))
+    status = RunStatus("ended", 1.0, (ComponentStatus("spout", "spout", 1, unreplayed=2),))
+    result = RunResult(reason, status, drained=True)
+    if fails:
+        with pytest.raises(TreesFailed, match="2 tuple trees of the spout spout failed"):
+            judged(result, load_topology(file), [])
+    else:
+        assert judged(result, load_topology(file), []) is result
+
+
+def test_a_run_ended_by_time_is_judged_like_any_other(tmp_path: Path) -> None:
+    """Through a backend that runs in this process, and so is up at once."""
     with pytest.raises(TreesFailed, match="2 tuple trees of the spout spout failed"):
-        run(backend, tmp_path, "Plain", seconds=1.5)
+        run("inline", tmp_path, "Plain", seconds=1.5)

@@ -34,8 +34,12 @@ def three() -> Iterator[DevCluster]:
 
 def leaders(cluster: DevCluster, topic: str) -> dict[int, int]:
     """Partition -> broker id, as librdkafka sees it."""
-    found = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics(topic, 10)
-    return {number: row.leader for number, row in found.topics[topic].partitions.items()}
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    deadline = time.monotonic() + 20
+    while not (found := admin.list_topics(topic, 10).topics[topic].partitions):  # a broker may not know it yet
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return {number: row.leader for number, row in found.items()}
 
 
 def await_leader(cluster: DevCluster, topic: str, broker: int) -> None:
