@@ -26,7 +26,7 @@ from streamlet.kafka.errors import (
     RequestTimedOut,
 )
 from streamlet.kafka.future import RequestFuture, failed_future
-from streamlet.kafka.metadata.cluster import Broker, Cluster, TopicPartition
+from streamlet.kafka.metadata.cluster import Broker, Cluster
 from streamlet.kafka.metadata.metadata import Metadata
 from streamlet.kafka.net.in_flight import ClientResponse, Counts
 from streamlet.kafka.net.network_client import NetworkClient
@@ -169,6 +169,15 @@ class KafkaClient:
         # 0: nothing but a metadata update holds it up, which goes first, in the next poll.
         return self._network.wait_s(broker, now) or _SOON_S
 
+    def hopeless(self) -> KafkaError | None:
+        """Why waiting for the cluster would not help, None while it may: who waits in a loop of its own asks this.
+
+        AuthenticationFailed when every broker in reach refuses us; before the first metadata also what
+        :meth:`bootstrap` raises at once. It ends when a broker lets us in: the client goes on trying.
+        """
+        brokers, started = self._network.updater.reachable(), self.metadata.update_version > 0
+        return diagnosis.hopeless(brokers, self._network.states, started=started)
+
     def connections(self) -> str:
         """How each connection stands, for messages. Any thread."""
         return diagnosis.connections(self._network.states)
@@ -287,7 +296,7 @@ class KafkaClient:
             raise ValueError(f"a wait of {timeout_s} s: it cannot be negative")
         is_new = self.metadata.add_topic(topic, self._clock.monotonic())
         start = self._clock.monotonic()
-        if self._has(topic, partition):
+        if self.cluster.has(topic, partition):
             return 0.0
         version = self.metadata.update_version if is_new else self.metadata.request_update()
         while True:
@@ -298,7 +307,7 @@ class KafkaClient:
                     report = diagnosis.connections(self._network.states)
                     raise diagnosis.metadata_timeout(self.cluster, topic, partition, timeout_s, report)
                 self.poll(left)
-            if self._has(topic, partition):
+            if self.cluster.has(topic, partition):
                 return self._clock.monotonic() - start
             info = self.cluster.topics.get(topic)
             if info is not None and info.error is not None and not info.error.retriable:
@@ -351,16 +360,12 @@ class KafkaClient:
             entry.future.fail(error or self._never_sent(entry, broker))
 
         if self._unsent.anywhere:
-            hopeless = self._hopeless()
+            hopeless = self.hopeless()
             while hopeless is not None and self._unsent.anywhere:
                 self._unsent.anywhere.popleft().future.fail(hopeless)
 
-    def _hopeless(self) -> KafkaError | None:
-        brokers, started = self._network.updater.reachable(), self.metadata.update_version > 0
-        return diagnosis.hopeless(brokers, self._network.states, started=started)
-
     def _raise_if_hopeless(self) -> None:
-        hopeless = self._hopeless()
+        hopeless = self.hopeless()
         if hopeless is not None:
             raise hopeless
 
@@ -388,9 +393,3 @@ class KafkaClient:
             if until > 0:
                 wait = min(wait, until)
         return wait
-
-    def _has(self, topic: str, partition: int | None) -> bool:
-        count = self.cluster.partition_count(topic)
-        return count is not None and (
-            partition is None or self.cluster.partition(TopicPartition(topic, partition)) is not None
-        )

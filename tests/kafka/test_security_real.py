@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer as ConfluentProducer
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from streamlet.kafka import ClientConfig, KafkaClient, TopicPartition
+from streamlet.kafka import Admin, ClientConfig, Consumer, KafkaClient, NewTopic, Producer, TopicPartition
 from streamlet.kafka.errors import AuthenticationFailed, ForeignProtocol, HungUp, KafkaError, TlsFailed
 from streamlet.kafka.leader_requests import LATEST_TIMESTAMP, FetchPosition, FetchSettings, fetch, list_offsets
 from streamlet.kafka.metadata.cluster import UNKNOWN_NODE, Broker
@@ -113,7 +113,7 @@ def test_records_come_over_every_listener(cluster: DevCluster, make_topic: Calla
     """TLS with a client certificate (its key locked, too), PLAIN and both SCRAMs, with and without TLS."""
     topic = make_topic(cluster)
     values = [os.urandom(50_000) for _ in range(80)]
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    producer = ConfluentProducer({"bootstrap.servers": cluster.bootstrap_servers})
     for value in values:
         producer.produce(topic, value, partition=0)
     assert producer.flush(DEADLINE_S) == 0
@@ -123,6 +123,43 @@ def test_records_come_over_every_listener(cluster: DevCluster, make_topic: Calla
         ways += [sasl(cluster, mechanism), over_tls(cluster, sasl(cluster, mechanism))]
     for settings in ways:
         assert read_all(settings, topic, len(values)) == values, settings["security_protocol"]
+
+
+def test_producer_consumer_and_admin_take_the_same_settings(
+    cluster: DevCluster, topic_name: Callable[[], str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A topic made, written and read in a group over TLS with a certificate, and over SASL with TLS; each refuses a
+    wrong password at once and shows it nowhere.
+    """
+    caplog.set_level(logging.DEBUG)
+    for settings in (tls(cluster), over_tls(cluster, sasl(cluster))):
+        topic = topic_name()
+        with Admin(**settings) as admin:
+            admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=1)])
+        with Producer(**settings, value_serializer=str.encode) as producer:
+            sent = [producer.send(topic, f"{number}") for number in range(100)]
+            assert [future.get(timeout=DEADLINE_S).offset for future in sent] == list(range(100))
+        groups = {"group_id": topic, "auto_offset_reset": "earliest", "value_deserializer": bytes.decode}
+        with Consumer(topic, **settings, **groups) as consumer:
+            seen: list[str] = []
+            deadline = time.monotonic() + DEADLINE_S
+            while len(seen) < 100 and time.monotonic() < deadline:
+                seen += [record.value for rows in consumer.poll(timeout_ms=500).values() for record in rows]
+        assert seen == [f"{number}" for number in range(100)]
+    wrong = over_tls(cluster, sasl(cluster, sasl_plain_password="hunter2"))
+    start = time.monotonic()
+    with pytest.raises(AuthenticationFailed, match="refuses the user 'bob'"), Admin(**wrong) as admin:
+        admin.list_topics()
+    with pytest.raises(AuthenticationFailed, match="refuses the user 'bob'"), Producer(**wrong) as producer:
+        producer.send("lines", b"x").get(timeout=DEADLINE_S)
+    with pytest.raises(AuthenticationFailed, match="refuses the user 'bob'"), Consumer(**wrong) as consumer:
+        consumer.assign([TopicPartition("lines", 0)])
+        consumer.poll(timeout_ms=30_000)
+    told = pytest.raises(AuthenticationFailed, match="refuses the user 'bob'")
+    with told, Consumer("lines", **wrong, group_id="g") as consumer:
+        consumer.poll(timeout_ms=30_000)
+    assert time.monotonic() - start < 4 * AT_ONCE_S
+    assert "hunter2" not in caplog.text
 
 
 def test_a_certificate_that_is_not_right_is_told_whose_and_why(cluster: DevCluster) -> None:

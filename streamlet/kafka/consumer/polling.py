@@ -98,6 +98,9 @@ class Poller:
         if self._woken:
             self._woken = False
             raise ConsumerWakeup("wakeup() was called.")
+        refusal = self._client.hopeless()
+        if refusal is not None:
+            raise refusal
         self._coordinator.poll()
         self._positions.raise_told()
         self._positions.look()

@@ -156,6 +156,11 @@ class Cluster:
         info = self.topics.get(topic)
         return len(info.partitions) if info is not None and info.partitions else None
 
+    def has(self, topic: str, partition: int | None = None) -> bool:
+        """Whether the topic's partitions are known, and this one is among them."""
+        info = self.topics.get(topic)
+        return info is not None and bool(info.partitions) and (partition is None or partition in info.partitions)
+
     def partitions_led_by(self, node_id: int) -> tuple[PartitionInfo, ...]:
         """What a broker leads."""
         return self._by_leader.get(node_id, ())

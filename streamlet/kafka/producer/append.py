@@ -237,6 +237,8 @@ class Appender:
             sender.wanted_update = sender.wanted_update or state is not None
             sender.wake()
             while True:
+                if sender.refusal is not None:
+                    raise sender.refusal
                 left = deadline - self._clock.monotonic()
                 if left <= 0 or sender.is_own_thread:
                     raise diagnosis.metadata_timeout(

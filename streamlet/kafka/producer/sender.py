@@ -49,6 +49,8 @@ class Sender(Settlement):
         self.closing = False
         self.forced = False
         self.died: BaseException | None = None
+        self.refusal: KafkaError | None = None
+        """Why no broker lets us in, while that is so: who waits for metadata is told at once."""
         self.on_cluster: Callable[[Cluster], None] = lambda cluster: None
         """Told of each new view of the cluster."""
         self._cluster_is_news = False
@@ -174,6 +176,11 @@ class Sender(Settlement):
         self.client.poll(min(max(wait, 0.0), _LONGEST_WAIT_S))
         self.sleeping = False
         self._count_refreshes()
+        refusal = self.client.hopeless()
+        if refusal is not self.refusal:
+            with self.lock:
+                self.refusal = refusal
+                self.changed.notify_all()
 
     # -- the parts of a turn
 
