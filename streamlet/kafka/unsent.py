@@ -21,6 +21,8 @@ class Unsent:
     future: RequestFuture[Any]
     deadline_s: float
     timeout_s: float | None
+    tried: bool = False
+    """Whether a connection was looked for since it was queued: an error from before then is not this request's."""
 
 
 class UnsentRequests:
@@ -55,6 +57,8 @@ class UnsentRequests:
         for address, (broker, queue) in list(self._queues.items()):
             while queue and ready(broker):
                 send(queue.popleft(), broker)
+            for entry in queue:
+                entry.tried = True
             if not queue:
                 del self._queues[address]
 
@@ -67,7 +71,7 @@ class UnsentRequests:
             error = failure(broker)
             kept: deque[Unsent] = deque()
             for entry in queue:
-                if error is not None or now_s >= entry.deadline_s:
+                if (error is not None and entry.tried) or now_s >= entry.deadline_s:
                     taken.append((entry, broker, error))
                 else:
                     kept.append(entry)

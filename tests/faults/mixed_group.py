@@ -32,22 +32,25 @@ class Writer(threading.Thread):
         super().__init__(daemon=True)
         self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 5})
         self._topic = topic
-        self._stop_it = threading.Event()
+        self.stop_it = threading.Event()
         self.count = 0
+        self.unwritten = -1
 
     def run(self) -> None:
         """The thread."""
-        while not self._stop_it.wait(0.02):
+        while not self.stop_it.wait(0.02):
             for partition in range(PARTITIONS):
                 for _ in range(5):
                     self._producer.produce(self._topic, b"x" * 20, partition=partition)
             self.count += 5
-        assert self._producer.flush(30) == 0
+            self._producer.poll(0)
+        self.unwritten = self._producer.flush(30)
 
     def finish(self) -> int:
         """Stop; how many records each partition has."""
-        self._stop_it.set()
+        self.stop_it.set()
         self.join(40)
+        assert self.unwritten == 0
         return self.count
 
 
@@ -83,7 +86,7 @@ def play(cluster: DevCluster, folder: Path, seed: int, changes: int) -> str:
         count = writer.finish()
         _await_all_read(everyone, count)
     finally:
-        writer.finish()
+        writer.stop_it.set()
         for member in everyone:
             if member.alive:
                 member.end()

@@ -13,7 +13,6 @@ from typing import TypeVar
 
 from streamlet.base.backoff import Backoff
 from streamlet.kafka.broker_errors import (
-    CoordinatorLoadInProgress,
     FencedInstanceId,
     IllegalGeneration,
     RebalanceInProgress,
@@ -62,6 +61,7 @@ class Commits:
         self._auto = config.enable_auto_commit
         self._next_auto_s = now_s() + self._interval_s
         self._auto_running: RequestFuture[None] | None = None
+        self._auto_failures = 0
         self._stored: dict[TopicPartition, tuple[OffsetAndMetadata, float]] = {}
         """What this consumer's last commit of each partition was, and when."""
 
@@ -215,12 +215,14 @@ class Commits:
         self._auto_running = None
         self._next_auto_s = self._now_s() + self._interval_s
         if error is None:
+            self._auto_failures = 0
             return
         if error.retriable:
-            self._next_auto_s = self._now_s() + self._retry.initial
-            if isinstance(error, CoordinatorLoadInProgress):
-                return
-        _log.warning("an automatic commit failed: %s", error.message)
+            self._auto_failures += 1
+            self._next_auto_s = self._now_s() + self._retry.delay(self._auto_failures)
+        # Once, and not for every try while the coordinator is away.
+        level = logging.DEBUG if self._auto_failures > 1 else logging.WARNING
+        _log.log(level, "an automatic commit failed: %s", error.message)
 
     def restart_timer(self) -> None:
         """A new assignment: the interval begins anew, and what others have committed meanwhile is not known."""

@@ -117,6 +117,8 @@ class Fetcher:
             )
         for node, rows in wanted.items():
             self._send(brokers[node], rows)
+        if wanted:
+            self._client.send_queued()
         return len(wanted)
 
     def next_wake_s(self, now_s: float) -> float:

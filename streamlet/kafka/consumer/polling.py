@@ -62,7 +62,6 @@ class Poller:
             self._advance()
             chunks = self._fetcher.collect(limit)
             if chunks:
-                self._client.poll(0)
                 parts, failures = self._deserializers.apply(chunks)
                 for failure in failures:
                     self._failed_at(failure)
