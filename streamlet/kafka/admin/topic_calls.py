@@ -25,6 +25,9 @@ from streamlet.kafka.leader_requests import ListedOffset
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.protocol.messages.delete_records import HIGH_WATERMARK
 
+SETTLE_S = 2.0
+"""How long at most a creation waits for brokers to hear of it, beyond what the controller itself took."""
+
 
 class TopicCalls(Session):
     """See :class:`~streamlet.kafka.admin.admin.Admin`."""
@@ -44,7 +47,7 @@ class TopicCalls(Session):
     def create_topics(
         self, new_topics: NewTopic | Iterable[NewTopic], *, validate_only: bool = False, timeout: float | None = None
     ) -> dict[str, CreatedTopic]:
-        """Make topics; when it returns, the broker that metadata comes from knows them with their leaders.
+        """Make topics; when it returns every broker in reach knows them with their leaders (waited for 2 s at most).
 
         ``validate_only``: say what would happen, and make nothing. Errors: TopicAlreadyExists,
         InvalidReplicationFactor, InvalidPartitions, InvalidConfig, PolicyViolation, ...
@@ -197,22 +200,24 @@ class TopicCalls(Session):
         return self._calls.run(timestamps, route, make, deadline, final=()).value()
 
     def _await_leaders(self, names: Iterable[str], deadline: Deadline) -> None:
-        """Until metadata has each topic with a leader for each partition; the topics exist, whatever comes of it."""
+        """Until each broker knows the topics with all their leaders. They exist, whatever comes of it."""
         request = topics.metadata_request(names)
-
-        def known() -> bool:
-            told = topics.read_descriptions(self._client.wait(self._client.send(request), deadline.left_s()))
-            return not told.errors and all(
-                row.partitions and all(part.leader >= 0 for part in row.partitions) for row in told.results.values()
-            )
-
-        try:
-            while not known() and deadline.left_s() > 0:
-                pause = Deadline.after(min(0.02, deadline.left_s()), self._clock)
-                while pause.left_s() > 0:
-                    self._client.poll(pause.left_s())
-        except KafkaError:
-            return  # what was asked for is done; this was a courtesy
+        limit = Deadline.after(min(deadline.left_s(), SETTLE_S), self._clock)
+        unsure = dict(self._client.cluster.brokers)
+        while unsure and limit.left_s() > 0:
+            asked = {node_id: self._client.send(request, broker) for node_id, broker in unsure.items()}
+            for node_id, future in asked.items():
+                try:
+                    told = topics.read_descriptions(self._client.wait(future, limit.left_s()))
+                except KafkaError:
+                    del unsure[node_id]  # what was asked for is done; this is a courtesy, and that broker is away
+                    continue
+                partitions = [part for row in told.results.values() for part in row.partitions]
+                if not told.errors and all(part.leader >= 0 for part in partitions):
+                    del unsure[node_id]
+            pause = Deadline.after(min(0.02, limit.left_s()) if unsure else 0.0, self._clock)
+            while pause.left_s() > 0:
+                self._client.poll(pause.left_s())
 
 
 def _owner(resource: ConfigResource) -> int | None:

@@ -68,6 +68,10 @@ class Request(Generic[ResponseT]):
         """The versions this request can be written in: fewer when something they need is not set."""
         return type(self).versions
 
+    def least_broker(self) -> str:
+        """The first Kafka that can answer it, for the message to those whose broker cannot."""
+        return "2.1"
+
     def expects_response(self) -> bool:
         """False only for what the broker does not answer (Produce with acks=0)."""
         return True
@@ -102,9 +106,10 @@ def choose_version(request: Request[Any], offered: ApiRanges, broker: str) -> in
     if theirs is None:
         raise UnsupportedVersion(
             f"The broker at {broker} does not offer the API {api.name} at all (wanted: version {ours}). "
-            "It is too old for this client, or no full Kafka broker: use a broker of version 2.1 or later."
+            "It is too old for this request, or no full Kafka broker: use a broker of version "
+            f"{request.least_broker()} or later."
         )
-    verdict, remedy = "too old", "use a broker of version 2.1 or later"
+    verdict, remedy = "too old", f"use a broker of version {request.least_broker()} or later"
     if theirs.least > max(wanted):
         verdict, remedy = "too new", "use a newer release of this client"
     raise UnsupportedVersion(

@@ -89,6 +89,34 @@ def test_a_cluster_without_a_controller_is_waited_for(broker: FakeBroker, admin:
     assert broker.seen(ApiKey.DELETE_TOPICS) == []
 
 
+def test_a_creation_waits_until_every_broker_knows_it(broker: FakeBroker) -> None:
+    """One that lags is asked again; one that is away is not waited for."""
+    with FakeBroker(node_id=2) as second:
+        third = FakeBroker(node_id=3).start()
+        third.stop()
+        rows = tuple(
+            MetadataBroker(node_id=each.node_id, host="127.0.0.1", port=each.port) for each in (broker, second, third)
+        )
+
+        def known(count: int):  # type: ignore[no-untyped-def]
+            left = [count]
+
+            def metadata(request: MetadataRequest) -> MetadataResponse:
+                found = broker.metadata(request) if left[0] <= 0 else second.metadata(request)
+                left[0] -= bool(request.topics)
+                return MetadataResponse(brokers=rows, controller_id=1, topics=found.topics)
+
+            return metadata
+
+        broker.on(ApiKey.METADATA, known(0))
+        broker.on(ApiKey.CREATE_TOPICS, created())
+        second.on(ApiKey.METADATA, known(3))
+        with Admin(bootstrap_servers=broker.address) as admin:
+            assert list(admin.create_topics(NewTopic("t", 2, 1), timeout=20)) == ["t"]
+            asked = [row for row in second.seen(ApiKey.METADATA) if row.request.topics]  # type: ignore[attr-defined]
+            assert len(asked) == 4
+
+
 def test_a_controller_that_never_is_one_ends_with_the_last_error(broker: FakeBroker, admin: Admin) -> None:
     """How often it was tried is said."""
     broker.on(ApiKey.CREATE_TOPICS, created(41))
@@ -122,7 +150,7 @@ def test_a_broker_too_old_is_named_with_what_it_lacks(broker: FakeBroker, admin:
     """A default is asked for that it cannot give."""
     broker.ranges[ApiKey.CREATE_TOPICS] = (0, 3)
     broker.on(ApiKey.CREATE_TOPICS, created(38))
-    with pytest.raises(UnsupportedVersion, match="CREATE_TOPICS"):
+    with pytest.raises(UnsupportedVersion, match=r"CREATE_TOPICS.*2\.8 or later"):
         admin.create_topics(NewTopic("x"), timeout=5)
     with pytest.raises(InvalidReplicationFactor, match="1 broker, so there can be 1 copy"):
         admin.create_topics(NewTopic("x", 1, 3), timeout=5)

@@ -91,8 +91,14 @@ class CreateTopicsRequest(Request[CreateTopicsResponse]):
 
     def usable_versions(self) -> tuple[int, ...]:
         """A broker before 2.4 has no defaults to give."""
-        wants_default = any(
+        return (7,) if self._wants_defaults() else (3, 7)
+
+    def least_broker(self) -> str:
+        """Defaults come with the first version that we write and that has them."""
+        return "2.8" if self._wants_defaults() else "2.1"
+
+    def _wants_defaults(self) -> bool:
+        return any(
             not row.assignments and BROKER_DEFAULT in (row.num_partitions, row.replication_factor)
             for row in self.topics
         )
-        return (7,) if wants_default else (3, 7)

@@ -59,3 +59,7 @@ class IncrementalAlterConfigsRequest(Request[IncrementalAlterConfigsResponse]):
 
     resources: tuple[AlterConfigsResource, ...] = wire(Array(AlterConfigsResource))
     validate_only: bool = wire(BOOL)
+
+    def least_broker(self) -> str:
+        """The API is as old as that."""
+        return "2.3"

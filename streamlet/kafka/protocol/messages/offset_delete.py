@@ -59,3 +59,7 @@ class OffsetDeleteRequest(Request[OffsetDeleteResponse]):
 
     group_id: str = wire(STRING)
     topics: tuple[OffsetDeleteRequestTopic, ...] = wire(Array(OffsetDeleteRequestTopic))
+
+    def least_broker(self) -> str:
+        """The API is as old as that."""
+        return "2.4"
