@@ -15,7 +15,7 @@ from streamlet.kafka.producer.partitioners import INTERVAL_STICKY
 from streamlet.kafka.producer.record_future import FutureRecordMetadata
 from streamlet.kafka.producer.sender import Sender
 from streamlet.kafka.producer.topics import Topics, TopicState
-from streamlet.kafka.records.appending import HEADER_SIZE, VARINT, encode_record, upper_bound
+from streamlet.kafka.records.appending import HEADER_SIZE, VARINT, encode_plain, encode_record, upper_bound
 from streamlet.kafka.records.batch import Headers
 
 
@@ -32,23 +32,29 @@ class Appender:
         self._pid = os.getpid()
         self.topics = Topics(config, sender.accumulator, uniform)
         self.hashes_raw_keys = config.partitioner in ("java_hash", INTERVAL_STICKY) or self.topics.custom is not None
+        self._direct = (
+            not self.hashes_raw_keys and not config.partitioner_ignore_keys and config.partition_failover == "off"
+        )
+        """Neither a partitioner of the user's nor the failover switch must be asked."""
         sender.on_cluster = self.topics.take_cluster
         sender.on_send_error = self.topics.send_failed
 
     def check_open(self) -> None:
-        """ProducerClosed when it is closed, its thread died, or this is another process."""
+        """ProducerClosed when it is closed, or its thread died."""
         sender = self._sender
-        if os.getpid() != self._pid:
-            raise ProducerClosed(
-                f"This producer was made in process {self._pid}, and process {os.getpid()} is a fork of it, where the "
-                "thread that sends does not exist: make a producer of its own in each process, after the fork."
-            )
         if sender.died is not None:
             raise ProducerClosed(
                 f"The producer's sender thread died of {type(sender.died).__name__}: {sender.died}. Make a new one."
             ) from sender.died
         if sender.closing:
             raise ProducerClosed("The producer is closed.")
+
+    def forked(self) -> ProducerClosed:
+        """What every call says in a child of this process."""
+        return ProducerClosed(
+            f"This producer was made in process {self._pid}, and process {os.getpid()} is a fork of it, where the "
+            "thread that sends does not exist: make a producer of its own in each process, after the fork."
+        )
 
     def append(
         self,
@@ -61,6 +67,11 @@ class Appender:
         partition_key: object,
     ) -> FutureRecordMetadata:
         """One record, whatever it is."""
+        if not headers and partition_key is None and self._direct:
+            with self._lock:
+                found = self._append_directly(topic, key, value, timestamp, partition)
+            if found is not None:
+                return found
         deadline = self._clock.monotonic() + self._max_block_s
         need = self._check_size(topic, key, value, headers)
         state = self.await_topic(topic, partition, deadline)
@@ -69,7 +80,11 @@ class Appender:
             queue = self._queue(state, key, partition, partition_key)
             self._keep_apart(queue, key, partition)
             batch = self._open(queue, need, timestamp, deadline)
-            part = encode_record(key, value, headers, timestamp - batch.base_timestamp, len(batch.parts))
+            delta, place = timestamp - batch.base_timestamp, len(batch.parts)
+            if headers:
+                part = encode_record(key, value, headers, delta, place)
+            else:
+                part = encode_plain(key, value, delta, place)
             index = batch.append(part, timestamp)
             batch.pinned = batch.pinned or partition is not None
             batch.keyed = batch.keyed or key is not None
@@ -78,6 +93,34 @@ class Appender:
             if batch.size >= self._config.batch_size > batch.size - len(part):
                 self._sender.wake()
         return FutureRecordMetadata(batch, index, timestamp)
+
+    def _append_directly(
+        self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, partition: int | None
+    ) -> FutureRecordMetadata | None:
+        """The usual case with a key or a partition: an open batch with room. None: take the long way.
+
+        An open batch means that records may be taken: nothing else is checked.
+        """
+        state = self.topics.get(topic)
+        if state is None:
+            return None
+        if partition is None:
+            if key is None:
+                return None
+            number = state.keys.get(key)
+            if number is None:
+                number = self.topics.keyed(state, key)
+        elif 0 <= partition < state.count:
+            number = partition
+        else:
+            return None
+        batch = state.queues[number].open
+        if batch is None or (partition is not None and not batch.pinned) or (key is not None and not batch.keyed):
+            return None
+        part = encode_plain(key, value, timestamp - batch.base_timestamp, len(batch.parts))
+        if batch.size + len(part) > batch.room:
+            return None
+        return FutureRecordMetadata(batch, batch.append(part, timestamp), timestamp)
 
     def append_many(
         self, topic: str, values: Sequence[bytes | None], headers: Headers, timestamp: int, partition: int | None

@@ -21,6 +21,7 @@ from streamlet.kafka.producer.errors import IllegalProducerState, ProducerClosed
 from streamlet.kafka.producer.record_future import FutureRecordMetadata
 from streamlet.kafka.producer.sender import Sender
 from streamlet.kafka.producer.serializing import as_bytes, check_headers, serializer
+from streamlet.kafka.producer.transaction_arguments import group_metadata, offset_rows
 from streamlet.kafka.producer.transaction_state import ConsumerGroupMetadata, TransactionResult
 from streamlet.kafka.records.appending import VARINT
 
@@ -28,6 +29,20 @@ _EXIT_S = 30.0
 _FORCED_S = 1.0
 
 Headers = Sequence[tuple[str, bytes | None]] | Mapping[str, bytes | None]
+
+
+_REFUSED_IN_FORK = (
+    "send",
+    "send_many",
+    "flush",
+    "metrics",
+    "partitions_for",
+    "init_transactions",
+    "begin_transaction",
+    "send_offsets_to_transaction",
+    "commit_transaction",
+    "abort_transaction",
+)
 
 
 class Producer:
@@ -62,6 +77,16 @@ class Producer:
         atexit.register(self._at_exit)
         self._abandoned = weakref.finalize(self, _abandon, self._sender, self._at_exit)
         self._abandoned.atexit = False
+        _living.add(self)
+
+    def _refuse_in_fork(self) -> None:
+        """In a forked child: the sender's thread does not exist here, and a lock may be held by it for ever."""
+
+        def refuse(*_: object, **__: object) -> None:
+            raise self._appender.forked()
+
+        for call in _REFUSED_IN_FORK:
+            setattr(self, call, refuse)
 
     def __enter__(self) -> Self:
         return self
@@ -271,8 +296,8 @@ class Producer:
         """
         if not offsets:
             return
-        rows = _offset_rows(offsets)
-        member = _group_metadata(group)
+        rows = offset_rows(offsets)
+        member = group_metadata(group)
         self._transact("send_offsets_to_transaction()", lambda manager: manager.send_offsets(rows, member))
 
     def commit_transaction(self) -> None:
@@ -333,34 +358,21 @@ class Producer:
         self._appender.check_open()
 
 
+_living: weakref.WeakSet[Producer] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for producer in list(_living):
+        producer._refuse_in_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 def _is_over(batch: ProducerBatch) -> bool:
     if batch.children:
         return all(_is_over(child) for _start, child in batch.children)
     return batch.fired
-
-
-def _offset_rows(offsets: Mapping[TopicPartition, Any]) -> dict[TopicPartition, Any]:
-    from streamlet.kafka.group_offsets import OffsetAndMetadata
-
-    rows: dict[TopicPartition, Any] = {}
-    for tp, row in offsets.items():
-        if isinstance(row, int):
-            row = OffsetAndMetadata(row)
-        elif not isinstance(row, OffsetAndMetadata):
-            epoch = getattr(row, "leader_epoch", None)
-            row = OffsetAndMetadata(row.offset, -1 if epoch is None else epoch, row.metadata or "")
-        rows[TopicPartition(*tp)] = row
-    return rows
-
-
-def _group_metadata(group: Any) -> ConsumerGroupMetadata:  # Any: see send_offsets_to_transaction
-    if isinstance(group, ConsumerGroupMetadata):
-        return group
-    if isinstance(group, str):
-        return ConsumerGroupMetadata(group)
-    return ConsumerGroupMetadata(
-        group.group_id, group.generation_id, group.member_id, getattr(group, "group_instance_id", None)
-    )
 
 
 def _close_at_exit(reference: weakref.ref[Producer]) -> None:

@@ -123,10 +123,13 @@ class Topics:
                 ) from err
         assert key is not None
         number = state.keys.get(key)
-        if number is None:
-            if len(state.keys) >= _MOST_KEYS:
-                state.keys.clear()
-            number = state.keys[key] = self._hash.choose(key, state.count)
+        return self.keyed(state, key) if number is None else number
+
+    def keyed(self, state: TopicState, key: bytes) -> int:
+        """The partition of a key that is not remembered, by a hash of its bytes."""
+        if len(state.keys) >= _MOST_KEYS:
+            state.keys.clear()
+        number = state.keys[key] = self._hash.choose(key, state.count)
         return number
 
     def _living(self, state: TopicState, number: int) -> int:

@@ -21,6 +21,7 @@ VARINT = tuple(varint(value) for value in range(TABLE_SIZE))
 """Lengths and differences as they stand in a record; nearly all are small."""
 
 _NULL = varint(-1)
+_PLAIN_MOST = TABLE_SIZE - 20
 _TRANSACTIONAL = 0x10
 
 
@@ -43,6 +44,26 @@ def encode_record(
         parts.append(_NULL if content is None else _varint(len(content)) + content)
     body = b"".join(parts)
     return _varint(len(body)) + body
+
+
+def encode_plain(key: bytes | None, value: bytes | None, timestamp_delta: int, offset_delta: int) -> bytes:
+    """:func:`encode_record` without headers, several times as fast where every number is in the table."""
+    if value is None or offset_delta >= TABLE_SIZE or not 0 <= timestamp_delta < TABLE_SIZE:
+        return encode_record(key, value, (), timestamp_delta, offset_delta)
+    size = len(value)
+    lead, place = VARINT[timestamp_delta], VARINT[offset_delta]
+    if key is None:
+        if size > _PLAIN_MOST:
+            return encode_record(key, value, (), timestamp_delta, offset_delta)
+        length = VARINT[size]
+        body = VARINT[size + len(lead) + len(place) + len(length) + 3]
+        return b"%b\0%b%b\1%b%b\0" % (body, lead, place, length, value)
+    wide = len(key)
+    if size + wide > _PLAIN_MOST:
+        return encode_record(key, value, (), timestamp_delta, offset_delta)
+    first, length = VARINT[wide], VARINT[size]
+    body = VARINT[size + wide + len(lead) + len(place) + len(first) + len(length) + 2]
+    return b"%b\0%b%b%b%b%b%b\0" % (body, lead, place, first, key, length, value)
 
 
 def shifted_record(record: bytes, timestamp_shift: int, offset_delta: int) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -83,3 +84,11 @@ def scripted(topics: dict[str, int] | None = None, **settings: Any) -> Iterator[
             yield broker, log, producer
         finally:
             producer.close(1)
+
+
+def until(done: Any, within_s: float = 10) -> None:
+    """Wait for something to become true."""
+    deadline = time.monotonic() + within_s
+    while not done():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.005)

@@ -11,7 +11,7 @@ from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.producer.batch import FinalState, ProducerBatch, increment_sequence
 from streamlet.kafka.producer.buffer_pool import BufferPool
 from streamlet.kafka.producer.record_future import FutureRecordMetadata, fire, split_batch
-from streamlet.kafka.records.appending import HEADER_SIZE, encode_record, upper_bound
+from streamlet.kafka.records.appending import HEADER_SIZE, encode_plain, encode_record, upper_bound
 from streamlet.kafka.records.compression import Compression
 from streamlet.kafka.records.reading import ReadOptions, read_batches
 
@@ -52,6 +52,17 @@ def test_a_batch_is_read_back_as_it_was_appended(records: list[Record], codec: C
     start = 1_700_000_000_000
     assert decoded(batch, codec) == [(key, value, start + shift) for key, value, _headers, shift in records]
     assert batch.size == HEADER_SIZE + sum(map(len, batch.parts))
+
+
+@given(
+    st.none() | st.binary(max_size=9000),
+    st.none() | st.binary(max_size=9000),
+    st.integers(-10, 9000),
+    st.integers(0, 9000),
+)
+def test_the_fast_form_of_a_record_is_the_same(key: bytes | None, value: bytes | None, delta: int, offset: int) -> None:
+    """Byte for byte, on both sides of every limit."""
+    assert encode_plain(key, value, delta, offset) == encode_record(key, value, (), delta, offset)
 
 
 @given(RECORDS, st.integers(HEADER_SIZE + 1, 2000), st.integers(0, 0x7FFFFFFF))

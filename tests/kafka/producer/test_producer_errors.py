@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any
 
 import pytest
 
-from streamlet.base.errors import SettingError
 from streamlet.kafka.broker_errors import (
     InvalidRecord,
     MessageTooLarge,
@@ -16,30 +14,20 @@ from streamlet.kafka.broker_errors import (
     UnknownTopicOrPartition,
 )
 from streamlet.kafka.errors import ClientTimeout
-from streamlet.kafka.producer import Producer
 from streamlet.kafka.producer.errors import (
     BatchExpired,
     BufferExhausted,
-    IllegalProducerState,
     OutcomeUnknown,
-    ProducerClosed,
     RecordTooLarge,
     SerializationFailed,
 )
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.metadata import MetadataResponse, MetadataTopic
-from streamlet.testing.fake_broker import CLOSE, SILENCE, FakeBroker
+from streamlet.testing.fake_broker import CLOSE, SILENCE
 
-from .scripted import scripted
+from .scripted import scripted, until
 
 NOT_LEADER, TOO_LARGE, OUT_OF_ORDER, UNKNOWN_ID, DUPLICATE, INVALID, CORRUPT = 6, 10, 45, 59, 46, 87, 2
-
-
-def until(done: Any, within_s: float = 10) -> None:
-    deadline = time.monotonic() + within_s
-    while not done():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.005)
 
 
 @pytest.mark.parametrize("error", [NOT_LEADER, CORRUPT, 7, 19])
@@ -302,87 +290,14 @@ def test_serializers_and_what_they_may_not_do() -> None:
             producer.send("t", b"x" * 1_048_576)
 
 
-def test_a_callback_may_send_and_may_not_wait() -> None:
-    """flush, get and commit there would wait for their own thread; send does not block; close does not wait."""
-    with scripted() as (_broker, _log, producer):
-        seen: list[Any] = []
-        done = threading.Event()
-
-        def callback(metadata: Any) -> None:
-            again = producer.send("t", b"again")
-            seen.append(again)
-            for wait in (lambda: again.get(1), lambda: producer.flush(1)):
-                try:
-                    wait()
-                except IllegalProducerState as err:
-                    seen.append(err)
-            done.set()
-
-        producer.send("t", b"x").add_callback(callback)
-        assert done.wait(10) and len(seen) == 3
-        assert seen[0].get(10).offset == 1
-        producer.send("t", b"x").add_callback(lambda metadata: producer.close())
-        until(lambda: not producer._sender._thread.is_alive())
-        with pytest.raises(ProducerClosed, match="closed"):
-            producer.send("t", b"x")
-
-
-@pytest.mark.parametrize("act", [SILENCE, CLOSE])
-def test_close_ends_in_its_time_with_a_broker_that_never_answers(act: Any) -> None:
-    """What is open fails with ProducerClosed, once; a second close is nothing."""
-    with scripted() as (broker, _log, producer):
-        producer.send("t", b"x").get(10)
-        broker.on(ApiKey.PRODUCE, act)
-        future = producer.send("t", b"y")
-        start = time.monotonic()
-        producer.close(0.3)
-        assert time.monotonic() - start < 10
-        with pytest.raises(ProducerClosed, match="may be written all the same"):
-            future.get(0)
-        producer.close()
-        assert not producer._sender._thread.is_alive()
-
-
-def test_close_ends_in_its_time_when_nobody_listens() -> None:
-    """Nor does send hang."""
-    with FakeBroker() as broker:
-        address = broker.address
-    producer = Producer(bootstrap_servers=address, max_block_ms=100)
-    with pytest.raises(ClientTimeout, match=address):
-        producer.send("t", b"x")
-    start = time.monotonic()
-    producer.close(0.1)
-    assert time.monotonic() - start < 10
-    with pytest.raises(ProducerClosed):
-        producer.send("t", b"x")
-
-
-def test_close_sends_what_it_was_given() -> None:
-    """The context manager too."""
-    with scripted(linger_ms=10_000) as (_broker, log, producer):
-        with producer:
-            futures = [producer.send("t", b"%d" % n) for n in range(100)]
-        assert [future.get(0).offset for future in futures] == list(range(100))
-        assert log.values[("t", 0)] == [b"%d" % n for n in range(100)]
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"ack": 1}, "acks"),
-        ({"acks": 2}, "acks = 2"),
-        ({"acks": 1, "enable_idempotence": True}, "acks = 1 contradicts enable_idempotence"),
-        ({"acks": 0, "transactional_id": "x"}, "acks = 0 contradicts transactional_id"),
-        ({"transactional_id": "x", "enable_idempotence": False}, "contradicts transactional_id"),
-        ({"enable_idempotence": True, "max_in_flight_requests_per_connection": 6}, "at most 5"),
-        ({"delivery_timeout_ms": 100}, "less than linger_ms"),
-        ({"compression_type": "zip"}, "gzip"),
-        ({"partitioner": "random"}, "uniform_sticky"),
-        ({"partition_failover": "yes"}, "keyless"),
-        ({"value_serializer": 5}, "value_serializer = 5"),
-    ],
-)
-def test_settings_that_contradict_each_other_are_refused(settings: dict[str, Any], message: str) -> None:
-    """Before anything is begun."""
-    with pytest.raises(SettingError, match=message):
-        Producer(bootstrap_servers="127.0.0.1:1", **settings)
+def test_order_without_idempotence_needs_one_in_flight_and_then_holds() -> None:
+    """The partition is muted until its batch is answered for."""
+    settings = {"enable_idempotence": False, "max_in_flight_requests_per_connection": 1, "batch_size": 100}
+    with scripted(**settings) as (_broker, log, producer):
+        producer.send("t", b"first").get(10)
+        log.answers = [NOT_LEADER, 0, NOT_LEADER]
+        values = [b"%d" % n for n in range(200)]
+        futures = [producer.send("t", value) for value in values]
+        producer.flush(20)
+        assert [future.get(0).offset for future in futures] == list(range(1, 201))
+        assert log.values[("t", 0)] == [b"first", *values] and log.batches[0][0] == -1
