@@ -44,6 +44,10 @@ class TopicBeingDeleted(KafkaError):
     retriable = True
 
 
+class NewerGroupProtocol(KafkaError):
+    """The group is of the newer protocol (KIP-848), which the call does not know."""
+
+
 class Unanswered(KafkaError):
     """The broker's answer says nothing of an item that was asked for."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from streamlet.kafka.admin.errors import Answers, item_error
+from streamlet.kafka.admin.errors import Answers, NewerGroupProtocol, item_error
 from streamlet.kafka.admin.model import GroupDescription, GroupListing, MemberDescription
 from streamlet.kafka.broker_errors import GroupIdNotFound
 from streamlet.kafka.errors import KafkaError, MalformedFrame
@@ -54,6 +54,11 @@ def read_group_descriptions(response: DescribeGroupsResponse, broker: Broker) ->
         fault = item_error(row.error_code, what, row.error_message, "DESCRIBE on the group")
         if fault is None and row.group_state == _DEAD:
             fault = GroupIdNotFound(what, "Correct its name: list_groups shows what there is.")
+        if isinstance(fault, GroupIdNotFound) and "not a classic group" in (row.error_message or ""):
+            fault = NewerGroupProtocol(
+                f"{what}: it is of the newer group protocol (KIP-848), which describe_groups does not know. "
+                "list_groups has its state; Kafka's own tool kafka-consumer-groups shows its members."
+            )
         if fault is not None:
             answers.errors[row.group_id] = fault
             continue

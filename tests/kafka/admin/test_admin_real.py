@@ -22,6 +22,7 @@ from streamlet.kafka import (
     TopicPartition,
 )
 from streamlet.kafka.admin import AlterConfig, ConfigOp, ConfigSource
+from streamlet.kafka.admin.errors import NewerGroupProtocol
 from streamlet.kafka.broker_errors import (
     GroupIdNotFound,
     InvalidConfig,
@@ -267,3 +268,22 @@ def test_the_cluster_is_described(cluster: DevCluster, admin: Admin, witness: Ad
     assert found.cluster_id == theirs.cluster_id
     assert {node.id: node.port for node in theirs.nodes} == {node: row.port for node, row in found.brokers.items()}
     assert found.controller is not None and found.controller.node_id in found.brokers
+
+
+def test_a_group_of_the_newer_protocol_is_told_as_such(
+    kafka4: DevCluster, make_topic: MakeTopic, topic_name: Callable[[], str]
+) -> None:
+    """It is listed with its type, and described by an error that says what it is, not that it is not there."""
+    topic, group = make_topic(kafka4), topic_name()
+    produce(kafka4, topic, {0: 1})
+    settings = {"bootstrap.servers": kafka4.bootstrap_servers, "group.id": group, "auto.offset.reset": "earliest"}
+    member = Consumer({**settings, "group.protocol": "consumer"})
+    member.subscribe([topic])
+    assert member.poll(30) is not None
+    with Admin(bootstrap_servers=kafka4.bootstrap_servers) as admin:
+        listed = admin.list_groups()[group]
+        assert (listed.state, listed.type) == ("Stable", "consumer")
+        with pytest.raises(NewerGroupProtocol, match=f"{group!r}.*KIP-848"):
+            admin.describe_groups(group)
+        member.close()
+        admin.delete_groups(group)
