@@ -209,14 +209,13 @@ def decode_records(header: BatchHeader, data: bytes, start: int = 0) -> RecordBa
     count, pos, size = header.record_count, start, len(data)
     if count < 0 or count * _LEAST_RECORD > size - start:
         raise ValueError(f"{count} records in {size - start} bytes")
-    offset_deltas: list[int] = []
+    offset_deltas: list[int] | None = None  # as long as they are 0, 1, 2 ..., which they nearly always are
     timestamp_deltas: list[int] = []
     keys: list[bytes | None] = []
     values: list[bytes | None] = []
     raw_headers: dict[int, bytes] = {}
-    add_offset, add_timestamp = offset_deltas.append, timestamp_deltas.append
-    add_key, add_value = keys.append, values.append
-    for index in range(count):
+    add_timestamp, add_key, add_value = timestamp_deltas.append, keys.append, values.append
+    for twice in range(0, count + count, 2):
         raw = data[pos]
         pos += 1
         if raw > 127:
@@ -247,7 +246,10 @@ def decode_records(header: BatchHeader, data: bytes, start: int = 0) -> RecordBa
                 pos += 1
             else:
                 raw, pos = read_raw_varint(data, pos - 1)
-        add_offset(-(raw + 1 >> 1) if raw & 1 else raw >> 1)
+        if raw != twice or offset_deltas is not None:
+            if offset_deltas is None:
+                offset_deltas = list(range(twice >> 1))
+            offset_deltas.append(-(raw + 1 >> 1) if raw & 1 else raw >> 1)
         raw = data[pos]
         pos += 1
         if raw == 1:
@@ -256,7 +258,7 @@ def decode_records(header: BatchHeader, data: bytes, start: int = 0) -> RecordBa
             if raw > 127:
                 raw, pos = read_raw_varint(data, pos - 1)
             if raw & 1:
-                raise ValueError(f"record {index} has a key of negative length")
+                raise ValueError(f"record {twice >> 1} has a key of negative length")
             stop = pos + (raw >> 1)
             add_key(data[pos:stop])
             pos = stop
@@ -273,7 +275,7 @@ def decode_records(header: BatchHeader, data: bytes, start: int = 0) -> RecordBa
                 else:
                     raw, pos = read_raw_varint(data, pos - 1)
             if raw & 1:
-                raise ValueError(f"record {index} has a value of negative length")
+                raise ValueError(f"record {twice >> 1} has a value of negative length")
             stop = pos + (raw >> 1)
             add_value(data[pos:stop])
             pos = stop
@@ -281,15 +283,14 @@ def decode_records(header: BatchHeader, data: bytes, start: int = 0) -> RecordBa
             pos += 1
         else:
             stop = end2 >> 1
-            raw_headers[index] = data[pos:stop]
+            raw_headers[twice >> 1] = data[pos:stop]
             pos = stop
         if pos + pos != end2 or pos > size:
-            raise ValueError(f"record {index} is not as long as it says")
+            raise ValueError(f"record {twice >> 1} is not as long as it says")
     if pos != size:
         raise ValueError(f"{size - pos} bytes behind the last of {count} records")
-    dense = count == header.last_offset_delta + 1
-    if dense:
-        if count and (offset_deltas[0] != 0 or offset_deltas[-1] != count - 1):
+    if offset_deltas is None:
+        if count > header.last_offset_delta + 1:
             raise ValueError("the offsets of the records do not fit the batch")
         return RecordBatch(header, range(count), timestamp_deltas, keys, values, raw_headers)
     rising = all(low < high for low, high in pairwise([-1, *offset_deltas, header.last_offset_delta + 1]))
