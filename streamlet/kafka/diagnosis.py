@@ -34,15 +34,23 @@ def hopeless(brokers: Iterable[Broker], states: ConnectionStates, *, started: bo
     and one refuses us: a password does not become right because another broker is down. ``started``: there has been
     metadata, so protocol and versions were right once and may be again; only a refusal counts then.
     """
-    nodes = [states.get(broker.address) for broker in brokers]
-    verdicts = [_permanent(node) for node in nodes]
-    if started:
-        verdicts = [error if isinstance(error, AuthenticationFailed) else None for error in verdicts]
-    if verdicts and all(verdicts):
-        return verdicts[0]
-    refusals = [error for error in verdicts if isinstance(error, AuthenticationFailed)]
-    out_of_reach = all(node.state is ConnectionState.DISCONNECTED and node.last_error is not None for node in nodes)
-    return refusals[0] if refusals and out_of_reach else None
+    refusal: KafkaError | None = None
+    first: KafkaError | None = None
+    all_permanent = True
+    for broker in brokers:
+        node = states.get(broker.address)
+        error = _permanent(node)
+        if started and not isinstance(error, AuthenticationFailed):
+            error = None
+        if error is None:
+            # Asked often, and mostly answered by the first broker: it is connected.
+            if node.state is not ConnectionState.DISCONNECTED or node.last_error is None:
+                return None
+            all_permanent = False
+        first = first or error
+        if isinstance(error, AuthenticationFailed) and node.state is ConnectionState.DISCONNECTED:
+            refusal = refusal or error
+    return first if all_permanent else refusal
 
 
 def _permanent(node: NodeConnection) -> KafkaError | None:
