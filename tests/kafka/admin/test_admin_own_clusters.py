@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import KafkaError as ConfluentError
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -27,6 +31,7 @@ from streamlet.testing import DevCluster
 
 pytestmark = [pytest.mark.real, pytest.mark.faults]
 
+DEADLINE_S = 30.0
 AUTHORIZER = {
     "3.9": "kafka.security.authorizer.AclAuthorizer",
     "4": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -81,7 +86,25 @@ def guarded(request: pytest.FixtureRequest) -> Iterator[DevCluster]:
         ]
         for future in witness.create_acls(rows).values():
             future.result(30)
+        deadline = time.monotonic() + DEADLINE_S
+        while not in_force(witness, len(rows)):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
         yield cluster
+
+
+def in_force(witness: AdminClient, count: int) -> bool:
+    """Whether broker and controller have heard of the rules: each asks an authorizer of its own."""
+    everything = AclBindingFilter(
+        ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+    )
+    if len(witness.describe_acls(everything).result(20)) < count:
+        return False
+    try:
+        witness.create_topics([ConfluentTopic("new", 1, 1)], validate_only=True)["new"].result(20)
+    except KafkaException as error:
+        return error.args[0].code() == ConfluentError.TOPIC_AUTHORIZATION_FAILED
+    return False
 
 
 def test_what_is_not_allowed_is_told_with_the_operation_it_takes(guarded: DevCluster) -> None:
