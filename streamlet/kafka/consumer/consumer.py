@@ -23,7 +23,12 @@ from streamlet.kafka.consumer.one_thread import OneThread
 from streamlet.kafka.consumer.polling import Poller
 from streamlet.kafka.consumer.positions import Positions
 from streamlet.kafka.consumer.rebalance_listener import ConsumerRebalanceListener
-from streamlet.kafka.consumer.records import ConsumerRecord, DecodedChunk, RecordColumns, columns_of, records_of
+from streamlet.kafka.consumer.records import (
+    ConsumerRecord,
+    RecordColumns,
+    columns_by_partition,
+    records_by_partition,
+)
 from streamlet.kafka.consumer.subscription_state import (
     ResetStrategy,
     SubscriptionState,
@@ -176,10 +181,8 @@ class Consumer:
             left_over = self._undelivered.take_all()
             if left_over:
                 return left_over
-            found: dict[TopicPartition, list[ConsumerRecord]] = {}
-            for part in self._poller.poll(timeout_ms, max_records or self.config.max_poll_records):
-                found.setdefault(part.chunk.topic_partition, []).extend(records_of(part))
-            return found
+            limit = max_records or self.config.max_poll_records
+            return self._poller.poll(timeout_ms, limit, records_by_partition) or {}
 
     def poll_columns(self, timeout_ms: int = 0, max_records: int | None = None) -> dict[TopicPartition, RecordColumns]:
         """Like :meth:`poll`, but each partition's records as columns: no object for each record is made.
@@ -191,10 +194,7 @@ class Consumer:
                 raise IllegalSubscription(
                     "Records of an iteration that was broken off wait: take them with poll() before poll_columns()."
                 )
-            parts: dict[TopicPartition, list[DecodedChunk]] = {}
-            for part in self._poller.poll(timeout_ms, max_records or _EVERYTHING):
-                parts.setdefault(part.chunk.topic_partition, []).append(part)
-            return {tp: columns_of(tp, rows) for tp, rows in parts.items()}
+            return self._poller.poll(timeout_ms, max_records or _EVERYTHING, columns_by_partition) or {}
 
     def __iter__(self) -> Consumer:
         """Records one by one, for ever, or until ``consumer_timeout_ms`` pass without one.
@@ -211,8 +211,11 @@ class Consumer:
         limit_ms = self.config.consumer_timeout_ms
         while not self._closed:
             with self._alone():
-                for part in self._poller.poll(1000 if limit_ms is None else limit_ms, self.config.max_poll_records):
-                    self._undelivered.put(part.chunk.topic_partition, list(records_of(part)))
+                self._poller.poll(
+                    1000 if limit_ms is None else limit_ms,
+                    self.config.max_poll_records,
+                    lambda parts: self._undelivered.put_all(records_by_partition(parts)),
+                )
             record = self._undelivered.next()
             if record is not None:
                 return record

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from streamlet.kafka.consumer.records import ConsumerRecord
 from streamlet.kafka.metadata.cluster import TopicPartition
@@ -18,10 +18,9 @@ class Undelivered:
     def __bool__(self) -> bool:
         return bool(self._rows)
 
-    def put(self, tp: TopicPartition, records: list[ConsumerRecord]) -> None:
-        """More of a partition."""
-        if records:
-            self._rows.setdefault(tp, deque()).extend(records)
+    def put_all(self, rows: Mapping[TopicPartition, list[ConsumerRecord]]) -> None:
+        """What a poll took, all at once; asked for when nothing is left."""
+        self._rows = {tp: deque(records) for tp, records in rows.items()}
 
     def next(self) -> ConsumerRecord | None:
         """The next record, None when there is none."""

@@ -7,6 +7,7 @@ Before records are returned the next requests are on their way.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from streamlet.kafka.client import KafkaClient
 from streamlet.kafka.consumer.coordinator import ConsumerCoordinator
@@ -22,9 +23,10 @@ from streamlet.kafka.consumer.subscription_state import (
     SubscriptionState,
     SubscriptionType,
 )
-from streamlet.kafka.errors import ClientTimeout
+from streamlet.kafka.errors import ClientTimeout, KafkaError
 from streamlet.kafka.metadata.cluster import TopicPartition
 
+T = TypeVar("T")
 _LONGEST_WAIT_S = 60.0
 
 
@@ -51,8 +53,12 @@ class Poller:
         self._failures: list[RecordDeserializationFailed] = []
         self._woken = False
 
-    def poll(self, timeout_ms: int, limit: int) -> list[DecodedChunk]:
-        """At most ``limit`` records, as soon as there are any; [] when the time is up."""
+    def poll(self, timeout_ms: int, limit: int, build: Callable[[list[DecodedChunk]], T]) -> T | None:
+        """What ``build`` makes of at most ``limit`` records, as soon as there are any; None when the time is up.
+
+        Whatever interrupts the making (Ctrl-C, no memory), positions go back: nothing counts as handed out that was
+        not, and a last commit does not cover it.
+        """
         if self._subscriptions.kind is SubscriptionType.NONE:
             raise IllegalSubscription("Nothing is subscribed or assigned: call subscribe() or assign() first.")
         self._raise_failure()
@@ -60,20 +66,35 @@ class Poller:
         polled = False
         while True:
             self._advance()
-            chunks = self._fetcher.collect(limit)
-            if chunks:
-                parts, failures = self._deserializers.apply(chunks)
-                for failure in failures:
-                    self._failed_at(failure)
+            before = [(row, row.position) for row in self._subscriptions.fetchable()]
+            try:
+                parts = self._take(limit)
                 if parts:
-                    return parts
-                self._raise_failure()
+                    return build(parts)
+            except KafkaError:
+                raise
+            except BaseException:
+                for row, position in before:
+                    row.position = position
+                raise
             self._fetcher.send_fetches()
             now = self._now_s()
             if polled and now >= deadline:
-                return []
+                return None
             self._client.poll(max(min(deadline - now, self._next_wake_s(now)), 0.0))
             polled = True
+
+    def _take(self, limit: int) -> list[DecodedChunk]:
+        """What has arrived, deserialized. Raises a record's error when nothing stands before it."""
+        chunks = self._fetcher.collect(limit)
+        if not chunks:
+            return []
+        parts, failures = self._deserializers.apply(chunks)
+        for failure in failures:
+            self._failed_at(failure)
+        if not parts:
+            self._raise_failure()
+        return parts
 
     def until_position(self, tp: TopicPartition, timeout_s: float) -> PartitionState:
         """Poll, without taking records, until the partition has a valid position. Raises ClientTimeout."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -149,3 +149,19 @@ def columns_of(tp: TopicPartition, parts: Sequence[DecodedChunk]) -> RecordColum
             values.extend(part.values)
     chunks = [part.chunk for part in parts]
     return RecordColumns(tp, offsets, timestamps, keys, values, offsets[-1] + 1, last.batch.leader_epoch, chunks)
+
+
+def records_by_partition(parts: Iterable[DecodedChunk]) -> dict[TopicPartition, list[ConsumerRecord]]:
+    """A poll's records."""
+    found: dict[TopicPartition, list[ConsumerRecord]] = {}
+    for part in parts:
+        found.setdefault(part.chunk.topic_partition, []).extend(records_of(part))
+    return found
+
+
+def columns_by_partition(parts: Iterable[DecodedChunk]) -> dict[TopicPartition, RecordColumns]:
+    """A poll's columns."""
+    rows: dict[TopicPartition, list[DecodedChunk]] = {}
+    for part in parts:
+        rows.setdefault(part.chunk.topic_partition, []).append(part)
+    return {tp: columns_of(tp, found) for tp, found in rows.items()}
