@@ -37,7 +37,7 @@ from streamlet.kafka.consumer.membership import (
 from streamlet.kafka.consumer.positions import Positions
 from streamlet.kafka.consumer.rebalance_listener import ConsumerRebalanceListener
 from streamlet.kafka.consumer.subscription_state import FetchState, SubscriptionState, SubscriptionType
-from streamlet.kafka.errors import KafkaError
+from streamlet.kafka.errors import KafkaError, MalformedFrame
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.group_offsets import OffsetAndMetadata
 from streamlet.kafka.metadata.cluster import TopicPartition
@@ -245,7 +245,11 @@ class ConsumerCoordinator:
 
     def _join_completed(self, news: Joined) -> None:
         assert self.commits is not None
-        given = decode_assignment(news.assignment)
+        try:
+            given = decode_assignment(news.assignment)
+        except MalformedFrame:
+            self._wants_join = True  # a leader's fault: told, and asked for again
+            raise
         wanted = tuple(tp for tp in given if self._subscriptions.matches(tp.topic))
         if len(wanted) < len(given):
             _log.warning("the share holds topics that are no longer subscribed; joining again")
