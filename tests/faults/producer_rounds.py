@@ -8,6 +8,7 @@ has shown nothing.
 from __future__ import annotations
 
 import random
+import resource
 import subprocess
 import sys
 import threading
@@ -21,6 +22,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from streamlet.kafka import KafkaError, Producer
 from streamlet.kafka.errors import ClientTimeout
+from streamlet.kafka.producer.errors import BufferExhausted
 from streamlet.testing import DevCluster
 
 PARTITIONS = 3
@@ -265,6 +267,49 @@ def read_process_write(cluster: DevCluster, records: int, kills: int, seed: int)
     return Found(
         records, [f"kill with transaction open at turn {n}" for n in moments], {}, kills, time.monotonic() - began
     )
+
+
+def memory(cluster: DevCluster, records: int, rounds: int, seed: int) -> Found:
+    """Ten times buffer_memory offered while the brokers are paused: send blocks, then says so, and memory stays flat."""
+    topic = make_topic(cluster, 1)
+    buffer = 8 << 20
+    value = bytes(random.Random(seed).randbytes(1000))
+    began = time.monotonic()
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, buffer_memory=buffer, max_block_ms=50) as producer:
+        for _ in range(40):  # as much as the buffer holds several times: the allocator has what it needs
+            producer.send_many(topic, [value] * 1000)
+            producer.flush(DEADLINE_S)
+        before = resident_bytes()
+        for broker in range(3):  # all of them, or another one would lead
+            cluster.pause(broker)
+        refused, taken, peak = 0, 0, 0
+        try:
+            for _ in range(10 * buffer // (100 * len(value))):
+                try:
+                    taken += len(producer.send_many(topic, [value] * 100))
+                except BufferExhausted as err:
+                    refused += 1
+                    taken += len(err.taken)  # type: ignore[attr-defined]
+                peak = max(peak, resident_bytes())
+                in_use = producer.metrics()["buffer_bytes_in_use"]
+                assert isinstance(in_use, int) and in_use <= buffer
+        finally:
+            for broker in range(3):
+                cluster.resume(broker)
+        producer.flush(DEADLINE_S)
+        assert producer.metrics()["buffer_bytes_in_use"] == 0
+        metrics = producer.metrics()
+    grown = (peak - before) / 1e6
+    assert refused and taken * len(value) <= buffer, f"{refused} refused, {taken} taken"
+    assert grown < 40, f"{grown:.0f} MB more than before the pause, with {buffer / 1e6:.0f} MB of buffer"
+    hits = [f"{refused} times BufferExhausted, {taken} records taken, resident memory grew by {grown:.1f} MB"]
+    return Found(taken, hits, metrics, 0, time.monotonic() - began)
+
+
+def resident_bytes() -> int:
+    """Of this process, now."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
 
 
 def assert_same(found: list[bytes], wanted: list[bytes], where: str) -> None:

@@ -84,6 +84,7 @@ class RecordAccumulator:
         self.may_send: Callable[[ProducerBatch], bool] = lambda batch: True
         """The transaction's word on a batch: whether its partition has been added."""
         self._turn = 0
+        self._drained = 0
         self._largest: dict[str, int] = {}
 
     def queue(self, tp: TopicPartition) -> PartitionQueue:
@@ -215,6 +216,9 @@ class RecordAccumulator:
             if not queue.batches:
                 del self._active[queue.topic_partition]
             head.record_count = len(head.parts)
+            if not head.retry:
+                self._drained += 1
+                head.drained_turn = self._drained
             head.leader_epoch = cluster.leader_epoch(head.topic_partition)
             if self.sequences is not None:
                 self.sequences.assign(head)
@@ -234,13 +238,16 @@ class RecordAccumulator:
         queue = self.queue(batch.topic_partition)
         self._active[queue.topic_partition] = queue
         if not batch.has_sequence:
-            queue.batches.appendleft(batch)
+            place = 0
+            while place < len(queue.batches) and _goes_before(queue.batches[place], batch):
+                place += 1
+            queue.batches.insert(place, batch)
             return
         row = self.sequences.of(batch.topic_partition).in_flight if self.sequences is not None else []
-        place = {other: at for at, other in enumerate(row)}
+        places = {other: at for at, other in enumerate(row)}
         sent = [other for other in queue.batches if other.has_sequence]
         fresh = [other for other in queue.batches if not other.has_sequence]
-        insort(sent, batch, key=lambda other: place.get(other, len(place)))
+        insort(sent, batch, key=lambda other: places.get(other, len(places)))
         queue.batches = deque(sent + fresh)
 
     def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
@@ -332,6 +339,11 @@ class RecordAccumulator:
 
     def __iter__(self) -> Iterator[PartitionQueue]:
         return iter(self._active.values())
+
+
+def _goes_before(other: ProducerBatch, batch: ProducerBatch) -> bool:
+    """Of batches without sequences that are sent again: the one that was drained first."""
+    return other.retry and other.drained_turn < batch.drained_turn
 
 
 class InFlightBatches:

@@ -125,14 +125,14 @@ class Appender:
     def append_many(
         self, topic: str, values: Sequence[bytes | None], headers: Headers, timestamp: int, partition: int | None
     ) -> list[FutureRecordMetadata]:
-        """Keyless records in order, a batch at a time under the lock."""
-        deadline = self._clock.monotonic() + self._max_block_s
+        """Keyless records in order, a batch at a time under the lock; each may wait as long as if it came alone."""
         done: list[FutureRecordMetadata] = []
         if not values:
             return done
         try:
-            state = self.await_topic(topic, partition, deadline)
+            state = self.await_topic(topic, partition, self._clock.monotonic() + self._max_block_s)
             while len(done) < len(values):
+                deadline = self._clock.monotonic() + self._max_block_s
                 head = values[len(done)]
                 need = self._check_size(topic, None, head, headers)
                 with self._lock:

@@ -60,6 +60,7 @@ class ProducerBatch:
         "callbacks",
         "children",
         "created_s",
+        "drained_turn",
         "error",
         "final_state",
         "fired",
@@ -106,6 +107,8 @@ class ProducerBatch:
         self.attempts = 0
         self.last_attempt_s = 0.0
         self.leader_epoch = UNKNOWN_EPOCH
+        self.drained_turn = 0
+        """Its place among all that were drained: the order in which those without sequences are sent again."""
         self.retry = False
         """Sent before, and queued again."""
         self.on_wire = False
@@ -240,6 +243,7 @@ class ProducerBatch:
             part.record_count = len(part.parts)
             part.room = 0
             part.retry = True
+            part.drained_turn = self.drained_turn
             if self.has_sequence:
                 part.set_producer_state(self.producer_id, self.producer_epoch, sequence)
                 sequence = increment_sequence(sequence, part.count)

@@ -20,7 +20,7 @@ from streamlet.kafka.producer.config import ProducerConfig
 from streamlet.kafka.producer.errors import IllegalProducerState, ProducerClosed
 from streamlet.kafka.producer.record_future import FutureRecordMetadata
 from streamlet.kafka.producer.sender import Sender
-from streamlet.kafka.producer.serializing import as_bytes, check_headers, serializer
+from streamlet.kafka.producer.serializing import as_bytes, check_headers, check_timestamp, serializer
 from streamlet.kafka.producer.transaction_arguments import group_metadata, offset_rows
 from streamlet.kafka.producer.transaction_state import ConsumerGroupMetadata, TransactionResult
 from streamlet.kafka.records.appending import VARINT
@@ -124,7 +124,7 @@ class Producer:
             value = self._value_serializer(topic, value)
         elif value.__class__ is not bytes and value is not None:
             value = as_bytes("value_serializer", topic, value)
-        timestamp = int(time() * 1000) if timestamp_ms is None else timestamp_ms
+        timestamp = int(time() * 1000) if timestamp_ms is None else check_timestamp(timestamp_ms)
         if key is None and partition is None and partition_key is None and not headers and self._inline:
             # The usual case, written out: a keyless record into the open batch of the sticky partition.
             with self._lock:
@@ -182,7 +182,7 @@ class Producer:
                 value if value.__class__ is bytes or value is None else as_bytes("value_serializer", topic, value)
                 for value in values
             ]
-        timestamp = int(time() * 1000) if timestamp_ms is None else timestamp_ms
+        timestamp = int(time() * 1000) if timestamp_ms is None else check_timestamp(timestamp_ms)
         rows = check_headers(topic, headers) if headers else ()
         if keys is None:
             return self._appender.append_many(topic, raws, rows, timestamp, partition)

@@ -72,6 +72,7 @@ class Sender(Settlement):
         self.closing = True
         self.accumulator.closed = True
         self.accumulator.close_open_batches()
+        self.changed.notify_all()
 
     def abandon(self) -> None:
         """Like :meth:`begin_close`, for a producer nobody holds any more: may run anywhere, so it takes no lock."""

@@ -136,6 +136,20 @@ def test_p4_a_retry_waits_for_its_back_off_unless_the_leader_is_new() -> None:
     assert ready_nodes(made, 1.1) == {1: [0]}
 
 
+def test_p4_batches_without_sequences_come_back_in_the_order_they_went() -> None:
+    """A broken connection fails several at once."""
+    made = accumulator()
+    queue = made.queue(TopicPartition("t", 0))
+    gone = []
+    for n in range(3):
+        append(made, 0, b"%d" % n, 0.0)
+        gone += made.drain([queue], cluster(), 0.0)
+    append(made, 0, b"fresh", 0.0)
+    for batch in gone:
+        made.reenqueue(batch, 0.0)
+    assert list(queue.batches)[:3] == gone and len(queue.batches) == 4
+
+
 def test_p8_batches_that_were_never_sent_move() -> None:
     """Those that name their partition, have a key, or were sent before stay."""
     made = accumulator()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 import time
@@ -12,11 +13,11 @@ import pytest
 from streamlet.base.errors import SettingError
 from streamlet.kafka.errors import ClientTimeout
 from streamlet.kafka.producer import Producer
-from streamlet.kafka.producer.errors import IllegalProducerState, ProducerClosed
+from streamlet.kafka.producer.errors import IllegalProducerState, ProducerClosed, SerializationFailed
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.testing.fake_broker import CLOSE, SILENCE, FakeBroker
 
-from .scripted import scripted, until
+from .scripted import Log, scripted, until
 
 
 def test_a_callback_may_send_and_may_not_wait() -> None:
@@ -96,6 +97,52 @@ def test_a_forked_child_is_refused_and_the_parent_goes_on() -> None:
             assert b"is a fork of it" in pipe.read()
         os.waitpid(child, 0)
         assert producer.send("t", b"y").get(10).offset == 1
+
+
+def test_a_producer_that_nobody_holds_any_more_sends_what_it_has_and_ends() -> None:
+    """Its thread does not stay behind."""
+    with FakeBroker(topics={"t": 1}) as broker:
+        log = Log()
+        broker.on(ApiKey.PRODUCE, log)
+        producer = Producer(bootstrap_servers=broker.address, enable_idempotence=False)
+        thread = producer._sender._thread
+        producer.send("t", b"first").get(10)
+        futures = producer.send_many("t", [b"x"] * 10)
+        del producer
+        gc.collect()
+        until(lambda: not thread.is_alive())
+        assert [future.get(0).offset for future in futures] == list(range(1, 11))
+
+
+def test_a_send_that_waits_hears_of_the_close() -> None:
+    """At once, in the thread that waits."""
+    with scripted(max_block_ms=60_000) as (_broker, _log, producer):
+        heard: list[BaseException] = []
+
+        def wait() -> None:
+            try:
+                producer.send("nowhere", b"x")
+            except ProducerClosed as err:
+                heard.append(err)
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        until(lambda: "nowhere" in producer._sender.client.metadata.topics)
+        producer.close(5)
+        thread.join(10)
+        assert heard
+
+
+@pytest.mark.parametrize("timestamp", [1.5, -1, 1 << 63, "now", True])
+def test_a_time_that_is_none_is_refused(timestamp: Any) -> None:
+    """And nothing is left behind that could not be sent."""
+    with scripted() as (_broker, log, producer):
+        with pytest.raises(ValueError, match="timestamp_ms = "):
+            producer.send("t", b"x", timestamp_ms=timestamp)
+        with pytest.raises(SerializationFailed, match="headers"):
+            producer.send("t", b"x", headers=[("\ud800", b"")])
+        assert producer.send("t", b"y").get(10).offset == 0
+        assert log.values[("t", 0)] == [b"y"]
 
 
 def test_close_sends_what_it_was_given() -> None:
