@@ -270,7 +270,7 @@ def read_process_write(cluster: DevCluster, records: int, kills: int, seed: int)
 
 
 def memory(cluster: DevCluster, records: int, rounds: int, seed: int) -> Found:
-    """Ten times buffer_memory offered while the brokers are paused: send blocks, then says so, and memory stays flat."""
+    """Ten times buffer_memory offered while all brokers are paused: send blocks, says so, and memory stays flat."""
     topic = make_topic(cluster, 1)
     buffer = 8 << 20
     value = bytes(random.Random(seed).randbytes(1000))
