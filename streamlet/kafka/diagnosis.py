@@ -15,7 +15,6 @@ from streamlet.kafka.errors import (
 )
 from streamlet.kafka.metadata.cluster import Broker, Cluster
 from streamlet.kafka.net.connection_states import ConnectionState, ConnectionStates, NodeConnection
-from streamlet.kafka.net.failures import HANG_UPS
 
 
 def connections(states: ConnectionStates) -> str:
@@ -55,9 +54,7 @@ def hopeless(brokers: Iterable[Broker], states: ConnectionStates, *, started: bo
 
 def _permanent(node: NodeConnection) -> KafkaError | None:
     error = node.last_error
-    if isinstance(error, (ForeignProtocol, UnsupportedVersion, AuthenticationFailed)):
-        return error
-    return error if isinstance(error, HungUp) and node.hang_ups >= HANG_UPS else None
+    return error if isinstance(error, (ForeignProtocol, HungUp, UnsupportedVersion, AuthenticationFailed)) else None
 
 
 def bootstrap_failed(bootstrap: Iterable[Broker], states: ConnectionStates, timeout_s: float) -> BootstrapFailed:

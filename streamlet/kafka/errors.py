@@ -50,9 +50,9 @@ class MalformedFrame(KafkaError):
 
 
 class HungUp(Disconnected, BadInput):
-    """The broker closed a fresh connection without a word: what a listener does that speaks another protocol.
+    """The broker closes each fresh connection without a word: what a listener does that speaks another protocol.
 
-    So does one that is being stopped: it is believed to be the first only when it happens again and again.
+    One that is being stopped does it too, so the first times it is Disconnected.
     """
 
     exit_status = BadInput.exit_status

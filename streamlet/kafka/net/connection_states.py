@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from streamlet.base.backoff import Backoff
-from streamlet.kafka.errors import AuthenticationFailed, HungUp, KafkaError
+from streamlet.kafka.errors import AuthenticationFailed, KafkaError
 from streamlet.kafka.metadata.cluster import Address
 from streamlet.kafka.protocol.api import ApiRanges
 
@@ -221,8 +221,6 @@ class ConnectionStates:
         node = self.get(address)
         if node.state is not ConnectionState.READY:
             node.setup_failures += 1
-        if isinstance(error, HungUp):
-            node.hang_ups += 1
         self._move(node, Move.LOST)
         node.failures += 1
         # Who was refused is not let in a moment later, and each try may count towards locking the user out.

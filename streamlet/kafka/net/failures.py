@@ -43,7 +43,7 @@ _MEANT = {
 
 
 def explain(broker: Broker, node: NodeConnection, error: KafkaError, security_protocol: str) -> KafkaError:
-    """The same error with the broker's name and what the connection was doing. Before ``node`` is moved on."""
+    """The same error with the broker's name and what the connection, as ``node`` still says, was doing."""
     state = node.state
     text = error.message.rstrip(".")
     ours = f"security_protocol = {security_protocol!r}"
@@ -53,7 +53,7 @@ def explain(broker: Broker, node: NodeConnection, error: KafkaError, security_pr
             "broker's own listener, and set security_protocol to what that listener speaks (PLAINTEXT, SSL, "
             "SASL_PLAINTEXT or SASL_SSL)."
         )
-    if isinstance(error, HungUp) and node.hang_ups + 1 >= HANG_UPS:
+    if isinstance(error, HungUp):
         return HungUp(
             f"The broker at {broker} closes each connection without a word ({text}): {_MEANT[security_protocol]}. "
             f"Compare {ours} with what that listener speaks; the broker's own log may say more."

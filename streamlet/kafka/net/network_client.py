@@ -25,7 +25,7 @@ from streamlet.kafka.errors import (
 from streamlet.kafka.metadata.cluster import Address, Broker
 from streamlet.kafka.metadata.metadata import Metadata
 from streamlet.kafka.net.connection_states import ConnectionState, ConnectionStates, SocketAddress
-from streamlet.kafka.net.failures import ClosedByUs, explain, hung_up
+from streamlet.kafka.net.failures import HANG_UPS, ClosedByUs, explain, hung_up
 from streamlet.kafka.net.in_flight import ClientResponse, Counts, InFlightRequest, InFlightRequests, OnComplete
 from streamlet.kafka.net.introduction import Introductions
 from streamlet.kafka.net.metadata_updater import MetadataUpdater
@@ -281,7 +281,8 @@ class NetworkClient:
         node = self.states.get(address)
         wanted = isinstance(error, ClosedByUs)
         if hung_up(error, node, self.in_flight.count(address)):
-            error = HungUp(error.message)
+            node.hang_ups += 1
+            error = (HungUp if node.hang_ups >= HANG_UPS else Disconnected)(error.message)
         error = explain(broker, node, error, self._settings.security_protocol)
         _log.debug("connection to %s lost while %s: %s", broker, node.state.value, error.message)
         self._introductions.lost(address)
