@@ -35,11 +35,13 @@ class CompletedFetch:
         "fetched",
         "next_epoch",
         "next_offset",
+        "node",
         "records_at_most",
     )
 
-    def __init__(self, fetched: FetchedPartition, epoch: int) -> None:
-        """``epoch``: the leader epoch of the record before the position."""
+    def __init__(self, fetched: FetchedPartition, epoch: int, node: int) -> None:
+        """``epoch``: the leader epoch of the record before the position; ``node``: the broker it came from."""
+        self.node = node
         self.fetched = fetched
         self.next_offset = fetched.position
         self.next_epoch = epoch

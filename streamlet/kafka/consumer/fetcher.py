@@ -1,7 +1,7 @@
 """Fetches and the records they brought (C3, C4; Java: ``Fetcher``).
 
 One request a broker, and at most one in flight there; a partition whose records wait to be handed out is not asked for
-again. So what waits is bounded by ``fetch_max_bytes`` a broker, plus one answer on its way. Handing out goes in two
+again, nor is a broker of which ``fetch_max_bytes`` wait: so less than twice that waits of each. Handing out goes in two
 steps: first it is settled which answers are used up by this poll, and the fetches behind them are sent; then they are
 unpacked. The broker works while we do.
 """
@@ -97,6 +97,7 @@ class Fetcher:
         """Ask every broker that has no fetch under way for the partitions that have nothing waiting."""
         now = self._now_s()
         waiting = {done.topic_partition for done in self._completed}
+        full = self._full_nodes()
         wanted: dict[int, dict[TopicPartition, FetchPosition]] = {}
         brokers: dict[int, Broker] = {}
         for row in self._subscriptions.fetchable():
@@ -107,7 +108,7 @@ class Fetcher:
                 self._client.metadata.request_update(reset_equivalent=False)
                 continue
             node = broker.node_id
-            if node in self._in_flight or self._not_before_s.get(node, 0.0) > now:
+            if node in full or node in self._in_flight or self._not_before_s.get(node, 0.0) > now:
                 continue
             position = row.position
             assert position is not None
@@ -120,6 +121,15 @@ class Fetcher:
         if wanted:
             self._client.send_queued()
         return len(wanted)
+
+    def _full_nodes(self) -> set[int]:
+        """Brokers of which ``fetch_max_bytes`` wait. Paused partitions do not count: they may wait for ever."""
+        held: dict[int, int] = {}
+        for done in self._completed:
+            row = self._subscriptions.get(done.topic_partition)
+            if row is not None and row.fetchable:
+                held[done.node] = held.get(done.node, 0) + len(done.fetched.records)
+        return {node for node, size in held.items() if size >= self.settings.fetch_max_bytes}
 
     def next_wake_s(self, now_s: float) -> float:
         """Seconds until something that was put off may be asked again; infinity when nothing is."""
@@ -175,13 +185,13 @@ class Fetcher:
         self._failures.pop(node, None)
         self._not_before_s.pop(node, None)
         for tp, fetched in answer.partitions.items():
-            self._take_in(tp, fetched, wanted[tp])
+            self._take_in(tp, fetched, wanted[tp], node)
 
     def _put_off(self, node: int) -> None:
         failures = self._failures[node] = self._failures.get(node, 0) + 1
         self._not_before_s[node] = self._now_s() + self._retry.delay(failures)
 
-    def _take_in(self, tp: TopicPartition, fetched: FetchedPartition, asked: FetchPosition) -> None:
+    def _take_in(self, tp: TopicPartition, fetched: FetchedPartition, asked: FetchPosition, node: int) -> None:
         row = self._subscriptions.get(tp)
         if row is None or row.position is None or row.position.offset != asked.offset:
             return  # revoked, or sought elsewhere meanwhile
@@ -197,7 +207,7 @@ class Fetcher:
             row.preferred_replica = fetched.preferred_read_replica
             row.preferred_until_s = self._now_s() + self._replica_lease_s
         if fetched.error is not None or len(fetched.records) or fetched.diverging_epoch is not None:
-            self._completed.append(CompletedFetch(fetched, row.position.offset_epoch))
+            self._completed.append(CompletedFetch(fetched, row.position.offset_epoch, node))
 
     # -- handing out
 

@@ -11,7 +11,7 @@ from streamlet.kafka import Consumer, OffsetAndMetadata, TopicPartition
 from streamlet.kafka.consumer.errors import IllegalSubscription, NoOffsetForPartition, RecordDeserializationFailed
 from streamlet.testing import DevCluster
 
-from .conftest import take, until
+from .conftest import PATIENCE_S, take, until
 
 pytestmark = pytest.mark.real
 Make = Callable[..., Consumer]
@@ -279,3 +279,22 @@ def test_an_iteration_ends_where_it_was_told_to(
     assert [record.value for record in consumer] == [b"1", b"2"]
     produce(kafka4, topic, [b"3"])
     assert next(consumer).value == b"3"
+
+
+def test_c4_what_waits_stays_below_the_byte_limits(
+    kafka4: DevCluster, make_topic: Callable[..., str], produce: Callable[..., None], make_consumer: Make
+) -> None:
+    """Less than twice fetch_max_bytes a broker, however slow the user and however much there is."""
+    topic = make_topic(kafka4, partitions=4)
+    for number in range(4):
+        produce(kafka4, topic, [b"x" * 1000] * 1000, number, batch_size=20_000)
+    limits = {"fetch_max_bytes": 250_000, "max_partition_fetch_bytes": 200_000}
+    consumer = make_consumer(kafka4, max_poll_records=20, **limits)
+    consumer.assign([TopicPartition(topic, number) for number in range(4)])
+    most, seen = 0, 0
+    deadline = time.monotonic() + PATIENCE_S
+    while seen < 4000:
+        assert time.monotonic() < deadline
+        seen += sum(map(len, consumer.poll(1000).values()))
+        most = max(most, consumer._fetcher.buffered_bytes)
+    assert 0 < most < 2 * 250_000
