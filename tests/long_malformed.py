@@ -9,59 +9,28 @@ a decoder saw, and the peak memory of the process.
 from __future__ import annotations
 
 import argparse
+import logging
 import random
 import resource
 import time
 from collections.abc import Callable
 
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
-from streamlet.kafka.errors import KafkaError
-from streamlet.kafka.protocol.messages import REQUESTS
-from streamlet.kafka.records.compression import Compression
-from streamlet.kafka.records.reading import ReadOptions, read_batches
-from streamlet.kafka.records.writing import BatchFields, NewRecord, encode_batch
 from streamlet.runtime import handshake
 from streamlet.runtime.handshake import HELLO_BYTES, Hello, Refused
 from streamlet.runtime.wire import BadFrame, FrameReader, FrameWriter, unpack
-from tests.kafka.protocol import test_messages
+from tests.kafka.malformed import bytes_changed, run
+from tests.kafka.malformed_decoders import everything
 from tests.runtime.test_wire import decodes_or_is_refused, mutated
 
-FRAMES_AN_EXAMPLE = 25
 KEY = b"k" * 32
 
 
-def kafka_answers(count: int, rng: random.Random) -> int:
-    """Every answer a broker may send, in every version we read."""
-    examples = max(1, count // (FRAMES_AN_EXAMPLE * len(REQUESTS)))
-    inner = test_messages.test_malformed_answers_give_a_value_or_a_named_error.hypothesis.inner_test  # type: ignore[attr-defined]
-    for kind in REQUESTS.values():
-
-        @settings(max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-        @given(data=st.data(), seed=st.integers(0, 1 << 32))
-        def run(data: st.DataObject, seed: int) -> None:
-            inner(kind=kind, data=data, seed=seed)  # noqa: B023
-
-        run()
-    return examples * FRAMES_AN_EXAMPLE * len(REQUESTS)
-
-
-def record_batches(count: int, rng: random.Random) -> int:
-    """Valid batches of every codec, edited, and random bytes."""
-    records = [NewRecord(b"key", b"value %d" % n) for n in range(20)]
-    valid = [encode_batch(records, BatchFields(compression=codec)) for codec in Compression]
-    for number in range(count):
-        data = (
-            test_messages._mutate(rng, valid[number % len(valid)]) if number % 2 else rng.randbytes(rng.randrange(200))
-        )
-        try:
-            for batch in read_batches(data, ReadOptions("t", 0, check_crcs=number % 3 == 0)):
-                for index in range(len(batch.values)):
-                    batch.headers(index)
-        except (KafkaError, ValueError):
-            pass
-    return count
+def kafka_tower(count: int, rng: random.Random) -> int:
+    """Every decoder of the Kafka tower and its bridge (``tests/kafka/malformed_decoders.py``)."""
+    tally = run(everything(), count, rng.randrange(2**32))
+    for name, seen in tally.frames.items():
+        print(f"  {name}: {seen:,} frames, {tally.values[name]:,} gave a value")
+    return tally.total
 
 
 def worker_frames(count: int, rng: random.Random) -> int:
@@ -87,15 +56,14 @@ def control_messages(count: int, rng: random.Random) -> int:
             if number % 2:
                 unpack(rng.randbytes(rng.randrange(300)))
             else:
-                handshake.decode_hello(test_messages._mutate(rng, hello)[:HELLO_BYTES].ljust(HELLO_BYTES, b"\0"))
+                handshake.decode_hello(bytes_changed(rng, hello)[:HELLO_BYTES].ljust(HELLO_BYTES, b"\0"))
         except (BadFrame, Refused):
             pass
     return count
 
 
 PARTS: dict[str, Callable[[int, random.Random], int]] = {
-    "Kafka answers": kafka_answers,
-    "record batches": record_batches,
+    "Kafka": kafka_tower,
     "worker frames": worker_frames,
     "control messages": control_messages,
 }
@@ -110,11 +78,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
+    logging.disable(logging.CRITICAL)
     rng = random.Random(options.seed)
     total = 0
-    for name, run in PARTS.items():
+    for name, part in PARTS.items():
         started = time.monotonic()
-        seen = run(options.frames // len(PARTS), rng)
+        # The Kafka tower has by far the most decoders.
+        seen = part(options.frames * 8 // 10 if part is kafka_tower else options.frames // 10, rng)
         total += seen
         print(f"{name}: {seen:,} frames in {time.monotonic() - started:.0f} s", flush=True)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024

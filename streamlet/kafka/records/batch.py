@@ -144,7 +144,7 @@ class RecordBatch:
         return [base + delta for delta in self.timestamp_deltas]
 
     def headers(self, index: int) -> Headers:
-        """The headers of record ``index``. Raises ValueError when they are not well formed."""
+        """The headers of record ``index``."""
         raw = self.raw_headers.get(index)
         return () if raw is None else decode_headers(raw)
 
@@ -172,31 +172,40 @@ def empty_batch(header: BatchHeader) -> RecordBatch:
 
 
 def decode_headers(raw: bytes) -> Headers:
-    """Record headers from their bytes, count first. Raises ValueError."""
-    try:
-        count, pos = read_varint(raw, 0)
-        if not 0 <= count <= len(raw):
-            raise ValueError(f"{count} headers in {len(raw)} bytes")
-        found: list[tuple[str, bytes | None]] = []
-        for _ in range(count):
-            size, pos = read_varint(raw, pos)
-            name, pos = _slice(raw, pos, size), pos + size
-            size, pos = read_varint(raw, pos)
-            value = None
-            if size != -1:
-                value, pos = _slice(raw, pos, size), pos + size
-            found.append((name.decode("utf-8"), value))
-    except IndexError as err:
-        raise ValueError("the headers end in the middle") from err
-    if pos != len(raw):
-        raise ValueError(f"{len(raw) - pos} bytes behind the last header")
+    """Record headers from their bytes, count first, which :func:`check_headers` has let pass.
+
+    A name that is not UTF-8 (librdkafka lets one be written) costs no record: it is read as Java reads it.
+    """
+    count, pos = read_varint(raw, 0)
+    found: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        size, pos = read_varint(raw, pos)
+        name, pos = raw[pos : pos + size], pos + size
+        size, pos = read_varint(raw, pos)
+        value = None
+        if size != -1:
+            value, pos = raw[pos : pos + size], pos + size
+        found.append((name.decode("utf-8", "replace"), value))
     return tuple(found)
 
 
-def _slice(raw: bytes, pos: int, size: int) -> bytes:
-    if size < 0 or size > len(raw) - pos:
-        raise ValueError(f"a header part of {size} bytes, where {len(raw) - pos} remain")
-    return raw[pos : pos + size]
+def check_headers(raw: bytes) -> None:
+    """Raises ValueError or IndexError when these are not a record's headers, to their last byte."""
+    count, pos = read_varint(raw, 0)
+    end = len(raw)
+    if not 0 <= count * 2 <= end - pos:
+        raise ValueError(f"{count} headers in {end} bytes")
+    for part in range(count * 2):
+        byte = raw[pos]
+        if byte < 128 and not byte & 1:
+            pos += 1 + (byte >> 1)
+        else:
+            size, pos = read_varint(raw, pos)
+            if size < -(part & 1):  # a value may be null (-1), a name may not
+                raise ValueError(f"a header part of {size} bytes")
+            pos += max(size, 0)
+    if pos != end:
+        raise ValueError(f"the headers have {pos} bytes, where {end} are left of the record")
 
 
 def decode_records(header: BatchHeader, data: bytes, start: int = 0) -> RecordBatch:
@@ -282,8 +291,10 @@ def decode_records(header: BatchHeader, data: bytes, start: int = 0) -> RecordBa
         if data[pos] == 0:
             pos += 1
         else:
+            # Checked now, decoded when asked for: by then the record is handed out, and an error would lose it.
             stop = end2 >> 1
-            raw_headers[twice >> 1] = data[pos:stop]
+            raw_headers[twice >> 1] = headers = data[pos:stop]
+            check_headers(headers)
             pos = stop
         if pos + pos != end2 or pos > size:
             raise ValueError(f"record {twice >> 1} is not as long as it says")

@@ -36,12 +36,13 @@ class Broker:
         if not colon or (":" in host and not host.startswith("[")) or port.endswith("]"):
             host, port = text.strip(), str(DEFAULT_PORT)
         host = host.removeprefix("[").removesuffix("]")
-        if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        number = int(port) if port.isascii() and port.isdigit() and len(port) <= 5 else 0
+        if not host or not 0 < number < 65536:
             raise SettingError(
                 f"{text!r} is no broker address. Write host:port (the port may be left out: {DEFAULT_PORT}), "
                 "for example kafka1.example.org:9092."
             )
-        return cls(host, int(port))
+        return cls(host, number)
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Protocol
 
-from streamlet.base.errors import StreamletError
+from streamlet.base.errors import SettingError, StreamletError
 from streamlet.coordination import NodeMissing, NodeStore
 from streamlet.kafka.broker_errors import InvalidTopic, UnknownTopicOrPartition, error_class
 from streamlet.kafka.client import KafkaClient
@@ -19,6 +19,10 @@ from streamlet.spouts.kafka.steps import Background, Steps
 
 class NoUsableListener(StreamletError):
     """A broker offers no listener of the security protocol that was set."""
+
+
+class UnreadableNode(StreamletError):
+    """A node of Kafka's holds something else than Kafka writes there."""
 
 
 class NoBrokers(StreamletError):
@@ -110,8 +114,8 @@ class ZkBrokerReader:
         brokers: dict[int, Broker] = {}
         for name in ids:
             found = self._nodes.get(f"{self._path}/ids/{name}")
-            if found is not None and name.isdigit():
-                brokers[int(name)] = self._endpoint(name, _json(found[0]))
+            if found is not None and (number := _number(name)) is not None:
+                brokers[number] = self._endpoint(name, _json(found[0]))
         if not brokers:
             raise NoBrokers(
                 f"{self._where} has no broker under {self._path}/ids: no Kafka that lives in this ZooKeeper is "
@@ -128,14 +132,19 @@ class ZkBrokerReader:
             raise NoSuchTopic(self._topic, f"{self._where} has no node {topic_path}")
         topic = _json(found[0])
         assignment = topic.get("partitions")
-        numbers = [int(n) for n in assignment if str(n).isdigit()] if isinstance(assignment, dict) else []
+        if not isinstance(assignment, dict):
+            # To take it for a topic without partitions would give all of them up.
+            raise UnreadableNode(
+                f"{self._where}: node {topic_path} holds no list of partitions, as Kafka writes it, but "
+                f"{found[0][:60]!r}. See who writes there, or correct broker_zk_path."
+            )
         leaders: dict[int, Broker | None] = {}
         epochs: dict[int, int] = {}
-        for number in sorted(numbers):
+        for number in sorted(number for name in assignment if (number := _number(name)) is not None):
             found = self._nodes.get(f"{topic_path}/partitions/{number}/state")
             state = {} if found is None else _json(found[0])
-            leaders[number] = brokers.get(state.get("leader", -1))
-            epochs[number] = int(state.get("leader_epoch", -1))
+            leaders[number] = brokers.get(_int32(state.get("leader")))
+            epochs[number] = _int32(state.get("leader_epoch"))
         topic_id = topic.get("topic_id")
         return GlobalPartitionInformation(
             self._topic,
@@ -146,12 +155,19 @@ class ZkBrokerReader:
 
     def _endpoint(self, name: str, node: dict[str, Any]) -> Broker:
         # `host` and `port` are null for a broker without a PLAINTEXT listener, and only ever name one of several.
-        protocols = node.get("listener_security_protocol_map") or {}
-        endpoints = [str(endpoint) for endpoint in node.get("endpoints") or ()]
+        protocols, listed = node.get("listener_security_protocol_map"), node.get("endpoints")
+        protocols = protocols if isinstance(protocols, dict) else {}
+        endpoints = [str(endpoint) for endpoint in listed] if isinstance(listed, list) else []
         for endpoint in endpoints:
             listener, _, address = endpoint.partition("://")
             if protocols.get(listener, listener) == self._security_protocol:
-                return Broker.parse(address)
+                try:
+                    return Broker.parse(address)
+                except SettingError as err:
+                    raise UnreadableNode(
+                        f"Broker {name} in {self._where} says that it listens at {endpoint[:80]!r}, which is no "
+                        "address. Correct the broker's `advertised.listeners`."
+                    ) from err
         raise NoUsableListener(
             f"Broker {name} in {self._where} has no {self._security_protocol} listener (it offers: "
             f"{', '.join(endpoints) or 'none'}). Set security_protocol to what one of them speaks, or add such a "
@@ -162,6 +178,17 @@ class ZkBrokerReader:
 def _json(data: bytes) -> dict[str, Any]:
     try:
         found = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _number(name: str) -> int | None:
+    """The number of a broker or partition; None for a name that is none."""
+    number = int(name) if name.isascii() and name.isdigit() and len(name) <= 10 else -1
+    return number if 0 <= number < 1 << 31 else None
+
+
+def _int32(value: object) -> int:
+    """A number that goes into Kafka's requests; -1 for what is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31 else -1

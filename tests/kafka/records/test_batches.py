@@ -223,6 +223,23 @@ def test_random_bytes_are_never_more_than_corrupt() -> None:
             continue
 
 
+@pytest.mark.parametrize(("at", "byte"), [(-1, 0x0C), (-6, 0x05), (-9, 0x01), (-10, 0x40)])
+def test_headers_that_are_none_are_found_before_a_record_is_handed_out(at: int, byte: int) -> None:
+    """A length too long or negative, a count too high: named with the batch, and no record of it is passed over."""
+    raw = bytearray(encode_batch([NewRecord(b"a"), NewRecord(b"b", headers=(("h", None), ("name", b"")))]))
+    raw[at] = byte
+    with pytest.raises(CorruptRecord, match=r"'lines', partition 3, at offset 0 cannot be read"):
+        list(read_batches(_with_crc(raw), OPTIONS))
+
+
+def test_a_headers_name_that_is_no_text_costs_no_record() -> None:
+    """librdkafka lets one be written, and Java reads it so."""
+    raw = bytearray(encode_batch([NewRecord(b"b", headers=(("name", b"v"),))]))
+    raw[-3] = 0xFF
+    (batch,) = read_batches(_with_crc(raw), OPTIONS)
+    assert batch.values == [b"b"] and batch.headers(0) == (("nam\ufffd", b"v"),)
+
+
 def test_a_count_beyond_the_bytes_allocates_nothing() -> None:
     """The record count and the length are both held against what is there."""
     raw = bytearray(encode_batch([NewRecord(b"x")]))

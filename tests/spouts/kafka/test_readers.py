@@ -12,7 +12,13 @@ from streamlet.coordination import MemoryNodeStore
 from streamlet.spouts.kafka.errors import NoSuchTopic
 from streamlet.spouts.kafka.hosts import StaticHosts
 from streamlet.spouts.kafka.partition import Broker, GlobalPartitionInformation
-from streamlet.spouts.kafka.readers import NoBrokers, NoUsableListener, StaticBrokerReader, ZkBrokerReader
+from streamlet.spouts.kafka.readers import (
+    NoBrokers,
+    NoUsableListener,
+    StaticBrokerReader,
+    UnreadableNode,
+    ZkBrokerReader,
+)
 from streamlet.spouts.kafka.steps import Activity, Background
 
 PLAIN = {"listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"}, "version": 5, "host": None, "port": -1}
@@ -84,3 +90,32 @@ def test_k1_static_hosts_say_what_was_written() -> None:
     info = activity.take()
     assert info.leaders == {3: Broker("a", 1), 7: Broker("b", 2)}
     assert info.by_position
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff", b"[]", b"{}", b'{"partitions":7}', b'{"a":' * 50_000])
+def test_a_topic_node_that_is_none_is_told_and_not_taken_for_a_topic_without_partitions(
+    data: bytes, background: Background
+) -> None:
+    """All partitions would be given up for it."""
+    store = nodes({1: {**PLAIN, "endpoints": ["PLAINTEXT://h:1"]}}, {0: 1})
+    store.set("/brokers/topics/t", data, -1)
+    with pytest.raises(UnreadableNode, match="/brokers/topics/t holds no list of partitions"):
+        look(store, background)
+
+
+@pytest.mark.parametrize("leader", [None, [], {}, "1", 1.5, 1 << 80, True])
+def test_a_state_that_makes_no_sense_is_a_partition_without_a_leader(leader: Any, background: Background) -> None:
+    """As one whose state is not there yet (trap T9)."""
+    store = nodes({1: {**PLAIN, "endpoints": ["PLAINTEXT://h:1"]}}, {0: 1})
+    state = json.dumps({"leader": leader, "leader_epoch": leader}).encode()
+    store.set("/brokers/topics/t/partitions/0/state", state, -1)
+    info = look(store, background)
+    assert info.leaders == {0: None} and info.get_leader_epoch(0) == -1
+
+
+@pytest.mark.parametrize("address", ["", "h:99999", "h:" + "9" * 5000, "h:²"])
+def test_a_brokers_address_that_is_none_is_told_with_the_brokers_name(address: str, background: Background) -> None:
+    """It is the broker's setting that must be corrected, and none of ours."""
+    store = nodes({1: {**PLAIN, "endpoints": [f"PLAINTEXT://{address}"]}}, {0: 1})
+    with pytest.raises(UnreadableNode, match=r"Broker 1 .*advertised\.listeners"):
+        look(store, background)

@@ -1,0 +1,365 @@
+"""Every request we have, in every version that we and a broker share, said to that broker in an order that makes sense.
+
+Over bare sockets, with the bytes that ``encode_request`` gives: the client would only ever use the highest version. An
+answer must decode to its last byte and hold no error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from streamlet.kafka.consumer.group_protocol import Subscription, encode_assignment
+from streamlet.kafka.metadata.cluster import TopicPartition
+from streamlet.kafka.protocol import primitives as p
+from streamlet.kafka.protocol.api import ApiKey, Request, VersionRange, encode_request, skip_tags
+from streamlet.kafka.protocol.messages import REQUESTS
+from streamlet.kafka.protocol.messages import add_offsets_to_txn as aot
+from streamlet.kafka.protocol.messages import add_partitions_to_txn as apt
+from streamlet.kafka.protocol.messages import create_partitions as cp
+from streamlet.kafka.protocol.messages import create_topics as ct
+from streamlet.kafka.protocol.messages import delete_records as dr
+from streamlet.kafka.protocol.messages import describe_configs as dc
+from streamlet.kafka.protocol.messages import fetch as fe
+from streamlet.kafka.protocol.messages import incremental_alter_configs as ac
+from streamlet.kafka.protocol.messages import join_group as jg
+from streamlet.kafka.protocol.messages import list_offsets as lo
+from streamlet.kafka.protocol.messages import offset_commit as oc
+from streamlet.kafka.protocol.messages import offset_delete as od
+from streamlet.kafka.protocol.messages import offset_for_leader_epoch as le
+from streamlet.kafka.protocol.messages import produce as pr
+from streamlet.kafka.protocol.messages import txn_offset_commit as tc
+from streamlet.kafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from streamlet.kafka.protocol.messages.delete_groups import DeleteGroupsRequest
+from streamlet.kafka.protocol.messages.delete_topics import DeleteTopicsRequest
+from streamlet.kafka.protocol.messages.describe_groups import DescribeGroupsRequest
+from streamlet.kafka.protocol.messages.end_txn import EndTxnRequest
+from streamlet.kafka.protocol.messages.find_coordinator import GROUP, TRANSACTION, FindCoordinatorRequest
+from streamlet.kafka.protocol.messages.heartbeat import HeartbeatRequest
+from streamlet.kafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from streamlet.kafka.protocol.messages.leave_group import LeaveGroupRequest
+from streamlet.kafka.protocol.messages.list_groups import ListGroupsRequest
+from streamlet.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from streamlet.kafka.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchTopic
+from streamlet.kafka.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from streamlet.kafka.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from streamlet.kafka.protocol.messages.sync_group import SyncGroupAssignment, SyncGroupRequest
+from streamlet.kafka.protocol.schema import codec_of
+from streamlet.kafka.records.compression import Compression
+from streamlet.kafka.records.writing import BatchFields, NewRecord, encode_batch
+from streamlet.kafka.sasl import SaslClient
+
+PATIENCE_S = 30.0
+_PASSING = {3, 5, 14, 15, 16, 51}
+"""No topic or leader yet, coordinator loads or is looked for, a transaction is being ended: said again."""
+_MEMBER_ID_REQUIRED = 79
+_INTRODUCTION = ApiVersionsRequest(client_software_name="every-request", client_software_version="1.0")
+
+
+class Exchange(NamedTuple):
+    """One request that was answered; ``frame`` without its length."""
+
+    request: Request[Any]
+    version: int
+    frame: bytes
+    answer: Any
+
+
+class Line:
+    """One connection, one request at a time."""
+
+    def __init__(self, server: str) -> None:
+        host, port = server.split(",")[0].rsplit(":", 1)
+        self._socket = socket.create_connection((host, int(port)), PATIENCE_S)
+        self._number = 0
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def say(self, request: Request[Any], version: int) -> Exchange:
+        """Raises EOFError when the broker hangs up (it does that to what it cannot read)."""
+        self._number += 1
+        self._socket.sendall(encode_request(request, version, self._number, "every-request"))
+        frame = self._take(p.INT32.unpack(self._take(4))[0])
+        assert p.INT32.unpack_from(frame)[0] == self._number
+        return Exchange(request, version, frame, decoded_to_its_last_byte(type(request), version, frame))
+
+    def _take(self, size: int) -> bytes:
+        parts = bytearray()
+        while len(parts) < size:
+            part = self._socket.recv(size - len(parts))
+            if not part:
+                raise EOFError("the broker hung up")
+            parts += part
+        return bytes(parts)
+
+
+def decoded_to_its_last_byte(kind: type[Request[Any]], version: int, frame: bytes) -> Any:
+    """The answer in ``frame``, which must hold nothing else."""
+    flexible = version >= kind.flexible_since
+    reader = p.Reader(frame)
+    reader.take(4)
+    if flexible and kind.api_key is not ApiKey.API_VERSIONS:
+        skip_tags(reader)
+    answer = codec_of(kind.response_type, version, flexible).decode(reader)
+    assert not reader.remaining, f"{reader.remaining} bytes behind {kind.api_key.name} v{version}"
+    return answer
+
+
+def errors_in(answer: Any) -> list[int]:
+    """Every error code in a message, wherever it stands."""
+    found: list[int] = []
+    if isinstance(answer, tuple):
+        return [code for row in answer for code in errors_in(row)]
+    if not dataclasses.is_dataclass(answer):
+        return found
+    for spec in dataclasses.fields(answer):
+        value = getattr(answer, spec.name)
+        found += [value] if spec.name.endswith("error_code") and value else errors_in(value)
+    return found
+
+
+def shared_versions(offered: dict[ApiKey, VersionRange]) -> set[tuple[ApiKey, int]]:
+    """What both sides speak."""
+    return {
+        (key, version)
+        for key, kind in REQUESTS.items()
+        for version in kind.versions
+        if key in offered and offered[key].least <= version <= offered[key].most
+    }
+
+
+class Conversation:
+    """Rounds over one broker, each with a topic, a group and a transaction of its own; ``heard`` collects."""
+
+    def __init__(self, server: str, name: str) -> None:
+        self._line = Line(server)
+        self._server = server
+        self._name = name
+        self.heard: list[Exchange] = []
+        self._round = 0
+        first: ApiVersionsResponse = self._line.say(_INTRODUCTION, 3).answer
+        assert not first.error_code
+        self.offered = {ApiKey(key): row for key, row in first.ranges().items() if key in set(ApiKey)}
+
+    def __enter__(self) -> Conversation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._line.close()
+
+    def say_everything(self) -> None:
+        """As many rounds as an API has versions; each takes the next version of every API."""
+        rounds = max(len(kind.versions) for kind in REQUESTS.values())
+        for self._round in range(rounds):
+            self._topics()
+            self._transaction()
+            self._reading()
+            self._end()
+
+    def _ask(self, request: Request[Any], beside: tuple[int, ...] = ()) -> Any:
+        """The answer, without errors but those in ``beside``; what passes is said again."""
+        usable = [v for k, v in sorted(shared_versions(self.offered)) if k is request.api_key]
+        usable = [version for version in usable if version in request.usable_versions()]
+        version = usable[min(self._round, len(usable) - 1)]
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            exchange = self._line.say(request, version)
+            codes = set(errors_in(exchange.answer)) - set(beside)
+            if not codes & _PASSING or time.monotonic() > deadline:
+                break
+            time.sleep(0.05)
+        assert not codes, f"{request.api_key.name} v{version}: {exchange.answer}"
+        self.heard.append(exchange)
+        return exchange.answer
+
+    @property
+    def _topic(self) -> str:
+        return f"{self._name}-{self._round}"
+
+    _group = _topic
+
+    def _topics(self) -> None:
+        self._ask(_INTRODUCTION)
+        new = ct.CreatableTopic(
+            name=self._topic,
+            num_partitions=1,
+            replication_factor=1,
+            assignments=(),
+            configs=(ct.CreatableTopicConfig(name="retention.ms", value="-1"),),
+        )
+        self._ask(ct.CreateTopicsRequest(topics=(new,), timeout_ms=20_000))
+        more = cp.CreatePartitionsTopic(name=self._topic, count=2, assignments=None)
+        self._ask(cp.CreatePartitionsRequest(topics=(more,), timeout_ms=20_000, validate_only=False))
+        asked = MetadataRequest(topics=(MetadataRequestTopic(name=self._topic),))
+        deadline = time.monotonic() + PATIENCE_S
+        while len((metadata := self._ask(asked)).topics[0].partitions) < 2:
+            assert time.monotonic() < deadline
+        self._topic_id = metadata.topics[0].topic_id
+        self._ask(MetadataRequest(topics=()))
+        change = ac.AlterableConfig(name="max.message.bytes", config_operation=0, value="2000000")
+        row = ac.AlterConfigsResource(resource_type=dc.TOPIC, resource_name=self._topic, configs=(change,))
+        self._ask(ac.IncrementalAlterConfigsRequest(resources=(row,), validate_only=False))
+        keys = ("max.message.bytes", "retention.ms")
+        wanted = dc.DescribeConfigsResource(resource_type=dc.TOPIC, resource_name=self._topic, configuration_keys=keys)
+        self._ask(dc.DescribeConfigsRequest(resources=(wanted,), include_synonyms=True))
+
+    def _transaction(self) -> None:
+        name = self._topic
+        self._ask(FindCoordinatorRequest(key=name, key_type=TRANSACTION))
+        mine = self._ask(InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000))
+        self._ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000))
+        ids, epoch = mine.producer_id, mine.producer_epoch
+        self._ask(
+            apt.AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id=name,
+                v3_and_below_producer_id=ids,
+                v3_and_below_producer_epoch=epoch,
+                v3_and_below_topics=(apt.AddPartitionsToTxnTopic(name=name, partitions=(0,)),),
+            )
+        )
+        self._produce(0, ids, epoch, name)
+        self._produce(1, -1, -1, None)
+        member, generation = self._join()
+        self._ask(
+            aot.AddOffsetsToTxnRequest(
+                transactional_id=name, producer_id=ids, producer_epoch=epoch, group_id=self._group
+            )
+        )
+        row = tc.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=2, committed_metadata="t")
+        request = tc.TxnOffsetCommitRequest(
+            transactional_id=name,
+            group_id=self._group,
+            producer_id=ids,
+            producer_epoch=epoch,
+            generation_id=generation,
+            member_id=member,
+            topics=(tc.TxnOffsetCommitRequestTopic(name=name, partitions=(row,)),),
+        )
+        self._ask(request)
+        self._ask(EndTxnRequest(transactional_id=name, producer_id=ids, producer_epoch=epoch, committed=True))
+        stored = OffsetFetchTopic(name=name, partition_indexes=(0, 1))
+        deadline = time.monotonic() + PATIENCE_S
+        while True:  # the marker reaches the group's log a moment after the transaction has ended
+            answer = self._ask(OffsetFetchRequest(group_id=self._group, topics=(stored,), require_stable=True), (88,))
+            offsets = [one.committed_offset for one in answer.topics[0].partitions]
+            if offsets == [2, 1]:
+                break
+            assert time.monotonic() < deadline, answer
+        self._ask(OffsetFetchRequest(group_id=self._group, topics=None))
+        self._ask(DescribeGroupsRequest(groups=(self._group,)))
+        assert self._group in {row.group_id for row in self._ask(ListGroupsRequest()).groups}
+        self._ask(LeaveGroupRequest(group_id=self._group, member_id=member))
+
+    def _produce(self, partition: int, ids: int, epoch: int, transactional_id: str | None) -> None:
+        records = [NewRecord(b"v" * 50, b"k", 1_700_000_000_000, (("h", b"1"), ("n", None))), NewRecord(None, b"gone")]
+        codec = Compression(1 + self._round)
+        fields = BatchFields(
+            0, codec, -1, ids, epoch, 0 if ids >= 0 else -1, transactional=transactional_id is not None
+        )
+        row = pr.ProducePartition(index=partition, records=encode_batch(records, fields))
+        topic = pr.ProduceTopic(name=self._topic, partition_data=(row,))
+        self._ask(pr.ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=10_000, topic_data=(topic,)))
+
+    def _join(self) -> tuple[str, int]:
+        self._ask(FindCoordinatorRequest(key=self._group, key_type=GROUP))
+        protocol = jg.JoinGroupProtocol(name="range", metadata=Subscription((self._topic,)).encode())
+
+        def join(member: str) -> Any:
+            request = jg.JoinGroupRequest(
+                group_id=self._group,
+                session_timeout_ms=10_000,
+                rebalance_timeout_ms=10_000,
+                member_id=member,
+                protocol_type="consumer",
+                protocols=(protocol,),
+            )
+            return self._ask(request, (_MEMBER_ID_REQUIRED,))
+
+        joined = join("")
+        if joined.error_code == _MEMBER_ID_REQUIRED:
+            joined = join(joined.member_id)
+        member, generation = joined.member_id, joined.generation_id
+        assignment = encode_assignment([TopicPartition(self._topic, 0), TopicPartition(self._topic, 1)])
+        given = SyncGroupAssignment(member_id=member, assignment=assignment)
+        request = SyncGroupRequest(
+            group_id=self._group, generation_id=generation, member_id=member, assignments=(given,)
+        )
+        assert self._ask(request).assignment == assignment
+        self._ask(HeartbeatRequest(group_id=self._group, generation_id=generation, member_id=member))
+        row = oc.OffsetCommitPartition(
+            partition_index=1, committed_offset=1, committed_leader_epoch=0, committed_metadata="m"
+        )
+        commit = oc.OffsetCommitRequest(
+            group_id=self._group,
+            generation_id=generation,
+            member_id=member,
+            topics=(oc.OffsetCommitTopic(name=self._topic, partitions=(row,)),),
+        )
+        self._ask(commit)
+        return member, generation
+
+    def _reading(self) -> None:
+        earliest = lo.ListOffsetsPartition(partition_index=1, timestamp=lo.EARLIEST_TIMESTAMP)
+        topic = lo.ListOffsetsTopic(name=self._topic, partitions=(earliest,))
+        self._ask(lo.ListOffsetsRequest(isolation_level=1, topics=(topic,)))
+        part = le.OffsetForLeaderPartition(partition=1, current_leader_epoch=0, leader_epoch=0)
+        self._ask(
+            le.OffsetForLeaderEpochRequest(topics=(le.OffsetForLeaderTopic(topic=self._topic, partitions=(part,)),))
+        )
+        # A session: all of it, then what changed, then one partition forgotten.
+        session = self._fetch(0, 0, (0, 1), ()).session_id
+        assert session
+        answer = self._fetch(session, 1, (1,), ())
+        answer = self._fetch(session, 2, (), (0,))
+        assert answer.session_id == session
+        self._fetch(0, -1, (0,), ())
+
+    def _fetch(self, session: int, epoch: int, send: tuple[int, ...], forget: tuple[int, ...]) -> Any:
+        parts = tuple(
+            fe.FetchPartition(partition=number, fetch_offset=epoch if epoch > 0 else 0, partition_max_bytes=1 << 20)
+            for number in send
+        )
+        topic = fe.FetchTopic(topic=self._topic, topic_id=self._topic_id, partitions=parts)
+        gone = fe.ForgottenTopic(topic=self._topic, topic_id=self._topic_id, partitions=forget)
+        request = fe.FetchRequest(
+            max_wait_ms=10,
+            min_bytes=1,
+            isolation_level=fe.READ_COMMITTED,
+            session_id=session,
+            session_epoch=epoch,
+            topics=(topic,) if send else (),
+            forgotten_topics_data=(gone,) if forget else (),
+        )
+        return self._ask(request)
+
+    def _end(self) -> None:
+        rows = (od.OffsetDeleteRequestPartition(partition_index=1),)
+        self._ask(
+            od.OffsetDeleteRequest(
+                group_id=self._group, topics=(od.OffsetDeleteRequestTopic(name=self._topic, partitions=rows),)
+            )
+        )
+        self._ask(DeleteGroupsRequest(groups_names=(self._group,)))
+        before = dr.DeleteRecordsPartition(partition_index=1, offset=1)
+        topic = dr.DeleteRecordsTopic(name=self._topic, partitions=(before,))
+        self._ask(dr.DeleteRecordsRequest(topics=(topic,), timeout_ms=10_000))
+        self._ask(DeleteTopicsRequest(topic_names=(self._topic,), timeout_ms=20_000))
+
+
+def log_in(server: str, version: int, client: SaslClient) -> Iterator[Exchange]:
+    """A handshake and an authentication in ``version`` on a connection of its own."""
+    line = Line(server)
+    try:
+        yield line.say(SaslHandshakeRequest(mechanism=client.mechanism), 1)
+        token: bytes | None = client.first()
+        while token is not None:
+            exchange = line.say(SaslAuthenticateRequest(auth_bytes=token), version)
+            assert not errors_in(exchange.answer), exchange.answer
+            yield exchange
+            token = client.next(exchange.answer.auth_bytes)
+    finally:
+        line.close()
