@@ -275,7 +275,7 @@ def memory(cluster: DevCluster, records: int, rounds: int, seed: int) -> Found:
     buffer = 8 << 20
     value = bytes(random.Random(seed).randbytes(1000))
     began = time.monotonic()
-    with Producer(bootstrap_servers=cluster.bootstrap_servers, buffer_memory=buffer, max_block_ms=50) as producer:
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, buffer_memory=buffer, max_block_ms=1000) as producer:
         for _ in range(40):  # as much as the buffer holds several times: the allocator has what it needs
             producer.send_many(topic, [value] * 1000)
             producer.flush(DEADLINE_S)
@@ -284,9 +284,9 @@ def memory(cluster: DevCluster, records: int, rounds: int, seed: int) -> Found:
             cluster.pause(broker)
         refused, taken, peak = 0, 0, 0
         try:
-            for _ in range(10 * buffer // (100 * len(value))):
+            for _ in range(10 * buffer // (2000 * len(value))):
                 try:
-                    taken += len(producer.send_many(topic, [value] * 100))
+                    taken += len(producer.send_many(topic, [value] * 2000))
                 except BufferExhausted as err:
                     refused += 1
                     taken += len(err.taken)  # type: ignore[attr-defined]

@@ -25,9 +25,9 @@ def cluster() -> Iterator[DevCluster]:
 @pytest.mark.parametrize(
     ("scenario", "records", "rounds"),
     [
-        ("idempotent", 20_000, 3),
+        ("idempotent", 20_000, 2),
         ("transactions", 2_000, 2),
-        ("read_process_write", 3_000, 3),
+        ("read_process_write", 2_000, 2),
     ],
 )
 def test_exactly_once_and_in_order(cluster: DevCluster, scenario: str, records: int, rounds: int) -> None:

@@ -54,7 +54,12 @@ _BY_KIND: dict[Kind, dict[type[BrokerError], Verdict]] = {
         e.TopicAuthorizationFailed: Verdict.ABORTABLE,
         e.OffsetMetadataTooLarge: Verdict.ABORTABLE,
     },
-    Kind.END: {e.UnknownProducerId: Verdict.ABORTABLE, e.InvalidProducerIdMapping: Verdict.ABORTABLE},
+    Kind.END: {
+        e.UnknownProducerId: Verdict.ABORTABLE,
+        e.InvalidProducerIdMapping: Verdict.ABORTABLE,
+        # There is no such transaction: what was to begin it never arrived. (A repeated end is answered like the first.)
+        e.InvalidTransactionState: Verdict.ABORTABLE,
+    },
 }
 
 

@@ -235,6 +235,17 @@ def test_c20_after_an_end_of_unknown_outcome_the_next_transaction_has_a_new_epoc
     assert far.sequences.producer_epoch == epoch + 1
 
 
+def test_a_transaction_that_never_reached_the_coordinator_is_aborted_all_the_same() -> None:
+    """AddPartitions was lost with its coordinator: an EndTxn finds nothing, and the next epoch makes sure."""
+    far = Coordinator()
+    manager = far.in_transaction()
+    far.errors = {Kind.ADD_PARTITIONS: [Disconnected("gone")], Kind.END: [48]}
+    assert far.run(limit=2) == [Kind.ADD_PARTITIONS]
+    result = manager.begin_abort()
+    assert far.run() == [Kind.FIND_COORDINATOR, Kind.END, Kind.INIT_PRODUCER_ID]
+    assert result.done and result.error is None and manager.state is State.READY
+
+
 def test_a_lost_batch_fails_the_transaction_and_its_abort_takes_a_new_epoch() -> None:
     """E5: what may or may not be in the log is hidden by the abort."""
     far = Coordinator()
