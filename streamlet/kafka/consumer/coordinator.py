@@ -106,7 +106,7 @@ class ConsumerCoordinator:
     def _poll_group(self) -> None:
         thread = self._thread or self._start_thread()
         thread.polled(self._clock.monotonic())
-        for news in thread.take_news():
+        while (news := thread.next_news()) is not None:
             self._hear(news)
         if self._ended is not None:
             raise self._ended
@@ -128,6 +128,7 @@ class ConsumerCoordinator:
     def subscription_changed(self) -> None:
         """Join (again) with the next poll."""
         self._wants_join = True
+        self._cluster_seen = None  # a pattern is matched anew, though the cluster is the same
 
     @property
     def generation(self) -> Generation:
@@ -225,6 +226,9 @@ class ConsumerCoordinator:
             if not offsets:
                 return True
             self._pre_join_commit = (commits.send(offsets), self._clock.monotonic() + _COMMIT_BEFORE_JOIN_S)
+            if self.protocol is RebalanceProtocol.EAGER:
+                for row in self._subscriptions.rows():
+                    row.pending_revocation = True  # or positions run ahead of this commit, and are read again
         future, deadline = self._pre_join_commit
         if not future.done and self._clock.monotonic() < deadline:
             return False
@@ -360,8 +364,8 @@ class ConsumerCoordinator:
                 self._revoke(revoked)
         finally:
             self._thread.leave()
-            self._thread.take_news()
             self._joining, self._wants_join = False, True
+            self._pre_join_commit = None
             self._last_owned = ()
             if self.commits is not None:
                 self.commits.generation = NO_GENERATION

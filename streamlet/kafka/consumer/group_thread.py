@@ -72,7 +72,11 @@ class GroupThread:
         self._clock = clock
         self._client = KafkaClient(config, clock, allow_auto_topic_creation=config.allow_auto_create_topics)
         self._wishes: deque[Callable[[], None]] = deque()
-        self._news: deque[News] = deque()
+        self._news: deque[tuple[int, News]] = deque()
+        self._lives = 0
+        """How often the consumer left: news of an earlier life are not for it any more. ``_life``: the thread's."""
+        self._life = 0
+        self._died: Fatal | None = None
         self._thread = threading.Thread(target=self._run, name=f"streamlet-group-{config.group_id}", daemon=True)
         self._started = False
         self._stop_by_s: float | None = None
@@ -101,20 +105,24 @@ class GroupThread:
         self._wish(lambda: self._membership.join(protocols, self._clock.monotonic()))
 
     def leave(self) -> None:
-        """Leave; the thread goes on and can join again."""
+        """Leave; the thread goes on and can join again. News of what was before are dropped."""
+        self._lives += 1
+        life = self._lives
 
         def leave() -> None:
+            self._life = life
             self._joins += 1
             self._membership.leave()
 
         self._wish(leave)
 
-    def take_news(self) -> list[News]:
-        """What happened since."""
-        found: list[News] = []
+    def next_news(self) -> News | None:
+        """What happened next; None when nothing has. One by one: what is done about it may raise."""
         while self._news:
-            found.append(self._news.popleft())
-        return found
+            life, news = self._news.popleft()
+            if life == self._lives:
+                return news
+        return self._died
 
     def stop(self, timeout_s: float) -> None:
         """Leave the group and end, in that time: later the thread is left to its end by itself."""
@@ -124,6 +132,7 @@ class GroupThread:
 
         def ask() -> None:
             self._stop_by_s = self._clock.monotonic() + timeout_s
+            self._joins += 1  # a join under way makes us a member no more
             self._membership.leave()
 
         self._wish(ask)
@@ -150,14 +159,11 @@ class GroupThread:
                 self._client.poll(self._wait_s())
         except Exception as err:  # noqa: BLE001 - whatever ends this thread must be heard in the next poll
             _log.exception("the thread of group %r ended", self._config.group_id)
-            self._news.append(
-                Fatal(
-                    GroupThreadDied(
-                        f"The thread that keeps the membership in group {self._config.group_id!r} ended with "
-                        f"{type(err).__name__}: {err}. Close this consumer and make a new one."
-                    )
-                )
+            died = GroupThreadDied(
+                f"The thread that keeps the membership in group {self._config.group_id!r} ended with "
+                f"{type(err).__name__}: {err}. Close this consumer and make a new one."
             )
+            self._died = Fatal(died)
             self._wake_consumer()
         finally:
             self._client.close()
@@ -179,7 +185,7 @@ class GroupThread:
 
     def _pass_on(self) -> None:
         if self._membership.told:
-            self._news.extend(self._membership.told)
+            self._news.extend((self._life, news) for news in self._membership.told)
             self._membership.told.clear()
             self._wake_consumer()
 
@@ -295,9 +301,11 @@ class GroupThread:
     def _begin_share(self, action: Share) -> None:
         self._share = action
         self._share_by_s = self._clock.monotonic() + _METADATA_PATIENCE_S
-        for row in self._subscriptions_of(action).values():
-            for topic in row.topics:
-                self._client.add_topic(topic)
+        wanted = {topic for row in self._subscriptions_of(action).values() for topic in row.topics}
+        for topic in self._client.metadata.topics - wanted:
+            self._client.metadata.remove_topic(topic)  # or it would differ from what is shared out, for ever
+        for topic in wanted:
+            self._client.add_topic(topic)
 
     def _try_share(self) -> None:
         share = self._share

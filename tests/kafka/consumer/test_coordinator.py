@@ -1,0 +1,162 @@
+"""The consumer's side of a rebalance, with news that a test invents instead of a group's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import pytest
+
+from streamlet.kafka import Consumer, ConsumerRebalanceListener, TopicPartition
+from streamlet.kafka.consumer.assignors import CooperativeStickyAssignor
+from streamlet.kafka.consumer.group_protocol import decode_subscription, encode_assignment
+from streamlet.kafka.consumer.membership import Generation, Joined, MembershipLost, News, RejoinNeeded
+from streamlet.kafka.future import RequestFuture
+from streamlet.kafka.metadata.cluster import Cluster, TopicInfo
+
+ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
+FIRST = Generation(1, "m", "range")
+
+
+class FakeThread:
+    """Takes wishes down; its news are the test's."""
+
+    def __init__(self) -> None:
+        self.news: list[News] = []
+        self.joins: list[tuple[tuple[str, bytes], ...]] = []
+
+    def polled(self, now_s: float) -> None:
+        pass
+
+    def join(self, protocols: tuple[tuple[str, bytes], ...]) -> None:
+        self.joins.append(protocols)
+
+    def leave(self) -> None:
+        pass
+
+    def next_news(self) -> News | None:
+        return self.news.pop(0) if self.news else None
+
+    def stop(self, timeout_s: float) -> None:
+        pass
+
+    def topics_of_last_join(self) -> tuple[str, ...]:
+        return decode_subscription(self.joins[-1][0][1]).topics
+
+
+class Rig:
+    """A consumer in a group of the test's making; it sends nothing."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.consumer = Consumer(bootstrap_servers="127.0.0.1:1", group_id="g", **settings)
+        self.coordinator = self.consumer._coordinator
+        self.thread = FakeThread()
+        self.coordinator._thread = self.thread  # type: ignore[assignment]
+        commits = self.coordinator.commits
+        assert commits is not None
+        commits._offsets = self  # type: ignore[assignment]
+        self.committed: list[RequestFuture[Any]] = []
+
+    def commit(self, offsets: Any, member: Any) -> RequestFuture[Any]:
+        self.committed.append(RequestFuture())
+        return self.committed[-1]
+
+    def fetch(self, partitions: Any, *, require_stable: bool = False) -> RequestFuture[Any]:
+        return RequestFuture()
+
+    def joined(self, *tps: TopicPartition) -> Joined:
+        return Joined(FIRST, encode_assignment(tps), False)
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    one = Rig(enable_auto_commit=False)
+    yield one
+    one.consumer.close(0)
+
+
+class Raises(ConsumerRebalanceListener):
+    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        raise ZeroDivisionError
+
+
+def test_c5_news_behind_a_listener_that_raised_are_heard(rig: Rig) -> None:
+    """Else nobody would ever hear that the membership is lost, or that the group rebalances."""
+    rig.consumer.subscribe(["t"], listener=Raises())
+    rig.coordinator.poll()
+    rig.thread.news = [rig.joined(ZERO), MembershipLost("a test")]
+    with pytest.raises(ZeroDivisionError):
+        rig.coordinator.poll()
+    assert rig.consumer.assignment() == {ZERO}
+    rig.coordinator.poll()
+    assert rig.consumer.assignment() == frozenset()
+    assert len(rig.thread.joins) == 2
+
+
+def test_c1_another_pattern_is_matched_at_once(rig: Rig) -> None:
+    """Against the topics known; not only when the cluster changes next, minutes later."""
+    rig.consumer.subscribe(pattern="a.*")
+    rig.consumer._client.metadata.cluster = Cluster.of([], [TopicInfo("a1"), TopicInfo("b1")])
+    rig.consumer._client.metadata.update_version = 1
+    rig.coordinator.poll()
+    assert rig.thread.topics_of_last_join() == ("a1",)
+    rig.thread.news = [Joined(FIRST, encode_assignment([]), False)]
+    rig.coordinator.poll()
+    rig.consumer.subscribe(pattern="b.*")
+    rig.coordinator.poll()
+    assert rig.thread.topics_of_last_join() == ("b1",)
+
+
+def test_c7_nothing_is_handed_out_between_the_last_commit_and_the_revocation() -> None:
+    """Positions would run ahead of what is committed, and the next owner would read the records again."""
+    rig = Rig(enable_auto_commit=True, partition_assignment_strategy=["range"])
+    rig.consumer.subscribe(["t"])
+    rig.coordinator.poll()
+    rig.thread.news = [rig.joined(ZERO)]
+    rig.coordinator.poll()
+    rig.consumer.seek(ZERO, 5)
+    state = rig.consumer._subscriptions
+    assert [row.topic_partition for row in state.fetchable()] == [ZERO]
+    rig.thread.news = [RejoinNeeded("a test")]
+    rig.coordinator.poll()
+    assert len(rig.committed) == 1
+    assert state.fetchable() == []
+    rig.committed[0].complete({ZERO: None})
+    rig.coordinator.poll()
+    assert rig.consumer.assignment() == frozenset()
+    assert len(rig.thread.joins) == 2
+    rig.consumer.close(0)
+
+
+def test_c5_a_cooperative_member_reads_on_while_it_commits_and_joins() -> None:
+    """What it keeps is not stopped."""
+    rig = Rig(enable_auto_commit=True, partition_assignment_strategy=[CooperativeStickyAssignor])
+    rig.consumer.subscribe(["t"])
+    rig.coordinator.poll()
+    rig.thread.news = [rig.joined(ZERO, ONE)]
+    rig.coordinator.poll()
+    rig.consumer.seek(ZERO, 5)
+    rig.thread.news = [RejoinNeeded("a test")]
+    rig.coordinator.poll()
+    assert [row.topic_partition for row in rig.consumer._subscriptions.fetchable()] == [ZERO]
+    rig.committed[0].complete({ZERO: None})
+    rig.coordinator.poll()
+    assert rig.consumer.assignment() == {ZERO, ONE}
+    rig.consumer.close(0)
+
+
+def test_c7_a_commit_before_a_join_that_was_given_up_does_not_stand_for_the_next() -> None:
+    """unsubscribe() while it was under way; the next rebalance commits anew."""
+    rig = Rig(enable_auto_commit=True, partition_assignment_strategy=["range"])
+    for round_ in (1, 2):
+        rig.consumer.subscribe(["t"])
+        rig.coordinator.poll()
+        rig.thread.news = [rig.joined(ZERO)]
+        rig.coordinator.poll()
+        rig.consumer.seek(ZERO, 5)
+        rig.thread.news = [RejoinNeeded("a test")]
+        rig.coordinator.poll()
+        assert len(rig.committed) == round_
+        rig.consumer.unsubscribe()
+        rig.committed[-1].complete({ZERO: None})
+    rig.consumer.close(0)

@@ -1,0 +1,82 @@
+"""The group's thread, without its thread: what the leader shares out, and what it watches afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from streamlet.base.backoff import Backoff, no_jitter
+from streamlet.base.clock import ManualClock
+from streamlet.kafka.consumer.assignors import RangeAssignor
+from streamlet.kafka.consumer.config import ConsumerConfig
+from streamlet.kafka.consumer.group_protocol import Subscription
+from streamlet.kafka.consumer.group_thread import GroupThread
+from streamlet.kafka.consumer.membership import Generation, GroupSettings, Membership, MemberState, RejoinNeeded, Share
+from streamlet.kafka.metadata.cluster import Cluster, PartitionInfo, TopicInfo
+
+
+@pytest.fixture
+def leader() -> Iterator[GroupThread]:
+    """A stable member that leads, and sends nothing."""
+    clock = ManualClock()
+    membership = Membership(GroupSettings("g", None, 10.0, 3.0, 60.0, Backoff(0.1, 1.0)), no_jitter)
+    config = ConsumerConfig.of({"bootstrap_servers": "127.0.0.1:1", "group_id": "g"})
+    thread = GroupThread(config, membership, {"range": RangeAssignor()}, lambda: None, clock)
+    membership.generation, membership.leads = Generation(1, "m", "range"), True
+    yield thread
+    thread.stop(0)
+
+
+def cluster_of(**counts: int) -> Cluster:
+    rows = {
+        name: {number: PartitionInfo(name, number, 1, 0, (1,), (1,), (), None) for number in range(count)}
+        for name, count in counts.items()
+    }
+    return Cluster.of([], [TopicInfo(name, None, partitions) for name, partitions in rows.items()])
+
+
+def share_out(thread: GroupThread, *topics: str) -> None:
+    thread._begin_share(Share("range", {"m": (None, Subscription(topics).encode())}))
+    thread._try_share()
+    thread._membership.state = MemberState.STABLE
+    thread._metadata_changed(thread._client.cluster)
+
+
+def rejoins(thread: GroupThread) -> list[str]:
+    return [news.reason for news in thread._membership.told if isinstance(news, RejoinNeeded)]
+
+
+def test_c5_a_topic_that_nobody_wants_any_more_is_no_reason_to_rebalance(leader: GroupThread) -> None:
+    """The leader asked about it once; its partitions are in no share, and would differ from the share for ever."""
+    leader._client.metadata.cluster = cluster_of(a=2, b=2)
+    share_out(leader, "a", "b")
+    share_out(leader, "a")
+    assert rejoins(leader) == []
+
+
+def test_c5_the_leader_notices_partitions_that_came(leader: GroupThread) -> None:
+    """Also of a topic that was not there when it shared out."""
+    leader._client.metadata.cluster = cluster_of(a=2)
+    share_out(leader, "a")
+    assert rejoins(leader) == []
+    leader._client.metadata.cluster = cluster_of(a=3)
+    leader._metadata_changed(leader._client.cluster)
+    assert rejoins(leader) == ["the partitions of a changed"]
+
+
+def test_c5_news_of_a_membership_that_was_left_are_not_heard(leader: GroupThread) -> None:
+    """An answer that comes between unsubscribe() and the thread's leaving is of partitions of others."""
+    tell = leader._membership.told.append
+    tell(RejoinNeeded("before"))
+    leader._pass_on()
+    leader.leave()
+    assert leader.next_news() is None
+    tell(RejoinNeeded("meanwhile"))
+    leader._pass_on()
+    assert leader.next_news() is None
+    while leader._wishes:
+        leader._wishes.popleft()()
+    tell(RejoinNeeded("after"))
+    leader._pass_on()
+    assert leader.next_news() == RejoinNeeded("after")
