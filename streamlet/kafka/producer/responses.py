@@ -7,12 +7,11 @@ from enum import Enum
 
 from streamlet.kafka.broker_errors import (
     DuplicateSequenceNumber,
-    InvalidProducerEpoch,
     MessageTooLarge,
     RecordListTooLarge,
     error_class,
 )
-from streamlet.kafka.errors import Disconnected, KafkaError
+from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.producer.batch import ProducerBatch
 from streamlet.kafka.producer.sequences import Sequences
@@ -73,12 +72,6 @@ def _can_retry(batch: ProducerBatch, error: KafkaError, outcome: Outcome, sequen
     if sequences is None or not batch.has_sequence:
         return error.retriable
     return sequences.can_retry(batch, error, outcome.log_start_offset)
-
-
-def is_unwritten(batch: ProducerBatch, error: KafkaError, limits: RetryLimits) -> bool:
-    """Whether a batch that is given up is surely not in the log: refused at its first try, by the broker itself."""
-    doubtful = isinstance(error, (Disconnected, InvalidProducerEpoch)) or error.retriable
-    return not doubtful and batch.attempts < limits.retries
 
 
 def produce_request(

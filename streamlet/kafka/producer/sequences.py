@@ -1,8 +1,8 @@
 """A producer's id, epoch and the sequence of each batch: what lets a broker refuse the second copy (idempotence).
 
 Pure. Java: the idempotent half of ``TransactionManager`` with ``TxnPartitionMap``. Sequences are given when a batch is
-drained and kept for every retry. What cannot be settled (a batch that expired after it was sent, E5) leaves its
-partition *unresolved*: nothing new goes out there until the others in flight have shown what the broker has.
+drained and kept for every retry. A batch that failed (refused, or expired after it was sent, E5) leaves its partition
+*unresolved*: nothing new goes out there until the others in flight have shown what the broker has.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from streamlet.kafka.producer.batch import UNKNOWN_OFFSET, ProducerBatch, increm
 NO_ID = -1
 MAX_EPOCH = 0x7FFF
 _NONE_ACKED = -1
+_REMEMBERED = 5
+"""Batches of a producer and partition that a broker knows again when they come twice."""
 
 
 class PartitionSequences:
@@ -39,6 +41,16 @@ class PartitionSequences:
             batch.set_producer_state(producer_id, producer_epoch, self.next)
             batch.sequence_was_reset = True
             self.next = increment_sequence(self.next, batch.count)
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether a batch may follow those in flight.
+
+        Not before the first of an id and epoch is acknowledged: a broker that has no state of the producer takes *any*
+        sequence, and would take the second one where it refused the first. Nor beyond what the broker knows again,
+        which several connections could do between them while leaders move.
+        """
+        return not self.in_flight or (self.last_acked != _NONE_ACKED and len(self.in_flight) < _REMEMBERED)
 
     def is_next(self, batch: ProducerBatch) -> bool:
         """Whether the broker expects this one now."""
@@ -64,7 +76,8 @@ class Sequences:
     def bump_wanted(self) -> bool:
         """Some partition can only go on under a new epoch, and all that it has on the wire is answered."""
         rows = [self._partitions[tp] for tp in self._to_bump if tp in self._partitions]
-        return bool(self._to_bump) and not any(batch.on_wire for row in rows for batch in row.in_flight)
+        wanted = self.has_id and bool(self._to_bump)
+        return wanted and not any(batch.on_wire for row in rows for batch in row.in_flight)
 
     def set_id(self, producer_id: int, producer_epoch: int) -> None:
         """The broker's answer. Partitions begin anew, at once or when what they have in flight is done."""
@@ -89,7 +102,7 @@ class Sequences:
             return False
         row = self.of(batch.topic_partition)
         if not batch.has_sequence:
-            return row.unresolved is None and not self._is_stale(row)
+            return row.unresolved is None and not self._is_stale(row) and row.takes_more
         # Retries go one at a time: the lowest sequence first, or the broker would refuse the ones behind it.
         return not row.in_flight or row.in_flight[0].base_sequence == batch.base_sequence
 
@@ -116,28 +129,22 @@ class Sequences:
             return
         self._remove(row, batch)
         if (batch.producer_id, batch.producer_epoch) == (row.producer_id, row.producer_epoch):
-            row.last_acked = max(row.last_acked, batch.last_sequence)
+            if row.last_acked == _NONE_ACKED or (batch.last_sequence - row.last_acked) & 0x7FFFFFFF < 1 << 30:
+                row.last_acked = batch.last_sequence
             row.last_acked_offset = max(row.last_acked_offset, batch.base_offset + batch.count - 1)
 
-    def failed(self, batch: ProducerBatch, error: KafkaError | None, known_unwritten: bool) -> None:
-        """Given up. What the broker surely does not have leaves no gap: those behind it move up."""
+    def failed(self, batch: ProducerBatch, error: KafkaError | None) -> None:
+        """Given up. Its sequences are never given to others, which a broker that has it would take for its copies."""
         row = self._partitions.get(batch.topic_partition)
         if row is None or not batch.has_sequence:
             return
         self._remove(row, batch)
         if self._is_stale(row):
             return
-        if isinstance(error, (OutOfOrderSequenceNumber, UnknownProducerId)):
-            if not self.transactional:
-                self._to_bump.add(batch.topic_partition)
-        elif known_unwritten:
-            row.next = increment_sequence(row.next, -batch.count)
-            for other in row.in_flight:
-                if other.base_sequence > batch.base_sequence:
-                    other.base_sequence = increment_sequence(other.base_sequence, -batch.count)
-                    other.sequence_was_reset = True
+        if isinstance(error, (OutOfOrderSequenceNumber, UnknownProducerId)) and not self.transactional:
+            self._to_bump.add(batch.topic_partition)
         else:
-            row.unresolved = max(row.unresolved or 0, batch.base_sequence + batch.count)
+            row.unresolved = max(row.unresolved or 0, increment_sequence(batch.base_sequence, batch.count))
 
     def can_retry(self, batch: ProducerBatch, error: KafkaError, log_start_offset: int) -> bool:
         """Whether a batch that failed so is to be sent again; may ask for a new epoch first."""
@@ -153,8 +160,7 @@ class Sequences:
                 return False
             if row.unresolved is None or batch.base_sequence == row.unresolved:
                 self._to_bump.add(batch.topic_partition)
-                return True
-            return False
+            return True  # it is not in the log; further behind a gap it waits until that is settled
         return error.retriable
 
     def _retry_unknown_id(self, row: PartitionSequences, batch: ProducerBatch, log_start_offset: int) -> bool:

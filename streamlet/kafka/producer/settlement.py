@@ -34,7 +34,6 @@ from streamlet.kafka.producer.responses import (
     Verdict,
     decide,
     endpoints,
-    is_unwritten,
     read_response,
 )
 from streamlet.kafka.producer.sequences import Sequences
@@ -106,7 +105,7 @@ class Settlement:
             ended += self.in_flight.expired(now)
             for batch in ended:
                 error = self._expired_error(batch, now)
-                self._fail(batch, error, now, known_unwritten=not batch.was_sent)
+                self._fail(batch, error, now)
             wait = min(self.accumulator.next_expiry_s(now), self.in_flight.next_expiry_s(now))
         self._fire(ended)
         return wait
@@ -184,7 +183,7 @@ class Settlement:
             self.metrics.splits += 1
             split_batch(batch, self.accumulator.split)
             return False
-        self._fail(batch, error, now, known_unwritten=is_unwritten(batch, error, self.limits))
+        self._fail(batch, error, now)
         return True
 
     def _late(self, batch: ProducerBatch, outcome: Outcome) -> None:
@@ -211,10 +210,10 @@ class Settlement:
 
     # -- ends, with the lock held
 
-    def _fail(self, batch: ProducerBatch, error: KafkaError, now: float, known_unwritten: bool) -> None:
+    def _fail(self, batch: ProducerBatch, error: KafkaError, now: float) -> None:
         batch.fail(error)
         if self.sequences is not None:
-            self.sequences.failed(batch, error, known_unwritten)
+            self.sequences.failed(batch, error)
         if self.manager is not None:
             self.manager.batch_failed(error)
         self.metrics.failed(batch.topic_partition.topic, batch.count, now)

@@ -133,8 +133,12 @@ class TransactionProgress:
         return self.state in (State.COMMITTING, State.ABORTING)
 
     def batch_failed(self, error: KafkaError) -> None:
-        """A record of the transaction is lost, or of unknown fate: it can only be aborted."""
+        """A record of the transaction is lost, or of unknown fate: it can only be aborted.
+
+        The next transaction has a new epoch, under which sequences begin anew.
+        """
         if self.is_transactional and self.state in (State.IN_TRANSACTION, State.COMMITTING):
+            self._bump = True
             self._abortable(TransactionFailed(f"A batch of the transaction failed: {error} {faults.ABORT}"))
 
     def sequences_lost(self) -> None:

@@ -250,7 +250,7 @@ class BatchLife(RuleBasedStateMachine):
             self.gave_up.update(self._values(batch))
             batch.fail(KafkaError("expired"))
             if self.sequences is not None:
-                self.sequences.failed(batch, None, known_unwritten=not batch.was_sent)
+                self.sequences.failed(batch, None)
             self._end(batch)
             self.made.release(batch)
         if self.sequences is not None:
