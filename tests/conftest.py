@@ -19,8 +19,13 @@ _numbers = itertools.count(1)
 def kafka39() -> Iterator[DevCluster]:
     """One Kafka 3.9 broker that lives in a real ZooKeeper. Do not stop or pause it: others use it.
 
-    It has TLS and SASL listeners too (``secure_servers``).
+    It has TLS and SASL listeners too (``secure_servers``). A Kafka 2.1 in a run of ``tests.old_broker``.
     """
+    if "STREAMLET_TESTS_ON_KAFKA_2_1" in os.environ:
+        from tests import old_broker
+
+        yield from old_broker.clusters()
+        return
     with DevCluster("3.9", secured=True) as cluster:
         yield cluster
 
