@@ -83,7 +83,7 @@ class CompletedFetch:
             self.next_epoch = batch.leader_epoch
             if stop == len(batch):
                 self._batch = None
-                self.next_offset = batch.next_offset
+                self.next_offset = max(self.next_offset, batch.next_offset)  # never back before the position
             else:
                 self._index = stop
                 self.next_offset = batch.base_offset + batch.offset_deltas[stop]

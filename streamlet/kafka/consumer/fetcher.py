@@ -325,7 +325,7 @@ class Fetcher:
         tp, error = done.topic_partition, fetched.error
         if error is None:
             assert fetched.diverging_epoch is not None
-            self._positions.truncated(tp, *fetched.diverging_epoch)
+            self._positions.parted(tp, *fetched.diverging_epoch)
         elif error is OffsetOutOfRange:
             if row.preferred_replica is not None:
                 row.preferred_replica = None  # a follower may lag: the leader decides

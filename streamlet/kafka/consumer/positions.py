@@ -78,7 +78,10 @@ class Positions:
         if self._metadata_seen != seen:
             self._metadata_seen = seen
             for row in self._subscriptions.rows():
-                self._subscriptions.leader_changed(row.topic_partition, cluster.leader_epoch(row.topic_partition))
+                tp = row.topic_partition
+                if self._subscriptions.topic_seen(tp, cluster.topic_id(tp.topic)):
+                    self._made_anew(tp)
+                self._subscriptions.leader_changed(tp, cluster.leader_epoch(tp))
             self._tell_refused_topics(cluster)
         self._reset()
         self._validate()
@@ -140,6 +143,34 @@ class Positions:
             policy.value,
         )
         self._subscriptions.request_reset(tp, policy)
+
+    def _made_anew(self, tp: TopicPartition) -> None:
+        """The position was in a topic that is gone. By policy, or PositionOutOfRange."""
+        row, policy = self._subscriptions.require(tp), self._subscriptions.default_reset
+        assert row.position is not None
+        what = (
+            f"Topic {tp.topic!r} was deleted and made anew: the position in partition {tp.partition}, "
+            f"{row.position.offset}, says nothing about the new log"
+        )
+        if policy is ResetStrategy.NONE:
+            self.tell(
+                PositionOutOfRange(
+                    f"{what}, and auto_offset_reset is 'none'. seek() to where reading shall begin.",
+                    {tp: row.position.offset},
+                )
+            )
+        else:
+            _log.warning("%s; reading goes on at the %s offset, by auto_offset_reset", what, policy.value)
+            self._subscriptions.request_reset(tp, policy)
+
+    def parted(self, tp: TopicPartition, epoch: int, end_offset: int) -> None:
+        """A fetch says where the leader's log and ours part. Behind the position it proves no loss: read on."""
+        row = self._subscriptions.require(tp)
+        assert row.position is not None
+        if end_offset < row.position.offset:
+            self.truncated(tp, epoch, end_offset)
+        else:
+            row.position = Position(row.position.offset, epoch, row.position.leader_epoch)
 
     def truncated(self, tp: TopicPartition, epoch: int, end_offset: int) -> None:
         """The leader's log parts from ours: go back to where it does, or raise LogTruncated without a policy."""

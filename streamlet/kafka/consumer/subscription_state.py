@@ -76,6 +76,8 @@ class PartitionState:
     log_start_offset: int = -1
     preferred_replica: int | None = None
     preferred_until_s: float = 0.0
+    topic_id: str | None = None
+    """Of the topic that the position is in, where brokers tell it."""
 
     @property
     def fetchable(self) -> bool:
@@ -258,9 +260,17 @@ class SubscriptionState:
             return
         old = row.position
         row.position = Position(old.offset, old.offset_epoch, leader_epoch)
-        row.preferred_replica = None
+        row.preferred_replica, row.next_retry_s = None, 0.0
         if old.offset_epoch != UNKNOWN_EPOCH:
             row.move(FetchState.AWAIT_VALIDATION)
+
+    def topic_seen(self, tp: TopicPartition, topic_id: str | None) -> bool:
+        """Metadata names this id. True when it is another than before: the topic was deleted and made anew."""
+        row = self._rows.get(tp)
+        if row is None or topic_id is None or row.topic_id == topic_id:
+            return False
+        before, row.topic_id = row.topic_id, topic_id
+        return before is not None and row.position is not None
 
     def validated(self, tp: TopicPartition, asked: Position) -> bool:
         """The leader's log holds the position that was asked about; False when that is out of date."""

@@ -82,6 +82,8 @@ class Metadata:
         """Each topic of interest, and when it was named last."""
         self._new_topics: set[str] = set()
         self._epochs: dict[TopicPartition, int] = {}
+        self._ids: dict[str, str] = {}
+        """The last id of each topic, also of one that is missing for a while."""
         self._listeners: list[Callable[[Cluster], None]] = []
 
     @property
@@ -257,9 +259,9 @@ class Metadata:
             if known is not None and known.partitions and error.retriable and error.code != 3:
                 return TopicInfo(name, known.topic_id, known.partitions, error, known.is_internal)
             return TopicInfo(name, row.topic_id, {}, error, row.is_internal)
-        created_anew = known is not None and known.topic_id is not None and row.topic_id != known.topic_id
-        if created_anew:
-            self._forget_epochs(name)
+        if row.topic_id is not None and self._ids.get(name) != row.topic_id:
+            self._ids[name] = row.topic_id
+            self._forget_epochs(name)  # a topic made anew begins with epoch 0
         partitions: dict[int, PartitionInfo] = {}
         for part in row.partitions:
             fault = error_class(part.error_code)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from streamlet.kafka.consumer.errors import CommitFailed, LogTruncated, Position
 from streamlet.kafka.errors import CorruptRecord
 from streamlet.kafka.protocol.api import ApiKey, Request
 from streamlet.kafka.protocol.messages.fetch import (
+    EpochEndOffset,
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
@@ -27,7 +29,12 @@ from streamlet.kafka.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from streamlet.kafka.protocol.messages.metadata import MetadataBroker, MetadataResponse, MetadataTopic
+from streamlet.kafka.protocol.messages.metadata import (
+    MetadataBroker,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataTopic,
+)
 from streamlet.kafka.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffsetPartition,
     EpochEndOffsetTopic,
@@ -296,6 +303,65 @@ def test_c2_a_cut_log_is_noticed_by_its_leader_epoch_and_told(
     lenient.partitions_for_topic("t")
     lenient.seek(ZERO, 45, leader_epoch=5)
     assert poll_until(lenient, lambda: lenient.position(ZERO) == 50) == list(range(40, 50))
+
+
+def test_c2_a_log_that_parted_from_ours_behind_the_position_skips_no_record(
+    broker: FakeBroker, consumer_of: Callable[..., Consumer]
+) -> None:
+    """A leader that never had epoch 5 (all of it compacted away, perhaps) names an end of epoch 4 that lies ahead."""
+    answers = iter([(4, 9)])
+
+    def fetch(request: FetchRequest) -> FetchResponse:
+        epoch, end = next(answers, (-1, -1))
+        if end < 0:
+            return log(request)
+        parted = EpochEndOffset(epoch=epoch, end_offset=end)
+        row = FetchPartitionResponse(
+            partition_index=0, error_code=0, high_watermark=20, diverging_epoch=parted, records=memoryview(b"")
+        )
+        return FetchResponse(topics=(FetchTopicResponse(topic="t", partitions=(row,)),))
+
+    log = Log(p0=20)
+    broker.on(ApiKey.FETCH, fetch)
+    consumer = consumer_of()
+    consumer.assign([ZERO])
+    consumer.seek(ZERO, 5)
+    assert poll_until(consumer, lambda: consumer.position(ZERO) == 20) == list(range(5, 20))
+
+
+@pytest.mark.parametrize(("policy", "found"), [("earliest", list(range(12))), ("none", [])])
+def test_c2_a_topic_made_anew_is_read_by_policy_and_told(
+    policy: str,
+    found: list[int],
+    broker: FakeBroker,
+    consumer_of: Callable[..., Consumer],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A position in the old topic says nothing about the new one, though its log may be long enough."""
+    ids = ["AAAAAAAAAAAAAAAAAAAAAQ"]
+
+    def metadata(request: MetadataRequest) -> MetadataResponse:
+        answer = broker.metadata(request)
+        return replace(answer, topics=tuple(replace(row, topic_id=ids[0]) for row in answer.topics))
+
+    broker.ranges[ApiKey.METADATA] = (9, 12)
+    broker.on(ApiKey.METADATA, metadata).on(ApiKey.FETCH, Log(p0=12))
+    consumer = consumer_of(auto_offset_reset=policy)
+    consumer.assign([ZERO])
+    consumer.seek(ZERO, 10)
+    assert poll_until(consumer, lambda: consumer.position(ZERO) == 12) == [10, 11]
+    ids[0] = "AAAAAAAAAAAAAAAAAAAAAg"
+    consumer._client.request_update()
+    if policy == "none":
+        with pytest.raises(PositionOutOfRange, match="Topic 't' was deleted and made anew"):
+            poll_until(consumer, lambda: False)
+        return
+    seen: list[int] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while len(seen) < 12 and time.monotonic() < deadline:
+        seen += [row.offset for rows in consumer.poll(50).values() for row in rows]
+    assert seen == found
+    assert "was deleted and made anew" in caplog.text
 
 
 def test_c2_out_of_range_without_a_policy_names_both_ends(

@@ -100,6 +100,16 @@ def test_c2_a_new_leader_epoch_makes_a_position_await_a_check() -> None:
     assert state.require(A).fetchable
 
 
+def test_c2_a_second_new_leader_is_asked_at_once_though_the_first_has_not_answered() -> None:
+    """The first one's answer will be of no use; waiting for it would stop the partition for a request time-out."""
+    state = assigned(A)
+    state.seek(A, Position(5, offset_epoch=2, leader_epoch=2))
+    state.leader_changed(A, 3)
+    state.retry_at([A], 31.0)  # asked, at second 0
+    state.leader_changed(A, 4)
+    assert [row.topic_partition for row in state.in_state(FetchState.AWAIT_VALIDATION, 0.0)] == [A]
+
+
 def test_c2_what_stays_over_a_rebalance_keeps_its_state() -> None:
     """Position and pause; what comes back after it went begins anew."""
     state = SubscriptionState()

@@ -143,6 +143,15 @@ def test_a_topic_made_anew_begins_at_epoch_0(metadata: Metadata) -> None:
     assert metadata.known_epochs(["t"]) == {TopicPartition("t", 0): 0}
 
 
+def test_a_topic_made_anew_is_known_as_such_though_it_was_missing_in_between(metadata: Metadata) -> None:
+    """Else leaders of the new one are not believed until their epochs pass those of the old one."""
+    metadata.update(metadata.next_request(), answer(topic(leader=2, epoch=5)), 1.0)
+    metadata.update(metadata.next_request(), answer(topic(error=3, topic_id=None)), 2.0)
+    metadata.update(metadata.next_request(), answer(topic(leader=1, epoch=0, topic_id="j")), 3.0)
+    metadata.update(metadata.next_request(), answer(topic(leader=2, epoch=1, topic_id="j")), 4.0)
+    assert leader_of(metadata) == 2
+
+
 def test_m4_stale_errors_in_an_answer_ask_for_another(metadata: Metadata) -> None:
     """Of a topic or of a partition; an election keeps the partitions that are known."""
     metadata.update(metadata.next_request(), answer(topic(error=5)), 1.0)
