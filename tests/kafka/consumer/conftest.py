@@ -10,9 +10,12 @@ import pytest
 from confluent_kafka import Producer
 
 from streamlet.kafka import Consumer, ConsumerRecord
+from streamlet.kafka.protocol.api import ApiKey
 from streamlet.testing import DevCluster
+from streamlet.testing.fake_broker import FakeBroker
 
-PATIENCE_S = 30.0
+from .scripted import PATIENCE_S as PATIENCE_S
+from .scripted import first_offsets
 
 
 @pytest.fixture
@@ -72,3 +75,25 @@ def until(
         for consumer in consumers:
             for records in consumer.poll(timeout_ms=50).values():
                 heard(consumer, records)
+
+
+@pytest.fixture
+def broker() -> Iterator[FakeBroker]:
+    with FakeBroker(topics={"t": 2}) as one:
+        one.ranges[ApiKey.FETCH] = (10, 12)
+        one.on(ApiKey.LIST_OFFSETS, first_offsets)
+        yield one
+
+
+@pytest.fixture
+def consumer_of(broker: FakeBroker) -> Iterator[Callable[..., Consumer]]:
+    made: list[Consumer] = []
+
+    def make(**settings: Any) -> Consumer:
+        names = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 100, **settings}
+        made.append(Consumer(bootstrap_servers=broker.address, **names))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close(2)

@@ -2,154 +2,26 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
 from streamlet.base.errors import SettingError
-from streamlet.kafka import Consumer, KafkaError, OffsetAndMetadata, TopicPartition
+from streamlet.kafka import Consumer, KafkaError, OffsetAndMetadata
 from streamlet.kafka.broker_errors import TopicAuthorizationFailed
-from streamlet.kafka.consumer.errors import CommitFailed, LogTruncated, PositionOutOfRange
+from streamlet.kafka.consumer.errors import CommitFailed
 from streamlet.kafka.errors import CorruptRecord
-from streamlet.kafka.protocol.api import ApiKey, Request
-from streamlet.kafka.protocol.messages.fetch import (
-    EpochEndOffset,
-    FetchPartitionResponse,
-    FetchRequest,
-    FetchResponse,
-    FetchTopicResponse,
-)
+from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorResponse
-from streamlet.kafka.protocol.messages.list_offsets import (
-    ListOffsetsPartitionResponse,
-    ListOffsetsResponse,
-    ListOffsetsTopicResponse,
-)
 from streamlet.kafka.protocol.messages.metadata import (
     MetadataBroker,
-    MetadataRequest,
     MetadataResponse,
     MetadataTopic,
 )
-from streamlet.kafka.protocol.messages.offset_for_leader_epoch import (
-    EpochEndOffsetPartition,
-    EpochEndOffsetTopic,
-    OffsetForLeaderEpochResponse,
-)
-from streamlet.kafka.records.writing import BatchFields, NewRecord, encode_batch
 from streamlet.testing.fake_broker import SILENCE, FakeBroker
 
-from .conftest import PATIENCE_S
-
-ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
-Rows = dict[int, tuple[int, bytes]]
-"""Partition -> error code and records."""
-
-
-def fetched(rows: Rows) -> FetchResponse:
-    return FetchResponse(
-        session_id=0,
-        topics=(
-            FetchTopicResponse(
-                topic="t",
-                partitions=tuple(
-                    FetchPartitionResponse(
-                        partition_index=number,
-                        error_code=code,
-                        high_watermark=1000,
-                        log_start_offset=0,
-                        records=memoryview(records),
-                    )
-                    for number, (code, records) in rows.items()
-                ),
-            ),
-        ),
-    )
-
-
-def batch(base: int, count: int, epoch: int = 0) -> bytes:
-    rows = [NewRecord(b"%d" % (base + index)) for index in range(count)]
-    return encode_batch(rows, BatchFields(base_offset=base, partition_leader_epoch=epoch))
-
-
-class Log:
-    """Answers fetches from a log of so many records a partition, ten a batch; waits a little when there is none."""
-
-    def __init__(self, **ends: int) -> None:
-        self.ends = {int(name[1:]): end for name, end in ends.items()}
-        self.at_once = 0
-        self.most_at_once = 0
-        self.lock = threading.Lock()
-        self.asked: list[dict[int, int]] = []
-
-    def __call__(self, request: FetchRequest) -> FetchResponse:
-        with self.lock:
-            self.at_once += 1
-            self.most_at_once = max(self.most_at_once, self.at_once)
-        wanted = {row.partition: row.fetch_offset for topic in request.topics for row in topic.partitions}
-        self.asked.append(wanted)
-        found: Rows = {}
-        for number, offset in wanted.items():
-            if offset < self.ends.get(number, 0):
-                found[number] = (0, batch(offset, min(10, self.ends[number] - offset)))
-        if not found:
-            time.sleep(request.max_wait_ms / 1000)
-        with self.lock:
-            self.at_once -= 1
-        return fetched(found)
-
-
-def first_offsets(request: Request[Any]) -> ListOffsetsResponse:
-    topics = request.topics  # type: ignore[attr-defined]
-    return ListOffsetsResponse(
-        topics=tuple(
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=tuple(
-                    ListOffsetsPartitionResponse(partition_index=row.partition_index, error_code=0, offset=0)
-                    for row in topic.partitions
-                ),
-            )
-            for topic in topics
-        )
-    )
-
-
-@pytest.fixture
-def broker() -> Iterator[FakeBroker]:
-    with FakeBroker(topics={"t": 2}) as one:
-        one.ranges[ApiKey.FETCH] = (10, 12)
-        one.on(ApiKey.LIST_OFFSETS, first_offsets)
-        yield one
-
-
-@pytest.fixture
-def consumer_of(broker: FakeBroker) -> Iterator[Callable[..., Consumer]]:
-    made: list[Consumer] = []
-
-    def make(**settings: Any) -> Consumer:
-        names = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 100, **settings}
-        made.append(Consumer(bootstrap_servers=broker.address, **names))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close(2)
-
-
-def poll_until(consumer: Consumer, reached: Callable[[], bool]) -> list[int]:
-    """Offsets of all records until it is so."""
-    found: list[int] = []
-    deadline = time.monotonic() + PATIENCE_S
-    while not reached():
-        assert time.monotonic() < deadline
-        for rows in consumer.poll(50).values():
-            found += [row.offset for row in rows]
-    return found
+from .scripted import ONE, PATIENCE_S, ZERO, Log, batch, fetched, poll_until
 
 
 def test_c3_nothing_is_asked_before_the_first_poll_and_a_poll_ends_at_its_time_out(
@@ -272,108 +144,6 @@ def test_c4_a_damaged_batch_is_told_after_what_stands_before_it(
             found += [row.offset for rows in consumer.poll(100).values() for row in rows]
     assert found == list(range(10))
     assert consumer.position(ZERO) == 10
-
-
-def test_c2_a_cut_log_is_noticed_by_its_leader_epoch_and_told(
-    broker: FakeBroker, consumer_of: Callable[..., Consumer]
-) -> None:
-    """A committed or stored position of epoch 5: the leader says that epoch 4 ended at 40 (KIP-320)."""
-    broker.on(
-        ApiKey.OFFSET_FOR_LEADER_EPOCH,
-        OffsetForLeaderEpochResponse(
-            topics=(
-                EpochEndOffsetTopic(
-                    topic="t",
-                    partitions=(EpochEndOffsetPartition(error_code=0, partition=0, leader_epoch=4, end_offset=40),),
-                ),
-            )
-        ),
-    )
-    log = Log(p0=50)
-    broker.on(ApiKey.FETCH, log)
-    strict = consumer_of(auto_offset_reset="none")
-    strict.assign([ZERO])
-    strict.partitions_for_topic("t")
-    strict.seek(ZERO, 45, leader_epoch=5)
-    with pytest.raises(LogTruncated, match="from offset 40 to 44 were read and are no longer in the log") as info:
-        poll_until(strict, lambda: False)
-    assert info.value.divergent_offsets == {ZERO: 40}
-    lenient = consumer_of()
-    lenient.assign([ZERO])
-    lenient.partitions_for_topic("t")
-    lenient.seek(ZERO, 45, leader_epoch=5)
-    assert poll_until(lenient, lambda: lenient.position(ZERO) == 50) == list(range(40, 50))
-
-
-def test_c2_a_log_that_parted_from_ours_behind_the_position_skips_no_record(
-    broker: FakeBroker, consumer_of: Callable[..., Consumer]
-) -> None:
-    """A leader that never had epoch 5 (all of it compacted away, perhaps) names an end of epoch 4 that lies ahead."""
-    answers = iter([(4, 9)])
-
-    def fetch(request: FetchRequest) -> FetchResponse:
-        epoch, end = next(answers, (-1, -1))
-        if end < 0:
-            return log(request)
-        parted = EpochEndOffset(epoch=epoch, end_offset=end)
-        row = FetchPartitionResponse(
-            partition_index=0, error_code=0, high_watermark=20, diverging_epoch=parted, records=memoryview(b"")
-        )
-        return FetchResponse(topics=(FetchTopicResponse(topic="t", partitions=(row,)),))
-
-    log = Log(p0=20)
-    broker.on(ApiKey.FETCH, fetch)
-    consumer = consumer_of()
-    consumer.assign([ZERO])
-    consumer.seek(ZERO, 5)
-    assert poll_until(consumer, lambda: consumer.position(ZERO) == 20) == list(range(5, 20))
-
-
-@pytest.mark.parametrize(("policy", "found"), [("earliest", list(range(12))), ("none", [])])
-def test_c2_a_topic_made_anew_is_read_by_policy_and_told(
-    policy: str,
-    found: list[int],
-    broker: FakeBroker,
-    consumer_of: Callable[..., Consumer],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """A position in the old topic says nothing about the new one, though its log may be long enough."""
-    ids = ["AAAAAAAAAAAAAAAAAAAAAQ"]
-
-    def metadata(request: MetadataRequest) -> MetadataResponse:
-        answer = broker.metadata(request)
-        return replace(answer, topics=tuple(replace(row, topic_id=ids[0]) for row in answer.topics))
-
-    broker.ranges[ApiKey.METADATA] = (9, 12)
-    broker.on(ApiKey.METADATA, metadata).on(ApiKey.FETCH, Log(p0=12))
-    consumer = consumer_of(auto_offset_reset=policy)
-    consumer.assign([ZERO])
-    consumer.seek(ZERO, 10)
-    assert poll_until(consumer, lambda: consumer.position(ZERO) == 12) == [10, 11]
-    ids[0] = "AAAAAAAAAAAAAAAAAAAAAg"
-    consumer._client.request_update()
-    if policy == "none":
-        with pytest.raises(PositionOutOfRange, match="Topic 't' was deleted and made anew"):
-            poll_until(consumer, lambda: False)
-        return
-    seen: list[int] = []
-    deadline = time.monotonic() + PATIENCE_S
-    while len(seen) < 12 and time.monotonic() < deadline:
-        seen += [row.offset for rows in consumer.poll(50).values() for row in rows]
-    assert seen == found
-    assert "was deleted and made anew" in caplog.text
-
-
-def test_c2_out_of_range_without_a_policy_names_both_ends(
-    broker: FakeBroker, consumer_of: Callable[..., Consumer]
-) -> None:
-    """The position, and where the log begins and ends."""
-    broker.on(ApiKey.FETCH, fetched({0: (1, b"")}))
-    consumer = consumer_of(auto_offset_reset="none")
-    consumer.assign([ZERO])
-    consumer.seek(ZERO, 5000)
-    with pytest.raises(PositionOutOfRange, match="Offset 5000 is not in the log of topic 't', partition 0"):
-        poll_until(consumer, lambda: False)
 
 
 @pytest.mark.parametrize("deaf", [ApiKey.FIND_COORDINATOR, ApiKey.JOIN_GROUP, ApiKey.FETCH, ApiKey.METADATA])

@@ -8,7 +8,7 @@ from streamlet.kafka import Consumer, TopicPartition
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.testing.fake_broker import FakeBroker
 
-from .test_consumer_faults import Log, first_offsets, poll_until
+from .scripted import Log, first_offsets, poll_until
 
 ZERO = TopicPartition("t", 0)
 

@@ -21,7 +21,7 @@ from streamlet.kafka.protocol.messages.metadata import (
 from streamlet.testing.fake_broker import FakeBroker
 
 from .conftest import PATIENCE_S
-from .test_consumer_faults import batch, fetched, first_offsets
+from .scripted import batch, fetched, first_offsets
 
 ZERO = TopicPartition("t", 0)
 
