@@ -120,6 +120,7 @@ class Metadata:
         """Ask about it no longer; it leaves the cluster with the next full answer."""
         self._topics.pop(topic, None)
         self._new_topics.discard(topic)
+        self._forget_epochs(topic)
 
     @property
     def all_topics(self) -> bool:
@@ -231,6 +232,7 @@ class Metadata:
             if name not in self._new_topics and now_s - used_s >= self._topic_idle_s:
                 _log.debug("topic %s was not used for %.0f s: its metadata is kept no longer", name, now_s - used_s)
                 del self._topics[name]
+                self._forget_epochs(name)
 
     def _retains(self, topic: str) -> bool:
         return self._all_topics or topic in self._topics

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 
 from streamlet.kafka import diagnosis
-from streamlet.kafka.errors import KafkaError
+from streamlet.kafka.broker_errors import InvalidTopic
+from streamlet.kafka.errors import ClientTimeout, KafkaError
 from streamlet.kafka.producer.accumulator import PartitionQueue
 from streamlet.kafka.producer.batch import ProducerBatch
 from streamlet.kafka.producer.config import ProducerConfig
@@ -17,6 +19,8 @@ from streamlet.kafka.producer.sender import Sender
 from streamlet.kafka.producer.topics import Topics, TopicState
 from streamlet.kafka.records.appending import HEADER_SIZE, VARINT, encode_plain, encode_record, upper_bound
 from streamlet.kafka.records.batch import Headers
+
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 class Appender:
@@ -219,8 +223,8 @@ class Appender:
                 taken = size  # the lock was let go meanwhile: look again
             taken = 0
         finally:
-            if taken:
-                accumulator.pool.free(taken)
+            if taken and accumulator.pool.free(taken):
+                sender.changed.notify_all()
         batch = accumulator.open_batch(queue, size, timestamp, self._clock.monotonic())
         batch.transactional = sender.manager is not None and sender.manager.is_transactional
         sender.touched.add(queue.topic_partition.topic)
@@ -248,7 +252,8 @@ class Appender:
                 sender.changed.wait(left)
                 self.check_open()
         except BaseException:
-            pool.leave(waiter)
+            if pool.leave(waiter):
+                sender.changed.notify_all()
             raise
 
     def _check_size(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> int:
@@ -272,6 +277,7 @@ class Appender:
             state = self.topics.get(topic)
             if state is not None and (partition is None or 0 <= partition < state.count):
                 return state
+            _check_topic(topic)
             if partition is not None and (
                 isinstance(partition, bool) or not isinstance(partition, int) or partition < 0
             ):
@@ -282,8 +288,13 @@ class Appender:
             while True:
                 if sender.refusal is not None:
                     raise sender.refusal
+                if sender.is_own_thread:
+                    raise ClientTimeout(
+                        f"What partitions topic {topic!r} has is not known yet, and a callback must not wait for that. "
+                        "The record was not taken. Call partitions_for() with the topic before, outside of callbacks."
+                    )
                 left = deadline - self._clock.monotonic()
-                if left <= 0 or sender.is_own_thread:
+                if left <= 0:
                     raise diagnosis.metadata_timeout(
                         sender.client.cluster, topic, partition, self._max_block_s, sender.client.connections()
                     )
@@ -298,6 +309,14 @@ class Appender:
                 if state is not None:
                     sender.wanted_update = True
                     sender.wake()
+
+
+def _check_topic(topic: object) -> None:
+    """InvalidTopic for a name that no broker takes, and that perhaps could not even be written into a request."""
+    if not isinstance(topic, str) or _TOPIC.fullmatch(topic) is None or topic in (".", ".."):
+        raise InvalidTopic(
+            f"topic = {topic!r}", "Give a str of 1 to 249 letters, digits, '.', '_' and '-'. The record was not taken."
+        )
 
 
 def _fill(

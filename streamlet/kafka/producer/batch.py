@@ -251,6 +251,7 @@ class ProducerBatch:
             start, child = self.child_of(index)
             child.callbacks.append((index - start, timestamp, call, on_success))
         self.callbacks = []
+        self.forget_records()
         return made
 
     def child_of(self, index: int) -> tuple[int, ProducerBatch]:

@@ -57,13 +57,13 @@ class BufferPool:
         self._serve()
         return waiter
 
-    def leave(self, waiter: Waiter) -> None:
-        """Wait no longer; what it had gathered goes to the others."""
+    def leave(self, waiter: Waiter) -> bool:
+        """Wait no longer; what it had gathered goes to the others: True when that served somebody."""
         if waiter in self._waiters:
             self._waiters.remove(waiter)
         self.available += waiter.got
         waiter.got = 0
-        self._serve()
+        return self._serve()
 
     def free(self, size: int) -> bool:
         """Give back; True when that served somebody."""

@@ -339,6 +339,7 @@ class Producer:
                 if sender.died is not None or sender.forced:
                     raise ProducerClosed(f"The producer was closed during {call}.")
                 sender.changed.wait(left)
+            self._manager().claimed(result)
         if result.error is not None:
             raise result.error
 

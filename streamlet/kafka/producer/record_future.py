@@ -7,7 +7,9 @@ wakes whoever waits, which is made when somebody does.
 from __future__ import annotations
 
 import logging
+import os
 import threading
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -20,6 +22,14 @@ _log = logging.getLogger(__name__)
 
 _registration = threading.Lock()
 """Held while a callback or a waiter is noted or taken: for a moment, and by all batches alike."""
+
+
+def _after_fork() -> None:
+    global _registration
+    _registration = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class RecordMetadata(NamedTuple):
@@ -54,19 +64,18 @@ class FutureRecordMetadata:
     def __repr__(self) -> str:
         return f"<FutureRecordMetadata {self._index} of {self._batch!r}>"
 
-    def _settle_place(self) -> ProducerBatch:
-        """The batch that decides: after a split, the part that the record is in."""
-        batch = self._batch
+    def _place(self) -> tuple[ProducerBatch, int]:
+        """The batch that decides, and the place in it: after a split, those of the part that the record is in."""
+        batch, index = self._batch, self._index
         while batch.children:
-            start, child = batch.child_of(self._index)
-            self._index -= start
-            self._batch = batch = child
-        return batch
+            start, batch = batch.child_of(index)
+            index -= start
+        return batch, index
 
     @property
     def is_done(self) -> bool:
         """Resolved, and its callbacks have run."""
-        return self._settle_place().fired
+        return self._place()[0].fired
 
     def done(self) -> bool:
         """Resolved, and its callbacks have run."""
@@ -74,7 +83,7 @@ class FutureRecordMetadata:
 
     def succeeded(self) -> bool:
         """Resolved, and written."""
-        batch = self._settle_place()
+        batch, _index = self._place()
         return batch.fired and batch.error is None
 
     def failed(self) -> bool:
@@ -84,14 +93,14 @@ class FutureRecordMetadata:
     @property
     def exception(self) -> KafkaError | None:
         """Why it failed; None while it is open, or when it was written."""
-        batch = self._settle_place()
+        batch, _index = self._place()
         return batch.error if batch.fired else None
 
     @property
     def value(self) -> RecordMetadata | None:
         """Where it was written; None while it is open, or when it failed."""
-        batch = self._settle_place()
-        return None if not batch.fired or batch.error is not None else _metadata(batch, self._index, self._timestamp)
+        batch, index = self._place()
+        return None if not batch.fired or batch.error is not None else _metadata(batch, index, self._timestamp)
 
     def get(self, timeout: float | None = None) -> RecordMetadata:
         """Wait for the outcome, at most ``timeout`` seconds (None: as long as ``delivery_timeout_ms`` lets it take).
@@ -100,27 +109,28 @@ class FutureRecordMetadata:
         is still open then: its outcome is decided later all the same; IllegalProducerState in a callback, which runs
         in the thread that would have to decide.
         """
-        batch = self._settle_place()
+        batch, index = self._place()
         if not batch.fired:
-            batch = self._wait(timeout)
+            batch, index = self._wait(timeout)
         if batch.error is not None:
-            raise batch.error
-        return _metadata(batch, self._index, self._timestamp)
+            raise batch.error.with_traceback(None)  # the batch's records share it: it must not gather their frames
+        return _metadata(batch, index, self._timestamp)
 
-    def _wait(self, timeout: float | None) -> ProducerBatch:
+    def _wait(self, timeout: float | None) -> tuple[ProducerBatch, int]:
         if isinstance(threading.current_thread(), SenderThread):
             raise IllegalProducerState(
                 "get() of a record that is still open was called in a producer's callback: the thread that runs it is "
                 "the one that sends, so it would wait for ever. Use add_callback."
             )
+        deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            batch = self._settle_place()
+            batch, index = self._place()
             waiter = await_batch(batch)
             if waiter is None:
                 if batch.children:
                     continue
-                return batch
-            if not waiter.wait(timeout):
+                return batch, index
+            if not waiter.wait(None if deadline is None else max(deadline - time.monotonic(), 0.0)):
                 raise ClientTimeout(
                     f"The record for {batch.topic_partition} was not acknowledged within {timeout:.3g} s. It is still "
                     "on its way: it is written, or fails, at the latest when delivery_timeout_ms is over."
@@ -143,8 +153,8 @@ class FutureRecordMetadata:
 
     def _add(self, call: Callable[..., object], on_success: bool) -> FutureRecordMetadata:
         with _registration:
-            batch = self._settle_place()
-            row: Callback = (self._index, self._timestamp, call, on_success)
+            batch, index = self._place()
+            row: Callback = (index, self._timestamp, call, on_success)
             if not batch.fired:
                 batch.callbacks.append(row)
                 return self

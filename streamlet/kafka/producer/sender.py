@@ -15,18 +15,13 @@ from streamlet.base.clock import Clock
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Broker, Cluster
-from streamlet.kafka.producer.accumulator import (
-    PartitionQueue,
-    ReadyNodes,
-)
+from streamlet.kafka.producer.accumulator import PartitionQueue, ReadyNodes
 from streamlet.kafka.producer.batch import ProducerBatch
 from streamlet.kafka.producer.config import ProducerConfig
 from streamlet.kafka.producer.errors import OutcomeUnknown, ProducerClosed, TransactionAborted
 from streamlet.kafka.producer.partitioners import all_replicas_down, elsewhere
 from streamlet.kafka.producer.record_future import SenderThread
-from streamlet.kafka.producer.responses import (
-    produce_request,
-)
+from streamlet.kafka.producer.responses import produce_request
 from streamlet.kafka.producer.settlement import Settlement
 from streamlet.kafka.producer.transaction_state import Ask, State
 
@@ -53,6 +48,8 @@ class Sender(Settlement):
         """Why no broker lets us in, while that is so: who waits for metadata is told at once."""
         self.on_cluster: Callable[[Cluster], None] = lambda cluster: None
         """Told of each new view of the cluster."""
+        self._mistake: Exception | None = None
+        """What a listener of ours raised."""
         self._cluster_is_news = False
         self._seen_refresh: tuple[float | None, int] = (None, 0)
         self.client.metadata.add_listener(self._note_cluster)
@@ -130,7 +127,8 @@ class Sender(Settlement):
             for batch in ended:
                 batch.abort(gone)
                 self._forget(batch)
-        self._fire(ended)
+            unfired = list(self.unfired)
+        self._fire(unfired)
         self.client.close()
         with self.lock:
             for batch in ended:
@@ -153,13 +151,15 @@ class Sender(Settlement):
 
     def run_once(self) -> None:
         """One turn: metadata, transactions, ready, drain, send, expire, poll."""
+        if self._mistake is not None:
+            raise self._mistake
         now = self.clock.monotonic()
         with self.lock:
             self._poked = False
             self._refresh_topics()
             ended = self._abort_by_state()
             self._settle_sequences()
-            asked = None if self.manager is None else self.manager.next_ask(now, self._is_settled())
+            asked = self._next_ask(now)
             hurry = self.manager is not None and self.manager.hurries
             ready = self.accumulator.ready(self.client.cluster, now, hurry)
             self._look_at_leaderless(ready)
@@ -184,6 +184,15 @@ class Sender(Settlement):
                 self.changed.notify_all()
 
     # -- the parts of a turn
+
+    def _next_ask(self, now: float) -> Ask | None:
+        if self.manager is None:
+            return None
+        result = self.manager.result
+        asked = self.manager.next_ask(now, self._is_settled())
+        if result is not None and result.done:  # a transaction that nobody had to be told of
+            self.changed.notify_all()
+        return asked
 
     def _note_cluster(self, cluster: Cluster) -> None:
         self._cluster_is_news = True
@@ -211,19 +220,19 @@ class Sender(Settlement):
         return not self.accumulator.incomplete and not self._on_wire
 
     def _abort_by_state(self) -> list[ProducerBatch]:
-        """Batches that their transaction's state gives up: those that were never numbered, or all of them."""
+        """What is queued while the transaction can only be aborted, or nothing more: tries again would help nobody."""
         if self.manager is None:
             return []
         state = self.manager.state
-        if state is State.FATAL_ERROR:
+        if state in (State.FATAL_ERROR, State.ABORTING, State.ABORTABLE_ERROR):
             ended = self.accumulator.take_undrained()
-        elif state in (State.ABORTING, State.ABORTABLE_ERROR):
-            ended = self.accumulator.take_undrained(lambda batch: not batch.has_sequence)
         else:
             return []
-        error = self.manager.error or TransactionAborted("The transaction was aborted before the record was sent.")
+        error = self.manager.error or TransactionAborted("The record's transaction was aborted.")
         for batch in ended:
             batch.abort(error)
+            if self.sequences is not None:
+                self.sequences.failed(batch, error)
             self._forget(batch)
         return ended
 
@@ -275,7 +284,7 @@ class Sender(Settlement):
                 self._poked = True
                 self.changed.notify_all()
 
-        self.client.send(asked.request, asked.to).add_listener(on_answer)
+        self.client.send(asked.request, asked.to).add_listener(self._supervised(on_answer))
         self.client.send_queued()
 
     def _send_ready(self, ready: ReadyNodes, now: float) -> float:
@@ -313,5 +322,18 @@ class Sender(Settlement):
         )
         self.metrics.requests += 1
         self.metrics.batches_sent += len(batches)
-        self.client.send(request, broker).add_listener(lambda future: self._answered(batches, broker, future))
+        future = self.client.send(request, broker)
+        future.add_listener(self._supervised(lambda ended: self._answered(batches, broker, ended)))
         self.client.send_queued()
+
+    def _supervised(self, listener: Callable[[RequestFuture[_T]], None]) -> Callable[[RequestFuture[_T]], None]:
+        """A listener whose own mistake ends this thread: a future would log it, and its records would stay open."""
+
+        def call(future: RequestFuture[_T]) -> None:
+            try:
+                listener(future)
+            except Exception as err:  # noqa: BLE001 - whatever it is, the next turn raises it
+                self._mistake = err
+                self._poked = True
+
+        return call

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from typing import TypeVar
 
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
@@ -41,9 +40,6 @@ from streamlet.kafka.producer.transaction_manager import TransactionManager
 from streamlet.kafka.protocol.messages.produce import ProduceResponse
 
 _log = logging.getLogger(__name__)
-
-_LONGEST_WAIT_S = 3600.0
-_T = TypeVar("_T")
 
 
 class Settlement:

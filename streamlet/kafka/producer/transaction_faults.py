@@ -51,6 +51,7 @@ _BY_KIND: dict[Kind, dict[type[BrokerError], Verdict]] = {
         e.IllegalGeneration: Verdict.ABORTABLE,
         e.FencedInstanceId: Verdict.ABORTABLE,
         e.StaleMemberEpoch: Verdict.ABORTABLE,
+        e.RebalanceInProgress: Verdict.ABORTABLE,
         e.TopicAuthorizationFailed: Verdict.ABORTABLE,
         e.OffsetMetadataTooLarge: Verdict.ABORTABLE,
     },

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from streamlet.kafka.broker_errors import ConcurrentTransactions, OperationNotAttempted, error_class
-from streamlet.kafka.errors import BrokerError, Disconnected, KafkaError
+from streamlet.kafka.errors import AuthenticationFailed, BrokerError, Disconnected, KafkaError, MalformedFrame
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.producer import transaction_faults as faults
 from streamlet.kafka.producer import transaction_requests as ask
@@ -97,9 +97,12 @@ class TransactionManager(TransactionProgress):
     # -- what came back
 
     def failed(self, asked: Ask, error: KafkaError, now_s: float) -> None:
-        """No answer came. What was asked may have been done: it is asked again, and the epoch changes afterwards."""
+        """No answer came. What was asked may have been done: it is asked again, and the epoch changes afterwards.
+
+        For an id alone a refusal is no end: nothing is at stake, and a broker that lets us in later will give one.
+        """
         self._asked = None
-        if isinstance(error, Disconnected) or error.retriable:
+        if error.retriable or (not self.is_transactional and isinstance(error, (AuthenticationFailed, MalformedFrame))):
             if isinstance(error, Disconnected) and asked.kind not in (Kind.FIND_COORDINATOR, Kind.INIT_PRODUCER_ID):
                 self._bump = True
             self._forget_coordinator(asked)
@@ -223,8 +226,9 @@ class TransactionManager(TransactionProgress):
                 )
             )
         elif verdict is faults.Verdict.ABORTABLE and self.state is State.ABORTING:
-            self._bump = True  # the broker has nothing left to abort: the next epoch makes sure
-            self._ended()
+            self._bump = True
+            if asked.kind is Kind.END:  # the broker has nothing left to abort: the next epoch makes sure
+                self._ended()
         elif verdict is faults.Verdict.ABORTABLE:
             self._bump = self._bump or faults.needs_new_epoch(fault)
             self._abortable(TransactionFailed(f"{error} {faults.ABORT}"))

@@ -20,6 +20,12 @@ from streamlet.kafka.producer.transaction_state import (
     TransactionResult,
 )
 
+_BEGUN_BY = {
+    "init_transactions()": State.INITIALIZING,
+    "commit_transaction()": State.COMMITTING,
+    "abort_transaction()": State.ABORTING,
+}
+
 
 class TransactionProgress:
     """The state of one producer; ``transactional_id`` None: idempotence alone. Times in seconds."""
@@ -54,6 +60,8 @@ class TransactionProgress:
         self._tries = 0
         self.result: TransactionResult | None = None
         """Of the init, commit or abort under way."""
+        self._unclaimed: TransactionResult | None = None
+        """Of the last init, commit or abort, until its caller has heard of it, perhaps by a second call."""
 
     @property
     def is_transactional(self) -> bool:
@@ -65,40 +73,45 @@ class TransactionProgress:
     def begin_initialize(self) -> TransactionResult:
         """init_transactions."""
         self._require_transactional("init_transactions()")
-        if self.state is State.INITIALIZING and self.result is not None:
-            return self.result  # the last call gave up waiting
-        self._require("init_transactions()", State.UNINITIALIZED)
-        self._go(State.INITIALIZING)
-        self.result = TransactionResult("init_transactions()")
-        return self.result
+        return self._repeated("init_transactions()") or self._begin("init_transactions()", State.UNINITIALIZED)
 
     def begin_transaction(self) -> None:
         """begin_transaction."""
         self._require_transactional("begin_transaction()")
         self._require("begin_transaction()", State.READY)
         self._go(State.IN_TRANSACTION)
+        self._unclaimed = None
 
     def begin_commit(self) -> TransactionResult:
         """commit_transaction. Calling it again after a time-out waits on."""
         self._require_transactional("commit_transaction()")
-        if self.state is State.COMMITTING and self.result is not None:
-            return self.result
-        self._require("commit_transaction()", State.IN_TRANSACTION)
-        self._go(State.COMMITTING)
-        self.result = TransactionResult("commit_transaction()")
-        return self.result
+        return self._repeated("commit_transaction()") or self._begin("commit_transaction()", State.IN_TRANSACTION)
 
     def begin_abort(self) -> TransactionResult:
         """abort_transaction; from a failed transaction too. Calling it again after a time-out waits on."""
         self._require_transactional("abort_transaction()")
-        if self.state is State.ABORTING and self.result is not None:
-            return self.result
-        self._require("abort_transaction()", State.IN_TRANSACTION, State.ABORTABLE_ERROR)
-        self._go(State.ABORTING)
+        repeated = self._repeated("abort_transaction()")
+        if repeated is not None:
+            return repeated
+        result = self._begin("abort_transaction()", State.IN_TRANSACTION, State.ABORTABLE_ERROR)
         self.error = None
         self._new_partitions.clear()
         self._settle_offsets(TransactionFailed("The transaction was aborted before the offsets were stored."))
-        self.result = TransactionResult("abort_transaction()")
+        return result
+
+    def claimed(self, result: TransactionResult) -> None:
+        """Its caller has heard how it ended."""
+        if result is self._unclaimed:
+            self._unclaimed = None
+
+    def _repeated(self, call: str) -> TransactionResult | None:
+        """The result of the same call, where the one before gave up waiting for it."""
+        return self._unclaimed if self._unclaimed is not None and self._unclaimed.what == call else None
+
+    def _begin(self, call: str, *states: State) -> TransactionResult:
+        self._require(call, *states)
+        self._go(_BEGUN_BY[call])
+        self.result = self._unclaimed = TransactionResult(call)
         return self.result
 
     def send_offsets(

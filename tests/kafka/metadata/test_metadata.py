@@ -330,3 +330,25 @@ class Refresh(RuleBasedStateMachine):
 
 Refresh.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestRefresh = Refresh.TestCase
+
+
+def test_a_topic_made_anew_after_it_was_missed_begins_at_epoch_0(metadata: Metadata) -> None:
+    """An answer between the two that says it is unknown must not hide that this is another topic."""
+    metadata.update(metadata.next_request(), answer(topic(epoch=5)), 1.0)
+    metadata.request_update()
+    metadata.update(metadata.next_request(), answer(topic(error=3, topic_id=None)), 2.0)
+    metadata.request_update()
+    metadata.update(metadata.next_request(), answer(topic(leader=1, epoch=0, topic_id="j")), 3.0)
+    metadata.request_update()
+    metadata.update(metadata.next_request(), answer(topic(leader=2, epoch=1, topic_id="j")), 4.0)
+    assert leader_of(metadata) == 2
+
+
+def test_epochs_of_topics_that_are_asked_about_no_longer_are_forgotten() -> None:
+    """They would be kept for ever."""
+    metadata = Metadata(topic_idle_s=10.0)
+    metadata.add_topic("t", 0.0)
+    metadata.update(metadata.next_request(), answer(topic(epoch=5)), 0.0)
+    metadata.request_update()
+    metadata.update(metadata.next_request(), answer(), 20.0)
+    assert metadata.known_epochs(["t"]) == {}

@@ -261,7 +261,7 @@ class BatchLife(RuleBasedStateMachine):
     def _values(self, batch: ProducerBatch) -> list[bytes]:
         found = []
         for partition, value, future, _calls in self.futures:
-            if future._settle_place() is batch:
+            if future._place()[0] is batch:
                 assert partition == batch.topic_partition.partition
                 found.append(value)
         return found
@@ -288,7 +288,7 @@ class BatchLife(RuleBasedStateMachine):
     def memory_adds_up(self) -> None:
         if not hasattr(self, "log"):
             return
-        held = {future._settle_place() for _p, _v, future, _c in self.futures}
+        held = {future._place()[0] for _p, _v, future, _c in self.futures}
         flying = {batch for rows in self.wire.values() for batch in rows}
         assert sum(batch.memory for batch in held | flying) == self.made.pool.in_use
         assert all(batch.memory and batch.parts for batch in flying), "its bytes may still be sent"

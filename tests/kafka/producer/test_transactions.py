@@ -292,3 +292,45 @@ def test_idempotence_alone_asks_any_broker_for_an_id() -> None:
     assert refused.run() == [Kind.INIT_PRODUCER_ID] * 2
     with pytest.raises(KafkaError, match="ClusterAuthorizationFailed"):
         refused.manager.check_may_send(TP)
+
+
+@pytest.mark.parametrize("call", ["begin_initialize", "begin_commit", "begin_abort"])
+def test_a_call_that_gave_up_waiting_is_told_the_outcome_when_it_is_repeated(call: str) -> None:
+    """Though it came in between: a commit that is done is no mistake. The next transaction has a result of its own."""
+    far = Coordinator()
+    manager = far.manager
+    if call != "begin_initialize":
+        far.in_transaction()
+    first = getattr(manager, call)()
+    far.run()
+    assert first.done and manager.state is State.READY
+    assert getattr(manager, call)() is first
+    manager.claimed(first)
+    with pytest.raises(IllegalProducerState):
+        getattr(manager, call)()
+    manager.begin_transaction()
+    assert not manager.begin_commit().done
+
+
+def test_an_error_while_a_transaction_is_aborted_does_not_end_it_before_its_time() -> None:
+    """The end is told when nothing of it is on the wire any more."""
+    far = Coordinator()
+    manager = far.in_transaction()
+    far.run()
+    manager.check_may_send(TopicPartition("t", 1))
+    asked = manager.next_ask(far.now, False)
+    assert asked is not None and asked.kind is Kind.ADD_PARTITIONS
+    result = manager.begin_abort()
+    manager.answered(asked, far.answer(asked.kind, asked.request, 29), far.now)
+    assert manager.state is State.ABORTING and far.run(settled=False) == []
+    assert far.run() == [Kind.END, Kind.INIT_PRODUCER_ID] and result.done
+
+
+def test_a_group_that_rebalances_fails_the_transaction_not_the_producer() -> None:
+    """REBALANCE_IN_PROGRESS: the member may own other partitions afterwards."""
+    far = Coordinator()
+    manager = far.in_transaction()
+    far.errors = {Kind.COMMIT_OFFSETS: [27]}
+    manager.send_offsets({TP: OffsetAndMetadata(5)}, ConsumerGroupMetadata("g"))
+    far.run()
+    assert manager.state is State.ABORTABLE_ERROR
