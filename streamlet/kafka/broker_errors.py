@@ -26,15 +26,21 @@ def _error(name: str, code: int, meaning: str, flags: int = 0) -> type[BrokerErr
     return kind
 
 
+_MOST_CODES = 500
+
+
 def error_class(code: int) -> type[BrokerError] | None:
     """The class of an error code of the wire.
 
-    None for 0. A code this table does not know gets a class too.
+    None for 0. A code this table does not know gets a class too; a broker that makes up more than a few hundred of them
+    gets UnknownServerError, for they are kept.
     """
     if code == 0:
         return None
     kind = _TABLE.get(code)
     if kind is None:
+        if len(_TABLE) >= _MOST_CODES:
+            return UnknownServerError
         meaning = f"The broker answers with code {code}, which is newer than this client."
         kind = _TABLE[code] = type("UnknownError", (BrokerError,), {"__doc__": meaning, "code": code})
     return kind

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from streamlet.kafka.broker_errors import OffsetOutOfRange, error_class
+from streamlet.kafka import broker_errors
+from streamlet.kafka.broker_errors import OffsetOutOfRange, UnknownServerError, error_class
 from streamlet.kafka.errors import BrokerError
 
 JAVA = [line.split() for line in Path(__file__).with_name("golden").joinpath("errors.txt").read_text().splitlines()]
@@ -35,6 +36,15 @@ def test_no_error_and_an_unknown_one() -> None:
     kind = error_class(31_000)
     assert kind is not None and issubclass(kind, BrokerError) and kind is error_class(31_000)
     assert "31000" in str(kind("Asking"))
+
+
+def test_codes_that_a_broker_makes_up_are_not_kept_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each class is kept; after some hundreds the rest are told as what the broker itself did not expect."""
+    table = dict(broker_errors._TABLE)
+    monkeypatch.setattr(broker_errors, "_TABLE", table)
+    kinds = [error_class(code) for code in range(1000, 32_000)]
+    assert len(table) <= broker_errors._MOST_CODES and None not in kinds
+    assert kinds[-1] is UnknownServerError and error_class(1) is OffsetOutOfRange
 
 
 def test_the_message_says_what_why_and_what_to_do() -> None:

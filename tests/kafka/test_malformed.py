@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from streamlet.kafka import broker_errors
 from streamlet.kafka.protocol.messages import REQUESTS
 from streamlet.kafka.protocol.primitives import Reader
 from streamlet.kafka.protocol.schema import BOOL, INT8, STRING, UUID, Array, Kind, Struct, codec_of
@@ -34,8 +35,9 @@ def of_part(part: str) -> list[Decoder]:
 
 
 @pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """What is wrong with a frame is logged here and there: not 100 000 times."""
+def nothing_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What is wrong with a frame is logged here and there: not 100 000 times. Nor are made up error codes kept."""
+    monkeypatch.setattr(broker_errors, "_TABLE", dict(broker_errors._TABLE))
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)

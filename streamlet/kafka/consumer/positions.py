@@ -16,6 +16,7 @@ from streamlet.kafka.consumer.config import READ_COMMITTED, ConsumerConfig
 from streamlet.kafka.consumer.errors import LogTruncated, NoOffsetForPartition, PositionOutOfRange
 from streamlet.kafka.consumer.subscription_state import (
     FetchState,
+    PartitionState,
     Position,
     ResetStrategy,
     SubscriptionState,
@@ -56,6 +57,10 @@ class Positions:
         self._request_timeout_s = config.request_timeout_ms / 1000
         self._metadata_seen: tuple[object, int] | None = None
         self._error: KafkaError | None = None
+        self._left: dict[TopicPartition, int] = {}
+        """Positions that were not in the log any more, until it is known where reading goes on."""
+        self._without_place: dict[TopicPartition, PositionOutOfRange] = {}
+        """Partitions of topics made anew, and no policy says where to read: told by each poll until a seek."""
 
     # -- errors found outside of a poll
 
@@ -83,6 +88,12 @@ class Positions:
                     self._made_anew(tp)
                 self._subscriptions.leader_changed(tp, cluster.leader_epoch(tp))
             self._tell_refused_topics(cluster)
+        for tp, error in list(self._without_place.items()):
+            state = self._subscriptions.get(tp)
+            if state is None or state.reset is not ResetStrategy.NONE:
+                del self._without_place[tp]
+            else:
+                self.tell(error)
         self._reset()
         self._validate()
 
@@ -128,20 +139,19 @@ class Positions:
         offset, policy = row.position.offset, self._subscriptions.default_reset
         if policy is ResetStrategy.NONE:
             raise PositionOutOfRange(
-                f"Offset {offset} is not in the log of topic {tp.topic!r}, partition {tp.partition} (it begins at "
-                f"{row.log_start_offset}, and its end was last seen at {row.high_watermark}), and auto_offset_reset is "
-                "'none'. Records there were deleted by retention, or the log was cut. seek() to where reading shall "
-                "go on, or set auto_offset_reset.",
+                f"Offset {offset} is not in the log of topic {tp.topic!r}, partition {tp.partition} ({_ends(row)}), "
+                "and auto_offset_reset is 'none'. Records there were deleted by retention, or the log was cut. seek() "
+                "to where reading shall go on, or set auto_offset_reset.",
                 {tp: offset},
             )
         _log.warning(
-            "offset %d is not in the log of %s (it begins at %d): reading goes on at the %s offset, by "
-            "auto_offset_reset",
+            "offset %d is not in the log of %s (%s): reading goes on at the %s offset, by auto_offset_reset",
             offset,
             tp,
-            row.log_start_offset,
+            _ends(row),
             policy.value,
         )
+        self._left[tp] = offset
         self._subscriptions.request_reset(tp, policy)
 
     def _made_anew(self, tp: TopicPartition) -> None:
@@ -153,15 +163,13 @@ class Positions:
             f"{row.position.offset}, says nothing about the new log"
         )
         if policy is ResetStrategy.NONE:
-            self.tell(
-                PositionOutOfRange(
-                    f"{what}, and auto_offset_reset is 'none'. seek() to where reading shall begin.",
-                    {tp: row.position.offset},
-                )
+            self._without_place[tp] = PositionOutOfRange(
+                f"{what}, and auto_offset_reset is 'none'. seek() to where reading shall begin.",
+                {tp: row.position.offset},
             )
         else:
             _log.warning("%s; reading goes on at the %s offset, by auto_offset_reset", what, policy.value)
-            self._subscriptions.request_reset(tp, policy)
+        self._subscriptions.request_reset(tp, policy)
 
     def parted(self, tp: TopicPartition, epoch: int, end_offset: int) -> None:
         """A fetch says where the leader's log and ours part. Behind the position it proves no loss: read on."""
@@ -217,7 +225,7 @@ class Positions:
     def _reset(self) -> None:
         now = self._now_s()
         due = self._subscriptions.in_state(FetchState.AWAIT_RESET, now)
-        strategies = {row.topic_partition: row.reset for row in due if row.reset is not None}
+        strategies = {row.topic_partition: row.reset for row in due if row.reset in _TIMES}
         for leader, tps in self._by_leader(list(strategies)).items():
             asked = {tp: strategies[tp] for tp in tps}
             self._subscriptions.retry_at(tps, now + self._request_timeout_s + 1)  # not asked twice meanwhile
@@ -246,6 +254,18 @@ class Positions:
                 position = Position(row.offset, row.leader_epoch, self._client.cluster.leader_epoch(tp))
                 if self._subscriptions.maybe_reset_to(tp, strategy, position):
                     _log.info("%s is read from its %s offset, %d", tp, strategy.value, row.offset)
+                    self._tell_passed_over(tp, row.offset)
+
+    def _tell_passed_over(self, tp: TopicPartition, offset: int) -> None:
+        left = self._left.pop(tp, offset)
+        if left < offset:
+            _log.warning(
+                "records of %s from offset %d to %d were not read: they are no longer in the log, or passed over by "
+                "auto_offset_reset",
+                tp,
+                left,
+                offset - 1,
+            )
 
     def _validate(self) -> None:
         now = self._now_s()
@@ -296,3 +316,10 @@ class Positions:
         self._subscriptions.retry_at(tps, self._now_s() + self._retry.initial)
         if not error.retriable:
             self.tell(error)
+
+
+def _ends(row: PartitionState) -> str:
+    """What is known of a log's ends; an answer that says "out of range" often leaves them out."""
+    known = [f"it begins at {row.log_start_offset}"] if row.log_start_offset >= 0 else []
+    known += [f"its end was last seen at {row.high_watermark}"] if row.high_watermark >= 0 else []
+    return ", and ".join(known) or "beginning_offsets() and end_offsets() tell where it begins and ends"
