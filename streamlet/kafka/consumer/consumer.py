@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import TracebackType
 
 from streamlet.base.clock import Clock, SystemClock
@@ -12,33 +13,20 @@ from streamlet.kafka.consumer.commits import Commits, OffsetCommitCallback, Offs
 from streamlet.kafka.consumer.config import ConsumerConfig
 from streamlet.kafka.consumer.coordinator import ConsumerCoordinator
 from streamlet.kafka.consumer.deserialization import Deserializers
-from streamlet.kafka.consumer.errors import (
-    ConsumerClosed,
-    IllegalSubscription,
-)
+from streamlet.kafka.consumer.errors import ConsumerClosed, IllegalSubscription
 from streamlet.kafka.consumer.fetcher import Fetcher
-from streamlet.kafka.consumer.handed_out import Undelivered
+from streamlet.kafka.consumer.handed_out import InHand, Undelivered
 from streamlet.kafka.consumer.offset_queries import OffsetAndTimestamp, OffsetQueries
 from streamlet.kafka.consumer.one_thread import OneThread
 from streamlet.kafka.consumer.polling import Poller
 from streamlet.kafka.consumer.positions import Positions
 from streamlet.kafka.consumer.rebalance_listener import ConsumerRebalanceListener
-from streamlet.kafka.consumer.records import (
-    ConsumerRecord,
-    RecordColumns,
-    columns_by_partition,
-    records_by_partition,
-)
-from streamlet.kafka.consumer.subscription_state import (
-    ResetStrategy,
-    SubscriptionState,
-    SubscriptionType,
-)
+from streamlet.kafka.consumer.records import ConsumerRecord, RecordColumns, columns_by_partition, records_by_partition
+from streamlet.kafka.consumer.subscription_state import ResetStrategy, SubscriptionState, SubscriptionType
 from streamlet.kafka.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from streamlet.kafka.metadata.cluster import TopicPartition
 
 _EVERYTHING = 1 << 62
-_LONGEST_WAIT_S = 60.0
 
 
 class Consumer:
@@ -60,16 +48,10 @@ class Consumer:
         self._subscriptions = SubscriptionState(ResetStrategy(self.config.auto_offset_reset))
         self._positions = Positions(self._client, self._subscriptions, self.config, now_s)
         self._fetcher = Fetcher(self._client, self._subscriptions, self._positions, self.config, now_s)
-        self._undelivered = Undelivered()
-        self._coordinator = ConsumerCoordinator(
-            self._client,
-            self._subscriptions,
-            self._positions,
-            self.config,
-            self._clock,
-            self._consumed,
-            self._partitions_went,
-        )
+        self._undelivered, self._in_hand = Undelivered(), InHand()
+        self._in_hand_counts = True  # as worked on
+        parts = self._client, self._subscriptions, self._positions
+        self._coordinator = ConsumerCoordinator(*parts, self.config, self._clock, self._consumed, self._partitions_went)
         self._queries = OffsetQueries(self._client, self.config)
         deserializers = Deserializers(self.config.key_deserializer, self.config.value_deserializer)
         self._poller = Poller(
@@ -91,6 +73,8 @@ class Consumer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # An error may be of the work on what was given last: that is not committed, and will be read again.
+        self._in_hand_counts = kind is None
         self.close()
 
     def __repr__(self) -> str:
@@ -178,11 +162,13 @@ class Consumer:
         ConsumerWakeup, and what the broker refuses for good.
         """
         with self._alone():
-            left_over = self._undelivered.take_all()
-            if left_over:
-                return left_over
-            limit = max_records or self.config.max_poll_records
-            return self._poller.poll(timeout_ms, limit, records_by_partition) or {}
+            self._in_hand.clear()
+            found = self._undelivered.take_all()
+            if not found:
+                limit = max_records or self.config.max_poll_records
+                found = self._poller.poll(timeout_ms, limit, records_by_partition) or {}
+            self._in_hand.put({tp: (rows[0].offset, rows[0].leader_epoch) for tp, rows in found.items()})
+            return found
 
     def poll_columns(self, timeout_ms: int = 0, max_records: int | None = None) -> dict[TopicPartition, RecordColumns]:
         """Like :meth:`poll`, but each partition's records as columns: no object for each record is made.
@@ -194,7 +180,10 @@ class Consumer:
                 raise IllegalSubscription(
                     "Records of an iteration that was broken off wait: take them with poll() before poll_columns()."
                 )
-            return self._poller.poll(timeout_ms, max_records or _EVERYTHING, columns_by_partition) or {}
+            self._in_hand.clear()
+            found = self._poller.poll(timeout_ms, max_records or _EVERYTHING, columns_by_partition) or {}
+            self._in_hand.put({tp: columns.first() for tp, columns in found.items()})
+            return found
 
     def __iter__(self) -> Consumer:
         """Records one by one, for ever, or until ``consumer_timeout_ms`` pass without one.
@@ -205,21 +194,20 @@ class Consumer:
 
     def __next__(self) -> ConsumerRecord:
         """The next record; StopIteration when the consumer was closed."""
-        record = self._undelivered.next()
-        if record is not None:
-            return record
         limit_ms = self.config.consumer_timeout_ms
         while not self._closed:
+            record = self._undelivered.next()
+            if record is not None:
+                self._in_hand.record = record
+                return record
             with self._alone():
+                self._in_hand.clear()
                 self._poller.poll(
                     1000 if limit_ms is None else limit_ms,
                     self.config.max_poll_records,
                     lambda parts: self._undelivered.put_all(records_by_partition(parts)),
                 )
-            record = self._undelivered.next()
-            if record is not None:
-                return record
-            if limit_ms is not None:
+            if limit_ms is not None and not self._undelivered:
                 break
         raise StopIteration
 
@@ -261,8 +249,13 @@ class Consumer:
     def pause(self, *partitions: TopicPartition) -> None:
         """Hand out nothing of these until :meth:`resume`; they stay ours. A new assignment forgets it."""
         with self._alone():
+            waiting = self._undelivered.first_offsets()
             for tp in partitions:
-                self._subscriptions.require(TopicPartition(*tp)).paused = True
+                row = self._subscriptions.require(TopicPartition(*tp))
+                row.paused = True
+                if tp in waiting and row.position is not None:  # what an iteration took goes back
+                    row.position = replace(row.position, offset=waiting[tp][0], offset_epoch=waiting[tp][1])
+                    self._undelivered.drop(tp)
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Hand out again."""
@@ -318,6 +311,7 @@ class Consumer:
         RebalanceUnderWay (poll, then commit again), MembershipFenced, ClientTimeout.
         """
         with self._alone():
+            self._in_hand.clear(offsets)
             self._commits().commit_sync(self._consumed() if offsets is None else offsets, self._limit(timeout))
 
     def commit_async(self, offsets: Offsets | None = None, callback: OffsetCommitCallback | None = None) -> None:
@@ -325,6 +319,7 @@ class Consumer:
         commit or close, in the order of the commits; without one a failure is logged.
         """
         with self._alone():
+            self._in_hand.clear(offsets)
             self._commits().commit_async(self._consumed() if offsets is None else offsets, callback)
 
     def committed(
@@ -346,7 +341,7 @@ class Consumer:
     # -- the end
 
     def wakeup(self) -> None:
-        """Any thread: the call that waits now, or else the next one, raises ConsumerWakeup."""
+        """Any thread: the poll (or :meth:`position`) that waits now, or else the next one, raises ConsumerWakeup."""
         self._poller.wakeup()
 
     def close(self, timeout: float = 30.0) -> None:
@@ -378,13 +373,16 @@ class Consumer:
         return self._coordinator.commits
 
     def _consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What may be committed: the positions, but for records of an iteration that have not been given yet."""
+        """What may be committed: the positions, but for records not given yet, and after an error for those in hand."""
         found = {
             tp: OffsetAndMetadata(position.offset, position.offset_epoch)
             for tp, position in self._subscriptions.consumed().items()
         }
-        for tp, (offset, epoch) in self._undelivered.first_offsets().items():
-            if tp in found:
+        held = self._undelivered.first_offsets()
+        if not self._in_hand_counts:
+            held = {**held, **self._in_hand.first_offsets()}
+        for tp, (offset, epoch) in held.items():
+            if tp in found and offset < found[tp].offset:
                 found[tp] = OffsetAndMetadata(offset, epoch)
         return found
 

@@ -99,7 +99,7 @@ class ConsumerCoordinator:
             commits.run_callbacks()
         if self._subscriptions.uses_group:
             self._poll_group()
-        self._first_positions()
+        self.first_positions()
         if commits is not None:
             commits.maybe_auto_commit(self._consumed)
 
@@ -311,7 +311,8 @@ class ConsumerCoordinator:
 
     # -- positions from committed offsets
 
-    def _first_positions(self) -> None:
+    def first_positions(self) -> None:
+        """Ask what is committed for partitions that have no position yet."""
         rows = [row for row in self._subscriptions.in_state(FetchState.INITIALIZING) if not row.pending_callback]
         now = self._clock.monotonic()
         if not rows or self._fetching_committed or now < self._committed_not_before_s:

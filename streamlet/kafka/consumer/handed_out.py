@@ -1,4 +1,4 @@
-"""Records taken by an iteration and not given yet. What is committed must stop before them."""
+"""What was handed out, as far as it matters for commits: records not given yet, and records just given."""
 
 from __future__ import annotations
 
@@ -9,8 +9,36 @@ from streamlet.kafka.consumer.records import ConsumerRecord
 from streamlet.kafka.metadata.cluster import TopicPartition
 
 
+class InHand:
+    """The records given last. That they are worked on is known when their user comes back for more, or commits."""
+
+    __slots__ = ("_firsts", "record")
+
+    def __init__(self) -> None:
+        self._firsts: dict[TopicPartition, tuple[int, int]] = {}
+        self.record: ConsumerRecord | None = None
+        """What an iteration gave."""
+
+    def put(self, firsts: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        """What a poll gave: the first record of each partition, and its leader epoch."""
+        self._firsts, self.record = dict(firsts), None
+
+    def clear(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """It is worked on, all of it or that of some partitions."""
+        firsts = {} if partitions is None else self.first_offsets()
+        self.put({tp: first for tp, first in firsts.items() if tp not in set(partitions or ())})
+
+    def first_offsets(self) -> dict[TopicPartition, tuple[int, int]]:
+        """The first record of each partition, and its leader epoch."""
+        if self.record is None:
+            return self._firsts
+        return {
+            TopicPartition(self.record.topic, self.record.partition): (self.record.offset, self.record.leader_epoch)
+        }
+
+
 class Undelivered:
-    """Partitions in the order they came, each with its records in offset order."""
+    """Records taken by an iteration and not given yet: partitions in the order they came, each in offset order."""
 
     def __init__(self) -> None:
         self._rows: dict[TopicPartition, deque[ConsumerRecord]] = {}

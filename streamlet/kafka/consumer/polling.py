@@ -65,7 +65,9 @@ class Poller:
         deadline = self._now_s() + timeout_ms / 1000
         polled = False
         while True:
-            self._advance()
+            self._raise_if_stopped()
+            self._coordinator.poll()
+            self._find_positions()
             before = [(row, row.position) for row in self._subscriptions.fetchable()]
             try:
                 parts = self._take(limit)
@@ -97,7 +99,10 @@ class Poller:
         return parts
 
     def until_position(self, tp: TopicPartition, timeout_s: float) -> PartitionState:
-        """Poll, without taking records, until the partition has a valid position. Raises ClientTimeout."""
+        """Wait until the partition has a valid position. Raises ClientTimeout.
+
+        No poll: its user may be at work on records, so nothing is committed and nothing changes hands.
+        """
         deadline = self._now_s() + timeout_s
         while True:
             row = self._subscriptions.require(tp)
@@ -106,7 +111,9 @@ class Poller:
             left = deadline - self._now_s()
             if left <= 0:
                 raise ClientTimeout(f"The position of {tp} is not known after {timeout_s:.3g} s ({row.state.value}).")
-            self._advance()
+            self._raise_if_stopped()
+            self._coordinator.first_positions()
+            self._find_positions()
             self._client.poll(min(left, self._next_wake_s(self._now_s()), 0.1))
 
     def wakeup(self) -> None:
@@ -114,14 +121,16 @@ class Poller:
         self._woken = True
         self._client.wakeup()
 
-    def _advance(self) -> None:
+    def _raise_if_stopped(self) -> None:
+        """Whether something forbids to go on."""
         if self._woken:
             self._woken = False
             raise ConsumerWakeup("wakeup() was called.")
         refusal = self._client.hopeless()
         if refusal is not None:
             raise refusal
-        self._coordinator.poll()
+
+    def _find_positions(self) -> None:
         self._positions.raise_told()
         self._positions.look()
 

@@ -81,6 +81,10 @@ class RecordColumns:
             index -= size
         raise IndexError("no such record")
 
+    def first(self) -> tuple[int, int]:
+        """Offset and leader epoch of the first record."""
+        return self.offsets[0], self._chunks[0].batch.leader_epoch
+
     def has_headers(self) -> bool:
         """Whether any record has headers: most topics have none, and need not be asked record by record."""
         return any(chunk.batch.raw_headers for chunk in self._chunks)

@@ -1,0 +1,145 @@
+"""What counts as handed out, and as worked on: iterations, pauses and errors of the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from streamlet.kafka import Consumer
+from streamlet.kafka.protocol.api import ApiKey
+from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorResponse
+from streamlet.kafka.protocol.messages.offset_commit import (
+    OffsetCommitPartitionResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitTopicResponse,
+)
+from streamlet.testing.fake_broker import FakeBroker
+
+from .scripted import ONE, ZERO, Log, poll_until
+
+
+@pytest.fixture
+def commits(broker: FakeBroker) -> list[dict[int, int]]:
+    """Each commit that the broker took, by partition; partition 0 has 20 records, ten a batch."""
+    taken: list[dict[int, int]] = []
+
+    def commit(request: OffsetCommitRequest) -> OffsetCommitResponse:
+        taken.append({row.partition_index: row.committed_offset for row in request.topics[0].partitions})
+        rows = tuple(OffsetCommitPartitionResponse(partition_index=number, error_code=0) for number in taken[-1])
+        return OffsetCommitResponse(topics=(OffsetCommitTopicResponse(name="t", partitions=rows),))
+
+    broker.on(
+        ApiKey.FIND_COORDINATOR,
+        FindCoordinatorResponse(error_code=0, node_id=1, host="127.0.0.1", port=broker.port),
+    )
+    broker.on(ApiKey.OFFSET_COMMIT, commit).on(ApiKey.FETCH, Log(p0=20, p1=20))
+    return taken
+
+
+@pytest.fixture
+def reader(broker: FakeBroker, commits: list[dict[int, int]]) -> Iterator[Consumer]:
+    """Of partition 0, committing by itself, but not by its timer."""
+    consumer = Consumer(
+        bootstrap_servers=broker.address, group_id="g", auto_commit_interval_ms=3_600_000, fetch_max_wait_ms=50
+    )
+    consumer.assign([ZERO])
+    consumer.seek(ZERO, 0)
+    yield consumer
+    consumer.close(2)
+
+
+class Fails(Exception):
+    pass
+
+
+def by_iteration(consumer: Consumer) -> None:
+    for record in consumer:
+        if record.offset == 7:
+            raise Fails
+
+
+def by_poll(consumer: Consumer) -> None:
+    while True:
+        for records in consumer.poll(50, max_records=5).values():
+            if records[-1].offset >= 7:
+                raise Fails
+
+
+def by_columns(consumer: Consumer) -> None:
+    while True:
+        for columns in consumer.poll_columns(50, max_records=5).values():
+            if columns.offsets[-1] >= 7:
+                raise Fails
+
+
+@pytest.mark.parametrize(("read", "committed"), [(by_iteration, 7), (by_poll, 5), (by_columns, 5)])
+def test_c7_what_was_in_hand_when_an_error_ended_the_block_is_not_committed(
+    read: Callable[[Consumer], Any], committed: int, reader: Consumer, commits: list[dict[int, int]]
+) -> None:
+    """The error may be of the work on these very records: they are read again, and not lost."""
+    with pytest.raises(Fails), reader:
+        read(reader)
+    assert commits == [{0: committed}]
+
+
+def test_c7_a_block_that_ends_well_or_while_it_polls_commits_all_that_was_given(
+    reader: Consumer, commits: list[dict[int, int]]
+) -> None:
+    """Who came back for more has worked on what it had."""
+    with pytest.raises(Fails), reader:
+        assert len(poll_until(reader, lambda: reader.position(ZERO) == 20)) == 20
+        reader.poll(0)
+        raise Fails
+    assert commits == [{0: 20}]
+
+
+def test_c7_what_the_user_committed_is_not_taken_back(reader: Consumer, commits: list[dict[int, int]]) -> None:
+    """A commit of its own says that the work is done."""
+    with pytest.raises(Fails), reader:
+        while not reader.poll(50, max_records=5):
+            pass
+        reader.commit()
+        raise Fails
+    assert commits[-1] == {0: 5}
+
+
+def test_c2_a_pause_inside_an_iteration_holds_what_waits_back_too(reader: Consumer) -> None:
+    """Nothing more of that partition comes, and after resume() nothing is missing or twice."""
+    reader.assign([ZERO, ONE])
+    reader.seek(ONE, 0)
+    assert next(reader).partition == 0
+    reader.pause(ZERO)
+    assert [next(reader).partition for _ in range(5)] == [1] * 5
+    assert reader.position(ZERO) == 1
+    reader.pause(ONE)
+    reader.resume(ZERO)
+    assert [next(reader).offset for _ in range(19)] == list(range(1, 20))
+
+
+def test_an_iteration_ends_when_the_consumer_is_closed(reader: Consumer) -> None:
+    """Also with records waiting: what is given afterwards would be in no commit."""
+    next(reader)
+    reader.close(2)
+    assert list(reader) == []
+
+
+def test_c7_asking_for_a_position_commits_nothing(broker: FakeBroker, commits: list[dict[int, int]]) -> None:
+    """It may be asked for while the records of the last poll are worked on; the timer is for polls alone."""
+    consumer = Consumer(bootstrap_servers=broker.address, group_id="g", auto_commit_interval_ms=0, fetch_max_wait_ms=50)
+    consumer.assign([ZERO, ONE])
+    consumer.seek(ZERO, 0)
+    consumer.seek(ONE, 0)
+    while not consumer.poll(50, max_records=5):
+        pass
+    timer = consumer._coordinator.commits
+    assert timer is not None
+    timer.wait_for_async(5)
+    before = len(commits)
+    consumer.seek_to_beginning(ONE)
+    assert consumer.position(ONE) == 0
+    timer.wait_for_async(5)
+    assert all(row.get(0, 0) < 5 for row in commits[before:])
+    consumer.close(2)
