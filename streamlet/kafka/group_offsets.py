@@ -168,6 +168,7 @@ class GroupOffsets:
         self._purpose = purpose
         self.group_id = group_id
         self.coordinator: Broker | None = None
+        self._search: RequestFuture[Broker] | None = None
 
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupMember = OUTSIDER
@@ -195,13 +196,16 @@ class GroupOffsets:
             return result
 
         def found(search: RequestFuture[Broker]) -> None:
+            self._search = None
             if search.exception is not None:
                 result.fail(search.exception)
                 return
             self.coordinator = search.value.dedicated(self._purpose)
             ask(self.coordinator).chain(result)
 
-        find_coordinator(self._client, self.group_id).add_listener(found)
+        # One search for all who wait: two answers might come the other way round, and with them the commits.
+        search = self._search = self._search or find_coordinator(self._client, self.group_id)
+        search.add_listener(found)
         return result
 
     def _forget_if_moved(self, error: KafkaError | None) -> None:

@@ -119,10 +119,11 @@ class Commits:
         )
 
     def commit_sync(self, offsets: Offsets, timeout_s: float) -> None:
-        """Commit and wait, trying again what may succeed later; callbacks of earlier async commits run first."""
+        """Commit and wait, trying again what may succeed later; then earlier async commits are waited for, too."""
+        deadline = self._now_s() + timeout_s
         if offsets:
             self._retrying(lambda: self.send(offsets), timeout_s, "commit")
-        self.wait_for_async(timeout_s)
+        self.wait_for_async(deadline - self._now_s())
 
     def commit_async(self, offsets: Offsets, callback: OffsetCommitCallback | None) -> RequestFuture[None]:
         """Commit without waiting, and without another try: a later commit might have come first."""

@@ -52,7 +52,7 @@ class Consumer:
         self._in_hand_counts = True  # as worked on
         parts = self._client, self._subscriptions, self._positions
         self._coordinator = ConsumerCoordinator(*parts, self.config, self._clock, self._consumed, self._partitions_went)
-        self._queries = OffsetQueries(self._client, self.config)
+        self._queries = OffsetQueries(self._client, self.config, now_s)
         deserializers = Deserializers(self.config.key_deserializer, self.config.value_deserializer)
         self._poller = Poller(
             self._client, self._subscriptions, self._coordinator, self._positions, self._fetcher, deserializers, now_s

@@ -26,7 +26,7 @@ from streamlet.kafka.broker_errors import (
     UnknownMemberId,
 )
 from streamlet.kafka.consumer.errors import MembershipFenced
-from streamlet.kafka.errors import BrokerError, Disconnected, KafkaError
+from streamlet.kafka.errors import Disconnected, KafkaError
 
 JOIN_GRACE_S = 5.0
 """An answer to JoinGroup may take the whole rebalance time-out; so much longer is waited for it."""
@@ -166,7 +166,6 @@ class Membership:
     coordinator_known: bool = False
     leads: bool = False
     _wants_join: bool = False
-    _wants_leave: bool = False
     _protocols: tuple[tuple[str, bytes], ...] = ()
     _waiting: bool = False
     """For the answer to FindCoordinator, Join or Sync, or for the leader's sharing out."""
@@ -262,11 +261,15 @@ class Membership:
 
     def coordinator_found(self, now_s: float) -> None:
         """It is known now."""
+        if self.coordinator_known:
+            return  # a second search, of a membership that was lost meanwhile
         self._waiting, self.coordinator_known, self._failures = False, True, 0
         self._heard_s = now_s
 
     def coordinator_not_found(self, error: KafkaError, now_s: float) -> None:
         """Nobody could say."""
+        if self.coordinator_known:
+            return
         self._waiting = False
         if error.retriable:
             self._put_off(now_s)
@@ -393,8 +396,3 @@ class Membership:
         self.state = MemberState.UNJOINED
         self.leads, self._rejoin_told = False, False
         self._waiting = False
-
-
-def error_of(code_class: type[BrokerError] | None, what: str) -> BrokerError | None:
-    """An error for a code, told as ``what``."""
-    return None if code_class is None else code_class(what)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from streamlet.kafka.client import KafkaClient
@@ -24,8 +24,9 @@ class OffsetAndTimestamp(NamedTuple):
 class OffsetQueries:
     """Waits for its answers, trying again what may succeed later. One thread."""
 
-    def __init__(self, client: KafkaClient, config: ConsumerConfig) -> None:
+    def __init__(self, client: KafkaClient, config: ConsumerConfig, now_s: Callable[[], float]) -> None:
         self._client = client
+        self._now_s = now_s
         self._read_committed = config.isolation_level == READ_COMMITTED
 
     def beginnings(self, partitions: Iterable[TopicPartition], timeout_s: float) -> dict[TopicPartition, int]:
@@ -52,12 +53,12 @@ class OffsetQueries:
         }
 
     def _ask(self, wanted: Mapping[TopicPartition, int], timeout_s: float) -> dict[TopicPartition, ListedOffset]:
-        client = self._client
+        client, deadline = self._client, self._now_s() + timeout_s
         found: dict[TopicPartition, ListedOffset] = {}
         for tp in wanted:
-            client.wait_on_metadata(tp.topic, timeout_s, tp.partition)
+            client.wait_on_metadata(tp.topic, max(deadline - self._now_s(), 0.0), tp.partition)
         if wanted:
-            client.wait_retrying(lambda: self._round(wanted, found), timeout_s)
+            client.wait_retrying(lambda: self._round(wanted, found), max(deadline - self._now_s(), 0.0))
         return found
 
     def _round(

@@ -80,3 +80,23 @@ def test_after_a_new_assignment_nothing_is_known() -> None:
     rig.after(5, p0=10)
     rig.commits.restart_timer()
     assert rig.after(5, p0=10) == 1
+
+
+def test_c7_waiting_for_earlier_commits_is_within_the_time_given() -> None:
+    """Not after it, once more."""
+    rig = Rig()
+
+    class Client:
+        def poll(self, timeout_s: float) -> None:
+            rig.clock.advance(max(timeout_s, 0.001))
+
+        def wait(self, future: RequestFuture[Any], timeout_s: float) -> Any:
+            rig.clock.advance(9.0)
+            return future.value
+
+    rig.commits._client = Client()  # type: ignore[assignment]
+    open_one: RequestFuture[None] = RequestFuture()
+    rig.commits._order.append((open_one, {}, None))
+    begun = rig.clock.monotonic()
+    rig.commits.commit_sync({TP: OffsetAndMetadata(1)}, 10.0)
+    assert rig.clock.monotonic() - begun < 10.1

@@ -234,6 +234,22 @@ ERRORS: list[KafkaError] = [
 ]
 
 
+def test_c5_a_second_answer_about_the_coordinator_sends_no_second_join() -> None:
+    """Two JoinGroups under way would end in a leave: the first answer is then one that nobody waits for."""
+    membership = stable()
+    membership.beat_answered(Disconnected("gone"), FIRST, 1.0)
+    assert steps(membership, 2.0) == [FindCoordinator()]
+    membership.beat_answered(UnknownMemberId("forgotten"), FIRST, 2.0)
+    membership.join(PROTOCOLS, 2.0)
+    assert steps(membership, 2.0) == [FindCoordinator()]
+    membership.coordinator_found(2.1)
+    assert steps(membership, 2.1) == [Join("", PROTOCOLS)]
+    membership.coordinator_found(2.2)
+    assert steps(membership, 2.2) == []
+    membership.coordinator_not_found(Disconnected("gone"), 2.3)
+    assert steps(membership, 9.0) == []
+
+
 class AnyGroup(RuleBasedStateMachine):
     """Answers of every kind at any time: the member asks one thing at a time, and is never stuck."""
 

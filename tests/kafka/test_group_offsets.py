@@ -1,0 +1,51 @@
+"""Commits while the coordinator is being looked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streamlet.kafka.future import RequestFuture
+from streamlet.kafka.group_offsets import GroupOffsets, OffsetAndMetadata
+from streamlet.kafka.metadata.cluster import TopicPartition
+from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from streamlet.kafka.protocol.messages.offset_commit import OffsetCommitRequest
+
+TP = TopicPartition("t", 0)
+
+
+class Client:
+    """Takes requests down; the test answers them."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[Any, RequestFuture[Any]]] = []
+
+    def send(self, request: Any, to: Any = None, timeout_s: float | None = None) -> RequestFuture[Any]:
+        self.sent.append((request, RequestFuture()))
+        return self.sent[-1][1]
+
+    def requests(self, kind: type) -> list[Any]:
+        return [request for request, _future in self.sent if isinstance(request, kind)]
+
+
+def test_commits_that_wait_for_the_coordinator_keep_their_order() -> None:
+    """One search for all: the answers of two might come the other way round, and the older commit would win."""
+    client: Any = Client()
+    offsets = GroupOffsets(client, "g")
+    for offset in (1, 2):
+        offsets.commit({TP: OffsetAndMetadata(offset)})
+    searches = [future for request, future in client.sent if isinstance(request, FindCoordinatorRequest)]
+    for search in reversed(searches):
+        search.complete(FindCoordinatorResponse(error_code=0, node_id=1, host="h", port=1))
+    commits = client.requests(OffsetCommitRequest)
+    assert [row.topics[0].partitions[0].committed_offset for row in commits] == [1, 2]
+
+
+def test_a_search_that_failed_fails_those_who_waited_and_the_next_commit_searches_anew() -> None:
+    client: Any = Client()
+    offsets = GroupOffsets(client, "g")
+    futures = [offsets.commit({TP: OffsetAndMetadata(offset)}) for offset in (1, 2)]
+    client.sent[0][1].complete(FindCoordinatorResponse(error_code=15, node_id=-1, host="", port=-1))
+    assert all(future.failed for future in futures)
+    offsets.commit({TP: OffsetAndMetadata(3)})
+    client.sent[-1][1].complete(FindCoordinatorResponse(error_code=0, node_id=1, host="h", port=1))
+    assert len(client.requests(OffsetCommitRequest)) == 1
