@@ -185,8 +185,12 @@ class ConnectionStates:
         if versions is not None:
             node.versions = versions
         else:
-            node.setup_deadline_s = now_s + self._setup_timeout.delay(1, self._uniform)
+            self.wait_longer(address, now_s)
         node.session_ends_s = float("inf")
+
+    def wait_longer(self, address: Address, now_s: float) -> None:
+        """Who we are is told again, and the time for that begins now: the broker had others to answer first."""
+        self.get(address).setup_deadline_s = now_s + self._setup_timeout.delay(1, self._uniform)
 
     def authenticated(self, address: Address, now_s: float, lifetime_s: float) -> None:
         """The broker believes it: ready. ``lifetime_s`` 0: for good; else it is told again in time (KIP-368)."""

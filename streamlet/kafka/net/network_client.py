@@ -217,11 +217,9 @@ class NetworkClient:
         self.polls += 1
         now = self._clock.monotonic()
         responses, self._settled = self._settled, []
-        if responses:
-            self._run_callbacks(responses)
-            return
         self.updater.maybe_update(now)
-        ready = self._selector.poll(min(timeout_s, self.next_wake_s(now)), now)
+        wait = 0.0 if responses else min(timeout_s, self.next_wake_s(now))
+        ready = self._selector.poll(wait, now)
         now = self._clock.monotonic()
         self._completed_sends(ready, responses, now)
         self._completed_receives(ready, responses, now)
@@ -305,10 +303,15 @@ class NetworkClient:
 
     def _introduce(self, now: float) -> None:
         for address, say in self._introductions.take(now).items():
-            self._send(say.request, say.version, self._brokers[address], None, None, introduces=True)
+            # No time-out of its own: the time for making the connection bounds it, without what stands before it.
+            self._send(say.request, say.version, self._brokers[address], None, float("inf"), introduces=True)
 
     def _expire(self, responses: _Responses, now: float) -> None:
         for address in self.states.setup_expired(now):
+            oldest = self.in_flight.oldest(address)
+            if oldest is not None and not oldest.introduces:  # who we are is told again, behind what it still owes
+                self.states.wait_longer(address, now)
+                continue
             self._selector.close(address)
             doing = self.states.get(address).state
             reason = f"still {doing.value} when the time for that was up (socket_connection_setup_timeout_ms)"

@@ -49,7 +49,7 @@ class Wakeup:
     """A socket pair whose one end a selector watches: any thread makes it readable. Signals add up to one."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the garbage collector may signal in the middle of either method
         self._signalled = False
         self.receiver, self._sender = socket.socketpair()
         self.receiver.setblocking(False)
@@ -66,9 +66,9 @@ class Wakeup:
     def take(self) -> None:
         """Silent again until the next signal."""
         with self._lock:
-            self._signalled = False
             with contextlib.suppress(BlockingIOError):
                 self.receiver.recv(16)
+            self._signalled = False
 
     def close(self) -> None:
         """Under the lock, so that no signal goes to a descriptor that is somebody else's by then."""

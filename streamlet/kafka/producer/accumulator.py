@@ -347,7 +347,7 @@ def _goes_before(other: ProducerBatch, batch: ProducerBatch) -> bool:
 
 
 class InFlightBatches:
-    """Batches on their way, by partition and in order (E2). A batch leaves on its answer, or when it expires."""
+    """Batches on their way, by partition, as they were sent (E2). A batch leaves on its answer, or when it expires."""
 
     __slots__ = ("_by_partition", "_delivery_timeout_s")
 
@@ -383,16 +383,17 @@ class InFlightBatches:
         """Those whose time is up, taken off; one that has its final state already would be a mistake of ours."""
         found: list[ProducerBatch] = []
         for tp, rows in list(self._by_partition.items()):
-            while rows and now_s - rows[0].created_s >= self._delivery_timeout_s:
-                batch = rows.pop(0)
+            late = [batch for batch in rows if now_s - batch.created_s >= self._delivery_timeout_s]
+            for batch in late:
                 if batch.final_state is not None:
                     raise RuntimeError(f"{batch!r} is in flight and over at once")
-                found.append(batch)
+                rows.remove(batch)
+            found += late
             if not rows:
                 del self._by_partition[tp]
         return found
 
     def next_expiry_s(self, now_s: float) -> float:
         """Seconds until one expires."""
-        first = min((rows[0].created_s for rows in self._by_partition.values()), default=float("inf"))
+        first = min((batch.created_s for batch in self), default=float("inf"))
         return first + self._delivery_timeout_s - now_s

@@ -243,6 +243,7 @@ class ProducerBatch:
             part.record_count = len(part.parts)
             part.room = 0
             part.retry = True
+            part.attempts, part.last_attempt_s = self.attempts, self.last_attempt_s
             part.drained_turn = self.drained_turn
             if self.has_sequence:
                 part.set_producer_state(self.producer_id, self.producer_epoch, sequence)

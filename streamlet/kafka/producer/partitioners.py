@@ -107,10 +107,19 @@ class StickyPartition:
         return self.number < 0 or (self.interval_s is not None and now_s >= self.until_s)
 
     def draw(
-        self, cluster: Cluster, topic: str, queued: Callable[[int], int] | None, uniform: float, now_s: float
+        self,
+        cluster: Cluster,
+        topic: str,
+        count: int,
+        queued: Callable[[int], int] | None,
+        uniform: float,
+        now_s: float,
     ) -> int:
-        """Choose anew, by one random number; ``queued`` (batches waiting at a partition) leans it to short queues."""
-        numbers = available(cluster, topic) or all_of(cluster, topic)
+        """Choose anew, by one random number, among those with a leader, else all ``count``.
+
+        ``queued`` (batches waiting at a partition) leans it to short queues.
+        """
+        numbers = available(cluster, topic) or range(count)
         self.number = weighted(numbers, queued, uniform)
         self.left = float("inf") if self.interval_s is not None else self.sticky_bytes
         self.until_s = now_s + (self.interval_s or 0.0)
@@ -135,11 +144,6 @@ def weighted(numbers: Sequence[int], queued: Callable[[int], int] | None, unifor
 def available(cluster: Cluster, topic: str) -> list[int]:
     """Partitions that have a leader."""
     return [info.partition for info in cluster.available_partitions_for(topic)]
-
-
-def all_of(cluster: Cluster, topic: str) -> list[int]:
-    """Every partition."""
-    return [info.partition for info in cluster.partitions_for(topic)]
 
 
 def all_replicas_down(cluster: Cluster, info: PartitionInfo | None) -> bool:

@@ -265,6 +265,8 @@ class Sender(Settlement):
             return
         moved = self.accumulator.move(queue, tp._replace(partition=number), self.config.partition_failover == "all")
         if moved:
+            if self.manager is not None:
+                self.manager.add_partition(tp._replace(partition=number))
             count = sum(batch.count for batch in moved)
             self.metrics.records_moved += count
             _log.warning("every replica of %s is down: %d records go to partition %d instead", tp, count, number)

@@ -109,7 +109,7 @@ class Settlement:
     def _expired_error(self, batch: ProducerBatch, now: float) -> KafkaError:
         tp, took = batch.topic_partition, now - batch.created_s
         what = f"{batch.count} record(s) for topic {tp.topic!r}, partition {tp.partition}, expired {took:.3g} s after"
-        limit = f"(delivery_timeout_ms = {self.config.delivery_timeout_ms})"
+        limit = f"(delivery_timeout_ms = {self.config.delivery_timeout_s * 1000:.0f})"
         if not batch.was_sent:
             cause = "" if self.client.cluster.leader_for(tp) else " The partition has no known leader."
             return BatchExpired(

@@ -105,7 +105,7 @@ class Topics:
         if state.sticky_queue is None or sticky.left <= 0 or sticky.due(now_s):
             adaptive = self._config.partitioner_adaptive_partitioning_enable and self._interval_s is None
             queued = (lambda number: len(state.queues[number].batches)) if adaptive else None
-            number = sticky.draw(self.cluster, state.name, queued, self._uniform(), now_s)
+            number = sticky.draw(self.cluster, state.name, state.count, queued, self._uniform(), now_s)
             state.sticky_queue = state.queues[number]
         return state.sticky_queue
 

@@ -133,7 +133,11 @@ class TransactionProgress:
         if not self.is_transactional:
             return
         self._require("send()", State.IN_TRANSACTION)
-        if tp not in self._partitions:
+        self.add_partition(tp)
+
+    def add_partition(self, tp: TopicPartition) -> None:
+        """A record goes there, or was moved there (P8): the coordinator is to be told before."""
+        if self.is_transactional and tp not in self._partitions:
             self._new_partitions.add(tp)
 
     def may_send_to(self, tp: TopicPartition) -> bool:

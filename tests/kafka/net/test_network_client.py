@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import select
 import socket
@@ -24,10 +25,11 @@ from streamlet.kafka.errors import (
     RequestTimedOut,
     UnsupportedVersion,
 )
-from streamlet.kafka.protocol.api import ApiKey
+from streamlet.kafka.protocol.api import ApiKey, Request
 from streamlet.kafka.protocol.messages.fetch import FetchRequest, FetchResponse
 from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from streamlet.kafka.protocol.messages.metadata import MetadataResponse
+from streamlet.kafka.protocol.messages.produce import ProduceRequest
 from streamlet.testing.fake_broker import CLOSE, SILENCE, FakeBroker
 
 DEADLINE = 20.0
@@ -570,3 +572,30 @@ def test_m6_errors_are_logged_with_correlation_ids(
 def test_a_fetch_response_type_is_what_the_request_names() -> None:
     """The typed response comes from the request's class."""
     assert FetchRequest.response_type is FetchResponse
+
+
+def test_requests_that_are_not_answered_do_not_keep_answers_from_being_read(
+    broker: FakeBroker, make_client: Callable[..., KafkaClient]
+) -> None:
+    """acks=0 without a pause: metadata still comes."""
+    client = make_client(broker)
+    client.bootstrap(DEADLINE)
+    asked, go_on = threading.Event(), threading.Event()
+
+    def held(request: Request[object]) -> object:
+        asked.set()
+        go_on.wait(DEADLINE)
+        return broker.metadata(request)
+
+    broker.on(ApiKey.PRODUCE, SILENCE).on(ApiKey.METADATA, held)
+    to, version = client.cluster.brokers[1], client.request_update()
+    until(client, asked.is_set)
+    end = time.monotonic() + DEADLINE
+    for turn in itertools.count():
+        if client.metadata.update_version > version:
+            break
+        assert time.monotonic() < end
+        if turn == 10:
+            go_on.set()
+        client.send(ProduceRequest(acks=0, timeout_ms=1, topic_data=()), to)
+        client.poll(0.01)

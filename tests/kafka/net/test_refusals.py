@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 
@@ -72,3 +73,33 @@ def test_fault_c23_a_broker_that_is_down_does_not_hide_that_another_refuses_us()
         with make(dead, broker, **_user()) as client, pytest.raises(AuthenticationFailed, match=broker.address):
             client.bootstrap(DEADLINE_S)
         assert time.monotonic() - start < DEADLINE_S / 2
+
+
+def test_who_we_are_is_told_again_behind_an_answer_that_takes_long() -> None:
+    """A broker answers in turn: what it holds back (a JoinGroup for minutes) does not end the connection."""
+    short = SaslAuthenticateResponse(error_code=0, session_lifetime_ms=400)
+    go_on = threading.Event()
+    settings = {
+        "request_timeout_ms": 600,
+        "socket_connection_setup_timeout_ms": 300,
+        "socket_connection_setup_timeout_max_ms": 300,
+    }
+    with FakeBroker() as broker, make(broker, **_user(**settings)) as client:
+        broker.on(ApiKey.SASL_HANDSHAKE, SaslHandshakeResponse(error_code=0, mechanisms=("PLAIN",)))
+        broker.on(ApiKey.SASL_AUTHENTICATE, short)
+
+        def held(_request: object) -> object:
+            go_on.wait(DEADLINE_S)
+            return FOUND
+
+        broker.on(ApiKey.FIND_COORDINATOR, held)
+        client.bootstrap(DEADLINE_S)
+        future = client.send(FindCoordinatorRequest(key="g"), broker.broker, DEADLINE_S)
+        start = time.monotonic()
+        until(client, lambda: future.done or time.monotonic() - start > 1.5)
+        assert not future.done
+        go_on.set()
+        until(client, lambda: future.done)
+        assert future.value == FOUND
+        until(client, lambda: len(broker.seen(ApiKey.SASL_AUTHENTICATE)) >= 2)
+        assert client.counts.connections_made == 1

@@ -311,3 +311,14 @@ class BatchLife(RuleBasedStateMachine):
 
 TestBatchLife = BatchLife.TestCase
 TestBatchLife.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+
+
+def test_e2_what_is_sent_again_expires_though_a_younger_batch_is_in_flight_before_it() -> None:
+    """The order of sending is not that of age once there are retries."""
+    flying = InFlightBatches(10.0)
+    young, old = (ProducerBatch(TopicPartition("t", 0), 0, created) for created in (5.0, 0.0))
+    flying.add(young)
+    flying.add(old)
+    assert flying.next_expiry_s(0.0) == 10.0
+    assert flying.expired(10.0) == [old] and flying.next_expiry_s(10.0) == 5.0
+    assert flying.expired(15.0) == [young] and not flying.has(TopicPartition("t", 0))

@@ -179,3 +179,13 @@ def test_e4_memory_is_served_in_order_and_never_lost(wants: list[int], data: st.
         assert sum(held) + sum(row[1].got for row in waiting) == pool.in_use  # type: ignore[attr-defined]
     with pytest.raises(RuntimeError, match="given back twice"):
         pool.free(101)
+
+
+def test_the_parts_of_a_batch_that_was_sent_before_may_be_in_the_log() -> None:
+    """An earlier try may have been written: they do not expire as never sent."""
+    whole = ProducerBatch(TopicPartition("t", 0), 0, 0.0)
+    for index in range(4):
+        whole.append(encode_record(None, b"x" * 10, (), 0, index), 0)
+    whole.attempts, whole.last_attempt_s = 2, 3.0
+    parts = whole.split(100)
+    assert all(part.was_sent and part.attempts == 2 and part.last_attempt_s == 3.0 for part in parts)

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from streamlet.base.backoff import Backoff
+from streamlet.kafka.broker_errors import UnknownTopicOrPartition
 from streamlet.kafka.metadata.cluster import Broker, Cluster, PartitionInfo, TopicInfo, TopicPartition
 from streamlet.kafka.producer.accumulator import AccumulatorSettings, RecordAccumulator
 from streamlet.kafka.producer.buffer_pool import BufferPool
@@ -36,7 +37,7 @@ def test_p1_the_interval_partitioner_stays_for_its_interval_then_draws_again() -
     sticky = StickyPartition(100, interval_s=600)
     seen = cluster({0: 1, 1: 1, 2: 2})
     assert sticky.due(0.0)
-    assert sticky.draw(seen, "t", None, 0.5, now_s=10.0) == 1
+    assert sticky.draw(seen, "t", 3, None, 0.5, now_s=10.0) == 1
     assert sticky.left == float("inf") and not sticky.due(609.9) and sticky.due(610.0)
     sticky.forget()
     assert sticky.due(20.0)
@@ -169,3 +170,12 @@ def test_p2_keys_of_the_java_hash_are_those_of_its_user() -> None:
     assert made.choose(state, b"hello", "hello", 0) is state.queues[99162322 % 8]
     with pytest.raises(PartitionerFailed, match=r"java_hash.*float"):
         made.choose(state, b"x", 1.5, 0)
+
+
+def test_a_topic_that_is_missed_for_a_while_still_takes_keyless_records() -> None:
+    """An answer without its partitions, of a broker that lags or after its deletion: they wait for the next one."""
+    made = topics(cluster({0: 1, 1: 1}))
+    state = made.get("t")
+    assert state is not None
+    made.take_cluster(Cluster.of([Broker(1, "h", 1)], [TopicInfo("t", None, {}, UnknownTopicOrPartition)]))
+    assert made.keyless(state, 0.0) in state.queues

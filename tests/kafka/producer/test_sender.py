@@ -11,7 +11,8 @@ import pytest
 
 from streamlet.kafka.broker_errors import InvalidTopic
 from streamlet.kafka.errors import AuthenticationFailed, KafkaError
-from streamlet.kafka.metadata.cluster import TopicPartition
+from streamlet.kafka.metadata.cluster import Broker, Cluster, PartitionInfo, TopicInfo, TopicPartition
+from streamlet.kafka.net.selector import Wakeup
 from streamlet.kafka.producer import record_future
 from streamlet.kafka.producer.batch import ProducerBatch
 from streamlet.kafka.producer.errors import BufferExhausted, ProducerClosed
@@ -168,3 +169,47 @@ def test_an_idempotent_producer_that_was_refused_once_goes_on_when_it_is_let_in(
             assert asked is not None
             manager.failed(asked, AuthenticationFailed("no"), time.monotonic())
         assert producer.send("t", b"x").get(10).offset == 1
+
+
+def test_p8_what_moves_inside_a_transaction_makes_its_new_partition_part_of_it() -> None:
+    """Else it would wait for its end without being sent."""
+    settings: dict[str, Any] = {"transactional_id": "x", "partition_failover": "keyless"}
+    with scripted({"t": 2}, **settings) as (broker, _log, producer):
+        found = FindCoordinatorResponse(error_code=0, node_id=1, host="127.0.0.1", port=broker.port)
+        broker.on(ApiKey.FIND_COORDINATOR, found).on(ApiKey.ADD_PARTITIONS_TO_TXN, SILENCE)
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer._appender.topics._uniform = lambda: 0.0
+        producer.send("t", b"x")
+        until(lambda: broker.seen(ApiKey.ADD_PARTITIONS_TO_TXN))
+        sender = producer._sender
+        rows = {0: PartitionInfo("t", 0, -1, 0, (9,)), 1: PartitionInfo("t", 1, 1, 0, (1,))}
+        seen = Cluster.of([Broker(1, "127.0.0.1", broker.port)], [TopicInfo("t", None, rows)])
+        with producer._lock:
+            (queue,) = list(sender.accumulator)
+            sender._fail_over(queue, seen)
+            assert sender.manager is not None
+            assert TopicPartition("t", 1) in sender.manager._new_partitions
+
+
+def test_an_expired_record_is_told_the_time_out_that_it_had() -> None:
+    """The default is raised where a request may take longer."""
+    with scripted(request_timeout_ms=200_000) as (_broker, _log, producer):
+        batch = ProducerBatch(TopicPartition("t", 0), 0, 0.0)
+        assert "(delivery_timeout_ms = 200000)" in str(producer._sender._expired_error(batch, 200.0))
+
+
+def test_a_wakeup_may_come_while_the_same_thread_takes_one() -> None:
+    """A producer that the garbage collector ends signals from wherever it runs."""
+    wakeup, done = Wakeup(), threading.Event()
+
+    def signal_inside() -> None:
+        with wakeup._lock:
+            wakeup.signal()
+        done.set()
+
+    thread = threading.Thread(target=signal_inside, daemon=True)
+    thread.start()
+    assert done.wait(5)
+    wakeup.take()
+    wakeup.close()
