@@ -104,7 +104,8 @@ class Reading:
         if not self._wanted.until_end:
             return False
         assigned = self._consumer.assignment()
-        return bool(assigned) and all(self._consumer.position(tp) >= self._ends[tp] for tp in assigned)
+        # A partition that came since had nothing in it when the end was looked up.
+        return bool(assigned) and all(self._consumer.position(tp) >= self._ends.get(tp, 0) for tp in assigned)
 
     def _commit_now_and_then(self) -> None:
         """Only behind what has left us: a group goes on exactly after what was shown."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from confluent_kafka import Consumer as ConfluentConsumer
@@ -19,8 +21,9 @@ from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
 from streamlet.base.errors import BadInput
-from streamlet.cli.consume import Wanted
+from streamlet.cli.consume import Reading, Wanted
 from streamlet.cli.records import JsonLines, Lines, key_and_value
+from streamlet.kafka import Consumer, TopicPartition
 from streamlet.kafka.consumer import ConsumerRecord
 from streamlet.kafka.records.batch import TimestampType
 from streamlet.testing import DevCluster
@@ -259,3 +262,26 @@ def test_tls_user_and_password_come_from_a_file(
         status, out, err = over(name, text)
         assert (status, out, err.count("\n")) == (2, b"", 1), err
         assert said in err and "not-this-one" not in err
+
+
+def test_the_end_is_that_of_the_partitions_there_were() -> None:
+    """A group may be given a partition that was made after the ends were looked up."""
+
+    class Grown:
+        def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+            return dict.fromkeys(partitions, 0)
+
+        def subscribe(self, topics: list[str]) -> None:
+            pass
+
+        def assignment(self) -> frozenset[TopicPartition]:
+            return frozenset({TopicPartition("t", 0), TopicPartition("t", 1)})
+
+        def position(self, tp: TopicPartition) -> int:
+            return 0
+
+    wanted = Wanted("t", (), "g", False, None, True, None)
+    reading = Reading(cast(Consumer, Grown()), wanted, Lines(False, False), io.BytesIO())
+    reading.begin([TopicPartition("t", 0)])
+    reading.read()
+    assert reading.shown == 0
