@@ -19,7 +19,7 @@ _NO_TRUST = (18, 19, 20, 21)  # self-signed, or an issuer that is not among thos
 class TlsTransport(PlaintextTransport):
     """TLS over TCP. ``host`` is the name that the certificate must be made for."""
 
-    __slots__ = ("_context", "_host", "_sends", "_shaken", "_tls")
+    __slots__ = ("_context", "_heard", "_host", "_sends", "_shaken", "_tls")
 
     def __init__(
         self,
@@ -35,6 +35,8 @@ class TlsTransport(PlaintextTransport):
         self._tls: ssl.SSLSocket | None = None
         self._shaken = False
         self._sends = True
+        self._heard = False
+        """Bytes came: the handshake was right, on both sides."""
 
     def wants_write(self) -> bool:
         """While connecting: TCP first, then whatever the handshake waits for."""
@@ -77,14 +79,14 @@ class TlsTransport(PlaintextTransport):
                 if size == 0:
                     break
                 filled += size
+                self._heard = True
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return filled or None
         except ssl.SSLEOFError as err:
             if not filled:
                 raise ConnectionResetError("the broker closed the connection") from err
         except ssl.SSLError as err:
-            # With TLS 1.3 our side is done before the broker has looked at our certificate.
-            raise _failure(err, self._host) from err
+            raise self._broken(err) from err
         return filled
 
     def pending(self) -> bool:
@@ -99,7 +101,13 @@ class TlsTransport(PlaintextTransport):
         except ssl.SSLEOFError as err:
             raise ConnectionResetError("the broker closed the connection") from err
         except ssl.SSLError as err:
-            raise _failure(err, self._host) from err
+            raise self._broken(err) from err
+
+    def _broken(self, error: ssl.SSLError) -> Exception:
+        """With TLS 1.3 our side is done before the broker has looked at our certificate: only bytes show that it has."""
+        if not self._heard:
+            return _failure(error, self._host)
+        return ConnectionResetError(f"TLS broke off ({(error.reason or str(error)).lower().replace('_', ' ')})")
 
 
 def _failure(error: ssl.SSLError, host: str) -> TlsFailed | ForeignProtocol:

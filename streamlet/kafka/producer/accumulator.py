@@ -94,16 +94,6 @@ class RecordAccumulator:
             found = self._queues[tp] = PartitionQueue(tp)
         return found
 
-    def queued(self, tp: TopicPartition) -> int:
-        """Batches that wait there."""
-        found = self._active.get(tp)
-        return 0 if found is None else len(found.batches)
-
-    @property
-    def has_undrained(self) -> bool:
-        """Something waits."""
-        return bool(self._active)
-
     # -- filling
 
     def grow(self, batch: ProducerBatch, size: int) -> bool:
@@ -138,10 +128,6 @@ class RecordAccumulator:
         self._active[queue.topic_partition] = queue
         self.incomplete.add(batch)
         return batch
-
-    def is_due_at_once(self, batch: ProducerBatch) -> bool:
-        """Whether the sender should look at this batch now."""
-        return self._settings.linger_s <= 0 or batch.size >= self._settings.batch_size
 
     def close_open_batches(self) -> None:
         """Let no batch take more: the next record asks again whether it may be taken (close, commit, abort)."""

@@ -12,16 +12,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.protocol.api import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
     from streamlet.kafka.group_offsets import OffsetAndMetadata
 
 
@@ -104,7 +101,3 @@ class PendingOffsets:
     offsets: dict[TopicPartition, OffsetAndMetadata]
     result: TransactionResult
     added: bool = False
-
-    def merge(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Later ones of the same partition stand."""
-        self.offsets.update(offsets)

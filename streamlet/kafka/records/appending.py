@@ -7,8 +7,6 @@ line, with :data:`VARINT` as its table.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import crc32c
 
 from streamlet.kafka.records.batch import CRC_FROM, HEADER, LENGTH_END, Headers
@@ -120,11 +118,6 @@ def seal_batch(
     crc = crc32c.crc32c(body, crc32c.crc32c(memoryview(header)[CRC_FROM:]))
     header[CRC_FROM - 4 : CRC_FROM] = crc.to_bytes(4, "big")
     return b"".join((header, body))
-
-
-def sizes(records: Iterable[bytes]) -> int:
-    """Bytes of all of them."""
-    return sum(map(len, records))
 
 
 def _varint(value: int) -> bytes:

@@ -1,4 +1,7 @@
-"""Record batches (format v2) written: what the producer stands on, and the other half of the round trips."""
+"""Whole record batches (format v2) of any kind, control batches and gaps too: for who plays a broker, and for round trips.
+
+The producer encodes record by record instead: ``appending``.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,13 @@ from dataclasses import dataclass
 
 import crc32c
 
+from streamlet.kafka.records.appending import encode_record
 from streamlet.kafka.records.batch import CRC_FROM, HEADER, LENGTH_END, Headers
 from streamlet.kafka.records.compression import Compression, compress
-from streamlet.kafka.records.varint import varint
 
 _LOG_APPEND_TIME = 0x08
 _TRANSACTIONAL = 0x10
 _CONTROL = 0x20
-_SMALL = [varint(value) for value in range(8192)]
-_NULL = varint(-1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,10 @@ def encode_batch(records: Sequence[NewRecord], fields: BatchFields | None = None
     """One whole batch. Timestamps must fit 64 bits; offset deltas default to 0, 1, 2 ..."""
     fields = fields or BatchFields()
     base_timestamp = records[0].timestamp if records else -1
-    body = b"".join([_encode_record(index, record, base_timestamp) for index, record in enumerate(records)])
+    rows = [(index if row.offset_delta is None else row.offset_delta, row) for index, row in enumerate(records)]
+    body = b"".join(
+        encode_record(row.key, row.value, row.headers, row.timestamp - base_timestamp, delta) for delta, row in rows
+    )
     last = records[-1].offset_delta if records else None
     last_delta = fields.last_offset_delta
     if last_delta is None:
@@ -82,26 +86,3 @@ def encode_batch(records: Sequence[NewRecord], fields: BatchFields | None = None
     out += body
     out[CRC_FROM - 4 : CRC_FROM] = crc32c.crc32c(memoryview(out)[CRC_FROM:]).to_bytes(4, "big")
     return bytes(out)
-
-
-def _encode_record(index: int, record: NewRecord, base_timestamp: int) -> bytes:
-    delta = index if record.offset_delta is None else record.offset_delta
-    parts = [b"\x00", _varint(record.timestamp - base_timestamp), _varint(delta)]
-    for field in (record.key, record.value):
-        if field is None:
-            parts.append(_NULL)
-        else:
-            parts.append(_varint(len(field)))
-            parts.append(field)
-    parts.append(_varint(len(record.headers)))
-    for name, value in record.headers:
-        raw = name.encode("utf-8")
-        parts.append(_varint(len(raw)))
-        parts.append(raw)
-        parts.append(_NULL if value is None else _varint(len(value)) + value)
-    body = b"".join(parts)
-    return _varint(len(body)) + body
-
-
-def _varint(value: int) -> bytes:
-    return _SMALL[value] if 0 <= value < 8192 else varint(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import socket
 import ssl
 import threading
@@ -227,6 +228,33 @@ def test_large_answers_over_tls_come_whole_though_no_event_announces_their_rest(
             futures = [client.send(FindCoordinatorRequest(key=str(n)), through) for n in range(200)]
             for future in futures:
                 assert client.wait(future, DEADLINE_S).host == host
+
+
+def test_a_tls_connection_that_breaks_under_way_is_no_failed_handshake(
+    broker: FakeBroker, certificates: Certificates
+) -> None:
+    """It was right before: the requests on it may be tried again, and nobody is told to mend settings."""
+    broker.on(ApiKey.FIND_COORDINATOR, FOUND)
+    spoiled: list[bytes] = []
+
+    def pass_on(to: socket.socket, data: bytes) -> bool:
+        if spoiled:
+            with socket.socket(fileno=os.dup(to.fileno())) as beneath:
+                beneath.sendall(spoiled.pop())
+            return False
+        to.sendall(data)
+        return True
+
+    with Middle(broker.port, pass_on, server_context(certificates)) as middle:
+        with KafkaClient(config(middle.port, **over_tls(certificates))) as client:
+            through = advertised(broker, middle.port)
+            client.bootstrap(DEADLINE_S)
+            assert client.wait(client.send(FindCoordinatorRequest(key="g"), through), DEADLINE_S) == FOUND
+            spoiled.append(b"no TLS at all, and long enough for a record's header")
+            with pytest.raises(Disconnected, match="TLS broke off"):
+                client.wait(client.send(FindCoordinatorRequest(key="g"), through), DEADLINE_S)
+            make = lambda: client.send(FindCoordinatorRequest(key="g"), through)  # noqa: E731
+            assert client.wait_retrying(make, timeout_s=DEADLINE_S) == FOUND
 
 
 def test_fault_c18_bytes_nobody_asked_for_close_the_connection(broker: FakeBroker) -> None:
