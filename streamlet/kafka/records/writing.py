@@ -1,4 +1,4 @@
-"""Whole record batches (format v2) of any kind, control batches and gaps too: for who plays a broker, and for round trips.
+"""Whole record batches (format v2) of any kind, control batches and gaps too: for who plays a broker.
 
 The producer encodes record by record instead: ``appending``.
 """

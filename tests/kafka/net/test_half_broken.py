@@ -245,16 +245,18 @@ def test_a_tls_connection_that_breaks_under_way_is_no_failed_handshake(
         to.sendall(data)
         return True
 
-    with Middle(broker.port, pass_on, server_context(certificates)) as middle:
-        with KafkaClient(config(middle.port, **over_tls(certificates))) as client:
-            through = advertised(broker, middle.port)
-            client.bootstrap(DEADLINE_S)
-            assert client.wait(client.send(FindCoordinatorRequest(key="g"), through), DEADLINE_S) == FOUND
-            spoiled.append(b"no TLS at all, and long enough for a record's header")
-            with pytest.raises(Disconnected, match="TLS broke off"):
-                client.wait(client.send(FindCoordinatorRequest(key="g"), through), DEADLINE_S)
-            make = lambda: client.send(FindCoordinatorRequest(key="g"), through)  # noqa: E731
-            assert client.wait_retrying(make, timeout_s=DEADLINE_S) == FOUND
+    with (
+        Middle(broker.port, pass_on, server_context(certificates)) as middle,
+        KafkaClient(config(middle.port, **over_tls(certificates))) as client,
+    ):
+        through = advertised(broker, middle.port)
+        client.bootstrap(DEADLINE_S)
+        assert client.wait(client.send(FindCoordinatorRequest(key="g"), through), DEADLINE_S) == FOUND
+        spoiled.append(b"no TLS at all, and long enough for a record's header")
+        with pytest.raises(Disconnected, match="TLS broke off"):
+            client.wait(client.send(FindCoordinatorRequest(key="g"), through), DEADLINE_S)
+        make = lambda: client.send(FindCoordinatorRequest(key="g"), through)  # noqa: E731
+        assert client.wait_retrying(make, timeout_s=DEADLINE_S) == FOUND
 
 
 def test_fault_c18_bytes_nobody_asked_for_close_the_connection(broker: FakeBroker) -> None:
