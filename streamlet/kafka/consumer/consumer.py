@@ -110,14 +110,15 @@ class Consumer:
             if pattern is not None:
                 self._subscriptions.subscribe_pattern(re.compile(pattern))
                 self._client.metadata.set_all_topics(True)
+                self._coordinator.subscription_changed()
             else:
-                self._subscriptions.subscribe(wanted)
+                if self._subscriptions.subscribe(wanted):
+                    self._coordinator.subscription_changed()
                 for topic in wanted:
                     self._client.add_topic(topic)
             assert self._coordinator.commits is not None
             self._coordinator.commits.in_group = True
             self._coordinator.listener = listener or ConsumerRebalanceListener()
-            self._coordinator.subscription_changed()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, without a group's say. Replaces an earlier assignment."""

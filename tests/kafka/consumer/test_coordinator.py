@@ -107,6 +107,19 @@ def test_c1_another_pattern_is_matched_at_once(rig: Rig) -> None:
     assert rig.thread.topics_of_last_join() == ("b1",)
 
 
+def test_c1_the_same_subscription_again_is_no_reason_to_rebalance(rig: Rig) -> None:
+    """A program that subscribes in its loop does not stop the group each time."""
+    for _again in range(2):
+        rig.consumer.subscribe(["t"])
+        rig.coordinator.poll()
+        rig.thread.news = [] if rig.consumer.assignment() else [rig.joined(ZERO)]
+        rig.coordinator.poll()
+    assert len(rig.thread.joins) == 1
+    rig.consumer.subscribe(["t", "u"])
+    rig.coordinator.poll()
+    assert len(rig.thread.joins) == 2
+
+
 def test_c7_nothing_is_handed_out_between_the_last_commit_and_the_revocation() -> None:
     """Positions would run ahead of what is committed, and the next owner would read the records again."""
     rig = Rig(enable_auto_commit=True, partition_assignment_strategy=["range"])
