@@ -104,7 +104,7 @@ class TlsTransport(PlaintextTransport):
             raise self._broken(err) from err
 
     def _broken(self, error: ssl.SSLError) -> Exception:
-        """With TLS 1.3 our side is done before the broker has looked at our certificate: only bytes tell that it did."""
+        """With TLS 1.3 our side is done before the broker has looked at our certificate: only bytes tell it did."""
         if not self._heard:
             return _failure(error, self._host)
         return ConnectionResetError(f"TLS broke off ({(error.reason or str(error)).lower().replace('_', ' ')})")

@@ -72,7 +72,7 @@ class Sender(Settlement):
         self.changed.notify_all()
 
     def abandon(self) -> None:
-        """Like :meth:`begin_close`, for a producer nobody holds any more: may run anywhere, so it takes no lock."""
+        """Like :meth:`begin_close`, for a producer nobody holds any more: may run anywhere, so without :attr:`lock`."""
         self.closing = True
         self.accumulator.closed = True
         self.client.wakeup()

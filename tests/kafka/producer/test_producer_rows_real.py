@@ -177,3 +177,17 @@ def test_log_append_time_is_told(cluster: DevCluster, make_topic: MakeTopic) -> 
     with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         told = producer.send(topic, b"x", timestamp_ms=5).get(20).timestamp
     assert told == read_back(cluster, topic, 1)[0].timestamp > 5
+
+
+def test_p4_a_refused_first_record_costs_no_other(cluster: DevCluster, make_topic: MakeTopic) -> None:
+    """The broker knows nothing of the producer yet, and would take the second batch under its own number."""
+    topic = make_topic(cluster, configs={"max.message.bytes": "50000"})
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, batch_size=1) as producer:
+        producer.partitions_for(topic)
+        refused = producer.send(topic, b"x" * 900_000)
+        first = producer.send(topic, b"first")
+        with pytest.raises(MessageTooLarge):
+            refused.get(20)
+        assert first.get(20).offset == 0
+        assert [producer.send(topic, b"%d" % n).get(20).offset for n in range(5)] == [1, 2, 3, 4, 5]
+    assert [row.value for row in read_back(cluster, topic, 6)] == [b"first", b"0", b"1", b"2", b"3", b"4"]
