@@ -12,6 +12,9 @@ from streamlet.base.errors import SettingError
 from streamlet.kafka.metadata.cluster import UNKNOWN_NODE, Broker
 from streamlet.kafka.security import SECRETS, SecuritySettings, check_security
 
+_INT32 = (1 << 31) - 1
+_INT64 = (1 << 63) - 1
+
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig(SecuritySettings):
@@ -56,6 +59,8 @@ class ClientConfig(SecuritySettings):
         "socket_connection_setup_timeout_ms": 1,
     }
     """The least value of a whole number; 0 for those not named. A subclass has a table of its own beside this one."""
+    MOST: ClassVar[Mapping[str, int]] = {"request_timeout_ms": _INT32}
+    """The greatest value: what the protocol, or Java, has 32 bits for. Other times have 64, other numbers 32."""
     ORDERED: ClassVar[Sequence[tuple[str, str]]] = (
         ("retry_backoff_ms", "retry_backoff_max_ms"),
         ("reconnect_backoff_ms", "reconnect_backoff_max_ms"),
@@ -122,8 +127,11 @@ class ClientConfig(SecuritySettings):
             return  # a secret is checked where nothing shows it
         if kind == "int" and optional in ("", "None"):
             least = dict(self._tables("LEAST")).get(name, 0)
+            most = dict(self._tables("MOST")).get(name, _INT64 if name.endswith("_ms") else _INT32)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise SettingError(f"{name} = {value!r} must be a whole number of at least {least}.")
+            if value > most:
+                raise SettingError(f"{name} = {value!r} must be a whole number of at most {most}.")
         elif kind == "bool" and not isinstance(value, bool):
             raise SettingError(f"{name} = {value!r} must be True or False.")
         elif kind == "str" and optional in ("", "None") and not isinstance(value, str):

@@ -60,6 +60,9 @@ class ConsumerConfig(ClientConfig):
         "fetch_max_bytes": 1,
         "max_partition_fetch_bytes": 1,
     }
+    MOST: ClassVar[Mapping[str, int]] = dict.fromkeys(
+        ("session_timeout_ms", "max_poll_interval_ms", "fetch_max_wait_ms"), (1 << 31) - 1
+    )
     CHOICES: ClassVar[Mapping[str, Sequence[object]]] = {
         "auto_offset_reset": ("earliest", "latest", "none"),
         "isolation_level": (READ_UNCOMMITTED, READ_COMMITTED),

@@ -59,6 +59,7 @@ class ProducerConfig(ClientConfig):
         "delivery_timeout_ms": 1,
         "metadata_max_idle_ms": 5000,
     }
+    MOST: ClassVar[Mapping[str, int]] = {"transaction_timeout_ms": (1 << 31) - 1, "buffer_memory": (1 << 63) - 1}
     CHOICES: ClassVar[Mapping[str, Sequence[object]]] = {
         "acks": ("all", -1, 0, 1, "-1", "0", "1"),
         "compression_type": tuple(_CODECS),

@@ -199,8 +199,10 @@ class SpoutConfig(SecuritySettings):
     def _check_numbers(self) -> None:
         for name, minimum in _LEAST.items():
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value < 1 << 53:
+            if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
                 raise self._wrong(name, f"it is a whole number of at least {minimum}")
+            if value > _MOST:
+                raise self._wrong(name, f"it is a whole number of at most {_MOST}")
         if not self.retry_delay_multiplier >= 1:
             raise self._wrong("retry_delay_multiplier", "below 1 the pauses would shrink")
         if self.retry_delay_max_ms < self.retry_initial_delay_ms:
@@ -229,7 +231,7 @@ class SpoutConfig(SecuritySettings):
         elif isinstance(start, datetime):
             usable = start.tzinfo is not None
         else:
-            usable = isinstance(start, int) and not isinstance(start, bool) and start >= 0
+            usable = isinstance(start, int) and not isinstance(start, bool) and 0 <= start < 1 << 63
         if not usable:
             raise self._wrong(
                 "start_offset",
@@ -241,6 +243,9 @@ class SpoutConfig(SecuritySettings):
     def _wrong(self, name: str, why: str) -> SettingError:
         return SettingError(f"SpoutConfig for topic {self.topic!r}: {name} cannot be {getattr(self, name)!r}: {why}.")
 
+
+_MOST = (1 << 31) - 1
+"""Most of them go to the broker, in 32 bits."""
 
 _LEAST = {
     "fetch_size_bytes": 1,

@@ -9,7 +9,7 @@ from streamlet.base.clock import Clock
 from streamlet.base.port_probe import spoken_at
 from streamlet.coordination import NodeStoreUnavailable
 from streamlet.kafka.client import KafkaClient
-from streamlet.kafka.errors import BootstrapFailed, ForeignProtocol
+from streamlet.kafka.errors import BootstrapFailed, ForeignProtocol, HungUp
 from streamlet.spouts.kafka.errors import NoZooKeeper
 from streamlet.spouts.kafka.partition import Broker
 
@@ -35,29 +35,29 @@ def bootstrap(client: KafkaClient, brokers: Sequence[Broker], deadline_s: float,
     servers that hang up on a Kafka client without a word, as a ZooKeeper does.
     """
     left = max(0.1, deadline_s - clock.monotonic())
-    if left > TOLD_AFTER_S:
-        try:
-            client.bootstrap(TOLD_AFTER_S)
-            return
-        except BootstrapFailed as error:
-            _refuse_foreign(brokers)
-            left = max(0.1, deadline_s - clock.monotonic())
-            causes = "; ".join(f"{address}: {cause}" for address, cause in error.causes.items())
-            say(f"waiting for a Kafka broker, for up to {left:.0f} s more. So far: {causes}")
     try:
+        if left > TOLD_AFTER_S:
+            try:
+                client.bootstrap(TOLD_AFTER_S)
+                return
+            except BootstrapFailed as error:
+                _refuse_foreign(brokers)
+                left = max(0.1, deadline_s - clock.monotonic())
+                causes = "; ".join(f"{address}: {cause}" for address, cause in error.causes.items())
+                say(f"waiting for a Kafka broker, for up to {left:.0f} s more. So far: {causes}")
         client.bootstrap(left)
-    except BootstrapFailed:
+    except (BootstrapFailed, HungUp, ForeignProtocol):
         _refuse_foreign(brokers)
         raise
 
 
 def _refuse_foreign(brokers: Sequence[Broker]) -> None:
-    """Raise when every address is found to speak another protocol."""
+    """Raise when every address is found to speak another protocol. Of TLS the client itself says more."""
     spoken = [spoken_at(broker.host, broker.port) for broker in brokers]
-    if not spoken or any(found in (None, "Kafka") for found in spoken):
+    if not spoken or any(found in (None, "Kafka", "TLS") for found in spoken):
         return
     broker, found = brokers[0], spoken[0]
-    remedy = "Check that it is the port of a broker's PLAINTEXT listener, which is usually 9092."
+    remedy = "Check that it is the broker's own listener; its port is usually 9092."
     if found == "ZooKeeper":
         remedy = (
             f"Give a broker's address (its port is usually 9092), or let the spout find the brokers in this ZooKeeper: "

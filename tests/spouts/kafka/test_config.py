@@ -69,6 +69,8 @@ def test_start_offset_in_its_three_shapes() -> None:
         ({"zk_root": "/a//b"}, "zk_root is '/a//b'"),
         ({"zk_root": "/a/../b"}, "such as"),
         ({"fetch_min_bytes": 0}, "fetch_min_bytes cannot be 0: it is a whole number of at least 1"),
+        ({"buffer_size_bytes": 1 << 31}, "it is a whole number of at most 2147483647"),
+        ({"start_offset": 99999999999999999999}, "start_offset cannot be 99999999999999999999"),
         ({"fetch_size_bytes": True}, "fetch_size_bytes cannot be True"),
         ({"fetch_size_bytes": "1"}, "fetch_size_bytes cannot be '1'"),
         ({"buffer_size_bytes": 10}, "cannot hold one fetch"),
