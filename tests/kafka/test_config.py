@@ -83,8 +83,8 @@ def test_a_subclass_adds_settings_with_bounds_of_its_own() -> None:
     [
         ({"linger": 5}, "the nearest one is linger_ms"),
         ({"batch_size": 0}, "batch_size = 0 must be a whole number of at least 1"),
-        ({"max_request_size": 1 << 31}, "must be a whole number of at most 2147483647"),
-        ({"transaction_timeout_ms": 1 << 31, "transactional_id": "t"}, "at most 2147483647"),
+        ({"batch_size": 1 << 31}, "batch_size = 2147483648 must be a whole number of at most 2147483647"),
+        ({"request_timeout_ms": 1 << 31}, "must be a whole number of at most 2147483647"),
         ({"linger_ms": 1 << 63}, "at most 9223372036854775807"),
         ({"linger_ms": -1}, "linger_ms = -1 must be a whole number of at least 0"),
         ({"linger_ms": 60_000}, "linger_ms = 60000 is greater than request_timeout_ms"),
