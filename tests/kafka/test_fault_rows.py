@@ -238,11 +238,11 @@ def test_fault_c10_without_a_policy_it_is_an_error(
     assert poll_to(consumer, 50) == list(range(50))
 
 
-@pytest.mark.parametrize("name", ["java-compacted", "java-transactions"])
+@pytest.mark.parametrize("name", ["java-compacted", "java-transactions", "rdkafka-emptied"])
 def test_fault_c12_offsets_without_a_record_hold_nothing_up(
     name: str, serve: Callable[[Log], None], consumer_of: Callable[..., Consumer]
 ) -> None:
-    """A log that Java wrote, with holes of compaction, control records and batches without records: read to its end."""
+    """Logs of real brokers with holes of compaction, control records, batches the cleaner emptied: read to their end."""
     log = Log((LOGS / f"{name}.log").read_bytes())
     serve(log)
     consumer = consumer_of(max_poll_records=7)

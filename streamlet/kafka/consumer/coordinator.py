@@ -251,9 +251,12 @@ class ConsumerCoordinator:
         assert self.commits is not None
         try:
             given = decode_assignment(news.assignment)
-        except MalformedFrame:
+        except MalformedFrame as err:
             self._wants_join = True  # a leader's fault: told, and asked for again
-            raise
+            raise MalformedFrame(
+                f"The share of group {self._config.group_id!r} that its leader gave this member cannot be read "
+                f"({err.message}). The next poll joins again; if it stays, mend or stop the member that leads."
+            ) from err
         wanted = tuple(tp for tp in given if self._subscriptions.matches(tp.topic))
         if len(wanted) < len(given):
             _log.warning("the share holds topics that are no longer subscribed; joining again")

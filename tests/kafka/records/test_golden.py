@@ -67,6 +67,8 @@ def test_the_golden_logs_really_hold_what_they_are_for() -> None:
     compacted = list(read_batches(log("java-compacted"), ReadOptions("t", 0)))
     assert any(not isinstance(batch.offset_deltas, range) for batch in compacted)
     assert any(value is None for batch in compacted for value in batch.values)
+    emptied = list(read_batches(log("rdkafka-emptied"), ReadOptions("t", 0)))
+    assert sum(not len(batch) for batch in emptied) > 1, "what the cleaner leaves of a producer's last batch"
     stamps = {batch.timestamp_type for batch in read_batches(log("java-append-time"), ReadOptions("t", 0))}
     assert stamps == {TimestampType.LOG_APPEND_TIME}
     headed = [row for row in EXPECTED["java-headers"]["all"] if row["headers"]]

@@ -1,9 +1,9 @@
 """Write the golden logs: what Java's producer and librdkafka's put into a real broker, byte for byte.
 
-``python tests/kafka/records/golden/make.py`` from the top of the checkout, which must be on PYTHONPATH; needs a JDK
-(``Write.java`` is run from its source). Each ``NAME.log`` is the partition's segment as the broker has it on disk;
-``expected.json`` has what librdkafka's consumer reads of it (all of it, and read_committed) and the aborted
-transactions of the broker's own index. The cluster is thrown away.
+``python tests/kafka/records/golden/make.py [NAME ...]`` from the top of the checkout, which must be on PYTHONPATH;
+needs a JDK (``Write.java`` is run from its source). With names, only those logs are written anew. Each ``NAME.log`` is
+the partition's segment as the broker has it on disk; ``expected.json`` has what librdkafka's consumer reads of it (all
+of it, and read_committed) and the aborted transactions of the broker's own index. The cluster is thrown away.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import struct
 import subprocess
+import sys
 import time
 import zlib
 from pathlib import Path
@@ -35,6 +36,12 @@ TOPICS: dict[str, dict[str, str]] = {
         "delete.retention.ms": "3600000",
     },
     **{f"rdkafka-{codec}": {} for codec in CODECS},
+    "rdkafka-emptied": {
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": "0.01",
+        "segment.bytes": "2000",
+        "delete.retention.ms": "3600000",
+    },
 }
 TXN_ENTRY = struct.Struct(">hqqqq")
 SETTINGS = {"log.cleaner.backoff.ms": 200, "transaction.state.log.num.partitions": 1, "offsets.topic.num.partitions": 1}
@@ -54,6 +61,18 @@ def rdkafka(servers: str, codec: str) -> None:
             headers=[("h", b"v"), ("null", None)] if n % 100 == 0 else None,
         )
     assert producer.flush(30) == 0
+
+
+def emptied(servers: str) -> None:
+    """Batches of producers that wrote no more, all of whose keys others wrote later.
+
+    The cleaner takes their records and keeps the last batch of each, for its producer's sequence.
+    """
+    for turn in range(12):
+        producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
+        for key in (b"a", b"b"):
+            producer.produce("rdkafka-emptied", b"%d " % turn * 150, key=key, partition=0, timestamp=1_700_000_000_000)
+        assert producer.flush(30) == 0
 
 
 def consume(servers: str, topic: str, isolation: str) -> list[dict[str, Any]]:
@@ -93,11 +112,11 @@ def segments(cluster: DevCluster, topic: str, suffix: str) -> list[Path]:
     return sorted((cluster.directory / "broker-0" / "data" / f"{topic}-0").glob(f"*.{suffix}"))
 
 
-def wait_for_compaction(cluster: DevCluster, topic: str) -> None:
-    """Until the cleaner has been over all closed segments: fewer bytes, and no more change."""
+def wait_for_compaction(cluster: DevCluster, topic: str, below: int | None = None) -> None:
+    """Until the cleaner has been over all closed segments: fewer bytes (than ``below``), and no more change."""
     before = sum(path.stat().st_size for path in segments(cluster, topic, "log"))
     deadline, sizes = time.monotonic() + 90, [before]
-    while sizes[-1] == before or len(set(sizes[-15:])) > 1 or len(sizes) < 15:
+    while sizes[-1] >= (below or before) or len(set(sizes[-15:])) > 1 or len(sizes) < 15:
         assert time.monotonic() < deadline, "the log cleaner did nothing"
         time.sleep(0.2)
         sizes.append(sum(path.stat().st_size for path in segments(cluster, topic, "log")))
@@ -105,7 +124,8 @@ def wait_for_compaction(cluster: DevCluster, topic: str) -> None:
 
 def main() -> None:
     """Start a cluster, write, copy."""
-    expected = {}
+    names = sys.argv[1:] or list(TOPICS)
+    expected = json.loads((HERE / "expected.json").read_text()) if sys.argv[1:] else {}
     with DevCluster("3.9", broker_settings=SETTINGS) as cluster:
         servers = cluster.bootstrap_servers
         admin = AdminClient({"bootstrap.servers": servers})
@@ -117,8 +137,12 @@ def main() -> None:
         subprocess.run(command, check=True, timeout=120)
         for codec in CODECS:
             rdkafka(servers, codec)
-        wait_for_compaction(cluster, "java-compacted")
-        for name in TOPICS:
+        if "java-compacted" in names:
+            wait_for_compaction(cluster, "java-compacted")
+        if "rdkafka-emptied" in names:
+            emptied(servers)
+            wait_for_compaction(cluster, "rdkafka-emptied", below=6000)
+        for name in names:
             raw = b"".join(path.read_bytes() for path in segments(cluster, name, "log"))
             index = b"".join(path.read_bytes() for path in segments(cluster, name, "txnindex"))
             (HERE / f"{name}.log").write_bytes(raw)
