@@ -274,7 +274,9 @@ class RecordAccumulator:
         other.open = None
         for batch in moved:
             batch.topic_partition = target
-            other.batches.append(batch)
+        sent = [batch for batch in other.batches if batch.was_sent or batch.has_sequence]
+        fresh = [batch for batch in other.batches if not (batch.was_sent or batch.has_sequence)]
+        other.batches = deque(sent + sorted(fresh + moved, key=lambda batch: batch.created_s))
         self._active[target] = other
         return moved
 

@@ -322,3 +322,13 @@ def test_e2_what_is_sent_again_expires_though_a_younger_batch_is_in_flight_befor
     assert flying.next_expiry_s(0.0) == 10.0
     assert flying.expired(10.0) == [old] and flying.next_expiry_s(10.0) == 5.0
     assert flying.expired(15.0) == [young] and not flying.has(TopicPartition("t", 0))
+
+
+def test_p8_what_moved_expires_by_its_own_age() -> None:
+    """It stands among the others as old as it is: each queue's head is its oldest."""
+    made = accumulator()
+    append(made, 0, b"old", 0.0)
+    append(made, 1, b"young", 9.0)
+    (old,) = made.move(made.queue(TopicPartition("t", 0)), TopicPartition("t", 1), keyed_too=False)
+    assert made.next_expiry_s(0.0) == 10.0
+    assert made.expired(10.0) == [old]
