@@ -242,7 +242,7 @@ def test_fault_c10_without_a_policy_it_is_an_error(
 def test_fault_c12_offsets_without_a_record_hold_nothing_up(
     name: str, serve: Callable[[Log], None], consumer_of: Callable[..., Consumer]
 ) -> None:
-    """Logs of real brokers with holes of compaction, control records, batches the cleaner emptied: read to their end."""
+    """Real brokers' logs with holes of compaction, control records, batches the cleaner emptied: read to the end."""
     log = Log((LOGS / f"{name}.log").read_bytes())
     serve(log)
     consumer = consumer_of(max_poll_records=7)
