@@ -9,6 +9,7 @@ of leaders by request, settings changed one by one ...) is not asked for: DESELE
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -97,10 +98,16 @@ def clusters() -> Iterator[DevCluster]:
 
 def main() -> int:
     """Run pytest as in continuous integration, but on the old broker."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.old_broker",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    given = parser.parse_known_args()[1]
     os.environ["STREAMLET_TESTS_ON_KAFKA_2_1"] = "1"
-    files = [] if any(Path(argument.partition("::")[0]).exists() for argument in sys.argv[1:]) else FILES
+    files = [] if any(Path(argument.partition("::")[0]).exists() for argument in given) else FILES
     left_out = [f"--deselect={name}" for name in DESELECTED]
-    return int(pytest.main(["-p", "no:cacheprovider", *left_out, *files, *sys.argv[1:]]))
+    return int(pytest.main(["-p", "no:cacheprovider", *left_out, *files, *given]))
 
 
 if __name__ == "__main__":
