@@ -170,6 +170,8 @@ def ending(result: RunResult) -> str:
         left = f"{_many(result.status.pending, 'tuple tree')} still open, to be replayed by the next run"
         if not result.status.pending:
             left = "without a drain, so what was read last is read again by the next run"
+            if not any(row.emitted for row in result.status.components if row.kind == SPOUT):
+                left = "nothing had been emitted yet"
     return f"{before}{why} after {duration(result.status.elapsed_s)}: {left}."
 
 

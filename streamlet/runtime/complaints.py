@@ -9,6 +9,7 @@ from typing import Any
 
 from streamlet.base.clock import Clock
 from streamlet.base.errors import StreamletError
+from streamlet.runtime.user_errors import Defined, place
 
 AGAIN_S = 10.0
 """The same error of the same component is told again after so long, with the number in between."""
@@ -28,8 +29,8 @@ class Complaints:
         self._clock = clock
         self._told: dict[tuple[str, str], tuple[float, int]] = {}
 
-    def report(self, component: str, task_id: int, error: BaseException, tup: Any) -> None:
-        """An error of a component's own code."""
+    def report(self, component: str, task_id: int, error: BaseException, tup: Any, defined: Defined = None) -> None:
+        """An error of a component's own code, in a call of ``defined``."""
         kind = type(error).__name__
         now = self._clock.monotonic()
         last, unsaid = self._told.get((component, kind), (None, 0))
@@ -37,7 +38,7 @@ class Complaints:
             self._told[component, kind] = (last, unsaid + 1)
             return
         self._told[component, kind] = (now, 0)
-        text = _paragraph(component, task_id, error, tup, unsaid)
+        text = _paragraph(component, task_id, error, tup, unsaid, defined)
         self._tell("error", text)
         if last is None:
             self._first(text)
@@ -51,14 +52,14 @@ class Complaints:
         self._told.clear()
 
 
-def _paragraph(component: str, task_id: int, error: BaseException, tup: Any, unsaid: int) -> str:
+def _paragraph(component: str, task_id: int, error: BaseException, tup: Any, unsaid: int, defined: Defined) -> str:
     again = f" ({unsaid} more since the last report)" if unsaid else ""
     if isinstance(error, StreamletError):
         return f"{error}{again}"
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    where = place(error, defined)
+    at = f" at {where}" if where else ""
     what = f"on a tuple from {tup.component}" if tup is not None else "outside a tuple"
     return (
-        f"{component} (task {task_id}) raised {type(error).__name__}{place} {what}: {error}{again}. "
+        f"{component} (task {task_id}) raised {type(error).__name__}{at} {what}: {error}{again}. "
         "The tuple's tree has failed and its spout has been told; the bolt goes on with the next tuple."
     )

@@ -18,6 +18,10 @@ Address = tuple[str, str, int]
 WELCOME = b"\x01"
 
 
+class HungUp(Refused):
+    """The other end went away during the handshake: a process that ended, as a rule, and nothing to be refused."""
+
+
 @dataclass(frozen=True, slots=True)
 class Secured:
     """A socket whose other end has proved the secret, and the frames' two directions."""
@@ -54,7 +58,8 @@ def dial(address: Address, hello: Hello, secret: bytes, frame_limit: int) -> Sec
 def accept(sock: socket.socket, secret: bytes, admits: Callable[[Hello], None], frame_limit: int) -> Secured:
     """The acceptor's half; ``admits(hello)`` raises Refused for a peer that is not wanted.
 
-    Raises OSError or Refused, and has closed the socket then. Only fixed sizes are read before the proof.
+    Raises OSError or Refused (HungUp if the peer has gone), and has closed the socket then. Only fixed sizes are read
+    before the proof.
     """
     deadline = time.monotonic() + handshake.DEADLINE_S
     try:
@@ -67,6 +72,9 @@ def accept(sock: socket.socket, secret: bytes, admits: Callable[[Hello], None], 
         sock.sendall(WELCOME)
         keys = handshake.link_keys(secret, words, nonce)
         return Secured(sock, hello, FrameWriter(keys.to_dialer), FrameReader(keys.to_acceptor, frame_limit))
+    except ConnectionError as error:
+        sock.close()
+        raise HungUp("it hung up during the handshake") from error
     except BaseException:
         sock.close()
         raise
@@ -84,6 +92,6 @@ def _exactly(sock: socket.socket, count: int, deadline: float) -> bytes:
         except TimeoutError:
             raise Refused("it did not finish the handshake in time") from None
         if not more:
-            raise Refused("it hung up during the handshake")
+            raise HungUp("it hung up during the handshake")
         data += more
     return data

@@ -128,4 +128,4 @@ class Ledgers:
             return act()
         except Exception as error:
             name = self._plan.tasks[spout.task_id - 1].component
-            raise spout_failed(name, spout.task_id, where, error) from error
+            raise spout_failed(name, spout.task_id, where, error, getattr(spout.spout, where, None)) from error

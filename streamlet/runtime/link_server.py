@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from streamlet.runtime import dialing
-from streamlet.runtime.dialing import Address, Secured
+from streamlet.runtime.dialing import Address, HungUp, Secured
 from streamlet.runtime.handshake import Hello, Refused
 
 MAX_UNPROVED = 64
@@ -72,6 +72,9 @@ class LinkServer:
             if sock.family == socket.AF_INET:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             secured = dialing.accept(sock, self._secret, self._admits, self._frame_limit)
+        except HungUp as error:  # a worker that was told to end, say: nobody need hear of it
+            logger.debug("A connection came to nothing: %s.", error)
+            return
         except (Refused, OSError) as error:
             self._tell(error)
             return

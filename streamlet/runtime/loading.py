@@ -21,6 +21,18 @@ class CannotLoad(BadInput):
     """The file is missing, does not parse, raises when imported, or holds no such topology."""
 
 
+class ImportedOtherwise(StreamletError):
+    """A worker could not import what the process that started the run has imported."""
+
+    def __init__(self, worker: int, file: str, error: CannotLoad) -> None:
+        super().__init__(
+            f"In worker {worker}, on importing {file} there: {error.message} Where the run was started, the file "
+            "could be imported and gave the topology. What may differ in a worker: sys.path, environment variables, "
+            "the working directory, the machine, or an `if` in the file that looks at one of these or at how it was "
+            "started."
+        )
+
+
 def load_topology(file: Path, name: str | None = None) -> TopologySpec:
     """The topology called ``name`` in ``file``, or the only one there. Raises CannotLoad."""
     module = _import(file)

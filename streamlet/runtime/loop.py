@@ -95,7 +95,9 @@ class WorkerLoop:
                 where = "initialize"
                 live.component.initialize(live.conf, live.context)
             except Exception as error:
-                raise could_not_start(task.component, task.task_id, where, error) from error
+                cls = self.plan.topology.component(task.component).cls
+                called = cls if where != "initialize" else live.component.initialize
+                raise could_not_start(task.component, task.task_id, where, error, called) from error
             if isinstance(live.run, SpoutTask):
                 self._add_spout(live.run, now)
             else:
@@ -352,7 +354,7 @@ class WorkerLoop:
         """Tuples that no frame can hold: the link lives on, their trees fail, and it is told who emitted them."""
         for run in runs:
             component = self.plan.tasks[run.source - 1].component
-            self.running.report(component, run.source, too_large(component, run.stream), None)
+            self.running.report(component, run.source, too_large(component, run.stream), None, None)
             self.ledgers.apply_fails(run.roots[0] if run.multi else run.roots)
 
     def _sleep(self, now: float) -> float:

@@ -21,9 +21,10 @@ from streamlet.runtime.log_lines import component_logger
 from streamlet.runtime.outbox import Outbox
 from streamlet.runtime.routing import Target
 from streamlet.runtime.spout_task import SpoutTask
+from streamlet.runtime.user_errors import Defined
 
-ReportFrom = Callable[[str, int, BaseException, Any], None]
-"""(component, task id, error, tuple or None): an error of the user's code."""
+ReportFrom = Callable[[str, int, BaseException, Any, Defined], None]
+"""(component, task id, error, tuple or None, what was called): an error of the user's code."""
 
 
 @dataclass
@@ -88,7 +89,10 @@ def build_task(running: Running, task: TaskPlan) -> LiveTask:
     )
 
     def report(error: BaseException, tup: Any) -> None:
-        running.report(task.component, task.task_id, error, tup)
+        called = None
+        if isinstance(component, Bolt):
+            called = component.process_tick if tup is None else component.process
+        running.report(task.component, task.task_id, error, tup, called)
 
     run: SpoutTask | BoltTask
     if isinstance(component, Spout):

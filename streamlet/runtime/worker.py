@@ -33,7 +33,7 @@ from streamlet.runtime.expected import ExpectedRuns
 from streamlet.runtime.handshake import Hello
 from streamlet.runtime.link_server import LinkServer, socket_path
 from streamlet.runtime.links import SocketLinks
-from streamlet.runtime.loading import load_topology
+from streamlet.runtime.loading import CannotLoad, ImportedOtherwise, load_topology
 from streamlet.runtime.log_lines import logs_shown
 from streamlet.runtime.loop import WorkerLoop
 from streamlet.runtime.peering import Peering
@@ -110,7 +110,10 @@ class Worker:
 
     def _build(self) -> None:
         plan = self.plan
-        topology = load_topology(Path(plan["file"]), plan["attribute"])
+        try:
+            topology = load_topology(Path(plan["file"]), plan["attribute"])
+        except CannotLoad as error:  # the coordinator could: it is not the input that is bad
+            raise ImportedOtherwise(self.index, plan["file"], error) from error
         placed = make_plan(topology, plan["workers"])
         if fingerprint(placed) != plan["fingerprint"]:
             raise StreamletError(

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-from neighbour import GREETING
+from neighbour import introduce
 
 from streamlet import Bolt, Grouping, ReliableSpout, Spout, Stream, StreamId, Topology, Tuple
 
@@ -36,7 +36,8 @@ class RecordingBolt(Bolt, Recorder):
     def initialize(self, conf: Mapping[str, Any], context: Any) -> None:
         self.open(conf, context)
         self.conf = conf
-        self.note("initialize", index=context.task_index, count=context.task_count, tag=conf.get("tag"))
+        tag = conf.get("tag")
+        self.note("initialize", index=context.task_index, count=context.task_count, tag=tag, neighbour=introduce())
 
     def cleanup(self) -> None:
         self.note("cleanup")
@@ -188,12 +189,17 @@ class Keys(Script):
 
 
 class Relay(RecordingBolt):
-    """A second sender in between, so that keys arrive from several tasks."""
+    """A second sender in between, so that keys arrive from several tasks. ``turn`` counts what this task sends."""
 
-    outputs = ["key", "n"]
+    outputs = ["key", "n", "turn"]
+
+    def initialize(self, conf: Mapping[str, Any], context: Any) -> None:
+        super().initialize(conf, context)
+        self.turn = 0
 
     def process(self, tup: Tuple) -> None:
-        self.emit(tup.values)
+        self.turn += 1
+        self.emit([*tup.values, self.turn])
 
 
 class Directing(Script):
@@ -464,7 +470,7 @@ class Aliasing(RecordingBolt):
 class Metrics(RecordingBolt):
     def process(self, tup: Tuple) -> None:
         self.report_metric("last", tup.values[0])
-        self.log(f"{GREETING} {tup.values[0]}", "debug")
+        self.log(f"measured {tup.values[0]}", "debug")
 
 
 class Suite(Topology):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -136,7 +137,7 @@ def test_a_topic_that_is_not_there(streamlet: Streamlet, kafka39: DevCluster, to
     ):
         said, before = refused(streamlet, 2, f"lines.hosts={hosts}", f"lines.topic={name}")
         assert f"The topic {name!r} does not exist" in said and where in said and "Create it, or correct" in said
-        assert all("lines: waiting, for up to" in line for line in before), before
+        assert all("lines: waiting, for up to" in line and name not in line for line in before), before
 
 
 @pytest.mark.real
@@ -184,7 +185,7 @@ def test_a_stored_offset_that_the_log_no_longer_has(
 
 
 def test_a_class_that_cannot_be_imported_in_the_worker(streamlet: Streamlet) -> None:
-    """The file imports here and not there: the worker's own words come back."""
+    """The file imports here and not there: the worker's own words come back, and say where that was, and why."""
     file = streamlet.write(
         """
 import sys
@@ -202,5 +203,33 @@ class T(Topology):
 """
     )
     done = streamlet("run", file, "-t", "20", "--workers", "2")
-    assert done.returncode in (1, 2), done
-    assert "Traceback" not in done.stderr and "only_here" in done.stderr
+    assert done.returncode == 1, done
+    assert "Traceback" not in done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert re.match(rf"Error: In worker [01], on importing {re.escape(str(file))} there: ", last), last
+    assert all(
+        word in last for word in ("ModuleNotFoundError (line 4): No module named 'only_here'", "sys.path", "`if`")
+    )
+
+
+def test_a_topology_that_is_there_only_where_the_run_was_started(streamlet: Streamlet) -> None:
+    """What was defined under an `if` in the file: a worker does not find it, and says so as a worker."""
+    file = streamlet.write(
+        """
+import sys
+from streamlet import Bolt, Spout, Topology
+class Lines(Spout):
+    outputs = ["line"]
+    def next_tuple(self): pass
+class Sink(Bolt):
+    def process(self, tup): pass
+if not any("streamlet.runtime.worker" in word for word in sys.orig_argv):
+    class T(Topology):
+        lines = Lines.spec()
+        sink = Sink.spec(inputs=[lines])
+"""
+    )
+    done = streamlet("run", file, "-t", "20", "--workers", "2")
+    assert done.returncode == 1, done
+    last = done.stderr.splitlines()[-1]
+    assert "on importing" in last and "holds no topology" in last and "`if`" in last, last

@@ -126,7 +126,7 @@ class Rig:
             conf=resolve({}, {key.replace("__", "."): value for key, value in conf.items()}),
             clock=self.clock,
             rng=random.Random(1),
-            report=lambda component, task, error, tup: self.reported.append(error),
+            report=lambda component, task, error, tup, called: self.reported.append(error),
             wake=lambda: None,
         )
         self.loop = WorkerLoop(running, links)

@@ -136,6 +136,7 @@ class PartitionCoordinator:
                 self._opener.note(error)
                 yield Pause(self._clock, RETRY.delay(attempt))
                 continue
+            self._opener.last_error = None  # whatever it was, it is over
             self._describe(info)
             self._apply(info, first=True)
         while not self.complete:

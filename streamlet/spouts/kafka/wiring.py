@@ -20,7 +20,7 @@ from streamlet.spouts.kafka.coordinator import (
     Task,
     ZkCoordinator,
 )
-from streamlet.spouts.kafka.errors import SpoutCannotStart
+from streamlet.spouts.kafka.errors import NoSuchTopic, SpoutCannotStart
 from streamlet.spouts.kafka.fetcher import Fetcher
 from streamlet.spouts.kafka.group_offsets import KafkaGroupOffsets
 from streamlet.spouts.kafka.hosts import KafkaHosts, StaticHosts, ZkHosts
@@ -186,7 +186,9 @@ def _start(
     while not starting.poll():
         now = context.clock.monotonic()
         why = f" The last reason: {opener.last_error.message}" if opener.last_error else ""
-        if tell_at_s is not None and now > tell_at_s:
+        # A topic that is not there is waited for only a moment: what is said then is the error itself, and once.
+        absent = isinstance(opener.last_error, NoSuchTopic)
+        if tell_at_s is not None and now > tell_at_s and not absent:
             tell_at_s = None
             if isinstance(opener.last_error, CoordinatorNotAvailable):  # usual, and over in a moment
                 why = " Kafka makes the topic in which groups keep their offsets when it is first needed."

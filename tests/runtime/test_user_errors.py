@@ -1,0 +1,119 @@
+"""Where a user is told to look: the user's own file and line, whatever part of the call went wrong."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamlet.backends.inline import InlineBackend
+from streamlet.backends.ports import RunRequest, RunStatus, Stop
+from streamlet.base.errors import StreamletError
+from streamlet.model.settings import resolve
+from streamlet.runtime.loading import load_topology
+from streamlet.runtime.user_errors import definition
+
+FILE = """
+from streamlet import Bolt, ReliableSpout, Topology
+
+class Numbers(ReliableSpout):
+    outputs = ["n"]
+    max_fails = 0
+    sent = False
+    {spout}
+    def next_tuple(self):
+        if not self.sent:
+            self.sent = True
+            self.emit([1], tup_id=1)
+    def caught_up(self):
+        return self.sent and not self.has_unfinished()
+
+class Sink(Bolt):
+    {sink}
+
+class T(Topology):
+    numbers = Numbers.spec()
+    sink = Sink.spec(inputs=[numbers])
+"""
+PROCESS = "def process(self, tup): pass"
+INITIALIZE, SINK = 8, 17
+
+
+class Told:
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def on_status(self, status: RunStatus) -> None: ...
+
+    def on_event(self, level: str, text: str) -> None:
+        self.events.append(text)
+
+
+Run = Callable[..., tuple[Path, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    """Runs the file with these lines in it; gives it, and all that was told."""
+    file = tmp_path / f"wrong_{tmp_path.name}".replace("-", "_")
+    file = file.with_suffix(".py")
+
+    def it(spout: str = "", sink: str = PROCESS, **conf: Any) -> tuple[Path, str]:
+        file.write_text(FILE.format(spout=spout, sink=sink))
+        topology = load_topology(file)
+        told = Told()
+        request = RunRequest(topology, resolve(topology.config, conf), file=file, until_caught_up=True, seconds=5)
+        try:
+            InlineBackend().run(request, told, Stop())
+        except StreamletError as error:
+            told.events.append(error.message)
+        return file, " ".join(told.events)
+
+    yield it
+    sys.modules.pop(file.stem, None)
+    sys.path.remove(str(tmp_path))
+
+
+def test_a_process_without_its_tuple_is_located_where_it_is_defined(run: Run) -> None:
+    """The call itself fails, in our code; what is wrong stands in the user's."""
+    file, told = run(sink="def process(self): pass")
+    assert f"TypeError at {file}:{SINK} " in told and "bolt_task.py" not in told
+
+
+def test_a_constructor_that_wants_more_is_located_where_it_is_defined(run: Run) -> None:
+    """Of its own, or the class if it has none."""
+    file, told = run(sink=f"def __init__(self, limit): pass\n    {PROCESS}")
+    assert f"in its constructor ({file}:{SINK})" in told and "task_building.py" not in told
+
+
+def test_a_spouts_method_is_located_where_it_is_defined(run: Run) -> None:
+    """``initialize`` with too few parameters."""
+    file, told = run(spout="def initialize(self, conf): pass")
+    assert f"in initialize ({file}:{INITIALIZE})" in told and "loop.py" not in told
+
+
+def test_what_the_users_code_raises_is_located_where_it_raises(run: Run) -> None:
+    """Not where the method begins."""
+    file, told = run(sink="def process(self, tup):\n        x = 1\n        x / 0")
+    assert f"ZeroDivisionError at {file}:{SINK + 2} " in told
+
+
+def test_what_our_code_raises_for_the_users_is_located_at_the_users_line(run: Run) -> None:
+    """``emit`` without its values."""
+    file, told = run(sink="def process(self, tup):\n        self.emit()")
+    assert f"TypeError at {file}:{SINK + 1} " in told
+
+
+def test_a_definition_is_found_for_functions_classes_and_nothing_else() -> None:
+    """A class without a constructor of its own is where it begins; what is built in is nowhere."""
+
+    class Plain:
+        pass
+
+    assert definition(Plain).startswith(f"{__file__}:")
+    assert definition(json.loads).startswith(f"{json.__file__}:")
+    assert definition(len) == definition(None) == ""
