@@ -25,20 +25,25 @@ import pytest
 from streamlet.backends.coordinator import Adopt, Coordinator
 from streamlet.backends.ports import RunRequest, RunResult, RunStatus, Stop
 from streamlet.backends.processes import ProcessLauncher
+from streamlet.model.plan import Plan
 from streamlet.model.settings import resolve
-from streamlet.runtime import handshake
 from streamlet.runtime.control import ControlChannel, Message
 from streamlet.runtime.dialing import Secured, dial
+from streamlet.runtime.expected import ExpectedRuns
 from streamlet.runtime.handshake import DATA, Hello, Refused
 from streamlet.runtime.loading import load_topology
 from streamlet.runtime.ports import Outgoing
-from streamlet.runtime.wire import MAX_DATA_FRAME, decode_data, encode_data, pack, unpack
+from streamlet.runtime.wire import MAX_DATA_FRAME, BadFrame, decode_data, encode_data
+from tests.faults.bad_frames import mutated, stranger, without_secret
 
 pytestmark = pytest.mark.faults
 
 ME = 2
 PEERS = (0, 1)
-BEFORE, CYCLES = 7500, 1250
+BEFORE, BEHIND = 5000, 5000
+"""Frames without a handshake, and frames behind one and under a true tag. Of each half are recorded and mutated."""
+WHOLE_EACH = 25
+"""After so many rounds the run is whole again, and its tuples flow on."""
 PATIENCE_S = 20.0
 
 FILE = """
@@ -121,14 +126,16 @@ class Silent:
 class Me:
     """Worker 2: what a worker does of its own accord, and what the test makes it do."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, plan: Plan) -> None:
+        self.expected = {peer: ExpectedRuns(plan, peer) for peer in PEERS}
         self.channel = ControlChannel.inherited(sock)
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.channel, selectors.EVENT_READ, self.hear)
         self.plan: Message = {}
         self.book: Message = {"version": 0, "workers": {}}
         self.links: dict[int, Secured] = {}
-        self.told = self.whole = 0
+        self.told = self.whole = self.seen = self.refused = 0
+        self.unseen: dict[int, Secured] = {}
         self.stopped = False
         self.lost: list[Message] = []
         self.recorded: list[bytes] = []
@@ -163,7 +170,10 @@ class Me:
             elif kind == "cut" and ME in message["pair"]:
                 (peer,) = set(message["pair"]) - {ME}
                 if peer in self.links and self.links[peer].hello.version < message["version"]:
-                    self.hang_up(peer)
+                    self.read(peer, self.links[peer])  # had it read all it was sent, before it closed?
+                    if peer in self.links:
+                        self.unseen[peer] = self.links[peer]
+                        self.hang_up(peer)
             elif kind == "pause":
                 self.say({"t": "state", "drained": True, "caught_up": False, "done": True})
             elif kind == "stop":
@@ -195,7 +205,7 @@ class Me:
         except BlockingIOError:
             return
         except OSError:
-            data = b""
+            data, self.unseen[peer] = b"", link
         if not data:
             self.hang_up(peer)
             self.say({"t": "link_lost", "worker": peer, "epoch": 1, "version": link.hello.version, "why": "closed"})
@@ -219,7 +229,7 @@ class Me:
 
     # -- as no worker does -------------------------------------------------------------------------------------
 
-    def until(self, reached: Any, what: str) -> None:
+    def until(self, reached: Any, what: str, turn_s: float = 0.02) -> None:
         deadline = time.monotonic() + PATIENCE_S
         while not reached():
             assert time.monotonic() < deadline and not self.lost, (
@@ -229,19 +239,40 @@ class Me:
                 self.whole,
                 list(self.links),
             )
-            self.turn(0.02)
+            self.turn(turn_s)
 
-    def attack(self, peer: int, tagged: bytes, untagged: bytes) -> None:
-        """One frame behind a true tag, one behind none; the link must be closed by the other end, and come back.
+    def attack(self, tagged: dict[int, bytes]) -> None:
+        """One frame behind a true tag to each of these peers, who must close the link for it, if it is a bad one.
 
-        The second is sent when the first was read: what comes together with a frame of no tag is not parsed.
+        It is counted as seen when it was read: a socket that is closed with something unread resets the other end.
         """
-        self.until(lambda: self.whole == self.book["version"] and len(self.links) == 2, "whole again")
+        self.until(lambda: len(self.links) == len(PEERS), "linked again")
+        links = dict(self.links)
+        for peer, payload in tagged.items():
+            with contextlib.suppress(OSError):
+                links[peer].sock.sendall(links[peer].writer.frame(payload))
+        for peer, payload in tagged.items():
+            link, bad = links[peer], self.is_bad(peer, payload)
+            self.until(lambda: self.links.get(peer) is not link or not (bad or unread(link.sock)), "it is read", 0.001)  # noqa: B023
+            if self.unseen.get(peer) is not link:
+                self.seen += 1
+                self.refused += self.links.get(peer) is not link
+
+    def is_bad(self, peer: int, payload: bytes) -> bool:
+        """Whether the peer has to close its link."""
+        try:
+            incoming = decode_data(payload)
+            incoming.worker = ME
+            self.expected[peer].check(incoming)
+        except BadFrame:
+            return True
+        return False
+
+    def cut_off(self, peer: int, untagged: bytes) -> None:
+        """One frame of no true tag: the other end must close the link, and soon. What came before it was parsed."""
+        self.until(lambda: self.whole == self.book["version"] and len(self.links) == len(PEERS), "whole again")
         link = self.links[peer]
         began = time.monotonic()
-        with contextlib.suppress(OSError):
-            link.sock.sendall(link.writer.frame(tagged))
-        self.until(lambda: self.links.get(peer) is not link or not unread(link.sock), "the tagged one is read")
         with contextlib.suppress(OSError):
             link.sock.sendall(untagged)
         self.until(lambda: self.links.get(peer) is not link, "the link is closed")
@@ -251,70 +282,6 @@ class Me:
 def unread(sock: socket.socket) -> int:
     """Bytes that the other end of a Unix socket has not read yet."""
     return int.from_bytes(fcntl.ioctl(sock, termios.TIOCOUTQ, b"\0" * 4), "little")
-
-
-BAD: list[Any] = [
-    None, True, -1, 0, 1, 2, 3, 99, 2**63, 2**64 - 1, -(2**63), 1.5, "", "default", b"x", [], [[]], [1], [None], {},
-    {1: 2}, [[1, 2]], ["x"], [[["x"]]],
-]  # fmt: skip
-
-
-def mutated(rng: random.Random, payload: bytes) -> bytes:
-    """A recorded payload with one field, at any depth, replaced, left out, or given twice."""
-    frame = unpack(payload)
-    if frame[0] and rng.random() < 0.3:  # a target that is there: a bolt that reads the stream, or the spout
-        for run in frame[0]:
-            run[0] = rng.choice((1, 2))
-            run[6] = [["alien"] for _ in run[6]]
-        return pack(frame)
-    node: Any = frame
-    while True:
-        at = rng.randrange(len(node))
-        if isinstance(node[at], list) and node[at] and rng.random() < 0.8:
-            node = node[at]
-            continue
-        what = rng.randrange(4)
-        if what == 0:
-            del node[at]
-        elif what == 1:
-            node.append(node[at])
-        else:
-            node[at] = rng.choice(BAD)
-        return pack(frame)
-
-
-def without_secret(rng: random.Random, payload: bytes) -> bytes:
-    """A frame as a stranger could send it: well made, but for its tag; or announced as longer than any may be."""
-    kind = rng.randrange(3)
-    if kind == 0:
-        return len(payload).to_bytes(4, "big") + rng.randbytes(16) + payload
-    if kind == 1:
-        return rng.randrange(MAX_DATA_FRAME + 1, 1 << 32).to_bytes(4, "big") + rng.randbytes(rng.randrange(60))
-    return b"\xff" + rng.randbytes(3) + rng.randbytes(rng.randrange(200))
-
-
-def stranger(rng: random.Random, path: str, run_id: bytes, payload: bytes) -> None:
-    """A connection that proves nothing. It gets the acceptor's fixed answer at most, and is gone."""
-    hello = bytearray(handshake.encode_hello(Hello(DATA, run_id, ME, 1, rng.choice(PEERS), 1), rng.randbytes(16)))
-    kind = rng.randrange(4)
-    if kind == 0:
-        words = rng.randbytes(rng.randrange(300))
-    elif kind == 1:
-        words = without_secret(rng, payload)
-    else:
-        if kind == 2:
-            hello[rng.randrange(len(hello))] ^= 1 << rng.randrange(8)
-        words = bytes(hello) + rng.randbytes(handshake.PROOF_BYTES) + without_secret(rng, payload)
-    with socket.socket(socket.AF_UNIX) as sock:
-        sock.settimeout(5)
-        said = b""
-        with contextlib.suppress(ConnectionError):
-            sock.connect(path)
-            sock.sendall(words)
-            sock.shutdown(socket.SHUT_WR)
-            while data := sock.recv(4096):
-                said += data
-        assert len(said) <= handshake.ANSWER_BYTES
 
 
 class Run:
@@ -356,7 +323,7 @@ def run(tmp_path: Path) -> Iterator[tuple[Run, Me]]:
     while not made.launcher.mine:
         assert time.monotonic() < deadline
         time.sleep(0.005)
-    me = Me(made.launcher.mine[0])
+    me = Me(made.launcher.mine[0], made.coordinator.plan)
     yield made, me
     print(made.observer.events[-20:], made.result)  # shown when the test fails
     made.coordinator.stop.ask()
@@ -378,12 +345,26 @@ def test_10000_bad_frames_to_living_workers_move_no_tuple_and_stop_no_run(
     made, me = run
     me.until(lambda: me.whole and len(me.recorded) > 20, "tuples flow")
     addresses = [str(me.book["workers"][peer][2]) for peer in PEERS]
-    payloads = list(me.recorded)
-    for cycle in range(CYCLES):
-        for _ in range(BEFORE // CYCLES):
-            stranger(rng, rng.choice(addresses), me.plan["run_id"], rng.choice(payloads))
-        tagged = mutated(rng, rng.choice(me.recorded)) if cycle % 2 else rng.randbytes(rng.randrange(200))
-        me.attack(rng.choice(PEERS), tagged, without_secret(rng, rng.choice(me.recorded)))
+
+    def frames() -> dict[int, bytes]:
+        """One for each peer: a mutated one and a random one, in turns."""
+        pair = [mutated(rng, rng.choice(me.recorded)), rng.randbytes(rng.randrange(200))]
+        rng.shuffle(pair)
+        return dict(zip(PEERS, pair, strict=True))
+
+    strangers = cycle = 0
+    while me.seen < BEHIND or strangers < BEFORE:
+        for payload in frames().values():
+            if strangers < BEFORE:
+                claimed = Hello(DATA, me.plan["run_id"], ME, 1, rng.choice(PEERS), 1)
+                stranger(rng, rng.choice(addresses), claimed, payload)
+                strangers += 1
+        me.attack(frames())
+        if cycle % WHOLE_EACH == 0:
+            me.cut_off(rng.choice(PEERS), without_secret(rng, rng.choice(me.recorded)))
+        cycle += 1
+    print(f"{strangers} frames of strangers, {me.seen} behind a true tag, for {me.refused} of them the link was closed")
+    assert strangers == BEFORE and me.refused > BEHIND // 2
     (tmp_path / "enough").touch()
     me.until(lambda: me.stopped, "the run ends")
     made.thread.join(PATIENCE_S)
