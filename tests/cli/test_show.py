@@ -72,8 +72,15 @@ def test_partitions_whose_numbers_are_not_known_yet_have_dashes() -> None:
 def test_the_last_line_says_why_and_what_is_left(
     reason: str, drained: bool, pending: int, words: tuple[str, ...]
 ) -> None:
-    line = show.ending(RunResult(reason, RunStatus("ended", 1.0, pending=pending), drained))
+    line = show.ending(RunResult(reason, RunStatus("ended", 1.0, ROWS, pending=pending), drained))
     assert all(word in line for word in words)
+
+
+def test_a_run_that_emitted_nothing_leaves_nothing_to_be_read_again() -> None:
+    """Ctrl-C while it starts."""
+    rows = (ComponentStatus("lines", "spout", 1), ComponentStatus("count", "bolt", 2))
+    line = show.ending(RunResult("interrupted", RunStatus("ended", 1.0, rows), False))
+    assert line == "Stopped after 1.0 s: nothing had been emitted yet."
 
 
 def drawn(width: int, shown: RunStatus, notice: str = "") -> str:

@@ -45,6 +45,11 @@ class Serving:
         sock.connect(self.server.address[1])
         return sock
 
+    def connect_and_leave(self, first: bytes) -> None:
+        sock = self.connect()
+        sock.sendall(first)
+        sock.close()
+
     def close(self) -> None:
         self.stop.set()
         self.thread.join()
@@ -98,6 +103,29 @@ def test_a_replaced_epoch_is_refused_after_its_proof(serving: Serving) -> None:
     with pytest.raises(Refused):
         dial(serving.server.address, Hello(DATA, b"r" * 16, 1, 0, 0), SECRET, 1000)
     assert not serving.welcomed
+
+
+def test_a_peer_that_goes_away_is_no_refusal(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
+    """A run that is stopped while it links: what hangs up there, or breaks, is heard of at debug level only."""
+    caplog.set_level("DEBUG", "streamlet.links")
+    words = handshake.encode_hello(HELLO, os.urandom(handshake.NONCE_BYTES))
+    for first in (b"", words[:9], words):
+        serving.connect_and_leave(first)
+    deadline = time.monotonic() + 5
+    while len(caplog.records) < 3 and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert [(record.levelname, record.msg) for record in caplog.records] == [
+        ("DEBUG", "A connection came to nothing: %s.")
+    ] * 3
+
+
+def test_a_stranger_is_told_of_once(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever says what no worker says is a warning."""
+    sock = serving.connect()
+    sock.sendall(b"GET / HTTP/1.1\r\n" * 20)
+    hung_up_after(sock)
+    (record,) = caplog.records
+    assert record.levelname == "WARNING" and "was refused" in record.message
 
 
 @pytest.mark.parametrize(
