@@ -125,6 +125,28 @@ class Evidence:
         everything = ((p, offset) for p, count in self.lines_by_partition.items() for offset in range(count))
         return [line for line in everything if line not in self.done]
 
+    def check_pace(self, history: dict[int, list[Version]], at: int, window_ns: int) -> None:
+        """What could be committed ``window_ns`` before ``at`` was committed by ``at``: all below the first line that
+        was open then. Needs ``at`` to be before anything was hurt.
+        """
+        for partition, count in self.lines_by_partition.items():
+            before = [version.offset for version in history.get(partition, ()) if version.written_ns <= at]
+            due = self.first_open(partition, count, at - window_ns)
+            assert max(before, default=0) >= due, (
+                f"partition {partition}: all below {due} was done {window_ns / 1e9:.2f} s before the kill, and only "
+                f"{max(before, default=0)} was committed by then"
+            )
+
+    def first_open(self, partition: int, count: int, ns: int) -> int:
+        """The lowest offset that was not wholly stored at ``ns``."""
+        return next((n for n in range(count) if self.done.get((partition, n), ns + 1) > ns), count)
+
+    def replays_allowed(self, at: int, window_ns: int, pending: int) -> int:
+        """How many done lines may come again if the ledger of offsets died at ``at``: those of the last window, those
+        whose acks were under way, and those done above a line that was open when the last commit was made.
+        """
+        return sum(at - window_ns < ns <= at for ns in self.done.values()) + 2 * pending
+
     def check_commits(self, history: dict[int, list[Version]]) -> None:
         """At each commit everything below it had been stored; commits and owner epochs never go back."""
         for partition, versions in history.items():

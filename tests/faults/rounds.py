@@ -12,6 +12,8 @@ from streamlet.testing import DevCluster
 from tests.faults.rig import Rig, rig
 
 KINDS = ("count", "spout", "run", "slot")
+PAUSE_S = 0.012
+"""For each batch of the counting bolts: a round has several commit intervals, so most kills come when one is due."""
 
 
 def play(cluster: DevCluster, folder: Path, kind: str, seed: int, lines: int) -> None:
@@ -26,7 +28,7 @@ def play(cluster: DevCluster, folder: Path, kind: str, seed: int, lines: int) ->
 
 def kill_count(made: Rig, share: float) -> int:
     """The worker that counts and has no spout."""
-    run = made.start()
+    run = made.start(made.topology(pause_s=PAUSE_S))
     evidence = made.evidence
     at = made.hurt(run, share, lambda: os.kill(evidence.pid_of("count", but=evidence.pid_of("spout")), signal.SIGKILL))
     assert run.finish()["reason"] == "caught_up"
@@ -35,7 +37,7 @@ def kill_count(made: Rig, share: float) -> int:
 
 def kill_spout(made: Rig, share: float) -> int:
     """The worker with the spout, its ledger of offsets and the acker."""
-    run = made.start()
+    run = made.start(made.topology(pause_s=PAUSE_S))
     at = made.hurt(run, share, lambda: os.kill(made.evidence.pid_of("spout"), signal.SIGKILL))
     assert run.finish()["reason"] == "caught_up"
     return at
@@ -43,7 +45,7 @@ def kill_spout(made: Rig, share: float) -> int:
 
 def kill_run(made: Rig, share: float) -> int:
     """Coordinator and workers at once; then the same topology, with the same id, is started again."""
-    file = made.topology()
+    file = made.topology(pause_s=PAUSE_S)
     run = made.start(file)
 
     def kill() -> None:
@@ -58,7 +60,7 @@ def kill_run(made: Rig, share: float) -> int:
 
 def kill_slot(made: Rig, share: float) -> int:
     """A Spark slot's Python worker: the one with the spout or the other, by seed."""
-    run = made.start(backend="spark")
+    run = made.start(made.topology(pause_s=PAUSE_S), backend="spark")
     evidence = made.evidence
     with_spout = made.random.random() < 0.5
 
