@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from streamlet.testing import DevCluster
+from tests import seeds  # noqa: F401 - drawn before a parallel run starts its processes
 
 _numbers = itertools.count(1)
 

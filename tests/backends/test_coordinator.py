@@ -20,6 +20,7 @@ from streamlet.runtime.supervision import Limits, WorkerState
 from streamlet.runtime.task_stats import TaskStats
 from streamlet.runtime.wire import FrameWriter, pack
 from tests.runtime.test_reports import mutated
+from tests.seeds import seeds
 
 
 class Quiet(Spout):
@@ -131,7 +132,7 @@ class Restarting(Nothing):
         self.killed.append((worker, epoch))
 
 
-@pytest.mark.parametrize("seed", [random.SystemRandom().randrange(2**32)])
+@pytest.mark.parametrize("seed", seeds("coordinator"))
 def test_5000_messages_that_no_worker_sends_end_workers_and_not_the_run(coordinator: Coordinator, seed: int) -> None:
     """Recorded ones with one field changed, and bytes, over a true channel; numbers of it are shown afterwards."""
     rng = random.Random(seed)

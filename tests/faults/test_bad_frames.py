@@ -35,6 +35,7 @@ from streamlet.runtime.loading import load_topology
 from streamlet.runtime.ports import Outgoing
 from streamlet.runtime.wire import MAX_DATA_FRAME, BadFrame, decode_data, encode_data
 from tests.faults.bad_frames import mutated, stranger, without_secret
+from tests.seeds import seeds
 
 pytestmark = pytest.mark.faults
 
@@ -336,7 +337,7 @@ def run(tmp_path: Path) -> Iterator[tuple[Run, Me]]:
         sock.close()
 
 
-@pytest.mark.parametrize("seed", [random.SystemRandom().randrange(2**32)])
+@pytest.mark.parametrize("seed", seeds("bad frames"))
 def test_10000_bad_frames_to_living_workers_move_no_tuple_and_stop_no_run(
     run: tuple[Run, Me], tmp_path: Path, seed: int
 ) -> None:

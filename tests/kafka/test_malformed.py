@@ -16,6 +16,7 @@ from streamlet.kafka import broker_errors
 from streamlet.kafka.protocol.messages import REQUESTS
 from streamlet.kafka.protocol.primitives import Reader
 from streamlet.kafka.protocol.schema import BOOL, INT8, STRING, UUID, Array, Kind, Struct, codec_of
+from tests.seeds import seeds
 
 from .malformed import Decoder, claims_of_2_gib, feed, run
 from .malformed_answers import answer_frames
@@ -44,7 +45,7 @@ def nothing_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("seed", [random.SystemRandom().randrange(2**32)])
+@pytest.mark.parametrize("seed", seeds("malformed"))
 @pytest.mark.parametrize(("part", "frames"), [("answers", 60_000), ("batches", 25_000), ("others", 15_000)])
 def test_malformed_frames_give_a_value_or_a_named_error(part: str, frames: int, seed: int) -> None:
     """Each within 2 s and eight times its own memory, beside a constant; what the libraries in C take is bounded too.

@@ -22,6 +22,7 @@ from streamlet.runtime.supervision import (
     Tell,
     WorkerState,
 )
+from tests.seeds import seeds
 
 ADDRESS = ("unix", "/s", 0)
 
@@ -258,7 +259,7 @@ def test_a_death_during_the_drain_ends_the_run_undrained() -> None:
     assert not supervisor.drained
 
 
-@pytest.mark.parametrize("seed", [random.SystemRandom().randrange(2**32) for _ in range(5)])
+@pytest.mark.parametrize("seed", seeds("supervision", 5))
 def test_any_schedule_of_deaths_and_cuts_becomes_whole_again(seed: int) -> None:
     """Liveness: when faults end, healthy workers bring the run up, and never by a version that is not the latest."""
     rng = random.Random(seed)
