@@ -126,7 +126,8 @@ def test_a_slot_whose_python_worker_is_killed_is_resubmitted(session: Session, t
             pending.append(status.pending)
             os.kill(victim, signal.SIGKILL)
 
-    result = run(tmp_path, Watcher(kill), **{"numbers.count": 6000, "numbers.per.second": 1500.0})
+    # Slower than what comes: trees are pending whenever one looks.
+    result = run(tmp_path, Watcher(kill), **{"numbers.count": 6000, "numbers.per.second": 1500.0, "numbers.nap": 0.002})
     assert pending
     assert result.reason == "caught_up"
     assert set(witness(tmp_path)) == set(range(6000))

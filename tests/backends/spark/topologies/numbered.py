@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -58,11 +59,13 @@ class Squares(Bolt):
     outputs = ["parity", "square"]
 
     def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
-        self.folder = conf["out"]
+        self.folder, self.nap = conf["out"], conf["numbers.nap"]
         note_start(self.folder, "squares", context.epoch)
 
     def process(self, tup: Tuple) -> None:
         (number,) = tup.values
+        if self.nap:
+            time.sleep(self.nap)
         note(self.folder, "witness", str(number))
         self.emit([number % 2, square(number)])
 
@@ -86,7 +89,7 @@ class Sums(Bolt):
 class Numbered(Topology):
     """numbers -> squares -> sums; the second task of each bolt sits in the second worker."""
 
-    config = {"out": "", "numbers.count": 1000, "numbers.per.second": 1e9}
+    config = {"out": "", "numbers.count": 1000, "numbers.per.second": 1e9, "numbers.nap": 0.0}
     numbers = Numbers.spec()
     squares = Squares.spec(inputs=[numbers], par=2)
     sums = Sums.spec(inputs={squares: Grouping.fields("parity")}, par=2)
