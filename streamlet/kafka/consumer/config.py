@@ -87,6 +87,11 @@ class ConsumerConfig(ClientConfig):
                     f"{name} = {value!r} must be a function of bytes, as bytes.decode is, or an object with "
                     "deserialize(topic, data)."
                 )
+        if isinstance(self.partition_assignment_strategy, str):
+            raise SettingError(
+                f"partition_assignment_strategy = {self.partition_assignment_strategy!r} must be a list: write "
+                f"[{self.partition_assignment_strategy!r}]."
+            )
         if not self.partition_assignment_strategy:
             raise SettingError("partition_assignment_strategy is empty: name at least one assignor.")
         for assignor in self.partition_assignment_strategy:

@@ -14,6 +14,7 @@ from streamlet.kafka.consumer.coordinator import ConsumerCoordinator
 from streamlet.kafka.consumer.deserialization import Deserializers
 from streamlet.kafka.consumer.errors import ConsumerWakeup, IllegalSubscription, RecordDeserializationFailed
 from streamlet.kafka.consumer.fetcher import Fetcher
+from streamlet.kafka.consumer.idle_reasons import IdleReasons
 from streamlet.kafka.consumer.positions import Positions
 from streamlet.kafka.consumer.records import DecodedChunk
 from streamlet.kafka.consumer.subscription_state import (
@@ -50,6 +51,7 @@ class Poller:
         self._fetcher = fetcher
         self._deserializers = deserializers
         self._now_s = now_s
+        self._idle_reasons = IdleReasons(client, subscriptions, now_s())
         self._failures: list[RecordDeserializationFailed] = []
         self._woken = False
 
@@ -82,6 +84,7 @@ class Poller:
             self._fetcher.send_fetches()
             now = self._now_s()
             if polled and now >= deadline:
+                self._idle_reasons.look(now)
                 return None
             self._client.poll(max(min(deadline - now, self._next_wake_s(now)), 0.0))
             polled = True

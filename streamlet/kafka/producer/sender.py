@@ -129,6 +129,13 @@ class Sender(Settlement):
                 self._forget(batch)
             unfired = list(self.unfired)
         self._fire(unfired)
+        self._tell_failures()
+        if ended:
+            _log.warning(
+                "the producer was closed with %d records not acknowledged, of %s: their outcome is unknown.",
+                sum(batch.count for batch in ended),
+                ", ".join(sorted({batch.topic_partition.topic for batch in ended})),
+            )
         self.client.close()
         with self.lock:
             for batch in ended:
@@ -176,6 +183,7 @@ class Sender(Settlement):
             self.sleeping = wait > 0
         self.client.poll(min(max(wait, 0.0), _LONGEST_WAIT_S))
         self.sleeping = False
+        self._tell_failures()
         self._count_refreshes()
         refusal = self.client.hopeless()
         if refusal is not self.refusal:
@@ -185,12 +193,24 @@ class Sender(Settlement):
 
     # -- the parts of a turn
 
+    def _tell_failures(self) -> None:
+        """Once a turn and topic: whoever looks at no future must hear of it somewhere."""
+        if not self.untold:
+            return
+        with self.lock:
+            untold, self.untold = self.untold, []
+        for topic in dict.fromkeys(name for name, _count, _error in untold):
+            failed = [(count, error) for name, count, error in untold if name == topic]
+            records = sum(count for count, _error in failed)
+            _log.warning("%d records for topic %r failed: %s", records, topic, failed[0][1].message)
+
     def _next_ask(self, now: float) -> Ask | None:
         if self.manager is None:
             return None
-        result = self.manager.result
+        before = self.manager.state
         asked = self.manager.next_ask(now, self._is_settled())
-        if result is not None and result.done:  # a transaction that nobody had to be told of
+        if self.manager.state is not before:  # a transaction that no broker had to be told of: no answer will wake us
+            self._poked = True
             self.changed.notify_all()
         return asked
 

@@ -53,6 +53,8 @@ class Settlement:
         self.changed = threading.Condition(self.lock)
         """Told of whatever a caller may wait for: metadata, memory, batches, transactions."""
         self.metrics = ProducerMetrics()
+        self.untold: list[tuple[str, int, KafkaError]] = []
+        """Records that failed, and of which the log does not know yet: a handler of it may be our user's code."""
         retry = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
         self.sequences = Sequences(config.transactional_id is not None) if config.idempotent else None
         self.manager = (
@@ -213,6 +215,7 @@ class Settlement:
         if self.manager is not None:
             self.manager.batch_failed(error)
         self.metrics.failed(batch.topic_partition.topic, batch.count, now)
+        self.untold.append((batch.topic_partition.topic, batch.count, error))
         self.on_send_error(batch.topic_partition.topic)
         self._forget(batch)
 

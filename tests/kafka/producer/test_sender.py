@@ -51,6 +51,38 @@ def test_the_end_of_an_empty_transaction_is_told_at_once() -> None:
         assert time.monotonic() - start < 30
 
 
+@pytest.mark.parametrize("records", [0, 1])
+def test_closing_in_an_open_transaction_ends_as_soon_as_it_is_aborted(records: int) -> None:
+    """Nobody waits for that abort, and no answer may come that would wake the thread: it must not sleep on."""
+    with scripted(transactional_id="x", max_block_ms=60_000) as (broker, _log, producer):
+        found = FindCoordinatorResponse(error_code=0, node_id=1, host="127.0.0.1", port=broker.port)
+        broker.on(ApiKey.FIND_COORDINATOR, found)
+        producer.init_transactions()
+        producer.begin_transaction()
+        for _ in range(records):
+            producer.send("t", b"x")
+        start = time.monotonic()
+        producer.close(60)
+        assert time.monotonic() - start < 30
+
+
+def test_records_that_nobody_asks_about_are_told_of_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Sent and forgotten: what failed, and what a close left open, is said once with count and topic."""
+    short = {"delivery_timeout_ms": 600, "request_timeout_ms": 500}
+    with scripted(**short) as (broker, _log, producer):
+        producer.send("t", b"x").get(10)
+        broker.on(ApiKey.PRODUCE, SILENCE)
+        producer.send_many("t", [b"1", b"2", b"3"])
+        until(lambda: "3 records for topic 't' failed" in caplog.text)
+        assert "OutcomeUnknown" not in caplog.text and "Traceback" not in caplog.text
+    with scripted() as (broker, _log, producer):
+        producer.send("t", b"x").get(10)
+        broker.on(ApiKey.PRODUCE, SILENCE)
+        producer.send_many("t", [b"1", b"2"])
+        producer.close(0.2)
+        until(lambda: "closed with 2 records not acknowledged, of t" in caplog.text)
+
+
 def test_who_gives_up_waiting_for_memory_lets_the_next_one_go_on() -> None:
     """What it had gathered is enough for another, who is told."""
     with scripted(buffer_memory=40_000, batch_size=1000, max_block_ms=60_000) as (broker, _log, producer):

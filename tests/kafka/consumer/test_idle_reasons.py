@@ -1,0 +1,58 @@
+"""A poll that brings nothing says why, where the reason is no quiet topic."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import pytest
+
+from streamlet.base.errors import SettingError
+from streamlet.kafka import Consumer, TopicPartition
+from streamlet.kafka.consumer import idle_reasons
+from streamlet.testing import DevCluster
+from streamlet.testing.ports import free_ports
+
+
+def poll_until(consumer: Consumer, caplog: pytest.LogCaptureFixture, words: str) -> str:
+    """Poll until a warning holds the words; all warnings."""
+    deadline = time.monotonic() + 30
+    while words not in caplog.text:
+        assert time.monotonic() < deadline, caplog.text
+        assert consumer.poll(timeout_ms=50) == {}
+    return caplog.text
+
+
+def test_a_broker_that_is_not_there_is_told_now_and_then(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its address and what the connection said."""
+    monkeypatch.setattr(idle_reasons, "TOLD_AFTER_S", 0.1)
+    (port,) = free_ports(1)
+    with caplog.at_level(logging.WARNING), Consumer(bootstrap_servers=f"127.0.0.1:{port}") as consumer:
+        consumer.assign([TopicPartition("t", 0)])
+        said = poll_until(consumer, caplog, "no Kafka broker has answered")
+        assert f"127.0.0.1:{port}" in said and "Connection refused" in said
+        for _ in range(5):
+            consumer.poll(timeout_ms=20)
+        assert caplog.text.count("no Kafka broker has answered") == 1
+
+
+@pytest.mark.real
+def test_a_topic_or_partition_that_is_not_there_is_told_once(
+    kafka39: DevCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka39.create_topic("idle-reasons", 2)
+    wanted = [TopicPartition("no-such-topic", 0), TopicPartition("idle-reasons", 7)]
+    with caplog.at_level(logging.WARNING), Consumer(bootstrap_servers=kafka39.bootstrap_servers) as consumer:
+        consumer.assign(wanted)
+        poll_until(consumer, caplog, "Topic 'no-such-topic' cannot be read")
+        poll_until(consumer, caplog, "Partition 7 of topic 'idle-reasons' cannot be read: the topic has 2 partitions")
+        for _ in range(5):
+            consumer.poll(timeout_ms=50)
+        assert caplog.text.count("Topic 'no-such-topic' cannot be read") == 1
+
+
+def test_one_assignor_by_name_is_asked_for_as_a_list() -> None:
+    with pytest.raises(SettingError, match=r"must be a list: write \['range'\]"):
+        Consumer("t", bootstrap_servers="h:1", group_id="g", partition_assignment_strategy="range")
