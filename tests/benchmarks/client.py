@@ -1,5 +1,6 @@
 """Our producer and consumer against aiokafka, kafka-python and confluent-kafka, on one real broker.
 
+    pip install aiokafka kafka-python confluent-kafka
     python -m tests.benchmarks.client [--records 500000] [--rounds 3] [--sizes 100 1024]
 
 Every client runs in a process of its own; the rounds are interleaved. Prints records/s (median, and every round), CPU
@@ -10,6 +11,7 @@ the broker's log end, or there is no figure. acks=all, linger 5 ms, otherwise ea
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import statistics
 import subprocess
@@ -109,6 +111,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--sizes", type=int, nargs="+", default=[100, 1024])
     options = parser.parse_args()
+    missing = [name for name in ("aiokafka", "kafka", "confluent_kafka") if importlib.util.find_spec(name) is None]
+    if missing:
+        parser.error(
+            f"{', '.join(missing)} cannot be imported: pip install aiokafka kafka-python confluent-kafka first."
+        )
     with DevCluster(kafka="4", figures=True) as cluster:
         rig = Rig(cluster, options.records)
         for size in options.sizes:
