@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import signal
@@ -171,11 +172,19 @@ class _Opening:
         self.thread = threading.Thread(target=self._open, name="spark", daemon=True)
 
     def _open(self) -> None:
+        root = logging.getLogger()  # py4j logs the end of a JVM there, with a traceback
+        root.addFilter(self._is_news)
         try:
             with environment(self._environment()):
                 self._launch()
         except BaseException as error:  # noqa: BLE001 - told by the thread that waits for this one
             self.error = error
+        finally:
+            root.removeFilter(self._is_news)
+
+    def _is_news(self, record: logging.LogRecord) -> bool:
+        """Not what this thread says of a JVM that we ourselves have killed."""
+        return not (self.abandoned.is_set() and record.thread == self.thread.ident)
 
     def _launch(self) -> None:
         from pyspark import SparkConf, SparkContext

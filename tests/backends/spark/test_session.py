@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
 
 from streamlet.backends.spark.masters import parse_master
-from streamlet.backends.spark.session import Cancelled, active_session, environment, open_session
+from streamlet.backends.spark.session import Cancelled, _Opening, active_session, environment, open_session
 
 pytestmark = pytest.mark.spark
 
@@ -59,3 +61,22 @@ def test_an_environment_is_lent(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (os.environ["STREAMLET_TEST_OLD"], os.environ["STREAMLET_TEST_NEW"]) == ("new", "1")
     assert os.environ["STREAMLET_TEST_OLD"] == "old"
     assert "STREAMLET_TEST_NEW" not in os.environ
+
+
+def test_what_py4j_says_of_a_jvm_that_we_killed_is_no_news(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A run that is given up while Spark starts ends without a traceback; other threads, and other ends, are heard."""
+    opening = _Opening(parse_master("local[1]", 1), "t", tmp_path, None)
+
+    def talk() -> None:
+        root = logging.getLogger()
+        root.addFilter(opening._is_news)
+        logging.error("the JVM ended by itself")
+        opening.abandoned.set()
+        logging.error("Exception while sending command.")
+
+    opening.thread = threading.Thread(target=talk)
+    opening.thread.start()
+    opening.thread.join()
+    logging.error("somebody else")
+    logging.getLogger().removeFilter(opening._is_news)
+    assert [record.message for record in caplog.records] == ["the JVM ended by itself", "somebody else"]
