@@ -60,24 +60,26 @@ class Outcome:
         return [line["values"] for line in self.lines(component, "tuple")]
 
 
+def backend_named(name: str) -> Any:
+    """The backend of that name; Spark's is imported only when it is wanted."""
+    if name == "inline":
+        return InlineBackend()
+    if name == "processes":
+        return ProcessesBackend()
+    from streamlet.backends.spark import SparkBackend
+
+    return SparkBackend()
+
+
 def run_suite(backend: str, folder: Path) -> Outcome:
     """Run the whole suite on one backend."""
     topology = load_topology(SUITE)
     conf = resolve(topology.config, {"suite.results": str(folder), "streamlet.until.caught.up": True})
     watcher = Watcher()
     request = RunRequest(topology, conf, file=SUITE, attribute="Suite", workers=2, until_caught_up=True, seconds=90)
-    runner: Any
-    if backend == "inline":
-        runner = InlineBackend()
-    elif backend == "processes":
-        runner = ProcessesBackend()
-    else:
-        from streamlet.backends.spark import SparkBackend
-
-        runner = SparkBackend()
     # Many of its trees fail for good, as they are meant to.
     with pytest.raises(TreesFailed) as ended:
-        runner.run(request, watcher, Stop())
+        backend_named(backend).run(request, watcher, Stop())
     return Outcome(backend, folder, ended.value, watcher)
 
 

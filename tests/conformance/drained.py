@@ -1,0 +1,58 @@
+"""A topology without an end: what is open when a stop is asked for is finished, and nothing more begins."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from streamlet import Bolt, ReliableSpout, Topology, TopologyContext, Tuple
+
+
+def note(folder: str, name: str, line: object) -> None:
+    """One line, at once."""
+    with Path(folder, name).open("a") as file:
+        file.write(f"{line}\n")
+
+
+class Numbers(ReliableSpout):
+    """One after another, as fast as trees may be pending."""
+
+    outputs = ["n"]
+
+    def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        self.folder, self.n = conf["drained.results"], 0
+
+    def next_tuple(self) -> None:
+        note(self.folder, "emitted", self.n)
+        self.emit([self.n], tup_id=self.n)
+        self.n += 1
+
+    def ack(self, tup_id: Any) -> None:
+        super().ack(tup_id)
+        note(self.folder, "acked", tup_id)
+
+    def close(self) -> None:
+        note(self.folder, "closed", os.getpid())
+
+
+class Slow(Bolt):
+    """Takes its time, so that there is always something open."""
+
+    def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        self.folder = conf["drained.results"]
+
+    def process(self, tup: Tuple) -> None:
+        time.sleep(0.005)
+        note(self.folder, "done", tup.values[0])
+
+    def cleanup(self) -> None:
+        note(self.folder, "cleaned", os.getpid())
+
+
+class Drained(Topology):
+    config = {"drained.results": "", "topology.max.spout.pending": 50}
+    numbers = Numbers.spec()
+    slow = Slow.spec(inputs=[numbers], par=2)

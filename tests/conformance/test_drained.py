@@ -1,0 +1,51 @@
+"""A stop that is asked for while trees are open: the same on every backend."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from streamlet.backends.ports import RunRequest, Stop
+from streamlet.model.settings import resolve
+from streamlet.runtime.loading import load_topology
+from tests.conformance.conftest import Watcher, backend_named
+
+FILE = Path(__file__).with_name("drained.py")
+
+
+def lines(folder: Path, name: str) -> list[str]:
+    path = folder / name
+    return path.read_text().split() if path.exists() else []
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes", pytest.param("spark", marks=pytest.mark.spark)])
+def test_a_stop_finishes_what_is_open_and_begins_nothing(backend: str, tmp_path: Path) -> None:
+    """Spouts emit no more, every open tree is acked, then bolts clean up and spouts close; nothing failed."""
+    topology = load_topology(FILE)
+    conf = resolve(topology.config, {"drained.results": str(tmp_path)})
+    request = RunRequest(topology, conf, file=FILE, attribute="Drained", workers=2, seconds=90)
+    stop, open_then = Stop(), [0]
+
+    def ask() -> None:
+        deadline = time.monotonic() + 80
+        while not open_then[0] and time.monotonic() < deadline:
+            time.sleep(0.005)
+            done = len(lines(tmp_path, "done"))
+            if done > 40:
+                open_then[0] = len(lines(tmp_path, "emitted")) - done
+        stop.ask()
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    result = backend_named(backend).run(request, Watcher(), stop)
+    asking.join()
+    assert open_then[0] > 0, "nothing was open when the stop was asked for"
+    assert (result.reason, result.drained, result.status.pending) == ("interrupted", True, 0)
+    emitted = lines(tmp_path, "emitted")
+    assert Counter(lines(tmp_path, "done")) == Counter(lines(tmp_path, "acked")) == Counter(emitted)
+    assert emitted == [str(n) for n in range(len(emitted))]
+    assert len(lines(tmp_path, "cleaned")) == 2 and len(lines(tmp_path, "closed")) == 1
