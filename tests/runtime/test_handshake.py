@@ -124,6 +124,10 @@ def test_a_stranger_is_told_of_once(serving: Serving, caplog: pytest.LogCaptureF
     sock = serving.connect()
     sock.sendall(b"GET / HTTP/1.1\r\n" * 20)
     hung_up_after(sock)
+    deadline = time.monotonic() + 10
+    while not caplog.records:  # it is told by the thread that hung up, a moment later
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
     (record,) = caplog.records
     assert record.levelname == "WARNING" and "was refused" in record.message
 
