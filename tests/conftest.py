@@ -6,14 +6,34 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from streamlet.testing import DevCluster
 from tests import seeds  # noqa: F401 - drawn before a parallel run starts its processes
 
+ROOT = Path(__file__).parents[1]
 _numbers = itertools.count(1)
+
+
+class OneSparkAtATime(LoadFileScheduling):
+    """Two files at once, but never two that start Spark: on two cores each would wait minutes for the other's JVMs."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        spoken = (ROOT / file, (ROOT / file).with_name("conftest.py"))
+        starts_spark = any(re.search(r"pytest\.mark\.spark", path.read_text()) for path in spoken if path.exists())
+        return "spark" if starts_spark else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:  # Any: xdist's objects are not typed
+    return OneSparkAtATime(config, log)
 
 
 @pytest.fixture(scope="session")

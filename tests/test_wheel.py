@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.backends.spark.processes import REPOSITORY, Marked
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.real
 
@@ -98,7 +99,7 @@ def run(installed: Installed, begun: list[Marked], tmp_path: Path, backend: str)
         [str(installed.venv / "bin" / "streamlet"), *arguments, "-c", f"out={out}"], environ, cwd=elsewhere
     )
     begun.append(started)
-    said, complaints = started.process.communicate(timeout=120)
+    said, complaints = started.process.communicate(timeout=PATIENCE_S)
     assert started.process.returncode == 0, said + complaints
     assert sorted(int(line) for line in (out / "witness").read_text().split()) == list(range(1000))
     sums: Counter[str] = Counter()

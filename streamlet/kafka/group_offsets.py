@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from streamlet.kafka.broker_errors import (
     CoordinatorNotAvailable,
@@ -68,6 +68,26 @@ class OffsetAndMetadata:
     offset: int
     leader_epoch: int = UNKNOWN_EPOCH
     metadata: str = ""
+
+
+def offset_rows(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:  # Any: what a user takes for offsets
+    """Offsets to store as our own type: ours, another client's, or plain numbers. Raises TypeError at once."""
+    if not isinstance(offsets, Mapping):
+        raise TypeError(f"{offsets!r} are no offsets: write {{TopicPartition(topic, number): offset}}.")
+    return {TopicPartition.of(tp): _row(tp, row) for tp, row in offsets.items()}
+
+
+def _row(tp: object, row: Any) -> OffsetAndMetadata:
+    if isinstance(row, int) and not isinstance(row, bool):
+        row = OffsetAndMetadata(row)
+    offset, epoch, text = (getattr(row, name, None) for name in ("offset", "leader_epoch", "metadata"))
+    epoch, text = UNKNOWN_EPOCH if epoch is None else epoch, text or ""
+    if not isinstance(offset, int) or not 0 <= offset < 1 << 63 or not isinstance(epoch, int) or type(text) is not str:
+        raise TypeError(
+            f"{row!r} is no offset to store for {tp}: write a number from 0 (the next offset to read), or "
+            "OffsetAndMetadata(offset, leader_epoch, metadata)."
+        )
+    return OffsetAndMetadata(offset, epoch, text)
 
 
 def find_coordinator(client: KafkaClient, group_id: str) -> RequestFuture[Broker]:

@@ -263,18 +263,11 @@ def _fetched(
     )
 
 
-def list_offsets(
-    client: KafkaClient,
-    broker: Broker,
-    timestamps: Mapping[TopicPartition, int],
-    *,
-    read_committed: bool = True,
-) -> RequestFuture[dict[TopicPartition, ListedOffset]]:
-    """First offsets at or after a time in ms, or EARLIEST_TIMESTAMP, or LATEST_TIMESTAMP.
-
-    The latest one under ``read_committed`` is the last stable offset: no open transaction lies before it.
-    """
-    request = wire_offsets.ListOffsetsRequest(
+def list_offsets_request(
+    timestamps: Mapping[TopicPartition, int], *, read_committed: bool
+) -> wire_offsets.ListOffsetsRequest:
+    """For one leader's partitions."""
+    return wire_offsets.ListOffsetsRequest(
         isolation_level=1 if read_committed else 0,
         topics=tuple(
             wire_offsets.ListOffsetsTopic(
@@ -287,6 +280,20 @@ def list_offsets(
             for topic, rows in by_topic(timestamps).items()
         ),
     )
+
+
+def list_offsets(
+    client: KafkaClient,
+    broker: Broker,
+    timestamps: Mapping[TopicPartition, int],
+    *,
+    read_committed: bool = True,
+) -> RequestFuture[dict[TopicPartition, ListedOffset]]:
+    """First offsets at or after a time in ms, or EARLIEST_TIMESTAMP, or LATEST_TIMESTAMP.
+
+    The latest one under ``read_committed`` is the last stable offset: no open transaction lies before it.
+    """
+    request = list_offsets_request(timestamps, read_committed=read_committed)
 
     def read(response: wire_offsets.ListOffsetsResponse) -> dict[TopicPartition, ListedOffset]:
         found: dict[TopicPartition, ListedOffset] = {}

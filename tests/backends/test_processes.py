@@ -13,6 +13,7 @@ from streamlet.backends.ports import RunRequest, RunStatus, Stop
 from streamlet.backends.processes import ProcessesBackend
 from streamlet.model.settings import resolve
 from streamlet.runtime.loading import load_topology
+from tests.patience import PATIENCE_S
 
 FILE = """
 from streamlet import Bolt, Spout, Topology
@@ -167,7 +168,7 @@ def test_a_spout_at_its_end_before_the_others_are_up_ends_the_run_once_they_are(
     file.write_text(LATE.format(count=count))
     topology = load_topology(file)
     conf = resolve(topology.config, {"streamlet.until.caught.up": True})
-    asked = RunRequest(topology, conf, file=file, workers=2, until_caught_up=True, seconds=20)
+    asked = RunRequest(topology, conf, file=file, workers=2, until_caught_up=True, seconds=PATIENCE_S)
     run = ProcessesBackend().run(asked, Silent(), Stop())
     assert run.reason == "caught_up"
     assert [row.acked for row in run.status.components] == [count, count]
@@ -192,6 +193,6 @@ def test_a_row_that_no_heartbeat_can_carry_is_named(tmp_path: Path) -> None:
     file = tmp_path / "untold.py"
     file.write_text(UNTOLD)
     topology = load_topology(file)
-    wanted = RunRequest(topology, resolve(topology.config, {}), file=file, workers=1, seconds=60)
+    wanted = RunRequest(topology, resolve(topology.config, {}), file=file, workers=1, seconds=PATIENCE_S)
     with pytest.raises(RunFailed, match="TypeError"):
         ProcessesBackend().run(wanted, Silent(), Stop())

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 ROOT = Path(__file__).parents[2]
-DEADLINE_S = 60
 
 
 def _die_with_parent() -> None:
@@ -53,7 +54,7 @@ class Streamlet:
     def __call__(self, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run it to its end."""
         process = self.start(*arguments, **environment)
-        out, err = process.communicate(timeout=DEADLINE_S)
+        out, err = process.communicate(timeout=PATIENCE_S)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 

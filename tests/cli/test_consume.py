@@ -27,8 +27,7 @@ from streamlet.kafka import Consumer, TopicPartition
 from streamlet.kafka.consumer import ConsumerRecord
 from streamlet.kafka.records.batch import TimestampType
 from streamlet.testing import DevCluster
-
-DEADLINE_S = 60
+from tests.patience import PATIENCE_S
 
 
 def record(value: bytes | None, key: bytes | None = None, headers: tuple[tuple[str, bytes | None], ...] = ()):  # type: ignore[no-untyped-def]
@@ -95,7 +94,7 @@ class Consume:
     def __call__(self, *arguments: str) -> tuple[int, bytes, str]:
         """Exit status, output, and what it said."""
         process = self.start(*arguments)
-        out, err = process.communicate(timeout=DEADLINE_S)
+        out, err = process.communicate(timeout=PATIENCE_S)
         return process.returncode, out, err.decode()
 
 
@@ -164,7 +163,7 @@ def test_an_interrupt_ends_it_in_order(
     os.kill(process.pid, number)
     lines = (first + process.stdout.read()).splitlines()
     err = process.stderr.read()
-    assert process.wait(DEADLINE_S) == status
+    assert process.wait(PATIENCE_S) == status
     assert lines == [b"%d" % row for row in range(len(lines))]
     assert err.decode() == f"{len(lines)} record{'' if len(lines) == 1 else 's'} of {topic} from 1 partition\n"
 
@@ -186,7 +185,7 @@ def test_what_comes_later_is_shown_when_it_comes(
     writer = threading.Thread(target=keep_writing)
     writer.start()
     try:
-        out, _ = process.communicate(timeout=DEADLINE_S)
+        out, _ = process.communicate(timeout=PATIENCE_S)
     finally:
         over.set()
         writer.join()
@@ -204,7 +203,7 @@ def test_a_reader_who_goes_is_no_error_of_ours(
     assert process.stdout is not None and process.stderr is not None
     process.stdout.readline()
     process.stdout.close()
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = time.monotonic() + PATIENCE_S
     while process.poll() is None:
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -19,6 +19,7 @@ from streamlet.cli.dev import dev
 from streamlet.testing import DevStackError, resident
 from streamlet.testing.ports import free_ports, is_free
 from streamlet.testing.processes import ProcessIdentity
+from tests.patience import PATIENCE_S
 
 DEV = [sys.executable, "-c", "from streamlet.cli.dev import dev; dev()"]
 
@@ -97,7 +98,7 @@ def test_two_ups_at_once_then_everything_then_down(state: Path) -> None:
     port.
     """
     ups = [subprocess.Popen([*DEV, "up", "--json"], stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    told = [json.loads(process.communicate(timeout=120)[0]) for process in ups]
+    told = [json.loads(process.communicate(timeout=PATIENCE_S)[0]) for process in ups]
     assert [process.returncode for process in ups] == [0, 0]
     assert sorted(answer.pop("already") for answer in told) == [False, True]
     assert told[0] == told[1]
@@ -146,7 +147,7 @@ def test_after_a_death_it_is_started_again_on_its_data(state: Path, own_ports: t
     assert again.resident.bootstrap_servers == first.resident.bootstrap_servers == f"127.0.0.1:{own_ports[1]}"
     admin = AdminClient({"bootstrap.servers": again.resident.bootstrap_servers})
     # A broker names its fellows a moment before it names its topics.
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while "kept" not in admin.list_topics(timeout=20).topics:
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 READINGS = Path(__file__).parents[2] / "topologies" / "readings.py"
 QUICK = ("-c", "readings.count=500", "-c", "readings.per.second=50000")
 
@@ -67,7 +69,7 @@ def run_and_interrupt(streamlet, *arguments: object) -> subprocess.CompletedProc
     process = streamlet.start(*arguments)
     seen = wait_for(process, "the first tuple is there")
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, err
     return subprocess.CompletedProcess(process.args, process.returncode, out, seen + err)
 
@@ -126,7 +128,7 @@ def test_a_signal_drains_and_cleans_up(streamlet, backend: str, number: int, sta
     process = streamlet.start("run", streamlet.write(ENDLESS), "--backend", backend)
     wait_for(process, "the first tuple is there")
     process.send_signal(number)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == status, err
     assert "Draining" in err and "cleaned up" in err
     assert "everything that was emitted is done" in out.splitlines()[-1]
@@ -144,7 +146,7 @@ def test_a_second_signal_kills_at_once_and_leaves_nothing(streamlet, backend: st
     process.send_signal(signal.SIGINT)
     wait_for(process, "Draining")
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=20)
+    out, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert out.splitlines()[-1].startswith("Killed") and "the next run" in out.lower()
     assert _gone(children), "a worker outlived the run"
@@ -152,8 +154,11 @@ def test_a_second_signal_kills_at_once_and_leaves_nothing(streamlet, backend: st
 
 
 def test_a_program_is_told_of_a_second_signal_too(streamlet) -> None:
-    """The result is the last line even then: what was open by the last numbers, undrained, and the exit status."""
-    process = streamlet.start("run", streamlet.write(ENDLESS), "-c", "naps=3600", "--json")
+    """The result is the last line even then: what was open by the last numbers, undrained, and the exit status.
+
+    Two workers: the spout's reports what is open while the bolt's hangs.
+    """
+    process = streamlet.start("run", streamlet.write(ENDLESS), "-c", "naps=3600", "--workers", "2", "--json")
     wait_for(process, "the first tuple is there")
     for line in process.stdout:
         if json.loads(line)["event"] == "status" and json.loads(line)["pending"]:
@@ -161,7 +166,7 @@ def test_a_program_is_told_of_a_second_signal_too(streamlet) -> None:
     process.send_signal(signal.SIGINT)
     wait_for(process, "Draining")
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=PATIENCE_S)
     result = json.loads(out.splitlines()[-1])
     assert (result["event"], result["reason"], result["drained"]) == ("result", "killed", False)
     assert result["exit_status"] == process.returncode == 130
@@ -193,7 +198,7 @@ def test_a_slow_start_is_a_start_and_the_death_of_a_worker_is_told(streamlet) ->
     assert "docs/counts-that-survive.md" in told["text"]
     assert "recovering" in [event["state"] for event in seen if event["event"] == "status"]
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=20)
+    process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
 
 

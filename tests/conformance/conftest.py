@@ -15,6 +15,7 @@ from streamlet.backends.ports import RunRequest, RunStatus, Stop
 from streamlet.backends.processes import ProcessesBackend
 from streamlet.model.settings import resolve
 from streamlet.runtime.loading import load_topology
+from tests.patience import PATIENCE_S
 
 SUITE = Path(__file__).with_name("suite.py")
 
@@ -76,7 +77,9 @@ def run_suite(backend: str, folder: Path) -> Outcome:
     topology = load_topology(SUITE)
     conf = resolve(topology.config, {"suite.results": str(folder), "streamlet.until.caught.up": True})
     watcher = Watcher()
-    request = RunRequest(topology, conf, file=SUITE, attribute="Suite", workers=2, until_caught_up=True, seconds=90)
+    request = RunRequest(
+        topology, conf, file=SUITE, attribute="Suite", workers=2, until_caught_up=True, seconds=PATIENCE_S
+    )
     # Many of its trees fail for good, as they are meant to.
     with pytest.raises(TreesFailed) as ended:
         backend_named(backend).run(request, watcher, Stop())

@@ -13,6 +13,7 @@ from streamlet.backends.ports import RunRequest, Stop
 from streamlet.model.settings import resolve
 from streamlet.runtime.loading import load_topology
 from tests.conformance.conftest import Watcher, backend_named
+from tests.patience import PATIENCE_S
 
 FILE = Path(__file__).with_name("drained.py")
 
@@ -27,7 +28,7 @@ def test_a_stop_finishes_what_is_open_and_begins_nothing(backend: str, tmp_path:
     """Spouts emit no more, every open tree is acked, then bolts clean up and spouts close; nothing failed."""
     topology = load_topology(FILE)
     conf = resolve(topology.config, {"drained.results": str(tmp_path)})
-    request = RunRequest(topology, conf, file=FILE, attribute="Drained", workers=2, seconds=90)
+    request = RunRequest(topology, conf, file=FILE, attribute="Drained", workers=2, seconds=PATIENCE_S)
     stop, open_then = Stop(), [0]
 
     def ask() -> None:

@@ -16,8 +16,7 @@ from streamlet.coordination import AuthFailed, ConnectionState, NodeStoreUnavail
 from streamlet.coordination.zookeeper import ZooKeeperNodeStore
 from streamlet.testing import DevCluster
 from streamlet.testing.ports import free_ports
-
-DEADLINE_S = 30.0
+from tests.patience import PATIENCE_S
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +35,7 @@ def store(ensemble: DevCluster, topic_name: Callable[[], str]) -> Iterator[ZooKe
 
 def until(condition: Callable[[], bool]) -> None:
     """Wait for the condition, with a deadline."""
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline, "the condition did not come true"
         time.sleep(0.02)
@@ -176,7 +175,7 @@ def test_restart_of_the_ensemble(ensemble: DevCluster, store: ZooKeeperNodeStore
     waiting = store.set_async("/a", b"1", 0)
     assert not waiting.done()
     ensemble.start_zookeeper()
-    assert waiting.result(DEADLINE_S) == 1
+    assert waiting.result(PATIENCE_S) == 1
     until(lambda: store.state is ConnectionState.CONNECTED)
     assert store.session_id == session
     assert store.get("/a") == (b"1", 1)
@@ -226,7 +225,7 @@ def test_digest(ensemble: DevCluster, topic_name: Callable[[], str]) -> None:
         with pytest.raises(AuthFailed, match="/a/b") as caught:
             stranger.get("/a/b")
         with pytest.raises(AuthFailed):
-            stranger.set_async("/a/b", b"", 0).result(DEADLINE_S)
+            stranger.set_async("/a/b", b"", 0).result(PATIENCE_S)
         assert "guess" not in caught.value.message + repr(stranger)
     finally:
         stranger.close()

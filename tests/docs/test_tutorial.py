@@ -8,7 +8,7 @@ import pytest
 
 from tests.docs.pages import PAGES, ROOT, Sandbox, needs
 
-pytestmark = [pytest.mark.real, pytest.mark.faults, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.real, pytest.mark.faults, pytest.mark.timeout(1800)]
 
 
 def page(name: str) -> object:

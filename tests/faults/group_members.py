@@ -14,6 +14,7 @@ from typing import Any
 
 from streamlet.testing import DevCluster
 from streamlet.testing.jvm import keeper_command
+from tests.patience import PATIENCE_S
 
 KINDS = ("ours", "librdkafka", "java")
 STRATEGY = "cooperative-sticky"
@@ -50,7 +51,7 @@ class GroupMember:
         os.kill(self._pid(), signal.SIGKILL if kill else signal.SIGTERM)
         killed = time.time()
         self.process.wait(30)
-        self._reader.join(10)
+        self._reader.join(PATIENCE_S)
         assert self.process.stdout is not None
         self.process.stdout.close()
         self._log.close()

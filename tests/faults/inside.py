@@ -78,7 +78,7 @@ class Inside:
 
     def __exit__(self, *_: object) -> None:
         self.stop.ask()
-        self._thread.join(30)
+        self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive()
 
 

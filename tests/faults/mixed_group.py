@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from streamlet.testing import DevCluster
+from tests.patience import PATIENCE_S
 
 from .group_members import KINDS, GroupMember
 
@@ -49,7 +50,7 @@ class Writer(threading.Thread):
     def finish(self) -> int:
         """Stop; how many records each partition has."""
         self.stop_it.set()
-        self.join(40)
+        self.join(PATIENCE_S)
         assert self.unwritten == 0
         return self.count
 

@@ -25,9 +25,9 @@ from streamlet.kafka import KafkaError, Producer
 from streamlet.kafka.errors import ClientTimeout
 from streamlet.kafka.producer.errors import BufferExhausted
 from streamlet.testing import DevCluster
+from tests.patience import PATIENCE_S
 
 PARTITIONS = 3
-DEADLINE_S = 180.0
 MOST_ADDED = 5
 
 
@@ -56,7 +56,7 @@ def read_all(cluster: DevCluster, topic: str, isolation: str = "read_committed")
         consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in numbers])
         found: dict[int, list[bytes]] = {number: [] for number in numbers}
         at_end: set[int] = set()
-        deadline = time.monotonic() + DEADLINE_S
+        deadline = time.monotonic() + PATIENCE_S
         while len(at_end) < len(numbers):
             assert time.monotonic() < deadline, (at_end, {number: len(rows) for number, rows in found.items()})
             for message in consumer.consume(10_000, 0.5):
@@ -126,7 +126,7 @@ class Trouble:
         self._await_in_sync()
 
     def _await_in_sync(self) -> None:
-        deadline = time.monotonic() + DEADLINE_S
+        deadline = time.monotonic() + PATIENCE_S
         while any(len(row.isr) < 3 for row in self._cluster.describe_topic(self._topic)):
             assert time.monotonic() < deadline, "the replicas did not come back into sync"
             time.sleep(0.2)
@@ -163,7 +163,7 @@ def idempotent(cluster: DevCluster, records: int, rounds: int, seed: int) -> Fou
                     future.add_errback(failed.append)
                 if count >= records:
                     trouble.done.wait(0.02)
-        producer.flush(DEADLINE_S)
+        producer.flush(PATIENCE_S)
         metrics = producer.metrics()
     assert not failed, failed[:3]
     assert len(trouble.hits) >= rounds and metrics["retries"], "no send was hit"
@@ -267,7 +267,7 @@ def read_process_write(cluster: DevCluster, records: int, kills: int, seed: int)
                 child.stdin.write("go\n")
                 child.stdin.flush()
             if moment == 0:
-                assert child.wait(DEADLINE_S) == 0
+                assert child.wait(PATIENCE_S) == 0
     assert open_transactions == kills, f"only {open_transactions} of {kills} kills met an open transaction"
     found = read_all(cluster, target)
     for number in range(PARTITIONS):
@@ -290,7 +290,7 @@ def memory(cluster: DevCluster, records: int, rounds: int, seed: int) -> Found:
     with Producer(bootstrap_servers=cluster.bootstrap_servers, buffer_memory=buffer, max_block_ms=1000) as producer:
         for _ in range(40):  # as much as the buffer holds several times: the allocator has what it needs
             producer.send_many(topic, [value] * 1000)
-            producer.flush(DEADLINE_S)
+            producer.flush(PATIENCE_S)
         before = resident_bytes()
         for broker in range(3):  # all of them, or another one would lead
             cluster.pause(broker)
@@ -308,7 +308,7 @@ def memory(cluster: DevCluster, records: int, rounds: int, seed: int) -> Found:
         finally:
             for broker in range(3):
                 cluster.resume(broker)
-        producer.flush(DEADLINE_S)
+        producer.flush(PATIENCE_S)
         assert producer.metrics()["buffer_bytes_in_use"] == 0
         metrics = producer.metrics()
     grown = (peak - before) / 1e6

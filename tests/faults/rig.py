@@ -23,10 +23,10 @@ from streamlet.testing import DevCluster
 from streamlet.testing.jvm import keeper_command
 from tests.faults.evidence import WORDS, Evidence
 from tests.faults.offset_watcher import OffsetWatcher
+from tests.patience import PATIENCE_S
 
 HERE = Path(__file__).parent
 ZK_ROOT = "/streamlet"
-PATIENCE_S = 90.0
 VOCABULARY = [f"word{n}" for n in range(50)]
 MAX_PENDING = 500
 COMMIT_INTERVAL_S = 0.25

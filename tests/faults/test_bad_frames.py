@@ -35,6 +35,7 @@ from streamlet.runtime.loading import load_topology
 from streamlet.runtime.ports import Outgoing
 from streamlet.runtime.wire import MAX_DATA_FRAME, BadFrame, decode_data, encode_data
 from tests.faults.bad_frames import mutated, stranger, without_secret
+from tests.patience import PATIENCE_S
 from tests.seeds import seeds
 
 pytestmark = pytest.mark.faults
@@ -45,7 +46,6 @@ BEFORE, BEHIND = 5000, 5000
 """Frames without a handshake, and frames behind one and under a true tag. Of each half are recorded and mutated."""
 WHOLE_EACH = 25
 """After so many rounds the run is whole again, and its tuples flow on."""
-PATIENCE_S = 20.0
 
 FILE = """
 import json, os
@@ -320,7 +320,7 @@ class Run:
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[tuple[Run, Me]]:
     made = Run(tmp_path)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_S
     while not made.launcher.mine:
         assert time.monotonic() < deadline
         time.sleep(0.005)
@@ -329,7 +329,7 @@ def run(tmp_path: Path) -> Iterator[tuple[Run, Me]]:
     print(made.observer.events[-20:], made.result)  # shown when the test fails
     made.coordinator.stop.ask()
     me.channel.close()
-    made.thread.join(20)
+    made.thread.join(PATIENCE_S)
     for link in me.links.values():
         link.sock.close()
     me.selector.close()

@@ -21,7 +21,7 @@ def cluster() -> Iterator[DevCluster]:
         yield cluster
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     ("scenario", "records", "rounds"),
     [

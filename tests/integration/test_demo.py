@@ -67,7 +67,7 @@ def checkout(folder: Path) -> Path:
 
 @pytest.mark.real
 @pytest.mark.spark
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_the_demo_counts_on_processes_and_on_spark_and_leaves_nothing(tmp_path: Path) -> None:
     """200 000 lines; counts equal the console consumer's, offsets in ZooKeeper equal the log end, read by kazoo.
 

@@ -13,10 +13,9 @@ from streamlet.kafka.errors import Disconnected, KafkaError, RequestTimedOut
 from streamlet.kafka.leader_requests import FetchPosition, FetchSettings, fetch
 from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from streamlet.testing import DevCluster
+from tests.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.real, pytest.mark.faults]
-
-DEADLINE_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +28,7 @@ def cluster() -> Iterator[DevCluster]:
 def read(client: KafkaClient, tp: TopicPartition, position: int, count: int) -> list[bytes | None]:
     """``count`` values from the position on, over whatever leaders there are; only retriable errors are borne."""
     found: list[bytes | None] = []
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = time.monotonic() + PATIENCE_S
     while len(found) < count:
         assert time.monotonic() < deadline, client.cluster
         leader = client.cluster.leader_for(tp)
@@ -39,7 +38,7 @@ def read(client: KafkaClient, tp: TopicPartition, position: int, count: int) -> 
             continue
         try:
             asked = {tp: FetchPosition(position, client.cluster.leader_epoch(tp))}
-            part = client.wait(fetch(client, leader, asked, FetchSettings(fetch_max_wait_ms=200)), DEADLINE_S)[tp]
+            part = client.wait(fetch(client, leader, asked, FetchSettings(fetch_max_wait_ms=200)), PATIENCE_S)[tp]
             for batch in part.batches():
                 found += batch.values
                 position = batch.next_offset
@@ -82,7 +81,7 @@ def test_fault_c2_a_killed_leader_is_replaced_and_used_again(
         cluster.restart(first.node_id)
         produce(cluster, topic, values[200:])
         assert read(client, tp, 0, 300) == values
-        deadline = time.monotonic() + DEADLINE_S
+        deadline = time.monotonic() + PATIENCE_S
         while first.node_id not in client.cluster.brokers:
             assert time.monotonic() < deadline
             client.request_update()
@@ -107,9 +106,9 @@ def test_fault_c3_a_paused_broker_costs_one_time_out_and_close_does_not_hang(
         try:
             asked = fetch(client, leader, {tp: FetchPosition(0)}, FetchSettings(fetch_max_wait_ms=0))
             with pytest.raises(RequestTimedOut, match=f"{leader.port}.*no answer to FETCH within 1 s") as caught:
-                client.wait(asked, DEADLINE_S)
+                client.wait(asked, PATIENCE_S)
             assert isinstance(caught.value, Disconnected)
-            version, deadline = client.metadata.update_version, time.monotonic() + DEADLINE_S
+            version, deadline = client.metadata.update_version, time.monotonic() + PATIENCE_S
             while client.metadata.update_version < version + 2:
                 assert time.monotonic() < deadline
                 client.request_update()
@@ -162,7 +161,7 @@ def test_fault_c5_without_a_controller_metadata_and_reading_go_on(
         assert producer.flush(60) == 0
         cluster.kill(controller)
         assert read(client, tp, 0, 50) == [b"%d" % number for number in range(50)]
-        deadline = time.monotonic() + DEADLINE_S
+        deadline = time.monotonic() + PATIENCE_S
         while client.cluster.controller_id in (controller, -1):
             assert time.monotonic() < deadline, client.cluster
             client.request_update()
@@ -183,12 +182,12 @@ def test_fault_c4_all_brokers_down_and_up_again(cluster: DevCluster, make_topic:
             cluster.kill(broker)
         start = time.monotonic()
         while client.connected_brokers():
-            assert time.monotonic() < start + DEADLINE_S
+            assert time.monotonic() < start + PATIENCE_S
             client.poll(0.1)
         known, polls, start = client.cluster, client._network.polls, time.monotonic()
         failed = client.send(FindCoordinatorRequest(key="g"), timeout_s=1.5)
         with pytest.raises(RequestTimedOut, match="any broker"):
-            client.wait(failed, DEADLINE_S)
+            client.wait(failed, PATIENCE_S)
         polled = client._network.polls - polls
         assert client.cluster is known and polled < 100 * (time.monotonic() - start), "it must sleep, not spin"
         for broker in range(3):

@@ -15,8 +15,7 @@ from streamlet.kafka.broker_errors import NotLeaderOrFollower
 from streamlet.kafka.group_offsets import GroupOffsets, OffsetAndMetadata
 from streamlet.kafka.leader_requests import FetchPosition, FetchSettings, fetch
 from streamlet.kafka.protocol.api import ApiKey
-
-DEADLINE = 20.0
+from tests.patience import PATIENCE_S
 
 
 class MockCluster:
@@ -68,8 +67,8 @@ def mock() -> Iterator[MockCluster]:
 @pytest.fixture
 def client(mock: MockCluster) -> Iterator[KafkaClient]:
     with KafkaClient(ClientConfig(mock.bootstrap_servers)) as client:
-        client.bootstrap(DEADLINE)
-        client.wait_on_metadata("lines", DEADLINE)
+        client.bootstrap(PATIENCE_S)
+        client.wait_on_metadata("lines", PATIENCE_S)
         yield client
 
 
@@ -78,7 +77,7 @@ def read(client: KafkaClient, tp: TopicPartition) -> list[bytes | None]:
     leader = client.cluster.leader_for(tp)
     assert leader is not None
     position = {tp: FetchPosition(0, client.cluster.leader_epoch(tp))}
-    part = client.wait(fetch(client, leader, position, FetchSettings(fetch_max_wait_ms=100)), DEADLINE)[tp]
+    part = client.wait(fetch(client, leader, position, FetchSettings(fetch_max_wait_ms=100)), PATIENCE_S)[tp]
     return [value for batch in part.batches() for value in batch.values]
 
 
@@ -127,11 +126,11 @@ def test_a_coordinator_that_moves_is_looked_for_again(mock: MockCluster, client:
     """NOT_COORDINATOR forgets it; the next try finds it and succeeds."""
     store = GroupOffsets(client, "g")
     offsets = {TopicPartition("lines", 0): OffsetAndMetadata(5, 0)}
-    client.wait_retrying(lambda: store.commit(offsets), DEADLINE)
+    client.wait_retrying(lambda: store.commit(offsets), PATIENCE_S)
     assert store.coordinator is not None
     mock.push_errors(ApiKey.OFFSET_FETCH, 16)
-    assert client.wait_retrying(lambda: store.fetch(offsets), DEADLINE) == offsets
+    assert client.wait_retrying(lambda: store.fetch(offsets), PATIENCE_S) == offsets
     mock.push_errors(ApiKey.OFFSET_COMMIT, 16)
-    assert client.wait(store.commit(offsets), DEADLINE) != dict.fromkeys(offsets)
+    assert client.wait(store.commit(offsets), PATIENCE_S) != dict.fromkeys(offsets)
     assert store.coordinator is None
-    assert client.wait(store.commit(offsets), DEADLINE) == dict.fromkeys(offsets)
+    assert client.wait(store.commit(offsets), PATIENCE_S) == dict.fromkeys(offsets)

@@ -42,11 +42,11 @@ from streamlet.kafka.protocol.messages.metadata import (
 from streamlet.kafka.records.compression import Compression
 from streamlet.kafka.records.writing import BatchFields, NewRecord, encode_batch
 from streamlet.testing.fake_broker import SILENCE, FakeBroker
+from tests.patience import PATIENCE_S
 
 from .producer.scripted import scripted
 from .test_client_mock import MockCluster
 
-PATIENCE_S = 30.0
 TP = TopicPartition("t", 0)
 LOGS = Path(__file__).parent / "records/golden"
 EXPECTED = json.loads((LOGS / "expected.json").read_text())

@@ -15,12 +15,12 @@ from streamlet.kafka.errors import CorruptRecord
 from streamlet.kafka.producer.errors import ProducerFenced
 from streamlet.testing import DevCluster
 from streamlet.testing.members import data_directory
+from tests.patience import PATIENCE_S
 
 from .producer.witness import read_back
 
 pytestmark = pytest.mark.real
 
-PATIENCE_S = 30.0
 MakeTopic = Callable[..., str]
 
 

@@ -44,7 +44,7 @@ def nothing_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", seeds("malformed"))
 @pytest.mark.parametrize(("part", "frames"), [("answers", 60_000), ("batches", 25_000), ("others", 15_000)])
 def test_malformed_frames_give_a_value_or_a_named_error(part: str, frames: int, seed: int) -> None:
@@ -61,7 +61,7 @@ def test_malformed_frames_give_a_value_or_a_named_error(part: str, frames: int, 
         assert values or tally.frames[name] < 50 or name == "SCRAM", f"not one of {name} was readable: {tally}"
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("part", ["answers", "batches", "others"])
 def test_every_recorded_field_may_claim_2_gib(part: str) -> None:
     """One after the other, in every recorded frame: refused, or a value, within the same bounds."""

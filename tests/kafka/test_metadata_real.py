@@ -16,10 +16,10 @@ from streamlet.kafka.errors import ClientTimeout
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from streamlet.testing import DevCluster
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.real
 
-DEADLINE_S = 30.0
 MakeTopic = Callable[..., str]
 
 
@@ -36,7 +36,7 @@ def client(cluster: DevCluster) -> Iterator[KafkaClient]:
 
 
 def until(client: KafkaClient, done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = time.monotonic() + PATIENCE_S
     while not done():
         assert time.monotonic() < deadline, client
         client.poll(0.05)
@@ -48,7 +48,7 @@ def admin(cluster: DevCluster) -> AdminClient:
 
 def add_partitions(cluster: DevCluster, topic: str, total: int) -> None:
     client = admin(cluster)  # which must outlive its future
-    client.create_partitions([NewPartitions(topic, total)])[topic].result(DEADLINE_S)
+    client.create_partitions([NewPartitions(topic, total)])[topic].result(PATIENCE_S)
 
 
 def test_m1_the_cluster_is_what_librdkafka_sees(
@@ -58,9 +58,9 @@ def test_m1_the_cluster_is_what_librdkafka_sees(
     topic = make_topic(cluster, partitions=3)
     heard: list[Cluster] = []
     client.metadata.add_listener(heard.append)
-    client.bootstrap(DEADLINE_S)
-    client.wait_on_metadata(topic, DEADLINE_S)
-    theirs = admin(cluster).list_topics(timeout=DEADLINE_S)
+    client.bootstrap(PATIENCE_S)
+    client.wait_on_metadata(topic, PATIENCE_S)
+    theirs = admin(cluster).list_topics(timeout=PATIENCE_S)
     ours = client.cluster
     assert {b.node_id: (b.host, b.port) for b in ours.brokers.values()} == {
         b.id: (b.host, b.port) for b in theirs.brokers.values()
@@ -78,14 +78,14 @@ def test_m2_a_partition_made_while_it_is_waited_for_is_found(
 ) -> None:
     """The wait is told in seconds and is 0 when all is known; a partition that is not there is named."""
     topic = make_topic(cluster, partitions=2)
-    client.bootstrap(DEADLINE_S)
-    waited = client.wait_on_metadata(topic, DEADLINE_S, partition=1)
-    assert 0 < waited < DEADLINE_S and client.wait_on_metadata(topic, DEADLINE_S, partition=0) == 0.0
+    client.bootstrap(PATIENCE_S)
+    waited = client.wait_on_metadata(topic, PATIENCE_S, partition=1)
+    assert 0 < waited < PATIENCE_S and client.wait_on_metadata(topic, PATIENCE_S, partition=0) == 0.0
     with pytest.raises(ClientTimeout, match=f"Partition 2 of topic '{topic}' .* has 2 partitions"):
         client.wait_on_metadata(topic, 0.3, partition=2)
     later = threading.Timer(0.2, add_partitions, (cluster, topic, 3))
     later.start()
-    assert client.wait_on_metadata(topic, DEADLINE_S, partition=2) > 0.1
+    assert client.wait_on_metadata(topic, PATIENCE_S, partition=2) > 0.1
     later.join()
 
 
@@ -93,14 +93,14 @@ def test_m3_the_first_metadata_takes_a_connection_and_three_answers(cluster: Dev
     """The article's three polls are connect, ApiVersions, Metadata: one connection, and one request that counts."""
     polls = client._network.polls
     while client.metadata.update_version == 0:
-        client.poll(DEADLINE_S)
+        client.poll(PATIENCE_S)
     assert client._network.polls - polls >= 3
     assert (client.counts.connections_made, client.counts.requests) == (1, 1)
 
 
 def test_m4_a_connection_the_broker_closes_forces_an_update(cluster: DevCluster, client: KafkaClient) -> None:
     """As one that breaks does: here the transport is cut under the client."""
-    client.bootstrap(DEADLINE_S)
+    client.bootstrap(PATIENCE_S)
     version = client.metadata.update_version
     (broker,) = client.connected_brokers()
     channel = client._network._selector._channels[broker.address]
@@ -114,9 +114,9 @@ def test_m5_all_topics_and_idle_topics(cluster: DevCluster, make_topic: MakeTopi
     used, idle = make_topic(cluster), make_topic(cluster)
     config = ClientConfig(cluster.bootstrap_servers, metadata_max_age_ms=100)
     with KafkaClient(config, topic_idle_s=1.0) as client:
-        client.bootstrap(DEADLINE_S)
-        client.wait_on_metadata(idle, DEADLINE_S)
-        client.wait_on_metadata(used, DEADLINE_S)
+        client.bootstrap(PATIENCE_S)
+        client.wait_on_metadata(idle, PATIENCE_S)
+        client.wait_on_metadata(used, PATIENCE_S)
 
         def renewed() -> bool:
             client.add_topic(used)
@@ -125,7 +125,7 @@ def test_m5_all_topics_and_idle_topics(cluster: DevCluster, make_topic: MakeTopi
         until(client, renewed)
         assert set(client.cluster.topics) == {used}
         client.metadata.set_all_topics(True)
-        theirs = set(admin(cluster).list_topics(timeout=DEADLINE_S).topics)
+        theirs = set(admin(cluster).list_topics(timeout=PATIENCE_S).topics)
         until(client, lambda: theirs <= set(client.cluster.topics))
         client.metadata.set_all_topics(False)
         client.add_topic(used)
@@ -134,7 +134,7 @@ def test_m5_all_topics_and_idle_topics(cluster: DevCluster, make_topic: MakeTopi
 
 def test_m6_however_often_it_is_asked_for_one_request_goes(cluster: DevCluster, client: KafkaClient) -> None:
     """One update asked for a hundred times is one request."""
-    client.bootstrap(DEADLINE_S)
+    client.bootstrap(PATIENCE_S)
     before = client.counts.requests
     version = [client.request_update() for _ in range(100)][-1]
     until(client, lambda: client.metadata.update_version > version)
@@ -146,7 +146,7 @@ def test_m7_callbacks_come_last_and_in_order(
 ) -> None:
     """Of requests in flight together on one connection; one that raises is logged and stops no other."""
     caplog.set_level(logging.ERROR)
-    client.bootstrap(DEADLINE_S)
+    client.bootstrap(PATIENCE_S)
     (broker,) = client.cluster.brokers.values()
     order: list[int] = []
     futures = []
@@ -165,8 +165,8 @@ def test_fault_c11_partitions_that_are_added_are_known_within_the_age_of_metadat
     """Nothing fails, nobody asks: the periodic refresh finds them."""
     topic = make_topic(cluster)
     with KafkaClient(ClientConfig(cluster.bootstrap_servers, metadata_max_age_ms=200)) as client:
-        client.bootstrap(DEADLINE_S)
-        client.wait_on_metadata(topic, DEADLINE_S)
+        client.bootstrap(PATIENCE_S)
+        client.wait_on_metadata(topic, PATIENCE_S)
         add_partitions(cluster, topic, 4)
         until(client, lambda: client.cluster.leader_for(TopicPartition(topic, 3)) is not None)
         assert client.counts.connections_lost == 0

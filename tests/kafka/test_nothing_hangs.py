@@ -132,7 +132,6 @@ def test_close_ends_in_its_time_when_nobody_listens(kind: str) -> None:
 
 @pytest.mark.real
 @pytest.mark.faults
-@pytest.mark.timeout(400)
 def test_close_ends_in_its_time_with_half_of_the_brokers_stopped_and_with_all_dead(
     make_topic: Callable[..., str],
 ) -> None:

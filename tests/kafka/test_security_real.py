@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
-from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from confluent_kafka.admin import ScramMechanism
 
 from streamlet.kafka import Admin, ClientConfig, Consumer, KafkaClient, NewTopic, Producer, TopicPartition
 from streamlet.kafka.errors import AuthenticationFailed, ForeignProtocol, HungUp, KafkaError, TlsFailed
@@ -19,30 +19,22 @@ from streamlet.kafka.leader_requests import LATEST_TIMESTAMP, FetchPosition, Fet
 from streamlet.kafka.metadata.cluster import UNKNOWN_NODE, Broker
 from streamlet.testing import DevCluster
 from streamlet.testing.settings import SESSION_LIFETIME_MS
+from tests.patience import PATIENCE_S
+from tests.scram import set_password
 
 pytestmark = pytest.mark.real
 
-DEADLINE_S = 30.0
-AT_ONCE_S = 5.0
-"""Far below DEADLINE_S: a refusal is not tried again until the time is up."""
+AT_ONCE_S = 30.0
+"""Far below PATIENCE_S: a refusal is not tried again until the time is up."""
 SECRET = "bob-secret"
 MECHANISMS = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
-
-
-def set_password(cluster: DevCluster, user: str, password: str) -> None:
-    """Through librdkafka's admin client, for both SCRAM mechanisms."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    for mechanism in MECHANISMS:
-        change = UserScramCredentialUpsertion(user, ScramCredentialInfo(mechanism, 4096), password.encode())
-        for future in admin.alter_user_scram_credentials([change]).values():
-            future.result(DEADLINE_S)
 
 
 @pytest.fixture(scope="module", params=["kafka39", "kafka4"])
 def cluster(request: pytest.FixtureRequest) -> DevCluster:
     """One broker with all four kinds of listener; user bob for SCRAM, alice for PLAIN."""
     cluster: DevCluster = request.getfixturevalue(request.param)
-    set_password(cluster, "bob", SECRET)
+    set_password(cluster, "bob", SECRET, MECHANISMS)
     return cluster
 
 
@@ -82,7 +74,7 @@ def refused(settings: dict[str, object]) -> KafkaError:
     """The error of a bootstrap that must fail, and at once."""
     start = time.monotonic()
     with KafkaClient(ClientConfig.of(settings)) as client, pytest.raises(KafkaError) as caught:
-        client.bootstrap(DEADLINE_S)
+        client.bootstrap(PATIENCE_S)
     assert time.monotonic() - start < AT_ONCE_S, caught.value
     assert caught.value.exit_status == 2
     assert str(settings["bootstrap_servers"]) in caught.value.message
@@ -93,15 +85,15 @@ def read_all(settings: dict[str, object], topic: str, count: int) -> list[bytes 
     """``count`` values of partition 0, over as large fetches as they come."""
     tp, found = TopicPartition(topic, 0), list[bytes | None]()
     with KafkaClient(ClientConfig.of(settings)) as client:
-        client.bootstrap(DEADLINE_S)
-        client.wait_on_metadata(topic, DEADLINE_S)
+        client.bootstrap(PATIENCE_S)
+        client.wait_on_metadata(topic, PATIENCE_S)
         leader = client.cluster.leader_for(tp)
         assert leader is not None
-        assert client.wait(list_offsets(client, leader, {tp: LATEST_TIMESTAMP}), DEADLINE_S)[tp].offset == count
+        assert client.wait(list_offsets(client, leader, {tp: LATEST_TIMESTAMP}), PATIENCE_S)[tp].offset == count
         large = FetchSettings(fetch_max_wait_ms=100, max_partition_fetch_bytes=16 << 20)
         position = 0
         while position < count:
-            part = client.wait(fetch(client, leader, {tp: FetchPosition(position)}, large), DEADLINE_S)[tp]
+            part = client.wait(fetch(client, leader, {tp: FetchPosition(position)}, large), PATIENCE_S)[tp]
             for batch in part.batches():
                 found += batch.values
                 position = batch.next_offset
@@ -116,7 +108,7 @@ def test_records_come_over_every_listener(cluster: DevCluster, make_topic: Calla
     producer = ConfluentProducer({"bootstrap.servers": cluster.bootstrap_servers})
     for value in values:
         producer.produce(topic, value, partition=0)
-    assert producer.flush(DEADLINE_S) == 0
+    assert producer.flush(PATIENCE_S) == 0
     locked = {"ssl_keyfile": str(cluster.certificates.client_locked_key), "ssl_password": "key-secret"}
     ways = [tls(cluster), tls(cluster, **locked)]
     for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
@@ -138,11 +130,11 @@ def test_producer_consumer_and_admin_take_the_same_settings(
             admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=1)])
         with Producer(**settings, value_serializer=str.encode) as producer:
             sent = [producer.send(topic, f"{number}") for number in range(100)]
-            assert [future.get(timeout=DEADLINE_S).offset for future in sent] == list(range(100))
+            assert [future.get(timeout=PATIENCE_S).offset for future in sent] == list(range(100))
         groups = {"group_id": topic, "auto_offset_reset": "earliest", "value_deserializer": bytes.decode}
         with Consumer(topic, **settings, **groups) as consumer:
             seen: list[str] = []
-            deadline = time.monotonic() + DEADLINE_S
+            deadline = time.monotonic() + PATIENCE_S
             while len(seen) < 100 and time.monotonic() < deadline:
                 seen += [record.value for rows in consumer.poll(timeout_ms=500).values() for record in rows]
         assert seen == [f"{number}" for number in range(100)]
@@ -151,7 +143,7 @@ def test_producer_consumer_and_admin_take_the_same_settings(
     with pytest.raises(AuthenticationFailed, match="refuses the user 'bob'"), Admin(**wrong) as admin:
         admin.list_topics()
     with pytest.raises(AuthenticationFailed, match="refuses the user 'bob'"), Producer(**wrong) as producer:
-        producer.send("lines", b"x").get(timeout=DEADLINE_S)
+        producer.send("lines", b"x").get(timeout=PATIENCE_S)
     with pytest.raises(AuthenticationFailed, match="refuses the user 'bob'"), Consumer(**wrong) as consumer:
         consumer.assign([TopicPartition("lines", 0)])
         consumer.poll(timeout_ms=30_000)
@@ -174,7 +166,7 @@ def test_a_certificate_that_is_not_right_is_told_whose_and_why(cluster: DevClust
     error = refused(tls(cluster, bootstrap_servers=elsewhere))
     assert isinstance(error, TlsFailed) and "not made for the host name 'localhost'" in error.message
     with KafkaClient(ClientConfig.of(tls(cluster, bootstrap_servers=elsewhere, ssl_check_hostname=False))) as unchecked:
-        unchecked.bootstrap(DEADLINE_S)
+        unchecked.bootstrap(PATIENCE_S)
     stranger = {"ssl_certfile": str(made.stranger), "ssl_keyfile": str(made.stranger_key)}
     for changes in (stranger, {"ssl_certfile": None, "ssl_keyfile": None}):
         error = refused(tls(cluster, **changes))
@@ -240,12 +232,12 @@ def test_who_we_are_is_told_again_before_the_session_ends(cluster: DevCluster) -
     A broker closes a connection that goes on past its session without it.
     """
     with KafkaClient(ClientConfig.of(sasl(cluster, "PLAIN"))) as client:
-        client.bootstrap(DEADLINE_S)
+        client.bootstrap(PATIENCE_S)
         (broker,) = client.connected_brokers()
         node = client._network.states.get(broker.address)
         ends = {node.session_ends_s}
         assert node.session_ends_s < time.monotonic() + SESSION_LIFETIME_MS / 1000
-        deadline = time.monotonic() + DEADLINE_S
+        deadline = time.monotonic() + PATIENCE_S
         while len(ends - {float("inf")}) < 4:
             assert time.monotonic() < deadline
             version = client.request_update()
@@ -259,9 +251,9 @@ def test_who_we_are_is_told_again_before_the_session_ends(cluster: DevCluster) -
 def test_fault_c24_a_password_changed_under_way_is_told_and_its_return_mends_it(cluster: DevCluster) -> None:
     """What is connected stays; a new connection is refused at once, and let in again once the password is back."""
     with KafkaClient(ClientConfig.of(sasl(cluster, "SCRAM-SHA-256"))) as client:
-        client.bootstrap(DEADLINE_S)
+        client.bootstrap(PATIENCE_S)
         (broker,) = client.cluster.brokers.values()
-        set_password(cluster, "bob", "another")
+        set_password(cluster, "bob", "another", MECHANISMS)
         try:
             version = client.request_update()
             until(client, lambda: client.metadata.update_version > version)
@@ -269,10 +261,10 @@ def test_fault_c24_a_password_changed_under_way_is_told_and_its_return_mends_it(
             start = time.monotonic()
             until(client, lambda: client._network.connection_failed(broker) is not None)
             with pytest.raises(AuthenticationFailed, match="refuses the user 'bob'"):
-                client.wait_on_metadata("lines", DEADLINE_S)
+                client.wait_on_metadata("lines", PATIENCE_S)
             assert time.monotonic() - start < AT_ONCE_S
         finally:
-            set_password(cluster, "bob", SECRET)
+            set_password(cluster, "bob", SECRET, MECHANISMS)
         version = client.request_update()
         until(client, lambda: client.metadata.update_version > version)
 
@@ -285,7 +277,7 @@ def test_fault_c24_a_certificate_replaced_under_way_is_used_by_the_next_connecti
     shutil.copy(made.client, mine)
     shutil.copy(made.client_key, key)
     with KafkaClient(ClientConfig.of(tls(cluster, ssl_certfile=str(mine), ssl_keyfile=str(key)))) as client:
-        client.bootstrap(DEADLINE_S)
+        client.bootstrap(PATIENCE_S)
         (broker,) = client.cluster.brokers.values()
         shutil.copy(made.stranger, mine)
         shutil.copy(made.stranger_key, key)
@@ -301,7 +293,7 @@ def test_fault_c24_a_certificate_replaced_under_way_is_used_by_the_next_connecti
 
 def until(client: KafkaClient, done: Callable[[], bool]) -> None:
     """Poll until it is so, asking for metadata so that there is something to connect for."""
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = time.monotonic() + PATIENCE_S
     while not done():
         assert time.monotonic() < deadline, client
         client.request_update()
@@ -311,10 +303,10 @@ def until(client: KafkaClient, done: Callable[[], bool]) -> None:
 def test_a_dedicated_connection_is_secured_too(cluster: DevCluster) -> None:
     """Every connection of a client is made in the same way, to a broker known by address alone as well."""
     with KafkaClient(ClientConfig.of(over_tls(cluster, sasl(cluster)))) as client:
-        client.bootstrap(DEADLINE_S)
+        client.bootstrap(PATIENCE_S)
         host, port = cluster.secure_servers("SASL_SSL").split(":")
         alone = Broker(UNKNOWN_NODE, host, int(port)).dedicated("group")
         tp = TopicPartition("nothing", 0)
-        listed = client.wait(list_offsets(client, alone, {tp: LATEST_TIMESTAMP}), DEADLINE_S)
+        listed = client.wait(list_offsets(client, alone, {tp: LATEST_TIMESTAMP}), PATIENCE_S)
         assert listed[tp].error is not None
         assert alone in client.connected_brokers()

@@ -15,6 +15,7 @@ from streamlet.runtime import handshake
 from streamlet.runtime.dialing import Secured, dial
 from streamlet.runtime.handshake import DATA, Hello, Refused
 from streamlet.runtime.link_server import MAX_UNPROVED, LinkServer
+from tests.patience import PATIENCE_S
 
 SECRET = b"s" * 32
 HELLO = Hello(DATA, b"r" * 16, worker=1, epoch=1, wanted=0)
@@ -124,7 +125,7 @@ def test_a_stranger_is_told_of_once(serving: Serving, caplog: pytest.LogCaptureF
     sock = serving.connect()
     sock.sendall(b"GET / HTTP/1.1\r\n" * 20)
     hung_up_after(sock)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_S
     while not caplog.records:  # it is told by the thread that hung up, a moment later
         assert time.monotonic() < deadline
         time.sleep(0.005)

@@ -13,6 +13,7 @@ from kazoo.client import KazooClient
 
 from streamlet.testing import DevCluster, DevStackError, ToolFailed
 from streamlet.testing.ports import free_ports
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.real
 
@@ -28,7 +29,7 @@ def read_all(bootstrap: str, topic: str, count: int) -> list[bytes]:
     values: list[bytes] = []
     try:
         consumer.subscribe([topic])
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_S
         while len(values) < count and time.monotonic() < deadline:
             values += [m.value() for m in consumer.consume(500, timeout=0.5) if m.error() is None]
     finally:

@@ -8,13 +8,13 @@ from datetime import datetime
 from streamlet.base.errors import BadInput
 from streamlet.kafka.admin.errors import Answers, item_error
 from streamlet.kafka.admin.model import OffsetSpec
-from streamlet.kafka.leader_requests import ListedOffset, by_topic
+from streamlet.kafka.leader_requests import ListedOffset, by_topic, list_offsets_request
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.protocol.messages import delete_records as wire_records
 from streamlet.kafka.protocol.messages import list_offsets as wire_offsets
 
 _WORDS = {"earliest": wire_offsets.EARLIEST_TIMESTAMP, "latest": wire_offsets.LATEST_TIMESTAMP}
-_ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
+_ISOLATION = ("read_uncommitted", "read_committed")
 
 
 def timestamp_of(spec: OffsetSpec) -> int:
@@ -37,19 +37,7 @@ def offsets_request(timestamps: Mapping[TopicPartition, int], isolation_level: s
     """Of one leader's partitions. Raises BadInput for an unknown level."""
     if isolation_level not in _ISOLATION:
         raise BadInput(f'isolation_level = {isolation_level!r}: write "read_uncommitted" or "read_committed".')
-    return wire_offsets.ListOffsetsRequest(
-        isolation_level=_ISOLATION[isolation_level],
-        topics=tuple(
-            wire_offsets.ListOffsetsTopic(
-                name=topic,
-                partitions=tuple(
-                    wire_offsets.ListOffsetsPartition(partition_index=number, timestamp=timestamp)
-                    for number, timestamp in rows.items()
-                ),
-            )
-            for topic, rows in by_topic(timestamps).items()
-        ),
-    )
+    return list_offsets_request(timestamps, read_committed=isolation_level == "read_committed")
 
 
 def read_listed(response: wire_offsets.ListOffsetsResponse) -> Answers[TopicPartition, ListedOffset]:

@@ -23,7 +23,7 @@ from streamlet.kafka.consumer.positions import Positions
 from streamlet.kafka.consumer.rebalance_listener import ConsumerRebalanceListener
 from streamlet.kafka.consumer.records import ConsumerRecord, RecordColumns, columns_by_partition, records_by_partition
 from streamlet.kafka.consumer.subscription_state import ResetStrategy, SubscriptionState, SubscriptionType
-from streamlet.kafka.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
+from streamlet.kafka.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata, offset_rows
 from streamlet.kafka.metadata.cluster import TopicPartition
 
 _EVERYTHING = 1 << 62
@@ -123,7 +123,7 @@ class Consumer:
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, without a group's say. Replaces an earlier assignment."""
         with self._alone():
-            wanted = [TopicPartition(*tp) for tp in partitions]
+            wanted = [TopicPartition.of(tp) for tp in partitions]
             if self._subscriptions.kind is SubscriptionType.USER_ASSIGNED and self._coordinator.commits is not None:
                 self._coordinator.commits.maybe_auto_commit(self._consumed)
             self._subscriptions.assign_from_user(wanted)
@@ -219,8 +219,9 @@ class Consumer:
         if offset < 0:
             raise ValueError(f"an offset of {offset}: it cannot be negative")
         with self._alone():
-            self._positions.start_at(TopicPartition(*partition), offset, leader_epoch)
-            self._undelivered.drop(partition)
+            tp = TopicPartition.of(partition)
+            self._positions.start_at(tp, offset, leader_epoch)
+            self._undelivered.drop(tp)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Read on at the first offset there is; of all assigned partitions when none is named."""
@@ -233,13 +234,13 @@ class Consumer:
     def _seek_to(self, strategy: ResetStrategy, partitions: tuple[TopicPartition, ...]) -> None:
         with self._alone():
             for tp in partitions or self._subscriptions.assigned:
-                self._subscriptions.request_reset(TopicPartition(*tp), strategy)
+                self._subscriptions.request_reset(TopicPartition.of(tp), strategy)
                 self._undelivered.drop(tp)
 
     def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
         """The offset of the next record to be handed out. Waits until it is known: ClientTimeout."""
         with self._alone():
-            tp = TopicPartition(*partition)
+            tp = TopicPartition.of(partition)
             row = self._subscriptions.require(tp)
             limit = self._default_timeout_s if timeout is None else timeout
             row = self._poller.until_position(tp, limit)
@@ -252,7 +253,7 @@ class Consumer:
         with self._alone():
             waiting = self._undelivered.first_offsets()
             for tp in partitions:
-                row = self._subscriptions.require(TopicPartition(*tp))
+                row = self._subscriptions.require(TopicPartition.of(tp))
                 row.paused = True
                 if tp in waiting and row.position is not None:  # what an iteration took goes back
                     row.position = replace(row.position, offset=waiting[tp][0], offset_epoch=waiting[tp][1])
@@ -262,7 +263,7 @@ class Consumer:
         """Hand out again."""
         with self._alone():
             for tp in partitions:
-                self._subscriptions.require(TopicPartition(*tp)).paused = False
+                self._subscriptions.require(TopicPartition.of(tp)).paused = False
 
     def paused(self) -> frozenset[TopicPartition]:
         """Those paused."""
@@ -270,7 +271,7 @@ class Consumer:
 
     def lag(self, partition: TopicPartition) -> int | None:
         """How many offsets lie between the position and the end as last seen; None before the first fetch."""
-        row = self._subscriptions.require(TopicPartition(*partition))
+        row = self._subscriptions.require(TopicPartition.of(partition))
         end = row.last_stable_offset if self._fetcher.settings.read_committed else row.high_watermark
         return None if row.position is None or end < 0 else max(end - row.position.offset, 0)
 
@@ -312,23 +313,26 @@ class Consumer:
         RebalanceUnderWay (poll, then commit again), MembershipFenced, ClientTimeout.
         """
         with self._alone():
-            self._in_hand.clear(offsets)
-            self._commits().commit_sync(self._consumed() if offsets is None else offsets, self._limit(timeout))
+            rows = None if offsets is None else offset_rows(offsets)
+            self._in_hand.clear(rows)
+            self._commits().commit_sync(self._consumed() if rows is None else rows, self._limit(timeout))
 
     def commit_async(self, offsets: Offsets | None = None, callback: OffsetCommitCallback | None = None) -> None:
         """Store offsets without waiting and without another try. ``callback(offsets, error)`` runs in a later poll,
         commit or close, in the order of the commits; without one a failure is logged.
         """
         with self._alone():
-            self._in_hand.clear(offsets)
-            self._commits().commit_async(self._consumed() if offsets is None else offsets, callback)
+            rows = None if offsets is None else offset_rows(offsets)
+            self._in_hand.clear(rows)
+            self._commits().commit_async(self._consumed() if rows is None else rows, callback)
 
     def committed(
         self, *partitions: TopicPartition, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """What the group has stored; a partition without is not in it."""
         with self._alone():
-            return self._commits().committed(partitions or self._subscriptions.assigned, self._limit(timeout))
+            wanted = [TopicPartition.of(tp) for tp in partitions] or self._subscriptions.assigned
+            return self._commits().committed(wanted, self._limit(timeout))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Who we are in the group: for ``Producer.send_offsets_to_transaction``."""

@@ -13,6 +13,8 @@ _log = logging.getLogger(__name__)
 TOLD_AFTER_S = 3.0
 """How long no broker may answer before that is told."""
 TOLD_AGAIN_S = 30.0
+LOOKED_AGAIN_S = 0.5
+"""A caller may poll without waiting, thousands of times a second."""
 
 
 class IdleReasons:
@@ -24,6 +26,7 @@ class IdleReasons:
         self._began_s = now_s
         self._next_s = now_s + TOLD_AFTER_S
         self._told: dict[str, str] = {}
+        self._look_s = now_s
 
     def look(self, now_s: float) -> None:
         """Warn of a cluster that does not answer, now and then; of a topic or partition that is not there, once."""
@@ -37,6 +40,9 @@ class IdleReasons:
                     self._client.connections(),
                 )
             return
+        if now_s < self._look_s:
+            return
+        self._look_s = now_s + LOOKED_AGAIN_S
         found = dict(self._missing())
         for name, text in found.items():
             if self._told.get(name) != text:

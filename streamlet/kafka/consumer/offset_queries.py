@@ -31,22 +31,22 @@ class OffsetQueries:
 
     def beginnings(self, partitions: Iterable[TopicPartition], timeout_s: float) -> dict[TopicPartition, int]:
         """First offsets."""
-        rows = self._ask({TopicPartition(*tp): EARLIEST_TIMESTAMP for tp in partitions}, timeout_s)
+        rows = self._ask({TopicPartition.of(tp): EARLIEST_TIMESTAMP for tp in partitions}, timeout_s)
         return {tp: row.offset for tp, row in rows.items()}
 
     def ends(self, partitions: Iterable[TopicPartition], timeout_s: float) -> dict[TopicPartition, int]:
         """Offsets behind the last record."""
-        rows = self._ask({TopicPartition(*tp): LATEST_TIMESTAMP for tp in partitions}, timeout_s)
+        rows = self._ask({TopicPartition.of(tp): LATEST_TIMESTAMP for tp in partitions}, timeout_s)
         return {tp: row.offset for tp, row in rows.items()}
 
     def by_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_s: float
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """First records at or after a time."""
-        for tp, timestamp in timestamps.items():
-            if timestamp < 0:
-                raise ValueError(f"a time of {timestamp} ms for {tp}: it cannot be negative")
-        rows = self._ask({TopicPartition(*tp): when for tp, when in timestamps.items()}, timeout_s)
+        for tp, when in timestamps.items():
+            if isinstance(when, bool) or not isinstance(when, int) or not 0 <= when < 1 << 63:
+                raise TypeError(f"{when!r} is no time to look for in {tp}: write whole milliseconds since 1970.")
+        rows = self._ask({TopicPartition.of(tp): when for tp, when in timestamps.items()}, timeout_s)
         return {
             tp: None if row.offset < 0 else OffsetAndTimestamp(row.offset, row.timestamp, row.leader_epoch)
             for tp, row in rows.items()

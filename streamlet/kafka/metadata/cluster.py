@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from streamlet.kafka.errors import BrokerError
 
@@ -35,6 +35,14 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+    @classmethod
+    def of(cls, value: Any) -> TopicPartition:  # Any: what a user takes for a partition
+        """A partition from a topic and a number, in any tuple. Raises TypeError for what is none."""
+        match value:
+            case (str(topic), int(number)) if topic and number >= 0 and not isinstance(number, bool):
+                return cls(topic, number)
+        raise TypeError(f"{value!r} is no partition: write TopicPartition(topic, number), numbered from 0.")
 
 
 @dataclass(frozen=True, slots=True)

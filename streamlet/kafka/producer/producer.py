@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from streamlet.base.clock import Clock, SystemClock
 from streamlet.kafka.errors import ClientTimeout
+from streamlet.kafka.group_offsets import offset_rows
 from streamlet.kafka.metadata.cluster import PartitionInfo, TopicPartition
 from streamlet.kafka.producer.append import Appender
 from streamlet.kafka.producer.batch import ProducerBatch
@@ -21,7 +22,7 @@ from streamlet.kafka.producer.errors import IllegalProducerState, ProducerClosed
 from streamlet.kafka.producer.record_future import FutureRecordMetadata
 from streamlet.kafka.producer.sender import Sender
 from streamlet.kafka.producer.serializing import as_bytes, check_headers, check_timestamp, serializer
-from streamlet.kafka.producer.transaction_arguments import group_metadata, offset_rows
+from streamlet.kafka.producer.transaction_arguments import group_metadata
 from streamlet.kafka.producer.transaction_state import ConsumerGroupMetadata, TransactionResult
 from streamlet.kafka.records.appending import VARINT
 

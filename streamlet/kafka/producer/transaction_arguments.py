@@ -2,25 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from streamlet.kafka.group_offsets import OffsetAndMetadata
-from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.producer.transaction_state import ConsumerGroupMetadata
-
-
-def offset_rows(offsets: Mapping[TopicPartition, Any]) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Offsets as our own type: ours, kafka-python's, or plain numbers."""
-    rows: dict[TopicPartition, OffsetAndMetadata] = {}
-    for tp, row in offsets.items():
-        if isinstance(row, int):
-            row = OffsetAndMetadata(row)
-        elif not isinstance(row, OffsetAndMetadata):
-            epoch = getattr(row, "leader_epoch", None)
-            row = OffsetAndMetadata(row.offset, -1 if epoch is None else epoch, row.metadata or "")
-        rows[TopicPartition(*tp)] = row
-    return rows
 
 
 def group_metadata(group: Any) -> ConsumerGroupMetadata:  # Any: whatever has a group_id

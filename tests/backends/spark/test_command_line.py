@@ -17,6 +17,7 @@ import pytest
 
 from streamlet.backends.folders import spark_folder
 from tests.backends.spark.processes import REPOSITORY, Marked, streamlet
+from tests.patience import PATIENCE_S
 
 FILE = Path(__file__).parent / "topologies" / "numbered.py"
 
@@ -71,9 +72,9 @@ def witness(tmp_path: Path) -> set[int]:
 def test_it_runs_to_the_end_as_json_and_leaves_nothing(run: Callable[..., Marked], tmp_path: Path) -> None:
     """Nothing but JSON on stdout, nothing of Spark's log anywhere, no listener beyond loopback while it runs."""
     started = run("--workers", "2", "--until-caught-up", "--json", "-c", "numbers.per.second=500")
-    wait_until(lambda: len(witness(tmp_path)) > 100, 90)
+    wait_until(lambda: len(witness(tmp_path)) > 100, PATIENCE_S)
     addresses = listening(started.family())
-    said, complaints = started.process.communicate(timeout=60)
+    said, complaints = started.process.communicate(timeout=PATIENCE_S)
     assert started.process.returncode == 0, complaints
     last = [json.loads(line) for line in said.splitlines()][-1]
     assert "caught_up" in json.dumps(last)
@@ -88,9 +89,9 @@ def test_it_runs_to_the_end_as_json_and_leaves_nothing(run: Callable[..., Marked
 def test_ctrl_c_drains(run: Callable[..., Marked], tmp_path: Path) -> None:
     """A terminal sends it to the whole group, JVMs too; the workers' cleanup is called all the same."""
     started = run("--workers", "2", "-c", "numbers.count=1000000", "-c", "numbers.per.second=500")
-    wait_until(lambda: len(witness(tmp_path)) > 100, 90)
+    wait_until(lambda: len(witness(tmp_path)) > 100, PATIENCE_S)
     os.killpg(started.process.pid, signal.SIGINT)
-    said, complaints = started.process.communicate(timeout=30)
+    said, complaints = started.process.communicate(timeout=PATIENCE_S)
     assert started.process.returncode == 130, said + complaints
     assert "Traceback" not in said + complaints
     sums = [json.loads(line) for line in (tmp_path / "out" / "sums.jsonl").read_text().splitlines()]
@@ -103,9 +104,9 @@ def test_ctrl_c_drains(run: Callable[..., Marked], tmp_path: Path) -> None:
 def test_ctrl_c_while_spark_starts(run: Callable[..., Marked], tmp_path: Path) -> None:
     """Nobody waits for a cluster that nobody wants any more."""
     started = run("--workers", "2")
-    wait_until(lambda: len(started.family()) > 2, 30)
+    wait_until(lambda: len(started.family()) > 2, PATIENCE_S)
     os.killpg(started.process.pid, signal.SIGINT)
-    said, complaints = started.process.communicate(timeout=30)
+    said, complaints = started.process.communicate(timeout=PATIENCE_S)
     assert started.process.returncode == 130, said + complaints
     assert "Traceback" not in said + complaints
     nothing_left(started, tmp_path)
@@ -115,14 +116,14 @@ def test_ctrl_c_while_spark_starts(run: Callable[..., Marked], tmp_path: Path) -
 def test_ctrl_c_twice_while_spark_starts(run: Callable[..., Marked], tmp_path: Path) -> None:
     """Nobody who asks twice waits for a JVM that is only coming up; it goes, too."""
     started = run("--workers", "2")
-    wait_until(lambda: len(started.family()) > 2, 30)
+    wait_until(lambda: len(started.family()) > 2, PATIENCE_S)
     began = time.monotonic()
     for _ in range(2):
         os.killpg(started.process.pid, signal.SIGINT)
         time.sleep(0.1)  # two signals of one number that come at once are one
-    started.process.communicate(timeout=30)
+    started.process.communicate(timeout=PATIENCE_S)
     assert started.process.returncode == 130 and time.monotonic() - began < 5
-    wait_until(lambda: not started.family(), 10)
+    wait_until(lambda: not started.family(), PATIENCE_S)
 
 
 @pytest.mark.spark
@@ -130,12 +131,12 @@ def test_ctrl_c_twice_while_spark_starts(run: Callable[..., Marked], tmp_path: P
 def test_ctrl_c_or_sigterm_twice_kills(run: Callable[..., Marked], tmp_path: Path, number: signal.Signals) -> None:
     """At once, JVMs and all, even if a bolt never returns."""
     started = run("--workers", "2", "-c", "numbers.count=1000000", "-c", "numbers.per.second=500")
-    wait_until(lambda: len(witness(tmp_path)) > 100, 90)
+    wait_until(lambda: len(witness(tmp_path)) > 100, PATIENCE_S)
     (hanging, *_) = [json.loads(line)[2] for line in (tmp_path / "out" / "started.jsonl").read_text().splitlines()]
     os.kill(hanging, signal.SIGSTOP)
     os.killpg(started.process.pid, number)
     assert started.process.stderr is not None
-    wait_until(lambda: "Draining" in started.process.stderr.readline(), 10)
+    wait_until(lambda: "Draining" in started.process.stderr.readline(), PATIENCE_S)
     os.killpg(started.process.pid, number)
     said, complaints = started.process.communicate(timeout=10)
     assert started.process.returncode == 128 + number, said + complaints
@@ -149,9 +150,9 @@ def test_kill_9_of_the_whole_run_leaves_no_process(
 ) -> None:
     """Workers end at the end of their channel, JVMs at the end of their pipe; the next run removes the folders."""
     started = run("--workers", "2", "-c", "numbers.count=1000000", "-c", "numbers.per.second=500")
-    wait_until(lambda: len(witness(tmp_path)) > 100, 90)
+    wait_until(lambda: len(witness(tmp_path)) > 100, PATIENCE_S)
     started.process.kill()
-    wait_until(lambda: not started.family(), 10)
+    wait_until(lambda: not started.family(), PATIENCE_S)
     temporary = tmp_path / "temporary"
     assert list(temporary.glob("slt-spark-*"))
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
@@ -161,7 +162,7 @@ def test_kill_9_of_the_whole_run_leaves_no_process(
 
 def refused(done: Marked) -> str:
     """The one paragraph of a refusal."""
-    said, complaints = done.process.communicate(timeout=60)
+    said, complaints = done.process.communicate(timeout=PATIENCE_S)
     assert done.process.returncode == 2, said + complaints
     assert "Traceback" not in said + complaints
     return " ".join(complaints.split())

@@ -24,6 +24,7 @@ from streamlet.base.errors import BadInput
 from streamlet.model.settings import resolve
 from streamlet.runtime.loading import load_topology
 from tests.backends.spark.processes import command_line, parent
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.spark
 
@@ -56,7 +57,7 @@ class Watcher:
 def run(out: Path, watcher: Watcher, workers: int = 2, stop: Stop | None = None, **settings: object) -> RunResult:
     topology = load_topology(FILE)
     conf = resolve(topology.config, {"out": str(out), "streamlet.until.caught.up": True, **settings})
-    request = RunRequest(topology, conf, file=FILE, workers=workers, until_caught_up=True, seconds=90)
+    request = RunRequest(topology, conf, file=FILE, workers=workers, until_caught_up=True, seconds=PATIENCE_S)
     return SparkBackend().run(request, watcher, stop or Stop())
 
 
@@ -186,7 +187,7 @@ def test_a_worker_that_hangs_is_replaced_and_cannot_come_back(session: Session, 
     assert stopped
     assert result.reason == "caught_up"
     assert set(witness(tmp_path)) == set(range(6000))
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_S
     while Path(f"/proc/{stopped[0]}").exists():
         assert time.monotonic() < deadline, "the zombie lives"
         time.sleep(0.05)
@@ -275,7 +276,7 @@ def test_without_its_jvm_a_run_ends_and_says_so(session: Session, tmp_path: Path
 
 def wait_for_the_end(session: Session) -> None:
     """Executors and their Python workers go with the driver's JVM."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_S
     while python_daemons(session):
         assert time.monotonic() < deadline, "executors live on"
         time.sleep(0.05)

@@ -27,6 +27,7 @@ from streamlet.runtime.handshake import Hello, Refused
 from streamlet.runtime.loading import load_topology
 from streamlet.runtime.wire import MAX_CONTROL_FRAME
 from tests.backends.spark.processes import REPOSITORY
+from tests.patience import PATIENCE_S
 
 FILE = Path(__file__).parent / "topologies" / "numbered.py"
 RUN, SECRET = b"r" * 16, b"s" * 32
@@ -230,7 +231,7 @@ class Run:
     def __init__(self, out: Path, **settings: object) -> None:
         topology = load_topology(FILE)
         conf = resolve(topology.config, {"out": str(out), "streamlet.until.caught.up": True, **settings})
-        self.request = RunRequest(topology, conf, file=FILE, workers=2, until_caught_up=True, seconds=40)
+        self.request = RunRequest(topology, conf, file=FILE, workers=2, until_caught_up=True, seconds=PATIENCE_S)
         self.watcher = Watcher()
         self.coordinator = Coordinator(self.request, self.watcher, Stop())
         self.jobs = Processes(self.coordinator.run_id, self.coordinator.secret)

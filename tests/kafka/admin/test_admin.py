@@ -33,6 +33,7 @@ from streamlet.kafka.protocol.messages.list_offsets import (
 )
 from streamlet.kafka.protocol.messages.metadata import MetadataBroker, MetadataRequest, MetadataResponse
 from streamlet.testing.fake_broker import CLOSE, SILENCE, FakeBroker
+from tests.patience import PATIENCE_S
 
 
 def created(code: int = 0, message: str | None = None):  # type: ignore[no-untyped-def]
@@ -265,7 +266,7 @@ def test_one_thread_at_a_time(broker: FakeBroker, admin: Admin) -> None:
     finally:
         broker.drop_connections()
         broker.on(ApiKey.LIST_GROUPS, ListGroupsResponse(error_code=0, groups=()))
-        other.join(20)
+        other.join(PATIENCE_S)
     assert told == []
 
 

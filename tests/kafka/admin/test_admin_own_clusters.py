@@ -28,10 +28,10 @@ from streamlet.kafka.broker_errors import (
 )
 from streamlet.kafka.errors import KafkaError
 from streamlet.testing import DevCluster
+from tests.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.real, pytest.mark.faults]
 
-DEADLINE_S = 30.0
 AUTHORIZER = {
     "3.9": "kafka.security.authorizer.AclAuthorizer",
     "4": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -86,7 +86,7 @@ def guarded(request: pytest.FixtureRequest) -> Iterator[DevCluster]:
         ]
         for future in witness.create_acls(rows).values():
             future.result(30)
-        deadline = time.monotonic() + DEADLINE_S
+        deadline = time.monotonic() + PATIENCE_S
         while not in_force(witness, len(rows)):
             assert time.monotonic() < deadline
             time.sleep(0.05)

@@ -36,12 +36,12 @@ from streamlet.kafka.broker_errors import (
     UnknownTopicOrPartition,
 )
 from streamlet.testing import DevCluster
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.real
 
 MakeTopic = Callable[..., str]
 URL_SAFE = str.maketrans("+/", "-_")
-DEADLINE_S = 30.0
 
 
 @pytest.fixture(params=["kafka39", "kafka4"])
@@ -164,7 +164,7 @@ def test_settings_are_changed_one_by_one(
     assert list(admin.describe_configs(lines, ["retention.ms"])[lines]) == ["retention.ms"]
     admin.alter_configs({all_brokers: {"log.cleaner.backoff.ms": "14000"}})
     try:
-        deadline = time.monotonic() + DEADLINE_S
+        deadline = time.monotonic() + PATIENCE_S
         while "log.cleaner.backoff.ms" not in (rows := admin.describe_configs(all_brokers)[all_brokers]):
             assert time.monotonic() < deadline, "brokers take a change over a moment later"
         assert rows["log.cleaner.backoff.ms"].source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG

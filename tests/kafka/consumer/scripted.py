@@ -21,8 +21,8 @@ from streamlet.kafka.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from streamlet.kafka.records.writing import BatchFields, NewRecord, encode_batch
+from tests.patience import PATIENCE_S
 
-PATIENCE_S = 30.0
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
 Rows = dict[int, tuple[int, bytes]]
 """Partition -> error code and records."""

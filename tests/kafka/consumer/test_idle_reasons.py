@@ -12,11 +12,12 @@ from streamlet.kafka import Consumer, TopicPartition
 from streamlet.kafka.consumer import idle_reasons
 from streamlet.testing import DevCluster
 from streamlet.testing.ports import free_ports
+from tests.patience import PATIENCE_S
 
 
 def poll_until(consumer: Consumer, caplog: pytest.LogCaptureFixture, words: str) -> str:
     """Poll until a warning holds the words; all warnings."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while words not in caplog.text:
         assert time.monotonic() < deadline, caplog.text
         assert consumer.poll(timeout_ms=50) == {}

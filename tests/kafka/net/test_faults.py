@@ -27,8 +27,8 @@ from streamlet.kafka.protocol.messages.metadata import (
     MetadataTopic,
 )
 from streamlet.testing.fake_broker import CLOSE, SILENCE, FakeBroker
+from tests.patience import PATIENCE_S
 
-DEADLINE_S = 20.0
 FOUND = FindCoordinatorResponse(error_code=0, node_id=1, host="h", port=1)
 TP = TopicPartition("lines", 0)
 
@@ -81,7 +81,7 @@ def make(*servers: FakeBroker, **settings: object) -> KafkaClient:
 
 
 def until(client: KafkaClient, done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = time.monotonic() + PATIENCE_S
     while not done():
         assert time.monotonic() < deadline, (client, client.cluster)
         client.poll(0.05)
@@ -99,7 +99,7 @@ def leader_id(client: KafkaClient) -> int | None:
 
 def ask(client: KafkaClient, broker: Broker | None = None) -> FindCoordinatorResponse:
     request = FindCoordinatorRequest(key="g")
-    return client.wait_retrying(lambda: client.send(request, broker), DEADLINE_S)
+    return client.wait_retrying(lambda: client.send(request, broker), PATIENCE_S)
 
 
 def test_p3_one_living_entry_of_the_list_is_enough_wherever_it_stands(brokers: list[FakeBroker]) -> None:
@@ -107,7 +107,7 @@ def test_p3_one_living_entry_of_the_list_is_enough_wherever_it_stands(brokers: l
     first, second, third = brokers
     second.stop()
     with make(second, first) as client:
-        client.bootstrap(DEADLINE_S)
+        client.bootstrap(PATIENCE_S)
         assert ask(client, client.cluster.brokers[3]) == FOUND
     asked: set[int] = set()
     second.start()
@@ -116,7 +116,7 @@ def test_p3_one_living_entry_of_the_list_is_enough_wherever_it_stands(brokers: l
         draws = iter([(draw * 7 + n * 3) % 10 / 10 for n in range(3)])
         with KafkaClient(ClientConfig.of(settings), uniform=lambda draws=draws: next(draws, 0.0)) as client:
             before = {row.node_id: row.connections for row in brokers}
-            client.bootstrap(DEADLINE_S)
+            client.bootstrap(PATIENCE_S)
             asked |= {row.node_id for row in brokers if row.connections > before[row.node_id]}
     assert asked == {1, 2, 3}
     assert third.connections
@@ -129,8 +129,8 @@ def test_p7_brokers_and_partitions_that_come_later_are_used_and_no_healthy_conne
     first, second, _third = brokers
     cluster(brokers, [first, second])
     with make(first, metadata_max_age_ms=100) as client:
-        client.bootstrap(DEADLINE_S)
-        client.wait_on_metadata("lines", DEADLINE_S)
+        client.bootstrap(PATIENCE_S)
+        client.wait_on_metadata("lines", PATIENCE_S)
         assert set(client.cluster.brokers) == {1, 2} and client.cluster.partition_count("lines") == 1
         assert ask(client, client.cluster.brokers[2]) == FOUND
         cluster(brokers, brokers, leader=3, epoch=1, partitions=4)
@@ -144,7 +144,7 @@ def test_p7_brokers_and_partitions_that_come_later_are_used_and_no_healthy_conne
 def test_p7_an_interval_of_minus_one_refreshes_only_after_a_failure(brokers: list[FakeBroker]) -> None:
     """``metadata_max_age_ms = -1``."""
     with make(brokers[0], metadata_max_age_ms=-1) as client:
-        client.bootstrap(DEADLINE_S)
+        client.bootstrap(PATIENCE_S)
         assert client.metadata.time_to_next_update(1e12) == float("inf")
         version = client.metadata.update_version
         brokers[0].drop_connections()
@@ -156,14 +156,14 @@ def test_p11_a_failed_refresh_hurts_no_request_and_is_counted(brokers: list[Fake
     (first, *_others) = brokers
     cluster([first], [first])
     with make(first, metadata_max_age_ms=50) as client:
-        client.bootstrap(DEADLINE_S)
+        client.bootstrap(PATIENCE_S)
         known = client.cluster
         first.on(ApiKey.METADATA, MetadataResponse(brokers=(), topics=()))
         before = client.counts
-        deadline = time.monotonic() + DEADLINE_S
+        deadline = time.monotonic() + PATIENCE_S
         while client.counts.failed_metadata_updates < 3:
             assert time.monotonic() < deadline
-            assert client.wait(client.send(FindCoordinatorRequest(key="g"), first.broker), DEADLINE_S) == FOUND
+            assert client.wait(client.send(FindCoordinatorRequest(key="g"), first.broker), PATIENCE_S) == FOUND
         after = client.counts
         assert after.metadata_updates == before.metadata_updates
         assert after.failed_requests == 0 and after.connections_lost == 0 and client.cluster is known
@@ -177,12 +177,12 @@ def test_p12_a_broker_that_went_away_and_came_back_is_used_again(brokers: list[F
     first, second, third = brokers
     cluster(brokers, brokers, leader=2)
     with make(first) as client:
-        client.bootstrap(DEADLINE_S)
-        client.wait_on_metadata("lines", DEADLINE_S)
+        client.bootstrap(PATIENCE_S)
+        client.wait_on_metadata("lines", PATIENCE_S)
         assert ask(client, client.cluster.leader_for(TP)) == FOUND
         second.stop()
         with pytest.raises(KafkaError) as caught:
-            client.wait(client.send(FindCoordinatorRequest(key="g"), client.cluster.brokers[2]), DEADLINE_S)
+            client.wait(client.send(FindCoordinatorRequest(key="g"), client.cluster.brokers[2]), PATIENCE_S)
         assert caught.value.retriable and ask(client) == FOUND
         second.start()
         assert ask(client, client.cluster.brokers[2]) == FOUND
@@ -199,13 +199,13 @@ def test_fault_c4_all_brokers_come_back_on_new_ports(brokers: list[FakeBroker]) 
     first, second, third = brokers
     cluster([first], [second, third])
     with make(first) as client:
-        client.bootstrap(DEADLINE_S)
+        client.bootstrap(PATIENCE_S)
         assert set(client.cluster.brokers) == {2, 3}
         for row in brokers:
             row.stop()
         future = client.send(FindCoordinatorRequest(key="g"), timeout_s=0.5)
         with pytest.raises(RequestTimedOut, match="any broker"):
-            client.wait(future, DEADLINE_S)
+            client.wait(future, PATIENCE_S)
         assert set(client.cluster.brokers) == {2, 3}, "what was known is kept while nobody answers"
         with FakeBroker(node_id=2) as anew:
             anew.on(ApiKey.FIND_COORDINATOR, FOUND)
@@ -226,7 +226,7 @@ def test_fault_c4_known_brokers_that_answer_nothing_are_given_up_for_the_bootstr
         row.on(ApiKey.METADATA, MetadataResponse(brokers=(), topics=()))
     recovery = {"metadata_recovery_strategy": strategy, "metadata_recovery_rebootstrap_trigger_ms": 300}
     with make(first, **recovery) as client:
-        client.bootstrap(DEADLINE_S)
+        client.bootstrap(PATIENCE_S)
         client.disconnect(first.broker)
         cluster([first], [first])
         client.request_update()
@@ -256,9 +256,9 @@ def test_fault_c17_versions_that_do_not_meet_are_told_at_once(
         broker.on(ApiKey.API_VERSIONS, broker._api_versions(3) if ApiKey.API_VERSIONS in ranges else _no_versions())
         start = time.monotonic()
         with pytest.raises(UnsupportedVersion) as caught:
-            client.bootstrap(DEADLINE_S)
+            client.bootstrap(PATIENCE_S)
         assert words in caught.value.message and broker.address in caught.value.message
-        assert time.monotonic() - start < DEADLINE_S / 2
+        assert time.monotonic() - start < PATIENCE_S / 2
 
 
 def _no_versions() -> object:
@@ -277,7 +277,7 @@ def test_fault_c17_an_error_code_of_the_future_has_its_number_in_the_text(broker
 
     first.on(ApiKey.METADATA, strange)
     with make(first) as client:
-        client.bootstrap(DEADLINE_S)
+        client.bootstrap(PATIENCE_S)
         with pytest.raises(KafkaError, match="4711"):
             client.wait_on_metadata("lines", 1.0)
 
@@ -288,14 +288,14 @@ def test_fault_c22_throttled_requests_wait_and_their_time_outs_with_them(brokers
     slow = FindCoordinatorResponse(throttle_time_ms=700, error_code=0, node_id=1, host="h", port=1)
     first.on(ApiKey.FIND_COORDINATOR, slow, SILENCE)
     with make(first) as client:
-        client.bootstrap(DEADLINE_S)
+        client.bootstrap(PATIENCE_S)
         throttled = client.send(FindCoordinatorRequest(key="a"), first.broker)
         beside = client.send(FindCoordinatorRequest(key="b"), first.broker, timeout_s=0.4)
-        client.wait(throttled, DEADLINE_S)
+        client.wait(throttled, PATIENCE_S)
         start = time.monotonic()
         assert ask(client, client.cluster.brokers[2]) == FOUND and time.monotonic() - start < 0.6
         with pytest.raises(RequestTimedOut):
-            client.wait(beside, DEADLINE_S)
+            client.wait(beside, PATIENCE_S)
         assert time.monotonic() - start > 0.4, "the broker was not reading meanwhile"
         assert second.connections == 1
 
@@ -304,8 +304,8 @@ def test_fault_c25_metadata_that_lies_converges(brokers: list[FakeBroker]) -> No
     """A leader from before, no leader, a leader nobody lists, one id twice, addresses swapped, a dead broker listed."""
     first, second, third = brokers
     with make(first) as client:
-        client.bootstrap(DEADLINE_S)
-        client.wait_on_metadata("lines", DEADLINE_S)
+        client.bootstrap(PATIENCE_S)
+        client.wait_on_metadata("lines", PATIENCE_S)
         cluster(brokers, brokers, leader=2, epoch=5)
         refreshed(client)
         cluster(brokers, brokers, leader=1, epoch=4)
@@ -332,7 +332,7 @@ def test_fault_c25_metadata_that_lies_converges(brokers: list[FakeBroker]) -> No
         cluster([first, second], brokers, leader=3, epoch=10)
         refreshed(client)
         with pytest.raises(KafkaError) as caught:
-            client.wait(client.send(FindCoordinatorRequest(key="g"), client.cluster.leader_for(TP)), DEADLINE_S)
+            client.wait(client.send(FindCoordinatorRequest(key="g"), client.cluster.leader_for(TP)), PATIENCE_S)
         assert caught.value.retriable
         cluster([first, second], brokers, leader=1, epoch=11)
         until(client, lambda: leader_id(client) == 1)
@@ -344,8 +344,8 @@ def test_fault_c10_a_topic_made_anew_is_known_by_its_id(brokers: list[FakeBroker
     old, new = "AAAAAAAAAAAAAAAAAAAACg", "AAAAAAAAAAAAAAAAAAAACw"
     cluster(brokers, brokers, leader=2, epoch=7, topic_id=old)
     with make(brokers[0]) as client:
-        client.bootstrap(DEADLINE_S)
-        client.wait_on_metadata("lines", DEADLINE_S)
+        client.bootstrap(PATIENCE_S)
+        client.wait_on_metadata("lines", PATIENCE_S)
         assert (leader_id(client), client.cluster.topic_id("lines")) == (2, old)
         cluster(brokers, brokers, leader=3, epoch=0, topic_id=new)
         refreshed(client)
@@ -356,7 +356,7 @@ def test_fault_c10_a_topic_made_anew_is_known_by_its_id(brokers: list[FakeBroker
 def test_an_idle_client_sleeps(brokers: list[FakeBroker]) -> None:
     """No wake-up but for what is due: a loop that trusts ``next_wake_s`` comes back a few times, not for ever."""
     with make(brokers[0]) as client:
-        client.bootstrap(DEADLINE_S)
+        client.bootstrap(PATIENCE_S)
         client.poll(0)
         before = client._network.polls
         assert client.next_wake_s() > 60

@@ -22,8 +22,8 @@ from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorRe
 from streamlet.kafka.protocol.messages.metadata import MetadataBroker, MetadataRequest, MetadataResponse
 from streamlet.testing.certificates import Certificates, make_certificates
 from streamlet.testing.fake_broker import SILENCE, FakeBroker, Recorded, encode_response
+from tests.patience import PATIENCE_S
 
-DEADLINE_S = 20.0
 FOUND = FindCoordinatorResponse(error_code=0, node_id=1, host="h", port=1)
 
 
@@ -48,7 +48,7 @@ class Middle:
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
         for thread in list(self.threads):
-            thread.join(10)
+            thread.join(PATIENCE_S)
         for one in (self.listener, *self.sockets):
             one.close()
 
@@ -132,8 +132,8 @@ def test_answers_that_come_a_byte_at_a_time_are_answers(
         settings = over_tls(certificates) if tls else {}
         with KafkaClient(config(middle.port, **settings)) as client:
             through = advertised(broker, middle.port)
-            client.bootstrap(DEADLINE_S)
-            assert client.wait(client.send(FindCoordinatorRequest(key="g"), through), DEADLINE_S) == FOUND
+            client.bootstrap(PATIENCE_S)
+            assert client.wait(client.send(FindCoordinatorRequest(key="g"), through), PATIENCE_S) == FOUND
 
 
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL", "SASL_PLAINTEXT"])
@@ -157,7 +157,7 @@ def test_a_port_that_accepts_and_never_answers_holds_up_no_other(
             client.close(0.2)
         if protocol == "PLAINTEXT":
             with KafkaClient(config(port, broker.port, **settings), uniform=lambda: 0.0) as client:
-                assert client.bootstrap(DEADLINE_S).brokers
+                assert client.bootstrap(PATIENCE_S).brokers
 
 
 def test_a_broker_that_authenticates_for_ever_is_given_up() -> None:
@@ -200,16 +200,16 @@ def test_a_connection_that_ends_in_the_middle_of_a_frame_fails_its_requests_at_o
         settings = over_tls(certificates) if tls else {}
         with KafkaClient(config(middle.port, **settings)) as client:
             through = advertised(broker, middle.port)
-            client.bootstrap(DEADLINE_S)
-            assert client.wait(client.send(FindCoordinatorRequest(key="g"), through), DEADLINE_S) == FOUND
+            client.bootstrap(PATIENCE_S)
+            assert client.wait(client.send(FindCoordinatorRequest(key="g"), through), PATIENCE_S) == FOUND
             cut.set()
             start = time.monotonic()
             with pytest.raises(Disconnected) as caught:
-                client.wait(client.send(FindCoordinatorRequest(key="g"), through), DEADLINE_S)
-            assert caught.value.retriable and time.monotonic() - start < DEADLINE_S / 2
+                client.wait(client.send(FindCoordinatorRequest(key="g"), through), PATIENCE_S)
+            assert caught.value.retriable and time.monotonic() - start < PATIENCE_S / 2
             assert not isinstance(caught.value, RequestTimedOut)
             again = client.wait_retrying(
-                lambda: client.send(FindCoordinatorRequest(key="g"), through), timeout_s=DEADLINE_S
+                lambda: client.send(FindCoordinatorRequest(key="g"), through), timeout_s=PATIENCE_S
             )
             assert again == FOUND
 
@@ -224,10 +224,10 @@ def test_large_answers_over_tls_come_whole_though_no_event_announces_their_rest(
         settings = over_tls(certificates) | {"max_in_flight_requests_per_connection": 200}
         with KafkaClient(config(middle.port, **settings)) as client:
             through = advertised(broker, middle.port)
-            client.bootstrap(DEADLINE_S)
+            client.bootstrap(PATIENCE_S)
             futures = [client.send(FindCoordinatorRequest(key=str(n)), through) for n in range(200)]
             for future in futures:
-                assert client.wait(future, DEADLINE_S).host == host
+                assert client.wait(future, PATIENCE_S).host == host
 
 
 def test_a_tls_connection_that_breaks_under_way_is_no_failed_handshake(
@@ -250,13 +250,13 @@ def test_a_tls_connection_that_breaks_under_way_is_no_failed_handshake(
         KafkaClient(config(middle.port, **over_tls(certificates))) as client,
     ):
         through = advertised(broker, middle.port)
-        client.bootstrap(DEADLINE_S)
-        assert client.wait(client.send(FindCoordinatorRequest(key="g"), through), DEADLINE_S) == FOUND
+        client.bootstrap(PATIENCE_S)
+        assert client.wait(client.send(FindCoordinatorRequest(key="g"), through), PATIENCE_S) == FOUND
         spoiled.append(b"no TLS at all, and long enough for a record's header")
         with pytest.raises(Disconnected, match="TLS broke off"):
-            client.wait(client.send(FindCoordinatorRequest(key="g"), through), DEADLINE_S)
+            client.wait(client.send(FindCoordinatorRequest(key="g"), through), PATIENCE_S)
         make = lambda: client.send(FindCoordinatorRequest(key="g"), through)  # noqa: E731
-        assert client.wait_retrying(make, timeout_s=DEADLINE_S) == FOUND
+        assert client.wait_retrying(make, timeout_s=PATIENCE_S) == FOUND
 
 
 def test_fault_c18_bytes_nobody_asked_for_close_the_connection(broker: FakeBroker) -> None:
@@ -268,17 +268,17 @@ def test_fault_c18_bytes_nobody_asked_for_close_the_connection(broker: FakeBroke
 
     broker.on(ApiKey.FIND_COORDINATOR, twice, FOUND)
     with KafkaClient(config(broker.port)) as client:
-        client.bootstrap(DEADLINE_S)
+        client.bootstrap(PATIENCE_S)
         lost = client.counts.connections_lost
-        assert client.wait(client.send(FindCoordinatorRequest(key="g"), broker.broker), DEADLINE_S) == FOUND
-        deadline = time.monotonic() + DEADLINE_S
+        assert client.wait(client.send(FindCoordinatorRequest(key="g"), broker.broker), PATIENCE_S) == FOUND
+        deadline = time.monotonic() + PATIENCE_S
         while client.counts.connections_lost == lost:
             assert time.monotonic() < deadline
             client.poll(0.05)
         error = client._network.states.get(broker.broker.address).last_error
         assert isinstance(error, MalformedFrame) and "where none was expected" in error.message
         assert (
-            client.wait_retrying(lambda: client.send(FindCoordinatorRequest(key="g"), broker.broker), DEADLINE_S)
+            client.wait_retrying(lambda: client.send(FindCoordinatorRequest(key="g"), broker.broker), PATIENCE_S)
             == FOUND
         )
 
@@ -287,9 +287,9 @@ def test_fault_c18_only_the_request_whose_answer_cannot_be_read_fails_of_that(br
     """Those behind it were only on the same connection: *disconnected*, which is retriable."""
     broker.on(ApiKey.FIND_COORDINATOR, SILENCE, b"\0\0\0\x05\0\0\0\x7f!")
     with KafkaClient(config(broker.port)) as client:
-        client.bootstrap(DEADLINE_S)
+        client.bootstrap(PATIENCE_S)
         first, second = (client.send(FindCoordinatorRequest(key=key), broker.broker) for key in "ab")
-        deadline = time.monotonic() + DEADLINE_S
+        deadline = time.monotonic() + PATIENCE_S
         while not (first.done and second.done):
             assert time.monotonic() < deadline
             client.poll(0.05)
@@ -314,10 +314,10 @@ def test_fault_c18_lengths_beyond_the_frame_are_not_believed(broker: FakeBroker,
         return len(frame).to_bytes(4) + frame
 
     with KafkaClient(config(broker.port)) as client:
-        client.bootstrap(DEADLINE_S)
+        client.bootstrap(PATIENCE_S)
         broker.on(ApiKey.METADATA, hostile, broker.metadata)
         lost, version = client.counts.connections_lost, client.request_update()
-        deadline = time.monotonic() + DEADLINE_S
+        deadline = time.monotonic() + PATIENCE_S
         while client.metadata.update_version == version:
             assert time.monotonic() < deadline
             client.poll(0.05)

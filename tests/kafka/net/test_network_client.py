@@ -31,8 +31,8 @@ from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorRe
 from streamlet.kafka.protocol.messages.metadata import MetadataResponse
 from streamlet.kafka.protocol.messages.produce import ProduceRequest
 from streamlet.testing.fake_broker import CLOSE, SILENCE, FakeBroker
+from tests.patience import PATIENCE_S
 
-DEADLINE = 20.0
 FOUND = FindCoordinatorResponse(error_code=0, node_id=1, host="h", port=1)
 
 
@@ -56,7 +56,7 @@ def make_client() -> Iterator[Callable[..., KafkaClient]]:
         client.close()
 
 
-def until(client: KafkaClient, done: Callable[[], bool], deadline_s: float = DEADLINE) -> None:
+def until(client: KafkaClient, done: Callable[[], bool], deadline_s: float = PATIENCE_S) -> None:
     """Poll until it is so."""
     end = time.monotonic() + deadline_s
     while not done():
@@ -74,7 +74,7 @@ def test_m3_the_first_metadata_takes_three_steps(broker: FakeBroker, make_client
     client = make_client(broker)
     steps = []
     while client.metadata.update_version == 0:
-        client.poll(DEADLINE)
+        client.poll(PATIENCE_S)
         steps.append([row.api_key for row in broker.requests])
         assert len(steps) < 10
     # A poll ends at the first event: connected, versions heard, metadata heard.
@@ -89,8 +89,8 @@ def test_m6_an_answer_without_brokers_keeps_what_is_known(
 ) -> None:
     """It is a failed update: the cache stays, the next try comes after the back-off, and the log has the id."""
     client = make_client(broker)
-    client.bootstrap(DEADLINE)
-    client.wait_on_metadata("lines", DEADLINE)
+    client.bootstrap(PATIENCE_S)
+    client.wait_on_metadata("lines", PATIENCE_S)
     known = client.cluster
     empty = MetadataResponse(brokers=(), topics=())
     broker.on(ApiKey.METADATA, empty, broker.metadata)
@@ -106,7 +106,7 @@ def test_m6_an_answer_without_brokers_keeps_what_is_known(
 def test_m6_one_metadata_request_in_flight(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
     """However often an update is asked for, a second request waits for the first one's answer."""
     client = make_client(broker)
-    client.bootstrap(DEADLINE)
+    client.bootstrap(PATIENCE_S)
     broker.on(ApiKey.METADATA, SILENCE)
     asked = len(broker.seen(ApiKey.METADATA))
     client.request_update()
@@ -134,7 +134,7 @@ def test_m6_no_second_connection_while_one_is_being_made(make_client: Callable[.
 def test_m4_a_lost_connection_asks_for_metadata(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
     """A connection that breaks makes the cluster doubtful, and the client comes back by itself."""
     client = make_client(broker)
-    client.bootstrap(DEADLINE)
+    client.bootstrap(PATIENCE_S)
     version = client.metadata.update_version
     broker.drop_connections()
     until(client, lambda: client.metadata.update_version > version)
@@ -146,7 +146,7 @@ def test_m4_a_timed_out_request_asks_for_metadata_and_closes_the_connection(
 ) -> None:
     """One request without an answer in time costs the whole connection, with all that is in flight on it."""
     client = make_client(broker)
-    client.bootstrap(DEADLINE)
+    client.bootstrap(PATIENCE_S)
     broker.on(ApiKey.FIND_COORDINATOR, SILENCE)
     version = client.metadata.update_version
     late = client.send(FindCoordinatorRequest(key="a"), broker.broker, timeout_s=0.2)
@@ -164,7 +164,7 @@ def test_m7_callbacks_run_in_order_and_one_that_raises_hurts_no_other(
 ) -> None:
     """Listeners run inside poll, in request order; a fault in one is logged."""
     client = make_client(broker)
-    client.bootstrap(DEADLINE)
+    client.bootstrap(PATIENCE_S)
     broker.on(ApiKey.FIND_COORDINATOR, FOUND)
     order: list[int] = []
 
@@ -190,24 +190,24 @@ def test_m7_callbacks_run_in_order_and_one_that_raises_hurts_no_other(
 def test_send_alone_sends_nothing(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
     """C8: bytes move in poll only."""
     client = make_client(broker)
-    client.bootstrap(DEADLINE)
+    client.bootstrap(PATIENCE_S)
     broker.on(ApiKey.FIND_COORDINATOR, FOUND)
     future = client.send(FindCoordinatorRequest(key="g"), broker.broker)
     assert not select.select([client.fileno()], [], [], 0.1)[0]
     assert client.next_wake_s() == 0.0
-    assert client.wait(future, DEADLINE).node_id == 1
+    assert client.wait(future, PATIENCE_S).node_id == 1
 
 
 def test_the_file_descriptor_wakes_an_outer_loop(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
     """After poll(0) has sent, the client's fileno turns readable with the answer, and stays silent without one."""
     client = make_client(broker)
-    client.bootstrap(DEADLINE)
+    client.bootstrap(PATIENCE_S)
     broker.on(ApiKey.FIND_COORDINATOR, FOUND)
     assert not select.select([client.fileno()], [], [], 0)[0]
     future = client.send(FindCoordinatorRequest(key="g"), broker.broker)
     client.poll(0)
     if not future.done:
-        assert select.select([client.fileno()], [], [], DEADLINE)[0]
+        assert select.select([client.fileno()], [], [], PATIENCE_S)[0]
         client.poll(0)
     assert future.succeeded
     assert client.next_wake_s() > 100
@@ -218,7 +218,7 @@ def test_requests_stop_at_the_in_flight_limit_and_never_spin(
 ) -> None:
     """A full connection takes no more, and neither poll nor an outer loop is told to come back at once."""
     client = make_client(broker, max_in_flight_requests_per_connection=2)
-    client.bootstrap(DEADLINE)
+    client.bootstrap(PATIENCE_S)
     broker.on(ApiKey.FIND_COORDINATOR, SILENCE)
     futures = [client.send(FindCoordinatorRequest(key=str(n)), broker.broker) for n in range(5)]
     until(client, lambda: len(broker.seen(ApiKey.FIND_COORDINATOR)) == 2)
@@ -240,18 +240,18 @@ def test_wakeup_ends_the_running_poll_and_else_the_next(
 ) -> None:
     """From any thread; signals before a poll add up to one; after close it does nothing."""
     client = make_client(broker)
-    client.bootstrap(DEADLINE)
+    client.bootstrap(PATIENCE_S)
     client.wakeup()
     client.wakeup()
     assert select.select([client.fileno()], [], [], 0)[0]
     start = time.monotonic()
-    client.poll(DEADLINE)
+    client.poll(PATIENCE_S)
     assert not select.select([client.fileno()], [], [], 0)[0]
     before = client._network.polls
     thread = threading.Timer(0.1, client.wakeup)
     thread.start()
-    client.poll(DEADLINE)
-    assert time.monotonic() - start < DEADLINE and client._network.polls == before + 1
+    client.poll(PATIENCE_S)
+    assert time.monotonic() - start < PATIENCE_S and client._network.polls == before + 1
     thread.join()
     client.close()
     client.wakeup()
@@ -260,7 +260,7 @@ def test_wakeup_ends_the_running_poll_and_else_the_next(
 def test_a_dedicated_connection_is_one_of_its_own(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
     """Shared by all who name the same purpose; what is in flight on another one holds nothing up."""
     client = make_client(broker, max_in_flight_requests_per_connection=1)
-    client.bootstrap(DEADLINE)
+    client.bootstrap(PATIENCE_S)
     group = broker.broker.dedicated("group")
     assert group == broker.broker.dedicated("group") != broker.broker
     assert str(group) == f"{broker.address} (group)" and str(group.address) == f"{broker.address} (group)"
@@ -268,8 +268,8 @@ def test_a_dedicated_connection_is_one_of_its_own(broker: FakeBroker, make_clien
     broker.on(ApiKey.FIND_COORDINATOR, FOUND)
     held = client.send(FetchRequest(max_wait_ms=1000, min_bytes=1, topics=()), broker.broker)
     until(client, lambda: len(broker.seen(ApiKey.FETCH)) == 1)
-    assert client.wait(client.send(FindCoordinatorRequest(key="g"), group), DEADLINE) == FOUND
-    assert client.wait(client.send(FindCoordinatorRequest(key="g"), group), DEADLINE) == FOUND
+    assert client.wait(client.send(FindCoordinatorRequest(key="g"), group), PATIENCE_S) == FOUND
+    assert client.wait(client.send(FindCoordinatorRequest(key="g"), group), PATIENCE_S) == FOUND
     assert broker.connections == 2 and not held.done
     assert set(client.connected_brokers()) >= {group}
     client.disconnect(group)
@@ -282,7 +282,7 @@ def test_a_forked_child_is_told_to_make_a_client_of_its_own(
 ) -> None:
     """Two processes on one connection would read each other's answers."""
     client = make_client(broker)
-    client.bootstrap(DEADLINE)
+    client.bootstrap(PATIENCE_S)
     with monkeypatch.context() as child:
         child.setattr("os.getpid", lambda: -5)
         with pytest.raises(ClientClosed, match="a fork of it: make a client of its own"):
@@ -295,14 +295,14 @@ def test_a_static_broker_never_seen_in_metadata_can_be_asked(make_client: Callab
     with FakeBroker() as known, FakeBroker() as stranger:
         stranger.on(ApiKey.FIND_COORDINATOR, FOUND)
         client = make_client(known)
-        client.bootstrap(DEADLINE)
-        assert client.wait(client.send(FindCoordinatorRequest(key="g"), stranger.broker), DEADLINE) == FOUND
+        client.bootstrap(PATIENCE_S)
+        assert client.wait(client.send(FindCoordinatorRequest(key="g"), stranger.broker), PATIENCE_S) == FOUND
         assert {row.address for row in client.connected_brokers()} == {known.broker.address, stranger.broker.address}
         client.disconnect(stranger.broker)
         client.poll(0)
         assert [row.address for row in client.connected_brokers()] == [known.broker.address]
         version = client.metadata.update_version
-        assert client.wait(client.send(FindCoordinatorRequest(key="g"), stranger.broker), DEADLINE) == FOUND
+        assert client.wait(client.send(FindCoordinatorRequest(key="g"), stranger.broker), PATIENCE_S) == FOUND
         assert client.metadata.update_version == version
 
 
@@ -310,10 +310,10 @@ def test_a_bootstrap_broker_keeps_its_connection(broker: FakeBroker, make_client
     """A broker met by address and then by id is reached over the same connection."""
     client = make_client(broker)
     broker.on(ApiKey.FIND_COORDINATOR, FOUND)
-    cluster = client.bootstrap(DEADLINE)
-    client.wait(client.send(FindCoordinatorRequest(key="g"), cluster.brokers[1]), DEADLINE)
-    client.wait(client.send(FindCoordinatorRequest(key="g"), 1), DEADLINE)
-    client.wait(client.send(FindCoordinatorRequest(key="g")), DEADLINE)
+    cluster = client.bootstrap(PATIENCE_S)
+    client.wait(client.send(FindCoordinatorRequest(key="g"), cluster.brokers[1]), PATIENCE_S)
+    client.wait(client.send(FindCoordinatorRequest(key="g"), 1), PATIENCE_S)
+    client.wait(client.send(FindCoordinatorRequest(key="g")), PATIENCE_S)
     assert broker.connections == 1
 
 
@@ -321,12 +321,12 @@ def test_a_broker_that_comes_back_is_used_again(broker: FakeBroker, make_client:
     """P12: no restart of ours is needed."""
     client = make_client(broker)
     broker.on(ApiKey.FIND_COORDINATOR, FOUND)
-    client.bootstrap(DEADLINE)
+    client.bootstrap(PATIENCE_S)
     broker.stop()
     with pytest.raises(Disconnected):
-        client.wait(client.send(FindCoordinatorRequest(key="g"), broker.broker), DEADLINE)
+        client.wait(client.send(FindCoordinatorRequest(key="g"), broker.broker), PATIENCE_S)
     broker.start()
-    found = client.wait_retrying(lambda: client.send(FindCoordinatorRequest(key="g"), broker.broker), DEADLINE)
+    found = client.wait_retrying(lambda: client.send(FindCoordinatorRequest(key="g"), broker.broker), PATIENCE_S)
     assert found == FOUND
 
 
@@ -335,7 +335,7 @@ def test_bootstrap_is_tried_again_when_every_known_broker_is_gone(make_client: C
     with FakeBroker(node_id=1) as old, FakeBroker(node_id=2) as new:
         new.stop()
         client = make_client(old, new)
-        assert set(client.bootstrap(DEADLINE).brokers) == {1}
+        assert set(client.bootstrap(PATIENCE_S).brokers) == {1}
         old.stop()
         new.start()
         until(client, lambda: set(client.cluster.brokers) == {2})
@@ -347,7 +347,7 @@ def test_old_brokers_are_asked_for_versions_again_in_version_0(make_client: Call
         broker.ranges[ApiKey.API_VERSIONS] = (0, 2)
         broker.ranges[ApiKey.METADATA] = (0, 8)
         client = make_client(broker)
-        client.bootstrap(DEADLINE)
+        client.bootstrap(PATIENCE_S)
         asked = [(row.api_key, row.version) for row in broker.requests]
         assert asked == [(ApiKey.API_VERSIONS, 3), (ApiKey.API_VERSIONS, 0), (ApiKey.METADATA, 7)]
         assert broker.connections == 1
@@ -427,11 +427,11 @@ def test_one_api_the_broker_lacks_fails_that_request_only(make_client: Callable[
         del broker.ranges[ApiKey.FETCH]
         broker.on(ApiKey.FIND_COORDINATOR, FOUND)
         client = make_client(broker)
-        client.bootstrap(DEADLINE)
+        client.bootstrap(PATIENCE_S)
         fetch = client.send(FetchRequest(max_wait_ms=1, min_bytes=1, topics=()), broker.broker)
         with pytest.raises(UnsupportedVersion, match="does not offer the API FETCH"):
-            client.wait(fetch, DEADLINE)
-        client.wait(client.send(FindCoordinatorRequest(key="g"), broker.broker), DEADLINE)
+            client.wait(fetch, PATIENCE_S)
+        client.wait(client.send(FindCoordinatorRequest(key="g"), broker.broker), PATIENCE_S)
         assert broker.connections == 1
 
 
@@ -449,44 +449,44 @@ def test_garbage_on_a_good_connection_closes_it(
 ) -> None:
     """A frame that cannot be read, is far too long or answers nothing fails the request by name; the client lives."""
     client = make_client(broker)
-    client.bootstrap(DEADLINE)
+    client.bootstrap(PATIENCE_S)
     broker.on(ApiKey.FIND_COORDINATOR, answer, FOUND)
     with pytest.raises(KafkaError) as caught:
-        client.wait(client.send(FindCoordinatorRequest(key="g"), broker.broker), DEADLINE)
+        client.wait(client.send(FindCoordinatorRequest(key="g"), broker.broker), PATIENCE_S)
     assert isinstance(caught.value, MalformedFrame) and broker.address in caught.value.message
     until(client, lambda: bool(client.connected_brokers()))
-    assert client.wait(client.send(FindCoordinatorRequest(key="g"), broker.broker), DEADLINE) == FOUND
+    assert client.wait(client.send(FindCoordinatorRequest(key="g"), broker.broker), PATIENCE_S) == FOUND
     assert broker.connections == 2
 
 
 def test_a_broker_that_closes_in_the_middle(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
     """The future fails with Disconnected, which is retriable and asks for metadata."""
     client = make_client(broker)
-    client.bootstrap(DEADLINE)
+    client.bootstrap(PATIENCE_S)
     broker.on(ApiKey.FIND_COORDINATOR, CLOSE)
     with pytest.raises(Disconnected, match="closed the connection") as caught:
-        client.wait(client.send(FindCoordinatorRequest(key="g"), broker.broker), DEADLINE)
+        client.wait(client.send(FindCoordinatorRequest(key="g"), broker.broker), PATIENCE_S)
     assert caught.value.retriable and caught.value.stale_metadata
 
 
 def test_a_throttled_broker_is_left_alone(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
     """KIP-219: after an answer with a throttle time nothing is sent for so long."""
     client = make_client(broker)
-    client.bootstrap(DEADLINE)
+    client.bootstrap(PATIENCE_S)
     slow = FindCoordinatorResponse(throttle_time_ms=300, error_code=0, node_id=1, host="h", port=1)
     broker.on(ApiKey.FIND_COORDINATOR, slow, FOUND)
-    client.wait(client.send(FindCoordinatorRequest(key="g"), broker.broker), DEADLINE)
+    client.wait(client.send(FindCoordinatorRequest(key="g"), broker.broker), PATIENCE_S)
     start = time.monotonic()
-    client.wait(client.send(FindCoordinatorRequest(key="g"), broker.broker), DEADLINE)
+    client.wait(client.send(FindCoordinatorRequest(key="g"), broker.broker), PATIENCE_S)
     assert time.monotonic() - start > 0.25
 
 
 def test_m2_wait_on_metadata_names_what_is_missing(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
     """M2: a partition out of range is told apart from a topic that is not there; a negative wait is refused."""
     client = make_client(broker)
-    client.bootstrap(DEADLINE)
-    assert client.wait_on_metadata("lines", DEADLINE) > 0
-    assert client.wait_on_metadata("lines", DEADLINE) == 0.0
+    client.bootstrap(PATIENCE_S)
+    assert client.wait_on_metadata("lines", PATIENCE_S) > 0
+    assert client.wait_on_metadata("lines", PATIENCE_S) == 0.0
     with pytest.raises(ClientTimeout, match=r"Partition 7 of topic 'lines'.* 2 partitions"):
         client.wait_on_metadata("lines", 0.3, partition=7)
     with pytest.raises(
@@ -500,7 +500,7 @@ def test_m2_wait_on_metadata_names_what_is_missing(broker: FakeBroker, make_clie
 def test_asking_for_an_unknown_topic_is_no_storm(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
     """Answers that tell nothing new are asked for ever more slowly."""
     client = make_client(broker)
-    client.bootstrap(DEADLINE)
+    client.bootstrap(PATIENCE_S)
     asked = len(broker.seen(ApiKey.METADATA))
     with pytest.raises(KafkaError):
         client.wait_on_metadata("missing", 1.5)
@@ -515,7 +515,7 @@ def test_close_with_a_silent_broker_returns_at_its_time_out(
 ) -> None:
     """What was in flight fails with ClientClosed; a second close does nothing; a later send fails."""
     client = make_client(broker)
-    client.bootstrap(DEADLINE)
+    client.bootstrap(PATIENCE_S)
     broker.on(ApiKey.FIND_COORDINATOR, SILENCE)
     sent = client.send(FindCoordinatorRequest(key="g"), broker.broker)
     until(client, lambda: bool(broker.seen(ApiKey.FIND_COORDINATOR)))
@@ -533,17 +533,17 @@ def test_close_with_a_silent_broker_returns_at_its_time_out(
 def test_close_from_a_listener(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
     """The poll that ran the listener ends without more."""
     client = make_client(broker)
-    client.bootstrap(DEADLINE)
+    client.bootstrap(PATIENCE_S)
     broker.on(ApiKey.FIND_COORDINATOR, FOUND)
     future = client.send(FindCoordinatorRequest(key="g"), broker.broker)
     future.add_listener(lambda _done: client.close())
-    assert client.wait(future, DEADLINE) == FOUND
+    assert client.wait(future, PATIENCE_S) == FOUND
 
 
 def test_a_large_answer_arrives_whole(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
     """Frames beyond every buffer size come through, one after the other."""
     client = make_client(broker)
-    client.bootstrap(DEADLINE)
+    client.bootstrap(PATIENCE_S)
     sizes = [10, 65_532, 65_536, 70_000, 3_000_000]
     broker.on(
         ApiKey.FIND_COORDINATOR,
@@ -551,7 +551,7 @@ def test_a_large_answer_arrives_whole(broker: FakeBroker, make_client: Callable[
     )
     for size in sizes:
         future = client.send(FindCoordinatorRequest(key="g"), broker.broker)
-        assert client.wait(future, DEADLINE).node_id == size
+        assert client.wait(future, PATIENCE_S).node_id == size
 
 
 def test_m6_errors_are_logged_with_correlation_ids(
@@ -560,7 +560,7 @@ def test_m6_errors_are_logged_with_correlation_ids(
     """M6: what a metadata answer complains about is in the log, for whoever debugs; a user is told by who waits."""
     caplog.set_level(logging.DEBUG)
     client = make_client(broker)
-    client.bootstrap(DEADLINE)
+    client.bootstrap(PATIENCE_S)
     with pytest.raises(KafkaError):
         client.wait_on_metadata("missing", 0.2)
     numbers = {row.correlation_id for row in broker.seen(ApiKey.METADATA)}
@@ -579,18 +579,18 @@ def test_requests_that_are_not_answered_do_not_keep_answers_from_being_read(
 ) -> None:
     """acks=0 without a pause: metadata still comes."""
     client = make_client(broker)
-    client.bootstrap(DEADLINE)
+    client.bootstrap(PATIENCE_S)
     asked, go_on = threading.Event(), threading.Event()
 
     def held(request: Request[object]) -> object:
         asked.set()
-        go_on.wait(DEADLINE)
+        go_on.wait(PATIENCE_S)
         return broker.metadata(request)
 
     broker.on(ApiKey.PRODUCE, SILENCE).on(ApiKey.METADATA, held)
     to, version = client.cluster.brokers[1], client.request_update()
     until(client, asked.is_set)
-    end = time.monotonic() + DEADLINE
+    end = time.monotonic() + PATIENCE_S
     for turn in itertools.count():
         if client.metadata.update_version > version:
             break

@@ -15,8 +15,8 @@ from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorRe
 from streamlet.kafka.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from streamlet.kafka.protocol.messages.sasl_handshake import SaslHandshakeResponse
 from streamlet.testing.fake_broker import FakeBroker
+from tests.patience import PATIENCE_S
 
-DEADLINE_S = 20.0
 FOUND = FindCoordinatorResponse(error_code=0, node_id=1, host="h", port=1)
 
 
@@ -26,7 +26,7 @@ def make(*servers: FakeBroker, **settings: object) -> KafkaClient:
 
 
 def until(client: KafkaClient, done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = time.monotonic() + PATIENCE_S
     while not done():
         assert time.monotonic() < deadline, client
         client.poll(0.05)
@@ -45,11 +45,11 @@ def test_fault_c24_a_refusal_at_the_end_of_a_session_is_told_to_whoever_asks_nex
         broker.on(ApiKey.SASL_HANDSHAKE, SaslHandshakeResponse(error_code=0, mechanisms=("PLAIN",)))
         broker.on(ApiKey.SASL_AUTHENTICATE, short, short, refused)
         broker.on(ApiKey.FIND_COORDINATOR, FOUND)
-        client.bootstrap(DEADLINE_S)
+        client.bootstrap(PATIENCE_S)
         until(client, lambda: len(broker.seen(ApiKey.SASL_AUTHENTICATE)) == 2)
         request = FindCoordinatorRequest(key="g")
         assert (
-            client.wait(client.send(request, broker.broker), DEADLINE_S) == FOUND
+            client.wait(client.send(request, broker.broker), PATIENCE_S) == FOUND
             and client.counts.connections_made == 1
         )
         until(client, lambda: client._network.connection_failed(broker.broker) is not None)
@@ -71,8 +71,8 @@ def test_fault_c23_a_broker_that_is_down_does_not_hide_that_another_refuses_us()
         dead.stop()
         start = time.monotonic()
         with make(dead, broker, **_user()) as client, pytest.raises(AuthenticationFailed, match=broker.address):
-            client.bootstrap(DEADLINE_S)
-        assert time.monotonic() - start < DEADLINE_S / 2
+            client.bootstrap(PATIENCE_S)
+        assert time.monotonic() - start < PATIENCE_S / 2
 
 
 def test_who_we_are_is_told_again_behind_an_answer_that_takes_long() -> None:
@@ -89,12 +89,12 @@ def test_who_we_are_is_told_again_behind_an_answer_that_takes_long() -> None:
         broker.on(ApiKey.SASL_AUTHENTICATE, short)
 
         def held(_request: object) -> object:
-            go_on.wait(DEADLINE_S)
+            go_on.wait(PATIENCE_S)
             return FOUND
 
         broker.on(ApiKey.FIND_COORDINATOR, held)
-        client.bootstrap(DEADLINE_S)
-        future = client.send(FindCoordinatorRequest(key="g"), broker.broker, DEADLINE_S)
+        client.bootstrap(PATIENCE_S)
+        future = client.send(FindCoordinatorRequest(key="g"), broker.broker, PATIENCE_S)
         start = time.monotonic()
         until(client, lambda: future.done or time.monotonic() - start > 1.5)
         assert not future.done

@@ -16,6 +16,7 @@ from streamlet.kafka.producer import Producer
 from streamlet.kafka.producer.errors import IllegalProducerState, ProducerClosed, SerializationFailed
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.testing.fake_broker import CLOSE, SILENCE, FakeBroker
+from tests.patience import PATIENCE_S
 
 from .scripted import Log, scripted, until
 
@@ -129,7 +130,7 @@ def test_a_send_that_waits_hears_of_the_close() -> None:
         thread.start()
         until(lambda: "nowhere" in producer._sender.client.metadata.topics)
         producer.close(5)
-        thread.join(10)
+        thread.join(PATIENCE_S)
         assert heard
 
 

@@ -14,6 +14,7 @@ from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.producer import Producer
 from streamlet.kafka.producer.errors import BatchExpired, OutcomeUnknown, ProducerClosed, TransactionFailed
 from streamlet.testing import DevCluster
+from tests.patience import PATIENCE_S
 
 from .witness import read_back
 
@@ -58,7 +59,7 @@ def test_e5_the_duplicate_happens_and_a_transaction_makes_it_impossible(
                 future.get(20)
         finally:
             cluster.resume(leader)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_S
         while True:  # the second copy may have to wait for a connection, too
             try:
                 again[0].get(20)
@@ -117,12 +118,12 @@ def test_e2_e4_every_record_sent_to_a_paused_broker_ends_once_and_memory_comes_b
             cluster.resume(leader)
         assert sorted(calls) == list(range(40)) and set(calls.values()) == {1}
         assert any(isinstance(future.exception, OutcomeUnknown) for future in futures)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_S
         while producer.metrics()["buffer_bytes_in_use"]:
             assert time.monotonic() < deadline
             time.sleep(0.02)
         assert producer.metrics()["records_failed"] == 1000
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 assert producer.send(topic, b"after").get(20).offset >= 1
@@ -144,7 +145,7 @@ def test_p4_p12_a_killed_leader_costs_nothing_and_is_used_again(cluster: DevClus
         finally:
             cluster.restart(victim)
         assert all(future.succeeded() for future in futures)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         back = make_topic(cluster, partitions=3, replication=1)
         while True:  # a partition whose only replica is the one that came back
             producer.send_many(back, [b"x"] * 3)

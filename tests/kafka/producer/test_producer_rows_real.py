@@ -14,6 +14,7 @@ from streamlet.kafka.broker_errors import MessageTooLarge
 from streamlet.kafka.producer import Producer
 from streamlet.kafka.producer.errors import PartitionerFailed
 from streamlet.testing import DevCluster
+from tests.patience import PATIENCE_S
 
 from .witness import read_back
 
@@ -164,7 +165,7 @@ def test_many_threads_may_send(cluster: DevCluster, make_topic: MakeTopic) -> No
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(PATIENCE_S)
     rows = [row.value or b"" for row in read_back(cluster, topic, 8000)]
     for name in range(4):
         mine = [value for value in rows if value.startswith(b"%d " % name)]

@@ -21,6 +21,7 @@ from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorResponse
 from streamlet.kafka.records.appending import encode_record
 from streamlet.testing.fake_broker import SILENCE
+from tests.patience import PATIENCE_S
 
 from .scripted import scripted, until
 
@@ -107,8 +108,8 @@ def test_who_gives_up_waiting_for_memory_lets_the_next_one_go_on() -> None:
         second = threading.Thread(target=small)
         second.start()
         assert taken.wait(20)
-        first.join(20)
-        second.join(20)
+        first.join(PATIENCE_S)
+        second.join(PATIENCE_S)
 
 
 def test_a_mistake_of_ours_in_an_answer_ends_the_sender_and_every_future(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +175,7 @@ def test_the_place_of_a_record_after_a_split_is_the_same_for_every_thread() -> N
             raced.set()
             other = threading.Thread(target=lambda: future.is_done)
             other.start()
-            other.join(10)
+            other.join(PATIENCE_S)
         return found
 
     ProducerBatch.child_of = child_of  # type: ignore[method-assign]

@@ -51,8 +51,8 @@ from streamlet.kafka.protocol.schema import codec_of
 from streamlet.kafka.records.compression import Compression
 from streamlet.kafka.records.writing import BatchFields, NewRecord, encode_batch
 from streamlet.kafka.sasl import SaslClient
+from tests.patience import PATIENCE_S
 
-PATIENCE_S = 30.0
 _PASSING = {3, 5, 14, 15, 16, 51}
 """No topic or leader yet, coordinator loads or is looked for, a transaction is being ended: said again."""
 _MEMBER_ID_REQUIRED = 79

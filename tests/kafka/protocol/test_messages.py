@@ -29,6 +29,7 @@ from streamlet.kafka.protocol.messages.fetch import FetchPartition, FetchRequest
 from streamlet.kafka.protocol.messages.metadata import MetadataRequest
 from streamlet.kafka.protocol.primitives import Reader
 from streamlet.kafka.protocol.schema import BYTES, RECORDS, Array, Kind, Struct, codec_of
+from tests.kafka.malformed import bytes_changed
 
 from .every_request import decoded_to_its_last_byte
 from .strategies import messages
@@ -57,23 +58,6 @@ def test_round_trip(cls: type, version: int, flexible: bool, data: st.DataObject
     assert reader.remaining == 0
 
 
-def _mutate(rng: random.Random, raw: bytes) -> bytes:
-    data = bytearray(raw)
-    for _ in range(rng.randint(1, 3)):
-        choice = rng.random()
-        if choice < 0.4 and data:
-            data[rng.randrange(len(data))] = rng.randrange(256)
-        elif choice < 0.6 and len(data) >= 4:
-            at = rng.randrange(len(data) - 3)
-            data[at : at + 4] = rng.choice([b"\x7f\xff\xff\xff", b"\xff\xff\xff\xfe", b"\x00\x00\x00\x01"])
-        elif choice < 0.8:
-            del data[rng.randrange(len(data) + 1) :]
-        else:
-            at = rng.randrange(len(data) + 1)
-            data[at:at] = rng.randbytes(rng.randint(1, 8))
-    return bytes(data)
-
-
 @pytest.mark.parametrize("kind", REQUESTS.values(), ids=[key.name for key in REQUESTS])
 @given(data=st.data(), seed=st.integers(0, 1 << 32))
 @settings(max_examples=15, deadline=None)  # the many frames: tests/kafka/test_malformed.py
@@ -90,7 +74,7 @@ def test_malformed_answers_give_a_value_or_a_named_error(
     codec_of(kind.response_type, version, flexible).encode(
         data.draw(messages(kind.response_type, version, flexible)), out
     )
-    frames = [_mutate(rng, bytes(out)) for _ in range(20)] + [rng.randbytes(rng.randint(0, 60)) for _ in range(5)]
+    frames = [bytes_changed(rng, bytes(out)) for _ in range(20)] + [rng.randbytes(rng.randint(0, 60)) for _ in range(5)]
     request = data.draw(messages(kind, version, flexible))
     for frame in frames:
         try:

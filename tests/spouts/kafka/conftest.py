@@ -18,8 +18,7 @@ from streamlet.base.clock import Clock, SystemClock
 from streamlet.components.context import TopologyContext
 from streamlet.spouts.kafka import KafkaSpout, SpoutConfig
 from streamlet.testing import DevCluster
-
-PATIENCE_S = 25.0
+from tests.patience import PATIENCE_S
 
 
 class Harness:

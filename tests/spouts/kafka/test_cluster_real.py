@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 from streamlet.spouts.kafka import GroupOffsets, KafkaHosts, SpoutConfig, StaticHosts, ZkHosts
 from streamlet.spouts.kafka.errors import OffsetsLost, StaticLeaderMoved
 from streamlet.testing import DevCluster
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.real
 
@@ -35,7 +36,7 @@ def three() -> Iterator[DevCluster]:
 def leaders(cluster: DevCluster, topic: str) -> dict[int, int]:
     """Partition -> broker id, as librdkafka sees it."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while not (found := admin.list_topics(topic, 10).topics[topic].partitions):  # a broker may not know it yet
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -43,7 +44,7 @@ def leaders(cluster: DevCluster, topic: str) -> dict[int, int]:
 
 
 def await_leader(cluster: DevCluster, topic: str, broker: int) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while leaders(cluster, topic)[0] != broker:
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -87,7 +88,7 @@ def test_k2_three_brokers_and_twelve_partitions_are_three_connections(
     assert len(set(leaders(three, topic).values())) == 3
     for partition in range(12):
         produce(three, topic, [f"p{partition}"], partition)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while my_connections(three):
         assert time.monotonic() < deadline, "those of librdkafka end a moment after their owners"
         time.sleep(0.05)
@@ -201,7 +202,7 @@ def test_k9_7_t08_a_compacted_topic_holds_nothing_up(three: DevCluster, make_top
     config = SpoutConfig(ZkHosts(three.zookeeper or ""), topic, "/streamlet", topic, **QUICK)
     running = harness(config)
     early = running.take(5)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     for number in range(1, 1000):
         write(number)
         if len(left := visible(three, topic)) < number * 5:

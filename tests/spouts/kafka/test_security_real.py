@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from confluent_kafka.admin import ScramMechanism
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
@@ -21,6 +21,8 @@ from streamlet.kafka.errors import AuthenticationFailed
 from streamlet.spouts.kafka import GroupOffsets, KafkaHosts, SpoutConfig, StaticHosts, ZkHosts, ZkOffsets
 from streamlet.spouts.kafka.config import override_names
 from streamlet.testing import DevCluster
+from tests.patience import PATIENCE_S
+from tests.scram import set_password
 
 pytestmark = pytest.mark.real
 
@@ -30,12 +32,8 @@ Make = Callable[..., Any]
 
 
 def with_user(cluster: DevCluster) -> dict[str, Any]:
-    """User carol for SCRAM-SHA-256, made by librdkafka."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
-    change = UserScramCredentialUpsertion("carol", credential, SECRET.encode())
-    for future in admin.alter_user_scram_credentials([change]).values():
-        future.result(30)
+    """User carol for SCRAM-SHA-256."""
+    set_password(cluster, "carol", SECRET, [ScramMechanism.SCRAM_SHA_256])
     user = {"sasl_plain_username": "carol", "sasl_plain_password": SECRET}
     return {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256", **user}
 
@@ -160,7 +158,7 @@ def run_and_look(words: list[str], status: int = 0) -> tuple[str, set[str]]:
     command = [sys.executable, "-m", "streamlet.cli.main", *words]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     seen: set[str] = set()
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + PATIENCE_S
     try:
         while process.poll() is None:
             assert time.monotonic() < deadline

@@ -18,6 +18,7 @@ from streamlet.spouts.kafka import KafkaHosts, SpoutConfig, ZkHosts
 from streamlet.spouts.kafka.errors import Deposed, NoSuchTopic, OffsetsLost, PoisonRecord, UnusableOffset
 from streamlet.spouts.kafka.readers import NoBrokers
 from streamlet.testing import DevCluster
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.real
 
@@ -51,7 +52,7 @@ def delete_before(cluster: DevCluster, topic: str, offset: int) -> None:
 def re_create(cluster: DevCluster, topic: str) -> None:
     client = admin(cluster)
     client.delete_topics([topic], operation_timeout=20)[topic].result(20)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
             client.create_topics([NewTopic(topic, 1, 1)], operation_timeout=20)[topic].result(20)
@@ -283,7 +284,7 @@ def test_t14_what_is_fetched_ahead_is_bounded(
     spout = harness(group_config(kafka39, topic, fetch_size_bytes=100_000, buffer_size_bytes=200_000))
     spout.take(1)
     most, quiet = 0, 0
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while quiet < 20:
         assert time.monotonic() < deadline
         before = most
@@ -350,7 +351,7 @@ def test_k13_progress_is_committed_while_nobody_asks_for_tuples(
     spout = harness(zk_config(kafka39, topic))
     taken = spout.take(2)
     spout.spout.ack_many([tup_id for _, tup_id in taken])
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while stored(witness39, topic)["offset"] != 2:
         assert time.monotonic() < deadline
         spout.spout.on_timer()
