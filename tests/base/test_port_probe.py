@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.server
 import socket
 import threading
-from collections.abc import Iterator
 
 import pytest
 
 from streamlet.base.port_probe import named_by, spoken_at
 from streamlet.testing import DevCluster
 from streamlet.testing.ports import free_ports
-
-
-@contextlib.contextmanager
-def saying(answer: bytes) -> Iterator[int]:
-    """A port that says ``answer`` to whatever it is told, and closes."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def serve() -> None:
-            with contextlib.suppress(OSError):
-                while True:
-                    link, _ = server.accept()
-                    with link, contextlib.suppress(OSError):
-                        link.recv(1024)
-                        link.sendall(answer)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        yield server.getsockname()[1]
-        server.shutdown(socket.SHUT_RDWR)
-    thread.join()
+from tests.wrong_ports import saying
 
 
 @pytest.mark.parametrize(

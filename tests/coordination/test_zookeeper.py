@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import http.server
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -17,6 +14,7 @@ from streamlet.coordination.zookeeper import ZooKeeperNodeStore
 from streamlet.testing import DevCluster
 from streamlet.testing.ports import free_ports
 from tests.patience import PATIENCE_S
+from tests.wrong_ports import saying, web_server
 
 
 @pytest.fixture(scope="module")
@@ -41,43 +39,6 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-@contextlib.contextmanager
-def answering(answer: bytes) -> Iterator[int]:
-    """A port that says ``answer`` to whatever it is told, and closes."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def serve() -> None:
-            with contextlib.suppress(OSError):
-                while True:
-                    link, _ = server.accept()
-                    with link, contextlib.suppress(OSError):
-                        link.recv(1024)
-                        link.sendall(answer)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        yield server.getsockname()[1]
-        server.shutdown(socket.SHUT_RDWR)
-    thread.join()
-
-
-@contextlib.contextmanager
-def web_server() -> Iterator[int]:
-    """A port that speaks HTTP."""
-
-    class Quiet(http.server.BaseHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Quiet)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server.server_port
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
 def test_nobody_there() -> None:
     """One paragraph with the address, the reason and a remedy, within the time-out."""
     (port,) = free_ports(1)
@@ -97,7 +58,7 @@ def test_nobody_there() -> None:
 )
 def test_another_protocol(answer: bytes, named: str) -> None:
     """Told at once, with what is spoken instead and where a ZooKeeper is to be found; no time-out is waited for."""
-    with answering(answer) as port, pytest.raises(NodeStoreUnavailable) as caught:
+    with saying(answer) as port, pytest.raises(NodeStoreUnavailable) as caught:
         ZooKeeperNodeStore(f"127.0.0.1:{port}", connect_timeout_s=600)
     assert all(part in caught.value.message for part in (f"127.0.0.1:{port}", named, "usually 2181"))
     assert caught.value.spoken and not caught.value.retriable

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import re
 import socket
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Producer
@@ -17,6 +15,7 @@ from streamlet.kafka.protocol.api import ApiKey
 from streamlet.testing import DevCluster
 from streamlet.testing.fake_broker import FakeBroker
 from tests.integration.conftest import ROOT, Streamlet
+from tests.wrong_ports import web_server
 
 WORD_COUNT = ROOT / "topologies" / "word_count.py"
 
@@ -46,23 +45,6 @@ def free_port() -> int:
         return int(sock.getsockname()[1])
 
 
-@pytest.fixture
-def web_server() -> Iterator[int]:
-    """A port that speaks HTTP."""
-
-    class Quiet(http.server.BaseHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = http.server.HTTPServer(("127.0.0.1", 0), Quiet)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server.server_port
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
 def test_no_broker_at_the_address(streamlet: Streamlet, free_port: int) -> None:
     """What, where, why and what to do; and after a second of waiting, what is waited for, once."""
     said, before = refused(streamlet, 2, f"lines.hosts=kafka://127.0.0.1:{free_port}")
@@ -87,13 +69,12 @@ def test_no_zookeeper_at_the_address(streamlet: Streamlet, free_port: int) -> No
         ("zk", "it speaks HTTP, not ZooKeeper's protocol", "its client port, which is usually 2181"),
     ],
 )
-def test_a_port_that_speaks_another_protocol(
-    streamlet: Streamlet, web_server: int, scheme: str, why: str, remedy: str
-) -> None:
+def test_a_port_that_speaks_another_protocol(streamlet: Streamlet, scheme: str, why: str, remedy: str) -> None:
     """Said as such, with what it speaks and what to do, and at once: no time-out is waited for."""
-    where = (f"lines.hosts={scheme}://127.0.0.1:{web_server}", "lines.start_timeout_ms=600000")
-    said, before = refused(streamlet, 2, *where)
-    assert f"127.0.0.1:{web_server}" in said and why in said and remedy in said
+    with web_server() as port:
+        where = (f"lines.hosts={scheme}://127.0.0.1:{port}", "lines.start_timeout_ms=600000")
+        said, before = refused(streamlet, 2, *where)
+    assert f"127.0.0.1:{port}" in said and why in said and remedy in said
     assert not before
 
 
