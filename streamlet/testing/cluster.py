@@ -22,7 +22,8 @@ from streamlet.testing.members import Member, data_directory, format_storage, la
 from streamlet.testing.ports import listens
 from streamlet.testing.tools import KafkaTools
 
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 180.0
+"""A JVM that dies is noticed at once; this is for a starved machine, which takes minutes."""
 _PORT_TRIES = 4
 _STOP_GRACE_S = 10.0
 

@@ -27,10 +27,16 @@ from streamlet.backends.spark.session import (
 from streamlet.backends.spark.shipping import make_archive
 from streamlet.base.errors import BadInput
 
-SLOTS_S = 30.0
-"""How long executors may take to register once the session is up."""
+SLOTS_S = 60.0
+"""How long a cluster's executors may take to register once the session is up."""
 
-PROBE_S = 120.0
+LOCAL_S = 300.0
+"""The same where all come, for they start on this machine: a starved one takes minutes."""
+
+TOLD_AFTER_S = 5.0
+"""After so long it is said what is waited for."""
+
+PROBE_S = 300.0
 """How long the first Python tasks may take; with dynamic allocation executors are started for them."""
 
 MOST_PROBES = 64
@@ -61,7 +67,7 @@ class SparkBackend:
         stop.on_kill(session.kill)
         try:
             preflight.check_session(session.conf())
-            found = _await_slots(session, request, stop)
+            found = _await_slots(session, request, observer, stop)
             _probe(session, request.workers, stop)
             took = time.monotonic() - started
             observer.on_event("info", f"Spark is up after {took:.0f} s on {session.master}, with {found}")
@@ -95,7 +101,7 @@ class SparkBackend:
             jobs.close()
 
 
-def _await_slots(session: Session, request: RunRequest, stop: Stop) -> str:
+def _await_slots(session: Session, request: RunRequest, observer: Observer, stop: Stop) -> str:
     """Wait until there is a free slot for every worker; what there is, in words. Raises BadInput."""
     dynamic = session.conf().get("spark.dynamicAllocation.enabled") == "true"
     wanted = 0 if dynamic else request.workers
@@ -106,13 +112,22 @@ def _await_slots(session: Session, request: RunRequest, stop: Stop) -> str:
         slots, busy = _slots(found)
         return len(found) >= least and (slots - busy >= wanted or (session.local and slots < wanted))
 
-    executors = wait_for_executors(session, enough, SLOTS_S, lambda: stop.asked)
+    limit_s = LOCAL_S if session.local else SLOTS_S
+    executors = wait_for_executors(session, enough, min(limit_s, TOLD_AFTER_S), lambda: stop.asked)
+    if not enough(executors):
+        observer.on_event("info", f"Waiting for executors, for up to {limit_s:g} s: {_words(executors)} so far")
+        executors = wait_for_executors(session, enough, limit_s - TOLD_AFTER_S, lambda: stop.asked)
     slots, busy = _slots(executors)
     if slots - busy < wanted:
         raise BadInput(too_few_slots(session.master, request.workers, slots, busy))
     if dynamic:
         return "executors started as workers need them"
-    return f"{len(executors)} executor{'s' if len(executors) != 1 else ''} and {slots} task slots"
+    return _words(executors)
+
+
+def _words(executors: list[Executor]) -> str:
+    parts = ((len(executors), "executor"), (_slots(executors)[0], "task slot"))
+    return " and ".join(f"{count} {name}{'' if count == 1 else 's'}" for count, name in parts)
 
 
 def _slots(executors: list[Executor]) -> tuple[int, int]:
