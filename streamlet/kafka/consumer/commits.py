@@ -23,7 +23,7 @@ from streamlet.kafka.broker_errors import (
 from streamlet.kafka.client import KafkaClient
 from streamlet.kafka.consumer.config import ConsumerConfig
 from streamlet.kafka.consumer.errors import CommitFailed, MembershipFenced, RebalanceUnderWay
-from streamlet.kafka.consumer.membership import NO_GENERATION, Generation
+from streamlet.kafka.consumer.membership_events import NO_GENERATION, Generation
 from streamlet.kafka.errors import BrokerError, ClientTimeout, KafkaError
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.group_offsets import OUTSIDER, GroupMember, GroupOffsets, OffsetAndMetadata

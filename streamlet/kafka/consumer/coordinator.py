@@ -1,5 +1,4 @@
-"""The consumer's side of its group: rebalances, and positions from committed offsets (C5; Java:
-``ConsumerCoordinator``).
+"""The consumer's side of its group: rebalances, commits before them, leaving (C5; Java: ``ConsumerCoordinator``).
 
 The membership itself lives in :class:`GroupThread`; here its news are acted on, in the user's thread, inside poll.
 """
@@ -22,21 +21,21 @@ from streamlet.kafka.consumer.assignors import (
 from streamlet.kafka.consumer.commits import Commits
 from streamlet.kafka.consumer.config import ConsumerConfig
 from streamlet.kafka.consumer.errors import GroupThreadDied, MembershipFenced
+from streamlet.kafka.consumer.first_positions import FirstPositions
 from streamlet.kafka.consumer.group_protocol import Subscription, decode_assignment
 from streamlet.kafka.consumer.group_thread import GroupThread
-from streamlet.kafka.consumer.membership import (
+from streamlet.kafka.consumer.membership import GroupSettings, Membership
+from streamlet.kafka.consumer.membership_events import (
     NO_GENERATION,
     Fatal,
     Generation,
-    GroupSettings,
     Joined,
-    Membership,
     MembershipLost,
     News,
 )
 from streamlet.kafka.consumer.positions import Positions
 from streamlet.kafka.consumer.rebalance_listener import ConsumerRebalanceListener
-from streamlet.kafka.consumer.subscription_state import FetchState, SubscriptionState, SubscriptionType
+from streamlet.kafka.consumer.subscription_state import SubscriptionState, SubscriptionType
 from streamlet.kafka.errors import KafkaError, MalformedFrame
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.group_offsets import OffsetAndMetadata
@@ -82,13 +81,12 @@ class ConsumerCoordinator:
         self._ended: KafkaError | None = None
         """What ended the membership for good: raised by every poll."""
         self._pre_join_commit: tuple[RequestFuture[None], float] | None = None
-        self._fetching_committed = False
-        self._committed_not_before_s = 0.0
         self._last_owned: tuple[TopicPartition, ...] = ()
         self._last_generation = -1
         self._cluster_seen: object = None
         if config.group_id is not None:
             self.commits = Commits(client, config, clock.monotonic)
+        self.first_positions = FirstPositions(subscriptions, positions, self.commits, self._retry, clock)
 
     # -- poll
 
@@ -99,7 +97,7 @@ class ConsumerCoordinator:
             commits.run_callbacks()
         if self._subscriptions.uses_group:
             self._poll_group()
-        self.first_positions()
+        self.first_positions.ask()
         if commits is not None:
             commits.maybe_auto_commit(self._consumed)
 
@@ -121,9 +119,7 @@ class ConsumerCoordinator:
             wait = self.commits.next_wake_s(now_s)
         if self._pre_join_commit is not None:
             wait = min(wait, self._pre_join_commit[1] - now_s)
-        if self._committed_not_before_s > now_s:
-            wait = min(wait, self._committed_not_before_s - now_s)
-        return max(wait, 0.0)
+        return max(min(wait, self.first_positions.next_wake_s(now_s)), 0.0)
 
     def subscription_changed(self) -> None:
         """Join (again) with the next poll."""
@@ -311,49 +307,6 @@ class ConsumerCoordinator:
                 row = self._subscriptions.get(tp)
                 if row is not None:
                     row.pending_callback = False
-
-    # -- positions from committed offsets
-
-    def first_positions(self) -> None:
-        """Ask what is committed for partitions that have no position yet."""
-        rows = [row for row in self._subscriptions.in_state(FetchState.INITIALIZING) if not row.pending_callback]
-        now = self._clock.monotonic()
-        if not rows or self._fetching_committed or now < self._committed_not_before_s:
-            return
-        tps = [row.topic_partition for row in rows]
-        if self.commits is None:
-            self._positions.reset_by_policy(tps)
-            return
-        self._fetching_committed = True
-        assignment = self._subscriptions.assignment_id
-        self.commits.fetch(tps).add_listener(lambda done: self._committed_known(tps, assignment, done))
-
-    def _committed_known(
-        self, tps: list[TopicPartition], assignment: int, done: RequestFuture[dict[TopicPartition, OffsetAndMetadata]]
-    ) -> None:
-        self._fetching_committed = False
-        if done.exception is not None:
-            self._committed_not_before_s = self._clock.monotonic() + self._retry.initial
-            if not done.exception.retriable:
-                self._positions.tell(done.exception)
-            return
-        if assignment != self._subscriptions.assignment_id:
-            return  # partitions went and perhaps came back since: asked anew
-        missing: list[TopicPartition] = []
-        for tp in tps:
-            row = self._subscriptions.get(tp)
-            if row is None or row.state is not FetchState.INITIALIZING:
-                continue  # sought by the user meanwhile
-            stored = done.value.get(tp)
-            if stored is None:
-                missing.append(tp)
-            else:
-                self._positions.start_at(tp, stored.offset, stored.leader_epoch)
-        try:
-            self._positions.reset_by_policy(missing)
-        except KafkaError as err:
-            self._committed_not_before_s = self._clock.monotonic() + self._retry.maximum
-            self._positions.tell(err)
 
     # -- leaving
 

@@ -25,8 +25,8 @@ from streamlet.kafka.consumer.group_protocol import (
     decode_subscription,
     encode_assignment,
 )
-from streamlet.kafka.consumer.membership import (
-    JOIN_GRACE_S,
+from streamlet.kafka.consumer.membership import JOIN_GRACE_S, Membership
+from streamlet.kafka.consumer.membership_events import (
     Action,
     Beat,
     Fatal,
@@ -34,7 +34,6 @@ from streamlet.kafka.consumer.membership import (
     Generation,
     Join,
     Leave,
-    Membership,
     News,
     Share,
     Sync,

@@ -26,6 +26,22 @@ from streamlet.kafka.broker_errors import (
     UnknownMemberId,
 )
 from streamlet.kafka.consumer.errors import MembershipFenced
+from streamlet.kafka.consumer.membership_events import (
+    NO_GENERATION,
+    Action,
+    Beat,
+    Fatal,
+    FindCoordinator,
+    Generation,
+    Join,
+    Joined,
+    Leave,
+    MembershipLost,
+    News,
+    RejoinNeeded,
+    Share,
+    Sync,
+)
 from streamlet.kafka.errors import Disconnected, KafkaError
 
 JOIN_GRACE_S = 5.0
@@ -42,18 +58,6 @@ class MemberState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Generation:
-    """Who we are in which generation of the group; what commits are made by."""
-
-    generation_id: int = -1
-    member_id: str = ""
-    protocol: str = ""
-
-
-NO_GENERATION = Generation()
-
-
-@dataclass(frozen=True, slots=True)
 class GroupSettings:
     """Times in seconds."""
 
@@ -64,89 +68,6 @@ class GroupSettings:
     max_poll_interval_s: float
     retry: Backoff
 
-
-# -- what to send
-
-
-@dataclass(frozen=True, slots=True)
-class FindCoordinator:
-    """Ask any broker who keeps the group."""
-
-
-@dataclass(frozen=True, slots=True)
-class Join:
-    """JoinGroup with these protocols (name, subscription), answered when all have joined."""
-
-    member_id: str
-    protocols: tuple[tuple[str, bytes], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """We lead: share out for these members (id -> instance id, subscription), then call ``shared``."""
-
-    protocol: str
-    members: Mapping[str, tuple[str | None, bytes]]
-
-
-@dataclass(frozen=True, slots=True)
-class Sync:
-    """SyncGroup; ``assignments`` from the leader alone."""
-
-    generation: Generation
-    assignments: Mapping[str, bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class Beat:
-    """Heartbeat."""
-
-    generation: Generation
-
-
-@dataclass(frozen=True, slots=True)
-class Leave:
-    """LeaveGroup; no answer is waited for but at the end."""
-
-    member_id: str
-
-
-Action = FindCoordinator | Join | Share | Sync | Beat | Leave
-
-# -- what the consumer hears
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """A new generation, and our share of it."""
-
-    generation: Generation
-    assignment: bytes
-    leads: bool
-
-
-@dataclass(frozen=True, slots=True)
-class RejoinNeeded:
-    """The group rebalances: give back what must be given back, and join again."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class MembershipLost:
-    """We are no member any more: what we had may belong to others already."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Fatal:
-    """Nothing that joining again would mend."""
-
-    error: KafkaError
-
-
-News = Joined | RejoinNeeded | MembershipLost | Fatal
 
 _COORDINATOR_GONE = (CoordinatorNotAvailable, NotCoordinator, Disconnected)
 _FATAL = (GroupAuthorizationFailed, GroupMaxSizeReached, InconsistentGroupProtocol, InvalidSessionTimeout)

@@ -115,7 +115,7 @@ class Poller:
             if left <= 0:
                 raise ClientTimeout(f"The position of {tp} is not known after {timeout_s:.3g} s ({row.state.value}).")
             self._raise_if_stopped()
-            self._coordinator.first_positions()
+            self._coordinator.first_positions.ask()
             self._find_positions()
             self._client.poll(min(left, self._next_wake_s(self._now_s()), 0.1))
 

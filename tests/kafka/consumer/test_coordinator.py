@@ -10,7 +10,7 @@ import pytest
 from streamlet.kafka import Consumer, ConsumerRebalanceListener, TopicPartition
 from streamlet.kafka.consumer.assignors import CooperativeStickyAssignor
 from streamlet.kafka.consumer.group_protocol import decode_subscription, encode_assignment
-from streamlet.kafka.consumer.membership import Generation, Joined, MembershipLost, News, RejoinNeeded
+from streamlet.kafka.consumer.membership_events import Generation, Joined, MembershipLost, News, RejoinNeeded
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Cluster, TopicInfo
 

@@ -12,7 +12,8 @@ from streamlet.kafka.consumer.assignors import RangeAssignor
 from streamlet.kafka.consumer.config import ConsumerConfig
 from streamlet.kafka.consumer.group_protocol import Subscription
 from streamlet.kafka.consumer.group_thread import GroupThread
-from streamlet.kafka.consumer.membership import Generation, GroupSettings, Membership, MemberState, RejoinNeeded, Share
+from streamlet.kafka.consumer.membership import GroupSettings, Membership, MemberState
+from streamlet.kafka.consumer.membership_events import Generation, RejoinNeeded, Share
 from streamlet.kafka.metadata.cluster import Cluster, PartitionInfo, TopicInfo
 
 
