@@ -22,7 +22,9 @@ from streamlet.testing.errors import ToolFailed
 from streamlet.testing.installation import Installation
 from streamlet.testing.jvm import keeper_command
 
-TOOL_TIMEOUT_S = 120.0
+TOOL_TIMEOUT_S = 240.0
+GROUPS_TIMEOUT_MS = 60_000
+"""The tool's own 5 s are too few on a busy machine, where its JVM and the broker share a core."""
 
 _TOPICS = "org.apache.kafka.tools.TopicCommand"
 _OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
@@ -208,7 +210,7 @@ class KafkaTools(ABC):
     def describe_groups(self, group: str | None = None) -> list[GroupOffset]:
         """Committed offsets and lag of one group, or of all."""
         which = ["--all-groups"] if group is None else ["--group", group]
-        said = self.run_tool(_GROUPS, "--describe", "--offsets", *which)
+        said = self.run_tool(_GROUPS, "--describe", "--offsets", "--timeout", str(GROUPS_TIMEOUT_MS), *which)
         found = []
         for line in said.splitlines():
             words = line.split()

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -140,10 +141,8 @@ class Run:
 
     def close(self) -> None:
         self.process.close()
-        wait_for("the run's processes to end", lambda: not self.alive(), 15, self.alive)
-        for path in sorted(self.scratch.rglob("*"), reverse=True):
-            path.rmdir() if path.is_dir() else path.unlink()
-        self.scratch.rmdir()
+        wait_for("the run's processes to end", lambda: not self.alive(), told=self.alive)
+        shutil.rmtree(self.scratch)
 
 
 def _is_keeper(pid: int) -> bool:
@@ -175,7 +174,7 @@ class Rig:
                 [sys.executable, str(HERE / "witness.py"), str(self.socket), str(self.file)], self.folder / "w.log"
             )
             self.stack.callback(self.witness.close)
-            wait_for("the witness", self.file.exists, 20)
+            wait_for("the witness", self.file.exists)
             self.evidence = Evidence(self.file, self.counts)
             data_dir = self.cluster.directory / "zookeeper" / "data"
             assert self.cluster.zookeeper is not None
@@ -188,7 +187,7 @@ class Rig:
         self.stack.close()
 
     def _produce(self) -> None:
-        wait_for("the topic", self._create_topic, 30)
+        wait_for("the topic", self._create_topic)
         producer = Producer(
             {"bootstrap.servers": self.cluster.bootstrap_servers, "linger.ms": 5, "enable.idempotence": True}
         )
@@ -269,7 +268,7 @@ class Rig:
         evidence.check_commits(history)
         assert self.watcher.offsets() == self.log_ends() == self.counts
         for run in self.runs:
-            wait_for("the run's processes to end", lambda run=run: not run.alive(), 10, run.alive)
+            wait_for("the run's processes to end", lambda run=run: not run.alive(), told=run.alive)
         seen = sum(version.seen for versions in history.values() for version in versions)
         total = sum(map(len, history.values()))
         print(f"{total} versions of the offset nodes, {seen} of them seen by kazoo; nothing ahead of the witness")
