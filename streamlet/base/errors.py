@@ -37,6 +37,10 @@ class BadInput(StreamletError):
     exit_status = BAD_INPUT
 
 
+class WrongArgument(BadInput, TypeError):
+    """A call was given what it cannot take: another type than it says, or one where it wants several."""
+
+
 class SettingError(BadInput):
     """A setting is unknown, of the wrong type, out of range, or contradicts another."""
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, ClassVar, Self
 
 from streamlet.base.errors import SettingError
+from streamlet.kafka import setting_names
 from streamlet.kafka.metadata.cluster import UNKNOWN_NODE, Broker
 from streamlet.kafka.security import SECRETS, SecuritySettings, check_security
 
@@ -48,6 +48,8 @@ class ClientConfig(SecuritySettings):
     receive_message_max_bytes: int = 100_000_000
     """No single answer may be larger (librdkafka's name: Java has no such limit)."""
 
+    CLIENT: ClassVar[str] = ""
+    """Whose settings these are, as its users call it; "": what every client has."""
     LEAST: ClassVar[Mapping[str, int]] = {
         "max_in_flight_requests_per_connection": 1,
         "request_timeout_ms": 1,
@@ -79,7 +81,7 @@ class ClientConfig(SecuritySettings):
             self._check_type(field.name, str(field.type), getattr(self, field.name))
         for name, choices in self._tables("CHOICES"):
             if getattr(self, name) not in choices:
-                listed = ", ".join(map(str, choices))
+                listed = ", ".join(dict.fromkeys(str(choice) for choice in choices if choice is not None))
                 raise SettingError(f"{name} = {getattr(self, name)!r} is not possible: choose from {listed}.")
         for low, high in self._tables("ORDERED"):
             if getattr(self, low) > getattr(self, high):
@@ -94,17 +96,19 @@ class ClientConfig(SecuritySettings):
     def of(cls, settings: Mapping[str, object]) -> Self:
         """From names and values, as the class it is called on.
 
-        Kafka's dotted names work too. An unknown name is refused with the nearest right one.
+        Kafka's dotted names work too. A name that is none is refused: with the nearest right ones, the client whose
+        it is, or why there is no such setting here.
         """
-        known = [field.name for field in dataclasses.fields(cls)]
-        given = {name.replace(".", "_"): value for name, value in settings.items()}
-        for name in given:
+        known = _names(cls)
+        given: dict[str, object] = {}
+        for written, value in settings.items():
+            name = written.replace(".", "_")
             if name not in known:
-                if name in _ELSEWHERE:
-                    raise SettingError(f"Unknown client setting {name!r}: {_ELSEWHERE[name]}.")
-                near = get_close_matches(name, known, n=1)
-                hint = f"the nearest one is {near[0]}." if near else f"known settings: {', '.join(sorted(known))}."
-                raise SettingError(f"Unknown client setting {name!r}: {hint}")
+                others = {kind.CLIENT: _names(kind) for kind in ClientConfig.__subclasses__() if kind.CLIENT}
+                raise SettingError(setting_names.unknown(written, cls.CLIENT, known, others))
+            if name in given:
+                raise SettingError(f"{name} is given twice, as {written!r} too: leave one of them out.")
+            given[name] = value
         if "bootstrap_servers" not in given:
             raise SettingError("bootstrap_servers is missing: give at least one host:port of the cluster.")
         servers = given["bootstrap_servers"]
@@ -142,19 +146,8 @@ class ClientConfig(SecuritySettings):
         return parse_servers(self.bootstrap_servers)
 
 
-_ELSEWHERE = {
-    "ssl_truststore_location": "the authorities are given as a PEM file, ssl_cafile",
-    "ssl_keystore_location": "our certificate is given as PEM files, ssl_certfile and ssl_keyfile",
-    "ssl_ca_location": "it is called ssl_cafile here",
-    "ssl_certificate_location": "it is called ssl_certfile here",
-    "ssl_key_location": "it is called ssl_keyfile here",
-    "ssl_key_password": "it is called ssl_password here",
-    "ssl_endpoint_identification_algorithm": "it is called ssl_check_hostname here, True or False",
-    "sasl_username": "it is called sasl_plain_username here",
-    "sasl_password": "it is called sasl_plain_password here",
-    "sasl_jaas_config": "user and password are given as sasl_plain_username and sasl_plain_password",
-}
-"""Names that Java or librdkafka have for what is called otherwise here (kafka-python's names)."""
+def _names(config: type[ClientConfig]) -> list[str]:
+    return [field.name for field in dataclasses.fields(config)]
 
 
 def parse_servers(servers: object) -> tuple[Broker, ...]:

@@ -77,7 +77,8 @@ def metadata_timeout(cluster: Cluster, topic: str, partition: int | None, timeou
     if count is not None:
         return ClientTimeout(
             f"Partition {partition} of topic {topic!r} is not there after {timeout_s:.3g} s: the topic has "
-            f"{count} partitions, numbered from 0."
+            f"{count} partition{'s' if count > 1 else ''}, numbered from 0. Name one of these, or let "
+            "the topic grow (Admin.create_partitions)."
         )
     info = cluster.topics.get(topic)
     if info is not None and info.error is not None:

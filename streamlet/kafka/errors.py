@@ -113,3 +113,10 @@ class BrokerError(KafkaError):
         reason = (type(self).__doc__ or "").strip().removesuffix(".")
         text = f"{what}: {reason[0].lower()}{reason[1:]}" if what else reason
         super().__init__(f"{text} (Kafka error {self.code}, {type(self).__name__}). {remedy}".strip())
+
+
+def also(error: KafkaError, sentence: str) -> KafkaError:
+    """The same error, saying one thing more."""
+    error.message = f"{error.message} {sentence}"
+    error.args = (error.message,)
+    return error

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from streamlet.base.errors import WrongArgument
 from streamlet.kafka.broker_errors import (
     CoordinatorNotAvailable,
     NotCoordinator,
@@ -71,9 +72,9 @@ class OffsetAndMetadata:
 
 
 def offset_rows(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:  # Any: what a user takes for offsets
-    """Offsets to store as our own type: ours, another client's, or plain numbers. Raises TypeError at once."""
+    """Offsets to store as our own type: ours, another client's, or plain numbers. Raises WrongArgument at once."""
     if not isinstance(offsets, Mapping):
-        raise TypeError(f"{offsets!r} are no offsets: write {{TopicPartition(topic, number): offset}}.")
+        raise WrongArgument(f"{offsets!r} are no offsets: write {{TopicPartition(topic, number): offset}}.")
     return {TopicPartition.of(tp): _row(tp, row) for tp, row in offsets.items()}
 
 
@@ -83,7 +84,7 @@ def _row(tp: object, row: Any) -> OffsetAndMetadata:
     offset, epoch, text = (getattr(row, name, None) for name in ("offset", "leader_epoch", "metadata"))
     epoch, text = UNKNOWN_EPOCH if epoch is None else epoch, text or ""
     if not isinstance(offset, int) or not 0 <= offset < 1 << 63 or not isinstance(epoch, int) or type(text) is not str:
-        raise TypeError(
+        raise WrongArgument(
             f"{row!r} is no offset to store for {tp}: write a number from 0 (the next offset to read), or "
             "OffsetAndMetadata(offset, leader_epoch, metadata)."
         )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
 
 import pytest
 
-from streamlet.kafka import Admin, Consumer, NewTopic, Producer
+from streamlet.kafka import Admin, ClientConfig, Consumer, ConsumerConfig, NewTopic, Producer, ProducerConfig
+from streamlet.kafka.admin.config import AdminConfig
+from streamlet.kafka.setting_names import PAGE
 from tests.docs.pages import ROOT
 from tests.docs.test_reference import rows
 
@@ -56,3 +59,32 @@ def test_new_topics_arguments() -> None:
         "assignment",
         "configs",
     ]
+
+
+@pytest.mark.parametrize(
+    ("title", "config"),
+    [
+        ("Of every client", ClientConfig),
+        ("Of the Producer", ProducerConfig),
+        ("Of the Consumer", ConsumerConfig),
+        ("Of the Admin", AdminConfig),
+    ],
+)
+def test_every_setting_is_on_the_page_with_its_default(title: str, config: type[ClientConfig]) -> None:
+    """Each in the table of the client that has it."""
+
+    def shown(field: dataclasses.Field[object]) -> str:
+        if field.default is dataclasses.MISSING:
+            return "required"
+        if isinstance(field.default, tuple):
+            return f"`{[kind.name for kind in field.default]}`"
+        return f"`{field.default!r}`"
+
+    everyones = {field.name for field in dataclasses.fields(ClientConfig)} if config is not ClientConfig else set()
+    there = {f"`{f.name}`": shown(f) for f in dataclasses.fields(config) if f.name not in everyones}
+    written = {cells[0]: cells[1] for cells in rows(sections("client-settings.md")[title])}
+    assert written == there
+
+
+def test_the_page_of_the_settings_is_the_one_that_messages_name() -> None:
+    assert (ROOT / PAGE).is_file()

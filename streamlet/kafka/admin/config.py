@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from streamlet.kafka.config import ClientConfig
 
@@ -13,3 +15,6 @@ class AdminConfig(ClientConfig):
 
     default_api_timeout_ms: int = 60_000
     """How long a call may take that is given no ``timeout`` of its own."""
+
+    CLIENT: ClassVar[str] = "Admin"
+    LEAST: ClassVar[Mapping[str, int]] = {"default_api_timeout_ms": 1}

@@ -15,6 +15,7 @@ from streamlet.kafka.admin.model import (
     ResourceType,
     checked_values,
 )
+from streamlet.kafka.arguments import mapping
 from streamlet.kafka.protocol.messages import describe_configs as wire_describe
 from streamlet.kafka.protocol.messages import incremental_alter_configs as wire_alter
 
@@ -112,7 +113,7 @@ def read_altered(response: wire_alter.IncrementalAlterConfigsResponse) -> Answer
 
 def _changes(resource: ConfigResource, rows: Changes) -> list[tuple[str, AlterConfig]]:
     found = []
-    for name, value in rows.items():
+    for name, value in mapping(rows, "'retention.ms'", "'60000'", f"Changing the settings of {resource}").items():
         if not isinstance(value, AlterConfig):
             value = AlterConfig(ConfigOp.DELETE) if value is None else AlterConfig(ConfigOp.SET, value)
         if value.op is not ConfigOp.DELETE and value.value is None:

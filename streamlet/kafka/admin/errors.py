@@ -157,10 +157,3 @@ def item_error(code: int, what: str, said: str | None = None, needs: str = "", b
     if said and kind not in _SAYS_NOTHING_NEW:
         remedy = f"The broker says: {said.strip().rstrip('.')}. {remedy}".strip()
     return kind(what, remedy)
-
-
-def also(error: KafkaError, sentence: str) -> KafkaError:
-    """The same error, saying one thing more."""
-    error.message = f"{error.message} {sentence}"
-    error.args = (error.message,)
-    return error

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from streamlet.kafka.admin import groups, positions
+from streamlet.kafka.admin.call_arguments import offset_to_store, one_name, several
 from streamlet.kafka.admin.calls import Ask, AtOnce, Deadline, ToBrokers, ToCoordinators
 from streamlet.kafka.admin.errors import admin_error
 from streamlet.kafka.admin.model import GroupDescription, GroupListing, OffsetSpec
-from streamlet.kafka.admin.session import offset_of, several
 from streamlet.kafka.admin.topic_calls import TopicCalls
+from streamlet.kafka.arguments import by_partition, partitions_of
 from streamlet.kafka.client import KafkaClient
 from streamlet.kafka.group_offsets import OffsetAndMetadata
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
@@ -44,6 +45,7 @@ class GroupCalls(TopicCalls):
         self, group_ids: str | Iterable[str], *, timeout: float | None = None
     ) -> dict[str, GroupDescription]:
         """State, assignor and members of groups of the classic protocol; GroupIdNotFound for one that is not there."""
+        wanted = several(group_ids, "groups")
         with self._call(timeout) as deadline:
 
             def make(share: Iterable[str], broker: Broker | None) -> Ask[str, GroupDescription]:
@@ -51,16 +53,17 @@ class GroupCalls(TopicCalls):
                 request = DescribeGroupsRequest(groups=tuple(share))
                 return Ask(request, lambda response: groups.read_group_descriptions(response, broker))
 
-            return self._calls.run(several(group_ids), by_name(self._client), make, deadline).value()
+            return self._calls.run(wanted, by_name(self._client), make, deadline).value()
 
     def delete_groups(self, group_ids: str | Iterable[str], *, timeout: float | None = None) -> None:
         """Forget groups and their offsets; NonEmptyGroup while one has members."""
+        wanted = several(group_ids, "groups")
         with self._call(timeout) as deadline:
 
             def make(share: Iterable[str], _broker: Broker | None) -> Ask[str, None]:
                 return Ask(DeleteGroupsRequest(groups_names=tuple(share)), groups.read_deleted_groups)
 
-            self._calls.run(several(group_ids), by_name(self._client), make, deadline).value()
+            self._calls.run(wanted, by_name(self._client), make, deadline).value()
 
     def list_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
@@ -69,7 +72,8 @@ class GroupCalls(TopicCalls):
 
         One without an offset is not in it; a group that is not there has none.
         """
-        wanted = None if partitions is None else tuple(partitions)
+        one_name(group_id, "group")
+        wanted = None if partitions is None else tuple(partitions_of(partitions))
         with self._call(timeout) as deadline:
 
             def make(_share: Iterable[str], _broker: Broker | None) -> Ask[str, Any]:
@@ -92,16 +96,10 @@ class GroupCalls(TopicCalls):
         A number is the next offset to read; "earliest", "latest" or an aware datetime are looked up first (a time
         after the last record is the end). While the group has members the error is UnknownMemberId.
         """
-        fixed = {
-            tp: spec if isinstance(spec, OffsetAndMetadata) else OffsetAndMetadata(offset_of(tp, spec))
-            for tp, spec in offsets.items()
-            if isinstance(spec, (int, OffsetAndMetadata))
-        }
-        looked_up = {
-            tp: positions.timestamp_of(spec)
-            for tp, spec in offsets.items()
-            if not isinstance(spec, (int, OffsetAndMetadata))
-        }
+        one_name(group_id, "group")
+        given = by_partition(offsets, "offset")
+        looked_up = {tp: positions.timestamp_of(spec) for tp, spec in given.items() if positions.is_place(spec)}
+        fixed = {tp: offset_to_store(tp, spec) for tp, spec in given.items() if tp not in looked_up}
         with self._call(timeout) as deadline:
             stored = {**fixed, **self._look_up(looked_up, deadline)}
 
@@ -116,7 +114,8 @@ class GroupCalls(TopicCalls):
         self, group_id: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> None:
         """Forget where a group was in these partitions; GroupSubscribedToTopic while its members read them."""
-        wanted = tuple(partitions)
+        one_name(group_id, "group")
+        wanted = tuple(partitions_of(partitions))
         with self._call(timeout) as deadline:
 
             def make(share: Iterable[TopicPartition], _broker: Broker | None) -> Ask[TopicPartition, None]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
 from typing import Final, Literal
 
 from streamlet.base.errors import BadInput
+from streamlet.kafka.arguments import mapping, several
 from streamlet.kafka.metadata.cluster import Broker, PartitionInfo, TopicPartition
 
 BROKER_DEFAULT: Final = -1
@@ -54,11 +55,14 @@ class NewTopic:
                     f"NewTopic {self.name!r}: an assignment says already how many partitions and replicas there are; "
                     "leave num_partitions and replication_factor out."
                 )
-            if not self.assignment or sorted(self.assignment) != list(range(len(self.assignment))):
+            rows = mapping(self.assignment, "0", "[1, 2]", f"NewTopic {self.name!r}: assignment")
+            if not rows or set(rows) != set(range(len(rows))):
                 raise BadInput(
-                    f"NewTopic {self.name!r}: the assignment is of the partitions {sorted(self.assignment)}; they must "
-                    "be numbered from 0 without a gap."
+                    f"NewTopic {self.name!r}: the assignment is of the partitions {list(rows)}; they must be numbered "
+                    "from 0 without a gap."
                 )
+            for brokers in rows.values():
+                _check_brokers(f"NewTopic {self.name!r}", brokers)
         checked_values(f"NewTopic {self.name!r}", self.configs)
 
 
@@ -82,6 +86,12 @@ class NewPartitions:
 
     total: int
     assignment: Sequence[Sequence[int]] | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.total, bool) or not isinstance(self.total, int) or self.total < 1:
+            raise BadInput(f"NewPartitions: total = {self.total!r} must be a whole number of at least 1.")
+        for brokers in several(self.assignment or (), "broker ids", "[[1, 2], ...]", "NewPartitions: assignment"):
+            _check_brokers("NewPartitions", brokers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,8 +247,14 @@ class GroupDescription:
 
 def checked_values(where: str, values: Mapping[str, str | None]) -> None:
     """BadInput unless names and values of settings are text: Kafka takes no numbers."""
-    for name, value in values.items():
+    for name, value in mapping(values, "'retention.ms'", "'60000'", f"{where}: settings").items():
         if not isinstance(name, str) or not (value is None or isinstance(value, str)):
             raise BadInput(
                 f"{where}: the setting {name!r} = {value!r} must be text, as Kafka takes it: write {str(value)!r}."
             )
+
+
+def _check_brokers(where: str, brokers: Iterable[int]) -> None:
+    ids = list(several(brokers, "broker ids", "[1, 2]", f"{where}: assignment"))
+    if not ids or any(isinstance(one, bool) or not isinstance(one, int) or one < 0 for one in ids):
+        raise BadInput(f"{where}: {brokers!r} in the assignment are no broker ids: write them as numbers, as [1, 2].")

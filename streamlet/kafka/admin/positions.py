@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import TypeGuard
 
 from streamlet.base.errors import BadInput
 from streamlet.kafka.admin.errors import Answers, item_error
@@ -17,6 +18,11 @@ _WORDS = {"earliest": wire_offsets.EARLIEST_TIMESTAMP, "latest": wire_offsets.LA
 _ISOLATION = ("read_uncommitted", "read_committed")
 
 
+def is_place(spec: object) -> TypeGuard[OffsetSpec]:
+    """Whether a leader must be asked what offset it is: a word or a time."""
+    return isinstance(spec, datetime) or spec in (*_WORDS,)
+
+
 def timestamp_of(spec: OffsetSpec) -> int:
     """As the protocol says it. Raises BadInput for what is no place in a log."""
     if isinstance(spec, str) and spec in _WORDS:
@@ -25,7 +31,7 @@ def timestamp_of(spec: OffsetSpec) -> int:
         if spec.tzinfo is None:
             raise BadInput(f"The time {spec} has no time zone: give an aware datetime, as datetime.now(timezone.utc).")
         return int(spec.timestamp() * 1000)
-    if isinstance(spec, int) and not isinstance(spec, bool) and spec >= 0:
+    if isinstance(spec, int) and not isinstance(spec, bool) and 0 <= spec < 1 << 63:
         return spec
     raise BadInput(
         f'{spec!r} is no place in a partition: write "earliest", "latest", an aware datetime, or milliseconds '

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Generic, TypeVar
 
-from streamlet.kafka.admin.errors import Answers, Unanswered, also
+from streamlet.kafka.admin.errors import Answers, Unanswered
 from streamlet.kafka.broker_errors import (
     BrokerRequestTimedOut,
     GroupIdNotFound,
@@ -13,7 +13,7 @@ from streamlet.kafka.broker_errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
-from streamlet.kafka.errors import BrokerError, ClientTimeout, Disconnected, KafkaError
+from streamlet.kafka.errors import BrokerError, ClientTimeout, Disconnected, KafkaError, also
 
 K = TypeVar("K")
 V = TypeVar("V")

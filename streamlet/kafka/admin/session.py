@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Self
+from typing import Never, Self
 
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import SystemClock
 from streamlet.base.errors import BadInput
 from streamlet.kafka.admin.calls import Calls, Deadline
 from streamlet.kafka.admin.config import AdminConfig
+from streamlet.kafka.arguments import by_name_only
 from streamlet.kafka.client import KafkaClient
 from streamlet.kafka.errors import ClientClosed, KafkaError
-from streamlet.kafka.metadata.cluster import TopicPartition
 
 
 class Session:
     """A client and its calls."""
 
-    def __init__(self, **settings: object) -> None:
+    def __init__(self, *misplaced: Never, **settings: object) -> None:
+        by_name_only("Admin", misplaced)
         config = AdminConfig.of(settings)
         self.config = config
         self._clock = SystemClock()
@@ -64,18 +65,3 @@ class Session:
             yield deadline
         finally:
             self._busy.release()
-
-
-def several(names: str | Iterable[str]) -> list[str]:
-    """One name or many, each once."""
-    found = [names] if isinstance(names, str) else list(dict.fromkeys(names))
-    for name in found:
-        if not isinstance(name, str) or not name:
-            raise BadInput(f"{name!r} is no name: give a string that is not empty.")
-    return found
-
-
-def offset_of(tp: TopicPartition, spec: object) -> int:
-    if isinstance(spec, bool) or not isinstance(spec, int) or spec < 0:
-        raise BadInput(f"{tp}: {spec!r} is no offset: write a number from 0 on, or one of the words that are allowed.")
-    return spec

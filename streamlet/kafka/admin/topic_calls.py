@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from streamlet.base.errors import BadInput
 from streamlet.kafka.admin import configs, positions, topics
+from streamlet.kafka.admin.call_arguments import new_by_name, offset_of, owner, resources_of, several, totals_by_name
 from streamlet.kafka.admin.calls import Anywhere, Ask, Deadline, ToBrokers, ToController, ToLeaders
 from streamlet.kafka.admin.model import (
     ClusterDescription,
@@ -15,11 +15,11 @@ from streamlet.kafka.admin.model import (
     NewPartitions,
     NewTopic,
     OffsetSpec,
-    ResourceType,
     TopicDescription,
     TopicListing,
 )
-from streamlet.kafka.admin.session import Session, offset_of, several
+from streamlet.kafka.admin.session import Session
+from streamlet.kafka.arguments import by_partition, mapping
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.leader_requests import ListedOffset
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
@@ -52,7 +52,7 @@ class TopicCalls(Session):
         ``validate_only``: say what would happen, and make nothing. Errors: TopicAlreadyExists,
         InvalidReplicationFactor, InvalidPartitions, InvalidConfig, PolicyViolation, ...
         """
-        wanted = {row.name: row for row in ([new_topics] if isinstance(new_topics, NewTopic) else new_topics)}
+        wanted = new_by_name(new_topics)
         with self._call(timeout) as deadline:
 
             def make(names: Iterable[str], _broker: Broker | None) -> Ask[str, CreatedTopic]:
@@ -67,13 +67,14 @@ class TopicCalls(Session):
 
     def delete_topics(self, names: str | Iterable[str], *, timeout: float | None = None) -> None:
         """Delete topics and their records. Brokers carry it out within moments."""
+        wanted = several(names)
         with self._call(timeout) as deadline:
 
             def make(share: Iterable[str], _broker: Broker | None) -> Ask[str, None]:
                 limit = self._calls.broker_timeout_ms(deadline)
                 return Ask(topics.delete_request(share, limit), topics.read_deleted)
 
-            self._calls.run(several(names), ToController(self._client), make, deadline).value()
+            self._calls.run(wanted, ToController(self._client), make, deadline).value()
 
     def list_topics(self, *, include_internal: bool = False, timeout: float | None = None) -> dict[str, TopicListing]:
         """Every topic that we may see, by name; Kafka's own ones too when ``include_internal``."""
@@ -87,12 +88,13 @@ class TopicCalls(Session):
         self, names: str | Iterable[str], *, timeout: float | None = None
     ) -> dict[str, TopicDescription]:
         """Each topic's id and partitions. A topic that is not there is told at once."""
+        wanted = several(names)
         with self._call(timeout) as deadline:
 
             def make(share: Iterable[str], _broker: Broker | None) -> Ask[str, TopicDescription]:
                 return Ask(topics.metadata_request(share), topics.read_descriptions)
 
-            return self._calls.run(several(names), Anywhere(), make, deadline).value()
+            return self._calls.run(wanted, Anywhere(), make, deadline).value()
 
     def create_partitions(
         self,
@@ -102,9 +104,7 @@ class TopicCalls(Session):
         timeout: float | None = None,
     ) -> None:
         """Let topics grow to so many partitions in all. Keys then go to other partitions than before."""
-        wanted = {
-            name: row if isinstance(row, NewPartitions) else NewPartitions(row) for name, row in new_partitions.items()
-        }
+        wanted = totals_by_name(new_partitions)
         with self._call(timeout) as deadline:
 
             def make(share: Iterable[str], _broker: Broker | None) -> Ask[str, None]:
@@ -119,20 +119,20 @@ class TopicCalls(Session):
     def describe_configs(
         self,
         resources: ConfigResource | Iterable[ConfigResource],
-        names: Iterable[str] | None = None,
+        names: str | Iterable[str] | None = None,
         *,
         timeout: float | None = None,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         """The settings of topics and brokers, by name, with where each comes from; only ``names`` when given."""
-        wanted = [resources] if isinstance(resources, ConfigResource) else list(resources)
+        wanted, keys = resources_of(resources), None if names is None else several(names, "names of settings")
         with self._call(timeout) as deadline:
 
             def make(
                 share: Iterable[ConfigResource], _broker: Broker | None
             ) -> Ask[ConfigResource, dict[str, ConfigEntry]]:
-                return Ask(configs.describe_request(share, names), configs.read_described)
+                return Ask(configs.describe_request(share, keys), configs.read_described)
 
-            return self._calls.run(wanted, ToBrokers(self._client, _owner), make, deadline).value()
+            return self._calls.run(wanted, ToBrokers(self._client, owner), make, deadline).value()
 
     def alter_configs(
         self,
@@ -145,6 +145,7 @@ class TopicCalls(Session):
 
         A text sets, None goes back to the default, an :class:`AlterConfig` says more.
         """
+        resources_of(mapping(changes, "ConfigResource.topic('lines')", "{'retention.ms': '60000'}"))
         configs.alter_request(changes, validate_only)  # what cannot be sent is refused before anything is
         with self._call(timeout) as deadline:
 
@@ -152,7 +153,7 @@ class TopicCalls(Session):
                 rows = {resource: changes[resource] for resource in share}
                 return Ask(configs.alter_request(rows, validate_only), configs.read_altered)
 
-            self._calls.run(changes, ToBrokers(self._client, _owner), make, deadline).value()
+            self._calls.run(changes, ToBrokers(self._client, owner), make, deadline).value()
 
     # -- partitions
 
@@ -167,7 +168,7 @@ class TopicCalls(Session):
 
         The offset is -1 when no record is so late. Under "read_committed" the end lies before open transactions.
         """
-        timestamps = {tp: positions.timestamp_of(spec) for tp, spec in specs.items()}
+        timestamps = {tp: positions.timestamp_of(spec) for tp, spec in by_partition(specs, '"latest"').items()}
         positions.offsets_request({}, isolation_level)
         with self._call(timeout) as deadline:
             return self._list_offsets(timestamps, isolation_level, deadline)
@@ -176,7 +177,10 @@ class TopicCalls(Session):
         self, before: Mapping[TopicPartition, int | str], *, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """Drop the records below an offset, or all ("latest"); the first offset that is left, by partition."""
-        offsets = {tp: HIGH_WATERMARK if spec == "latest" else offset_of(tp, spec) for tp, spec in before.items()}
+        offsets = {
+            tp: HIGH_WATERMARK if spec == "latest" else offset_of(tp, spec, '"latest" for all records')
+            for tp, spec in by_partition(before, "offset").items()
+        }
         with self._call(timeout) as deadline:
 
             def make(share: Iterable[TopicPartition], _broker: Broker | None) -> Ask[TopicPartition, int]:
@@ -218,12 +222,3 @@ class TopicCalls(Session):
             pause = Deadline.after(min(0.02, limit.left_s()) if unsure else 0.0, self._clock)
             while pause.left_s() > 0:
                 self._client.poll(pause.left_s())
-
-
-def _owner(resource: ConfigResource) -> int | None:
-    """The broker to ask; None: any."""
-    if resource.type is ResourceType.TOPIC or not resource.name:
-        return None
-    if not resource.name.isdecimal():
-        raise BadInput(f"{resource.name!r} is no broker: broker ids are numbers, as in ConfigResource.broker(1).")
-    return int(resource.name)

@@ -52,7 +52,9 @@ class ConsumerConfig(ClientConfig):
     consumer_timeout_ms: int | None = None
     """An iteration ends after so long without a record; None: never (kafka-python's name)."""
 
+    CLIENT: ClassVar[str] = "Consumer"
     LEAST: ClassVar[Mapping[str, int]] = {
+        "default_api_timeout_ms": 1,
         "max_poll_records": 1,
         "max_poll_interval_ms": 1,
         "session_timeout_ms": 1,
@@ -63,6 +65,7 @@ class ConsumerConfig(ClientConfig):
     MOST: ClassVar[Mapping[str, int]] = dict.fromkeys(
         ("session_timeout_ms", "max_poll_interval_ms", "fetch_max_wait_ms"), (1 << 31) - 1
     )
+    ORDERED: ClassVar[Sequence[tuple[str, str]]] = (("fetch_max_bytes", "receive_message_max_bytes"),)
     CHOICES: ClassVar[Mapping[str, Sequence[object]]] = {
         "auto_offset_reset": ("earliest", "latest", "none"),
         "isolation_level": (READ_UNCOMMITTED, READ_COMMITTED),
@@ -87,11 +90,10 @@ class ConsumerConfig(ClientConfig):
                     f"{name} = {value!r} must be a function of bytes, as bytes.decode is, or an object with "
                     "deserialize(topic, data)."
                 )
-        if isinstance(self.partition_assignment_strategy, str):
-            raise SettingError(
-                f"partition_assignment_strategy = {self.partition_assignment_strategy!r} must be a list: write "
-                f"[{self.partition_assignment_strategy!r}]."
-            )
+        if not isinstance(self.partition_assignment_strategy, (list, tuple)):
+            one = self.partition_assignment_strategy
+            wanted = [one] if isinstance(one, str) else ["range", "cooperative-sticky"]
+            raise SettingError(f"partition_assignment_strategy = {one!r} must be a list: write {wanted!r}.")
         if not self.partition_assignment_strategy:
             raise SettingError("partition_assignment_strategy is empty: name at least one assignor.")
         for assignor in self.partition_assignment_strategy:

@@ -8,7 +8,9 @@ from dataclasses import replace
 from types import TracebackType
 
 from streamlet.base.clock import Clock, SystemClock
+from streamlet.kafka.arguments import check_callable, check_topic, partitions_of, seconds
 from streamlet.kafka.client import KafkaClient
+from streamlet.kafka.consumer import consumer_arguments as given
 from streamlet.kafka.consumer.commits import Commits, OffsetCommitCallback, Offsets
 from streamlet.kafka.consumer.config import ConsumerConfig
 from streamlet.kafka.consumer.coordinator import ConsumerCoordinator
@@ -39,6 +41,7 @@ class Consumer:
     """
 
     def __init__(self, *topics: str, clock: Clock | None = None, **settings: object) -> None:
+        given.constructor_topics(topics)
         self.config = ConsumerConfig.of(settings)
         self._clock = clock or SystemClock()
         now_s = self._clock.monotonic
@@ -86,48 +89,42 @@ class Consumer:
 
     def subscribe(
         self,
-        topics: Iterable[str] = (),
+        topics: str | Iterable[str] | None = None,
         pattern: str | re.Pattern[str] | None = None,
         listener: ConsumerRebalanceListener | None = None,
     ) -> None:
-        """Read topics as a member of the group: by name, or all whose whole name matches ``pattern``.
+        """Read topics as a member of the group: by name (one, or several), or all whose whole name matches ``pattern``.
 
-        Replaces an earlier subscription; the group is joined in the next poll. Raises IllegalSubscription without a
-        ``group_id``, and beside ``assign``.
+        Replaces an earlier subscription; an empty list is :meth:`unsubscribe`, as in Java. The group is joined in the
+        next poll. Raises IllegalSubscription without a ``group_id``, beside ``assign``, and for what is no pattern;
+        InvalidTopic for what can be no topic's name.
         """
         with self._alone():
-            wanted = [topics] if isinstance(topics, str) else list(topics)
-            if self.config.group_id is None:
-                raise IllegalSubscription(
-                    "subscribe() shares topics out among a group, and this consumer has no group_id: give one, or read "
-                    "partitions by name with assign([TopicPartition(topic, 0)])."
-                )
-            if pattern is not None and wanted:
-                raise IllegalSubscription("subscribe() takes topics or a pattern, not both.")
-            if pattern is None and not wanted:
+            names, told = given.wanted(topics, pattern, self.config.group_id), given.listener_of(listener)
+            if not names:
                 self.unsubscribe()
                 return
-            if pattern is not None:
-                self._subscriptions.subscribe_pattern(re.compile(pattern))
+            if isinstance(names, re.Pattern):
+                self._subscriptions.subscribe_pattern(names)
                 self._client.metadata.set_all_topics(True)
                 self._coordinator.subscription_changed()
             else:
-                if self._subscriptions.subscribe(wanted):
+                if self._subscriptions.subscribe(names):
                     self._coordinator.subscription_changed()
-                for topic in wanted:
+                for topic in names:
                     self._client.add_topic(topic)
             assert self._coordinator.commits is not None
             self._coordinator.commits.in_group = True
-            self._coordinator.listener = listener or ConsumerRebalanceListener()
+            self._coordinator.listener = told
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, without a group's say. Replaces an earlier assignment."""
         with self._alone():
-            wanted = [TopicPartition.of(tp) for tp in partitions]
+            named = partitions_of(partitions)
             if self._subscriptions.kind is SubscriptionType.USER_ASSIGNED and self._coordinator.commits is not None:
                 self._coordinator.commits.maybe_auto_commit(self._consumed)
-            self._subscriptions.assign_from_user(wanted)
-            for tp in wanted:
+            self._subscriptions.assign_from_user(named)
+            for tp in named:
                 self._client.add_topic(tp.topic)
             self._partitions_went()
 
@@ -163,10 +160,10 @@ class Consumer:
         ConsumerWakeup, and what the broker refuses for good.
         """
         with self._alone():
+            limit = given.poll_limits(timeout_ms, max_records) or self.config.max_poll_records
             self._in_hand.clear()
             found = self._undelivered.take_all()
             if not found:
-                limit = max_records or self.config.max_poll_records
                 found = self._poller.poll(timeout_ms, limit, records_by_partition) or {}
             self._in_hand.put({tp: (rows[0].offset, rows[0].leader_epoch) for tp, rows in found.items()})
             return found
@@ -177,12 +174,13 @@ class Consumer:
         ``max_records`` None: whatever has arrived, whole answers at once, which is fastest.
         """
         with self._alone():
+            limit = given.poll_limits(timeout_ms, max_records) or _EVERYTHING
             if self._undelivered:
                 raise IllegalSubscription(
                     "Records of an iteration that was broken off wait: take them with poll() before poll_columns()."
                 )
             self._in_hand.clear()
-            found = self._poller.poll(timeout_ms, max_records or _EVERYTHING, columns_by_partition) or {}
+            found = self._poller.poll(timeout_ms, limit, columns_by_partition) or {}
             self._in_hand.put({tp: columns.first() for tp, columns in found.items()})
             return found
 
@@ -216,10 +214,9 @@ class Consumer:
 
     def seek(self, partition: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
         """Read on at ``offset``. ``leader_epoch`` of the record before it, where known, lets a cut log be noticed."""
-        if offset < 0:
-            raise ValueError(f"an offset of {offset}: it cannot be negative")
         with self._alone():
             tp = TopicPartition.of(partition)
+            given.check_offset(tp, offset, leader_epoch)
             self._positions.start_at(tp, offset, leader_epoch)
             self._undelivered.drop(tp)
 
@@ -242,8 +239,7 @@ class Consumer:
         with self._alone():
             tp = TopicPartition.of(partition)
             row = self._subscriptions.require(tp)
-            limit = self._default_timeout_s if timeout is None else timeout
-            row = self._poller.until_position(tp, limit)
+            row = self._poller.until_position(tp, self._limit(timeout))
             assert row.position is not None
             first = self._undelivered.first_offsets().get(tp)
             return row.position.offset if first is None else first[0]
@@ -301,6 +297,7 @@ class Consumer:
     def partitions_for_topic(self, topic: str, timeout: float | None = None) -> frozenset[int]:
         """The numbers of a topic's partitions. Raises ClientTimeout, or what the topic is refused with."""
         with self._alone():
+            check_topic(topic)
             self._client.wait_on_metadata(topic, self._limit(timeout))
             return frozenset(info.partition for info in self._client.cluster.partitions_for(topic))
 
@@ -313,15 +310,16 @@ class Consumer:
         RebalanceUnderWay (poll, then commit again), MembershipFenced, ClientTimeout.
         """
         with self._alone():
-            rows = None if offsets is None else offset_rows(offsets)
+            rows, limit = None if offsets is None else offset_rows(offsets), self._limit(timeout)
             self._in_hand.clear(rows)
-            self._commits().commit_sync(self._consumed() if rows is None else rows, self._limit(timeout))
+            self._commits().commit_sync(self._consumed() if rows is None else rows, limit)
 
     def commit_async(self, offsets: Offsets | None = None, callback: OffsetCommitCallback | None = None) -> None:
         """Store offsets without waiting and without another try. ``callback(offsets, error)`` runs in a later poll,
         commit or close, in the order of the commits; without one a failure is logged.
         """
         with self._alone():
+            check_callable("callback", callback)
             rows = None if offsets is None else offset_rows(offsets)
             self._in_hand.clear(rows)
             self._commits().commit_async(self._consumed() if rows is None else rows, callback)
@@ -353,6 +351,7 @@ class Consumer:
         """Commit what is automatic, leave the group, close every connection: within ``timeout``, whatever the brokers
         do. May be called twice.
         """
+        seconds(timeout)
         with self._alone(closed_too=True):
             if self._closed:
                 return
@@ -370,7 +369,7 @@ class Consumer:
         return self._alone_lock
 
     def _limit(self, timeout: float | None) -> float:
-        return self._default_timeout_s if timeout is None else timeout
+        return self._default_timeout_s if timeout is None else seconds(timeout)
 
     def _commits(self) -> Commits:
         if self._coordinator.commits is None:

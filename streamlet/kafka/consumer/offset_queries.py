@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from streamlet.base.errors import WrongArgument
+from streamlet.kafka.arguments import by_partition, partitions_of
 from streamlet.kafka.client import KafkaClient
 from streamlet.kafka.consumer.config import READ_COMMITTED, ConsumerConfig
 from streamlet.kafka.errors import KafkaError, NoLeader
@@ -31,22 +33,23 @@ class OffsetQueries:
 
     def beginnings(self, partitions: Iterable[TopicPartition], timeout_s: float) -> dict[TopicPartition, int]:
         """First offsets."""
-        rows = self._ask({TopicPartition.of(tp): EARLIEST_TIMESTAMP for tp in partitions}, timeout_s)
+        rows = self._ask(dict.fromkeys(partitions_of(partitions), EARLIEST_TIMESTAMP), timeout_s)
         return {tp: row.offset for tp, row in rows.items()}
 
     def ends(self, partitions: Iterable[TopicPartition], timeout_s: float) -> dict[TopicPartition, int]:
         """Offsets behind the last record."""
-        rows = self._ask({TopicPartition.of(tp): LATEST_TIMESTAMP for tp in partitions}, timeout_s)
+        rows = self._ask(dict.fromkeys(partitions_of(partitions), LATEST_TIMESTAMP), timeout_s)
         return {tp: row.offset for tp, row in rows.items()}
 
     def by_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_s: float
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """First records at or after a time."""
-        for tp, when in timestamps.items():
+        wanted = by_partition(timestamps, "milliseconds")
+        for tp, when in wanted.items():
             if isinstance(when, bool) or not isinstance(when, int) or not 0 <= when < 1 << 63:
-                raise TypeError(f"{when!r} is no time to look for in {tp}: write whole milliseconds since 1970.")
-        rows = self._ask({TopicPartition.of(tp): when for tp, when in timestamps.items()}, timeout_s)
+                raise WrongArgument(f"{when!r} is no time to look for in {tp}: write whole milliseconds since 1970.")
+        rows = self._ask(wanted, timeout_s)
         return {
             tp: None if row.offset < 0 else OffsetAndTimestamp(row.offset, row.timestamp, row.leader_epoch)
             for tp, row in rows.items()

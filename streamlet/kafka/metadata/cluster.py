@@ -8,6 +8,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from streamlet.base.errors import WrongArgument
 from streamlet.kafka.errors import BrokerError
 
 NO_LEADER = -1
@@ -38,11 +39,11 @@ class TopicPartition(NamedTuple):
 
     @classmethod
     def of(cls, value: Any) -> TopicPartition:  # Any: what a user takes for a partition
-        """A partition from a topic and a number, in any tuple. Raises TypeError for what is none."""
+        """A partition from a topic and a number, in any tuple. Raises WrongArgument for what is none."""
         match value:
             case (str(topic), int(number)) if topic and number >= 0 and not isinstance(number, bool):
                 return cls(topic, number)
-        raise TypeError(f"{value!r} is no partition: write TopicPartition(topic, number), numbered from 0.")
+        raise WrongArgument(f"{value!r} is no partition: write TopicPartition(topic, number), numbered from 0.")
 
 
 @dataclass(frozen=True, slots=True)

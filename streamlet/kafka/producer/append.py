@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Sequence
 
 from streamlet.kafka import diagnosis
-from streamlet.kafka.broker_errors import InvalidTopic
+from streamlet.kafka.arguments import check_topic
 from streamlet.kafka.errors import ClientTimeout, KafkaError
 from streamlet.kafka.producer.accumulator import PartitionQueue
 from streamlet.kafka.producer.batch import ProducerBatch
@@ -19,8 +18,6 @@ from streamlet.kafka.producer.sender import Sender
 from streamlet.kafka.producer.topics import Topics, TopicState
 from streamlet.kafka.records.appending import HEADER_SIZE, VARINT, encode_plain, encode_record, upper_bound
 from streamlet.kafka.records.batch import Headers
-
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 class Appender:
@@ -263,9 +260,10 @@ class Appender:
             ("buffer_memory", self._config.buffer_memory),
         ):
             if need + HEADER_SIZE > limit:
+                also = " The topic's max.message.bytes must allow it, too." if name == "max_request_size" else ""
                 raise RecordTooLarge(
-                    f"A record for topic {topic!r} takes up to {need + HEADER_SIZE} bytes, and {name} is {limit}: send "
-                    f"smaller records or raise it (and max.message.bytes of the topic). The record was not taken."
+                    f"A record for topic {topic!r} takes up to {need + HEADER_SIZE} bytes, and the producer's "
+                    f"{name} is {limit}: send a smaller record, or raise {name}.{also} The record was not taken."
                 )
         return need
 
@@ -277,11 +275,7 @@ class Appender:
             state = self.topics.get(topic)
             if state is not None and (partition is None or 0 <= partition < state.count):
                 return state
-            _check_topic(topic)
-            if partition is not None and (
-                isinstance(partition, bool) or not isinstance(partition, int) or partition < 0
-            ):
-                raise ValueError(f"partition = {partition!r}: give a number from 0, or None to have it chosen.")
+            check_topic(topic, "The record was not taken.")
             sender.touched.add(topic)
             sender.wanted_update = sender.wanted_update or state is not None
             sender.wake()
@@ -309,14 +303,6 @@ class Appender:
                 if state is not None:
                     sender.wanted_update = True
                     sender.wake()
-
-
-def _check_topic(topic: object) -> None:
-    """InvalidTopic for a name that no broker takes, and that perhaps could not even be written into a request."""
-    if not isinstance(topic, str) or _TOPIC.fullmatch(topic) is None or topic in (".", ".."):
-        raise InvalidTopic(
-            f"topic = {topic!r}", "Give a str of 1 to 249 letters, digits, '.', '_' and '-'. The record was not taken."
-        )
 
 
 def _fill(

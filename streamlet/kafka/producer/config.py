@@ -8,11 +8,15 @@ from typing import ClassVar
 
 from streamlet.base.errors import SettingError
 from streamlet.kafka.config import ClientConfig
-from streamlet.kafka.producer.partitioners import FAILOVERS, NAMES, UNIFORM_STICKY
+from streamlet.kafka.producer.partitioners import FAILOVERS, UNIFORM_STICKY, check_partitioner
+from streamlet.kafka.records.appending import HEADER_SIZE, upper_bound
 from streamlet.kafka.records.compression import Compression
 
 _DELIVERY_TIMEOUT_MS = 120_000
 _NO_LIMIT = 2_147_483_647
+_ACKS = ("all", -1, 0, 1, "-1", "0", "1")
+_SMALLEST_BATCH = HEADER_SIZE + upper_bound(None, None, ())
+"""With less room no record is ever taken."""
 _CODECS: dict[str | None, Compression] = {None: Compression.NONE} | {codec.name.lower(): codec for codec in Compression}
 
 
@@ -51,29 +55,33 @@ class ProducerConfig(ClientConfig):
     metadata_max_idle_ms: int = 300_000
     allow_auto_create_topics: bool = True
 
+    CLIENT: ClassVar[str] = "Producer"
     LEAST: ClassVar[Mapping[str, int]] = {
         "batch_size": 1,
-        "buffer_memory": 1,
-        "max_request_size": 1,
+        "buffer_memory": _SMALLEST_BATCH,
+        "max_request_size": _SMALLEST_BATCH,
         "transaction_timeout_ms": 1,
         "delivery_timeout_ms": 1,
         "metadata_max_idle_ms": 5000,
     }
     MOST: ClassVar[Mapping[str, int]] = {"transaction_timeout_ms": (1 << 31) - 1, "buffer_memory": (1 << 63) - 1}
     CHOICES: ClassVar[Mapping[str, Sequence[object]]] = {
-        "acks": ("all", -1, 0, 1, "-1", "0", "1"),
         "compression_type": tuple(_CODECS),
         "partition_failover": FAILOVERS,
     }
 
     def __post_init__(self) -> None:
-        ClientConfig.__post_init__(self)
-        if isinstance(self.acks, bool):
-            raise SettingError(f"acks = {self.acks!r} is not possible: choose from all, -1, 0, 1.")
-        if isinstance(self.partitioner, str) and self.partitioner not in NAMES:
+        if isinstance(self.acks, (bool, float)) or self.acks not in _ACKS:
             raise SettingError(
-                f"partitioner = {self.partitioner!r} is not known: choose from {', '.join(NAMES)}, or give a function "
-                "of (key, number of partitions)."
+                f"acks = {self.acks!r} is not possible: choose 'all' (every in-sync replica; the topic's "
+                "min.insync.replicas says how many there must be), 1 (the leader) or 0 (nobody)."
+            )
+        ClientConfig.__post_init__(self)
+        check_partitioner(self.partitioner)
+        if self.batch_size > self.buffer_memory:
+            raise SettingError(
+                f"batch_size = {self.batch_size} is greater than buffer_memory = {self.buffer_memory}: no batch could "
+                "ever be begun. Lower the one or raise the other."
             )
         for name in ("key_serializer", "value_serializer"):
             given = getattr(self, name)

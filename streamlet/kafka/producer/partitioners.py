@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any, Protocol
 
+from streamlet.base.errors import SettingError
 from streamlet.kafka.metadata.cluster import Cluster, PartitionInfo
 from streamlet.kafka.producer.errors import PartitionerFailed
 from streamlet.kafka.producer.hashing import crc32_partition, java_hash_partition, murmur2_partition
@@ -57,16 +58,19 @@ def key_hash(name: str) -> KeyHash:
     return _HASHES[name]
 
 
+def check_partitioner(partitioner: object) -> None:
+    """SettingError for what is neither a name of ours nor a partitioner of the user's."""
+    if partitioner not in NAMES if isinstance(partitioner, str) else not callable(custom(partitioner)):
+        raise SettingError(
+            f"partitioner = {partitioner!r} is no partitioner: choose from {', '.join(NAMES)}, or give a function of "
+            "(key, number of partitions), or an object with such a method `partition`."
+        )
+
+
 def custom(partitioner: object) -> KeyPartitioner:
     """A user's partitioner, function or object, as a function."""
     method = getattr(partitioner, "partition", None)
-    chosen = method if callable(method) else partitioner
-    if not callable(chosen):
-        raise PartitionerFailed(
-            f"partitioner = {partitioner!r} is neither a name ({', '.join(NAMES)}), nor a function of (key, number of "
-            "partitions), nor an object with such a method `partition`."
-        )
-    return chosen  # type: ignore[no-any-return]  # the user's; what it returns is checked each time
+    return method if callable(method) else partitioner  # type: ignore[return-value]  # check_partitioner looked at it
 
 
 def ask_custom(choose: KeyPartitioner, topic: str, key: object, count: int) -> int:

@@ -9,9 +9,10 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import time
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Never, Self
 
 from streamlet.base.clock import Clock, SystemClock
+from streamlet.kafka.arguments import by_name_only, check_topic, seconds
 from streamlet.kafka.errors import ClientTimeout
 from streamlet.kafka.group_offsets import offset_rows
 from streamlet.kafka.metadata.cluster import PartitionInfo, TopicPartition
@@ -19,9 +20,10 @@ from streamlet.kafka.producer.append import Appender
 from streamlet.kafka.producer.batch import ProducerBatch
 from streamlet.kafka.producer.config import ProducerConfig
 from streamlet.kafka.producer.errors import IllegalProducerState, ProducerClosed
+from streamlet.kafka.producer.record_arguments import check_headers, check_place, check_timestamp, listed
 from streamlet.kafka.producer.record_future import FutureRecordMetadata
 from streamlet.kafka.producer.sender import Sender
-from streamlet.kafka.producer.serializing import as_bytes, check_headers, check_timestamp, serializer
+from streamlet.kafka.producer.serializing import as_bytes, serializer
 from streamlet.kafka.producer.transaction_arguments import group_metadata
 from streamlet.kafka.producer.transaction_state import ConsumerGroupMetadata, TransactionResult
 from streamlet.kafka.records.appending import VARINT
@@ -56,11 +58,12 @@ class Producer:
 
     def __init__(
         self,
-        *,
+        *misplaced: Never,
         clock: Clock | None = None,
         uniform: Callable[[], float] = random.random,
         **settings: object,
     ) -> None:
+        by_name_only("Producer", misplaced)
         self.config = ProducerConfig.of(settings)
         self._clock = clock or SystemClock()
         self._key_serializer = serializer("key_serializer", self.config.key_serializer)
@@ -121,6 +124,8 @@ class Producer:
         TopicAuthorizationFailed, ProducerClosed, and what stands against a record in a transaction; whatever it
         raises, the record was not taken. In a callback it may be called too, and then never blocks.
         """
+        if topic.__class__ is not str or (partition is not None and (partition.__class__ is not int or partition < 0)):
+            check_place(topic, partition)
         if self._value_serializer is not None:
             value = self._value_serializer(topic, value)
         elif value.__class__ is not bytes and value is not None:
@@ -175,19 +180,20 @@ class Producer:
         before the one that it names (BufferExhausted, RecordTooLarge ...) were taken; ``error.taken`` has their
         futures.
         """
+        check_place(topic, partition)
         serialize = self._value_serializer
         if serialize is not None:
-            raws = [serialize(topic, value) for value in values]
+            raws = [serialize(topic, value) for value in listed("values", values)]
         else:
             raws = [
                 value if value.__class__ is bytes or value is None else as_bytes("value_serializer", topic, value)
-                for value in values
+                for value in listed("values", values)
             ]
         timestamp = int(time() * 1000) if timestamp_ms is None else check_timestamp(timestamp_ms)
         rows = check_headers(topic, headers) if headers else ()
         if keys is None:
             return self._appender.append_many(topic, raws, rows, timestamp, partition)
-        given = list(keys)
+        given = list(listed("keys", keys))
         if len(given) != len(raws):
             raise ValueError(f"send_many was given {len(raws)} values and {len(given)} keys: each value needs one.")
         raw_keys = [self._as_key(topic, key) for key in given]
@@ -196,6 +202,7 @@ class Producer:
 
     def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
         """The topic's partitions; waits for metadata, at most ``max_block_ms``."""
+        check_topic(topic)
         self._appender.await_topic(topic, None, self._clock.monotonic() + self.config.max_block_ms / 1000)
         return self._sender.client.cluster.partitions_for(topic)
 
@@ -216,7 +223,7 @@ class Producer:
         """
         sender = self._sender
         self._not_in_callback("flush()")
-        deadline = None if timeout is None else self._clock.monotonic() + timeout
+        deadline = None if timeout is None else self._clock.monotonic() + seconds(timeout)
         with self._lock:
             self._check_open()
             waiting = list(sender.accumulator.incomplete | sender.unfired)
@@ -241,13 +248,13 @@ class Producer:
         twice; in a callback it does not wait.
         """
         sender = self._sender
+        limit = self.config.delivery_timeout_s + self.config.request_timeout_ms / 1000
+        limit = limit if timeout is None else max(min(seconds(timeout), limit), 0.0)
         atexit.unregister(self._at_exit)
         self._abandoned.detach()
         self._closed = True
         if os.getpid() != self._pid:
             return
-        limit = self.config.delivery_timeout_s + self.config.request_timeout_ms / 1000
-        limit = limit if timeout is None else max(min(timeout, limit), 0.0)
         with self._lock:
             sender.begin_close()
             if limit <= 0 or sender.is_own_thread:
@@ -295,11 +302,9 @@ class Producer:
         ``group``: the consumer's group metadata, which fences a member that lost its partitions (KIP-447), or a bare
         group id, which fences nobody. Waits at most ``max_block_ms``.
         """
-        if not offsets:
-            return
-        rows = offset_rows(offsets)
-        member = group_metadata(group)
-        self._transact("send_offsets_to_transaction()", lambda manager: manager.send_offsets(rows, member))
+        rows, member = offset_rows(offsets), group_metadata(group)
+        if rows:
+            self._transact("send_offsets_to_transaction()", lambda manager: manager.send_offsets(rows, member))
 
     def commit_transaction(self) -> None:
         """Send what is queued, and commit. Waits at most ``max_block_ms`` (ClientTimeout: call it again to wait on).

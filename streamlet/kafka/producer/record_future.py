@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from streamlet.base.errors import WrongArgument
+from streamlet.kafka.arguments import seconds
 from streamlet.kafka.errors import ClientTimeout, KafkaError
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.producer.batch import UNKNOWN_OFFSET, Callback, ProducerBatch, Waiter
@@ -122,7 +124,7 @@ class FutureRecordMetadata:
                 "get() of a record that is still open was called in a producer's callback: the thread that runs it is "
                 "the one that sends, so it would wait for ever. Use add_callback."
             )
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = None if timeout is None else time.monotonic() + seconds(timeout)
         while True:
             batch, index = self._place()
             waiter = await_batch(batch)
@@ -163,6 +165,8 @@ class FutureRecordMetadata:
 
 
 def _bound(call: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> Callable[..., object]:
+    if not callable(call):
+        raise WrongArgument(f"{call!r} is no callback: give a function of the record's metadata, or of its error.")
     if not args and not kwargs:
         return call
     return lambda outcome: call(*args, outcome, **kwargs)

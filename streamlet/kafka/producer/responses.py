@@ -11,7 +11,7 @@ from streamlet.kafka.broker_errors import (
     RecordListTooLarge,
     error_class,
 )
-from streamlet.kafka.errors import KafkaError
+from streamlet.kafka.errors import KafkaError, also
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.producer.batch import ProducerBatch
 from streamlet.kafka.producer.sequences import Sequences
@@ -22,6 +22,7 @@ from streamlet.kafka.protocol.messages.produce import (
     ProduceResponse,
     ProduceTopic,
 )
+from streamlet.kafka.records.appending import HEADER_SIZE
 
 
 class Verdict(Enum):
@@ -66,6 +67,20 @@ def decide(
     if in_time and _can_retry(batch, error, outcome, sequences):
         return Verdict.RETRY
     return Verdict.FAILED
+
+
+def with_size(error: KafkaError, batch: ProducerBatch) -> KafkaError:
+    """An error of a batch that is given up; one of a record that is too large says how large, and what to raise."""
+    if not isinstance(error, (MessageTooLarge, RecordListTooLarge)):
+        return error
+    topic = batch.topic_partition.topic
+    size = batch.size if batch.packed is None else HEADER_SIZE + len(batch.packed)
+    return also(
+        error,
+        f"It was one record, {size} bytes with its batch's header as sent: write a smaller one, compress it "
+        f"(compression_type), or raise max.message.bytes of topic {topic!r} (message.max.bytes of the brokers, where "
+        "the topic has none of its own). The producer's own limit is max_request_size.",
+    )
 
 
 def _can_retry(batch: ProducerBatch, error: KafkaError, outcome: Outcome, sequences: Sequences | None) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeGuard
+from typing import Any
 
 from streamlet.kafka.producer.errors import SerializationFailed
 
@@ -46,38 +46,6 @@ def as_bytes(setting: str, topic: str, value: Any) -> bytes:
         f"A record for topic {topic!r} has {_shown(value)} where bytes are needed: give the producer a {setting} (such "
         "as str.encode), or send bytes. The record was not taken."
     )
-
-
-def check_headers(topic: str, headers: Any) -> tuple[tuple[str, bytes | None], ...]:
-    """Headers as (name, bytes or None) in order; a mapping will do too."""
-    rows = headers.items() if hasattr(headers, "items") else headers
-    found = []
-    for row in rows:
-        name, value = row if isinstance(row, (tuple, list)) and len(row) == 2 else (None, None)
-        if not _is_text(name) or not (value is None or isinstance(value, (bytes, bytearray, memoryview))):
-            raise SerializationFailed(
-                f"headers = {headers!r} of a record for topic {topic!r}: give pairs of a name and bytes (or None)."
-            )
-        found.append((name, None if value is None else bytes(value)))
-    return tuple(found)
-
-
-def check_timestamp(timestamp_ms: object) -> int:
-    """Milliseconds since 1970 as they fit into a record; ValueError for what is none."""
-    if isinstance(timestamp_ms, bool) or not isinstance(timestamp_ms, int) or not 0 <= timestamp_ms < 1 << 62:
-        raise ValueError(f"timestamp_ms = {timestamp_ms!r}: give whole milliseconds since 1970, or None for now.")
-    return timestamp_ms
-
-
-def _is_text(name: object) -> TypeGuard[str]:
-    """A str that UTF-8 can hold."""
-    if not isinstance(name, str):
-        return False
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _shown(value: object) -> str:

@@ -34,6 +34,7 @@ from streamlet.kafka.producer.responses import (
     decide,
     endpoints,
     read_response,
+    with_size,
 )
 from streamlet.kafka.producer.sequences import Sequences
 from streamlet.kafka.producer.transaction_manager import TransactionManager
@@ -181,7 +182,7 @@ class Settlement:
             self.metrics.splits += 1
             split_batch(batch, self.accumulator.split)
             return False
-        self._fail(batch, error, now)
+        self._fail(batch, with_size(error, batch), now)
         return True
 
     def _late(self, batch: ProducerBatch, outcome: Outcome) -> None:

@@ -119,7 +119,8 @@ class Topics:
             except TypeError as err:
                 raise PartitionerFailed(
                     f"The partitioner {self._hash.name} cannot hash the partition key {wanted!r} of a record for topic "
-                    f"{state.name!r} ({err}). The record was not taken."
+                    f"{state.name!r} ({err}). {'' if self._hash.raw else 'Give bytes or a str. '}"
+                    "The record was not taken."
                 ) from err
         assert key is not None
         number = state.keys.get(key)

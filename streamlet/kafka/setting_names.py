@@ -1,0 +1,192 @@
+"""A name that is no setting, and what to say of it: whose it is, what it is called here, or why there is none. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+
+PAGE = "docs/client-settings.md"
+"""Every setting of every client; a test holds it against the code."""
+
+_NEAREST = 3
+
+
+def unknown(given: str, client: str, known: Collection[str], others: Mapping[str, Collection[str]]) -> str:
+    """The paragraph for a name that ``client`` ("" for any) has no setting of.
+
+    ``given`` as the user wrote it, Kafka's dots and all; ``known``: the client's names; ``others``: those of the other
+    clients, by client.
+    """
+    name = given.replace(".", "_")
+    whose = f"of the {client}" if client else "that every client has"
+    owners = [other for other, names in others.items() if name in names]
+    if owners:
+        near = [own for own in [_COUNTERPARTS.get(name, "")] if own in known] or get_close_matches(name, known, 1, 0.8)
+        instead = f"the one here is {near[0]}" if near else "leave it out here"
+        return f"{given!r} is a setting of the {' and the '.join(owners)}, and none {whose}: {instead}."
+    if name in _RENAMED:
+        right, _, form = _RENAMED[name].partition(", ")
+        owners = [] if right in known else [other for other, names in others.items() if right in names]
+        note = f", and is a setting of the {' and the '.join(owners)}" if owners else ""
+        return f"Unknown client setting {given!r}: it is called {right} here{note}{form and f' ({form})'}."
+    if name in _ABSENT:
+        return f"There is no setting {given!r}: {_ABSENT[name]}."
+    near = get_close_matches(name, known, _NEAREST, 0.7) or get_close_matches(name, known, 1)
+    if not near:
+        return f"Unknown client setting {given!r}, and no name {whose} is like it: {PAGE} lists them all."
+    nearest = f"the nearest one is {near[0]}" if len(near) == 1 else f"the nearest ones are {', '.join(near)}"
+    return f"Unknown client setting {given!r}: {nearest}. {PAGE} lists them all."
+
+
+_COUNTERPARTS = {
+    "default_api_timeout_ms": "max_block_ms",
+    "max_block_ms": "default_api_timeout_ms",
+}
+"""What does for one client what the name does for another, where the names are not alike."""
+
+_RENAMED = {
+    # TLS and SASL, in Java and librdkafka
+    "ssl_ca_location": "ssl_cafile",
+    "ssl_certificate_location": "ssl_certfile",
+    "ssl_key_location": "ssl_keyfile",
+    "ssl_key_password": "ssl_password",
+    "ssl_endpoint_identification_algorithm": "ssl_check_hostname, True or False",
+    "sasl_username": "sasl_plain_username",
+    "sasl_password": "sasl_plain_password",
+    "sasl_mechanisms": "sasl_mechanism",
+    # librdkafka, and Kafka 0.8
+    "metadata_broker_list": "bootstrap_servers",
+    "broker_list": "bootstrap_servers",
+    "bootstrap_server": "bootstrap_servers",
+    "max_in_flight": "max_in_flight_requests_per_connection",
+    "topic_metadata_refresh_interval_ms": "metadata_max_age_ms",
+    "socket_timeout_ms": "request_timeout_ms",
+    "socket_connection_timeout_ms": "socket_connection_setup_timeout_ms",
+    "socket_send_buffer_bytes": "send_buffer_bytes",
+    "socket_receive_buffer_bytes": "receive_buffer_bytes",
+    "request_required_acks": "acks",
+    "required_acks": "acks",
+    "compression_codec": "compression_type",
+    "queue_buffering_max_ms": "linger_ms",
+    "queue_buffering_max_kbytes": "buffer_memory, in bytes",
+    "message_max_bytes": "max_request_size",
+    "message_timeout_ms": "delivery_timeout_ms",
+    "message_send_max_retries": "retries",
+    "max_retries": "retries",
+    "retry_backoff": "retry_backoff_ms",
+    "partitioner_class": "partitioner",
+    "serializer_class": "value_serializer",
+    "auto_commit_enable": "enable_auto_commit",
+    "fetch_wait_max_ms": "fetch_max_wait_ms",
+    "fetch_message_max_bytes": "max_partition_fetch_bytes",
+    "rebalance_timeout_ms": "max_poll_interval_ms",
+    "enable_incremental_fetch_sessions": "enable_fetch_sessions",
+}
+"""Names that Java, librdkafka, kafka-python or Kafka 0.8 have for what is called otherwise here."""
+
+_PEM = "certificates and keys are given as PEM files, ssl_cafile, ssl_certfile and ssl_keyfile"
+_AGREED = "versions are agreed on with each broker by itself; leave it out"
+_NEXT_PROTOCOL = (
+    "the newer group protocol (KIP-848, group.protocol=consumer) is not offered; a group is always of the classic "
+    "protocol, shared out by the assignors of partition_assignment_strategy. Leave it out"
+)
+_SASL = "SASL PLAIN and SCRAM are what there is, with sasl_mechanism, sasl_plain_username and sasl_plain_password"
+_COUNTS = "Producer.metrics() is a dict of counts, and everything else that is noticed goes to Python's logging"
+_LOGGING = "what is noticed goes to Python's logging, under 'streamlet.kafka'; set the level there"
+_PER_RECORD = "ask the future that send() gives: add_callback, add_errback, or get()"
+_ARGUMENT = "a Consumer takes topics first, as in Consumer('lines', group_id='g'), and a Producer in send()"
+_LEVEL = "a codec's own level is taken; choose the codec with compression_type"
+_SOCKETS = "sockets are the client's own; send_buffer_bytes and receive_buffer_bytes are what can be set of them"
+_ZOOKEEPER = "clients ask the brokers, not ZooKeeper: give bootstrap_servers"
+_MODULE = "classes are not loaded by name; give the object itself to the setting that takes it"
+
+_ABSENT = {
+    "group_protocol": _NEXT_PROTOCOL,
+    "group_remote_assignor": _NEXT_PROTOCOL,
+    "api_version": _AGREED,
+    "api_version_request": _AGREED,
+    "api_version_auto_timeout_ms": _AGREED,
+    "api_version_fallback_ms": _AGREED,
+    "broker_version_fallback": _AGREED,
+    "ssl_truststore_location": _PEM,
+    "ssl_truststore_password": _PEM,
+    "ssl_truststore_type": _PEM,
+    "ssl_keystore_location": _PEM,
+    "ssl_keystore_password": _PEM,
+    "ssl_keystore_type": _PEM,
+    "ssl_context": _PEM,
+    "ssl_crlfile": _PEM,
+    "ssl_ciphers": _PEM,
+    "ssl_ca_pem": _PEM,
+    "ssl_certificate_pem": _PEM,
+    "ssl_key_pem": _PEM,
+    "enable_ssl_certificate_verification": "a broker always has to prove who it is; ssl_cafile names its authority",
+    "sasl_jaas_config": _SASL,
+    "sasl_kerberos_service_name": _SASL,
+    "sasl_kerberos_domain_name": _SASL,
+    "sasl_kerberos_name": _SASL,
+    "sasl_oauth_token_provider": _SASL,
+    "sasl_oauthbearer_config": _SASL,
+    "sasl_login_callback_handler_class": _SASL,
+    "sasl_client_callback_handler_class": _SASL,
+    "oauth_cb": _SASL,
+    "metric_reporters": _COUNTS,
+    "metrics_enabled": _COUNTS,
+    "metrics_num_samples": _COUNTS,
+    "metrics_sample_window_ms": _COUNTS,
+    "metrics_recording_level": _COUNTS,
+    "enable_metrics_push": _COUNTS,
+    "auto_include_jmx_reporter": _COUNTS,
+    "statistics_interval_ms": _COUNTS,
+    "stats_cb": _COUNTS,
+    "error_cb": _LOGGING,
+    "throttle_cb": _LOGGING,
+    "log_cb": _LOGGING,
+    "logger": _LOGGING,
+    "log_level": _LOGGING,
+    "debug": _LOGGING,
+    "on_delivery": _PER_RECORD,
+    "dr_cb": _PER_RECORD,
+    "dr_msg_cb": _PER_RECORD,
+    "delivery_report_only_error": _PER_RECORD,
+    "on_commit": "give the callback to commit_async(offsets, callback)",
+    "default_offset_commit_callback": "give the callback to commit_async(offsets, callback)",
+    "topic": _ARGUMENT,
+    "topics": _ARGUMENT,
+    "interceptor_classes": "there are no interceptors; wrap the call, or the serializer",
+    "security_providers": _MODULE,
+    "config_providers": _MODULE,
+    "compression_level": _LEVEL,
+    "compression_gzip_level": _LEVEL,
+    "compression_lz4_level": _LEVEL,
+    "compression_zstd_level": _LEVEL,
+    "selector": _SOCKETS,
+    "kafka_client": _SOCKETS,
+    "socket_options": _SOCKETS,
+    "socket_keepalive_enable": _SOCKETS,
+    "socket_nagle_disable": _SOCKETS,
+    "sock_chunk_bytes": _SOCKETS,
+    "sock_chunk_buffer_count": _SOCKETS,
+    "broker_address_family": "every address that a host name has is tried in turn",
+    "client_dns_lookup": "every address that a host name has is tried in turn",
+    "proxy_url": "brokers are connected to directly",
+    "socks5_proxy": "brokers are connected to directly",
+    "zookeeper_connect": _ZOOKEEPER,
+    "zookeeper_session_timeout_ms": _ZOOKEEPER,
+    "offsets_storage": _ZOOKEEPER,
+    "producer_type": "every send() is asynchronous; send(...).get() waits for one",
+    "queue_buffering_max_messages": "what waits is bounded in bytes: buffer_memory",
+    "batch_num_messages": "a batch is bounded in bytes: batch_size",
+    "queued_min_messages": "fetches run ahead by themselves; fetch_max_bytes bounds each",
+    "queued_max_messages_kbytes": "fetches run ahead by themselves; fetch_max_bytes bounds each",
+    "block_on_buffer_full": "send() waits for room, at most max_block_ms",
+    "enable_auto_offset_store": "positions move when records are handed out; use enable_auto_commit=False and commit()",
+    "enable_partition_eof": "compare position() with end_offsets()",
+    "partitioner_availability_timeout_ms": "see partition_failover for partitions without a living broker",
+    "transaction_two_phase_commit_enable": "transactions that another system commits are not offered",
+    "legacy_iterator": "an iteration and poll() may be mixed as they are; leave it out",
+    "state_change_callback": _LOGGING,
+    "key_deserializer_class": _MODULE,
+    "value_deserializer_class": _MODULE,
+}
+"""Settings that other clients have and this one has not: why, and what does it instead."""
