@@ -77,37 +77,49 @@ class RequestFuture(Generic[T]):
     def then(self, change: Callable[[T], U]) -> RequestFuture[U]:
         """A future of ``change(value)`` (Java: ``compose``). A KafkaError that ``change`` raises fails it."""
         after: RequestFuture[U] = RequestFuture()
-
-        def relay(before: RequestFuture[T]) -> None:
-            if before._error is not None:
-                after.fail(before._error)
-                return
-            try:
-                value = change(before.value)
-            except KafkaError as err:
-                after.fail(err)
-            except Exception as err:  # noqa: BLE001 - whatever it is, who waits for the result must hear of it
-                _log.exception("reading an answer raised")
-                after.fail(KafkaError(f"Reading an answer raised {type(err).__name__}: {err}."))
-            else:
-                after.complete(value)
-
-        self.add_listener(relay)
+        self.settle(after, lambda before: _hand_on(before, after, change))
         return after
 
     def chain(self, after: RequestFuture[T]) -> None:
         """Resolve ``after`` as this one is resolved."""
-        self.add_listener(
-            lambda before: after.complete(before.value) if before.succeeded else after.fail(_error_of(before))
-        )
+        self.settle(after, lambda before: _hand_on(before, after, lambda value: value))
+
+    def settle(self, after: RequestFuture[U], step: Callable[[RequestFuture[T]], None]) -> None:
+        """Call ``step`` with this future once it is resolved: it resolves ``after``, now or by what it asks for next.
+
+        A listener that raises is logged, and who waits for what it should have resolved waits for a time-out. So what
+        ``step`` raises fails ``after``: a KafkaError as it is (that of this future, too); anything else is a bug, and
+        logged as well. Nothing else is disturbed.
+        """
+
+        def supervised(before: RequestFuture[T]) -> None:
+            try:
+                step(before)
+            except KafkaError as err:
+                if not after._done:
+                    after.fail(err)
+            except BaseException as err:
+                _log.exception("reading an answer raised")
+                if not after._done:
+                    after.fail(KafkaError(f"Reading an answer raised {type(err).__name__}: {err}."))
+                if not isinstance(err, Exception):  # Ctrl-C goes on to whoever polls
+                    raise
+
+        self.add_listener(supervised)
 
     def _resolve(self, value: T | None, error: KafkaError | None) -> None:
         if self._done:
             raise RuntimeError("a request future is resolved once")
         self._done, self._value, self._error = True, value, error
         listeners, self._listeners = self._listeners, []
+        interrupt: BaseException | None = None
         for listener in listeners:
-            self._call(listener)
+            try:
+                self._call(listener)
+            except BaseException as err:  # noqa: BLE001 - Ctrl-C in one listener: those behind it are heard first
+                interrupt = interrupt or err
+        if interrupt is not None:
+            raise interrupt
 
     def _call(self, listener: Callable[[RequestFuture[T]], None]) -> None:
         try:
@@ -123,7 +135,8 @@ def failed_future(error: KafkaError) -> RequestFuture[Any]:
     return future
 
 
-def _error_of(future: RequestFuture[Any]) -> KafkaError:
-    error = future.exception
-    assert error is not None
-    return error
+def _hand_on(before: RequestFuture[T], after: RequestFuture[U], change: Callable[[T], U]) -> None:
+    if before.exception is not None:
+        after.fail(before.exception)
+    else:
+        after.complete(change(before.value))

@@ -218,15 +218,12 @@ class GroupOffsets:
 
         def found(search: RequestFuture[Broker]) -> None:
             self._search = None
-            if search.exception is not None:
-                result.fail(search.exception)
-                return
             self.coordinator = search.value.dedicated(self._purpose)
             ask(self.coordinator).chain(result)
 
         # One search for all who wait: two answers might come the other way round, and with them the commits.
         search = self._search = self._search or find_coordinator(self._client, self.group_id)
-        search.add_listener(found)
+        search.settle(result, found)
         return result
 
     def _forget_if_moved(self, error: KafkaError | None) -> None:

@@ -61,3 +61,47 @@ def test_a_change_with_a_bug_does_not_leave_the_future_open() -> None:
     after = first.then(lambda raw: raw[99])
     first.complete(b"")
     assert after.done and isinstance(after.exception, KafkaError) and "IndexError" in str(after.exception)
+
+
+def test_c8_a_step_with_a_bug_fails_what_it_should_have_resolved_and_nothing_else(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Who waits for the derived future hears of it at once; the bug is logged; other listeners hear the value."""
+    first: RequestFuture[int] = RequestFuture()
+    derived: RequestFuture[str] = RequestFuture()
+    heard: list[int] = []
+    first.settle(derived, lambda done: derived.complete(str(1 // done.value)))
+    first.add_listener(lambda done: heard.append(done.value))
+    first.complete(0)
+    assert heard == [0] and first.succeeded
+    assert isinstance(derived.exception, KafkaError) and "ZeroDivisionError" in str(derived.exception)
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_c8_a_step_that_raises_after_it_resolved_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """What stands, stands."""
+    first: RequestFuture[int] = RequestFuture()
+    derived: RequestFuture[int] = RequestFuture()
+
+    def step(done: RequestFuture[int]) -> None:
+        derived.complete(done.value)
+        raise OSError("no disk")
+
+    first.settle(derived, step)
+    first.complete(3)
+    assert derived.value == 3 and "no disk" in caplog.text
+
+
+def test_c8_an_interrupt_in_a_listener_reaches_who_polls_and_costs_no_other() -> None:
+    """Ctrl-C may come while any line runs: the listeners behind it are called before it goes on."""
+    first: RequestFuture[int] = RequestFuture()
+    heard: list[int] = []
+
+    def interrupted(_value: int) -> int:
+        raise KeyboardInterrupt
+
+    derived = first.then(interrupted)
+    first.add_listener(lambda done: heard.append(done.value))
+    with pytest.raises(KeyboardInterrupt):
+        first.complete(5)
+    assert heard == [5] and derived.failed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.group_offsets import GroupOffsets, OffsetAndMetadata
 from streamlet.kafka.metadata.cluster import TopicPartition
@@ -49,3 +50,14 @@ def test_a_search_that_failed_fails_those_who_waited_and_the_next_commit_searche
     offsets.commit({TP: OffsetAndMetadata(3)})
     client.sent[-1][1].complete(FindCoordinatorResponse(error_code=0, node_id=1, host="h", port=1))
     assert len(client.requests(OffsetCommitRequest)) == 1
+
+
+def test_a_commit_that_cannot_be_asked_once_the_coordinator_is_found_fails_and_the_others_go() -> None:
+    """What asks runs in a listener then: its bug must not leave the commit open until somebody's time-out."""
+    client: Any = Client()
+    offsets = GroupOffsets(client, "g")
+    broken: Any = object()
+    futures = [offsets.commit({TP: row}) for row in (broken, OffsetAndMetadata(2))]
+    client.sent[0][1].complete(FindCoordinatorResponse(error_code=0, node_id=1, host="h", port=1))
+    assert isinstance(futures[0].exception, KafkaError) and "AttributeError" in str(futures[0].exception)
+    assert not futures[1].done and len(client.requests(OffsetCommitRequest)) == 1

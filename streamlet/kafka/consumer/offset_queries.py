@@ -99,5 +99,6 @@ class OffsetQueries:
                     result.complete(None)
 
         for leader, rows in by_leader.items():
-            list_offsets(self._client, leader, rows, read_committed=self._read_committed).add_listener(answered)
+            asked = list_offsets(self._client, leader, rows, read_committed=self._read_committed)
+            asked.settle(result, answered)
         return result

@@ -328,7 +328,7 @@ class NetworkClient:
                 self._connection_lost(address, ClosedByUs("it was idle for too long"), responses, now)
 
     def _run_callbacks(self, responses: _Responses) -> None:
-        for on_complete, response in responses:
+        for done, (on_complete, response) in enumerate(responses, 1):
             if on_complete is None:
                 continue
             try:
@@ -340,6 +340,9 @@ class NetworkClient:
                     response.correlation_id,
                     response.broker,
                 )
+            except BaseException:  # Ctrl-C: those behind it are called in the next poll, or at close
+                self._settled[:0] = responses[done:]
+                raise
 
     # -- the ends of a request
 

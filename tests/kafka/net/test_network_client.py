@@ -187,6 +187,28 @@ def test_m7_callbacks_run_in_order_and_one_that_raises_hurts_no_other(
     assert "ZeroDivisionError: mine" in caplog.text
 
 
+def test_m7_an_interrupt_in_a_callback_costs_no_other_its_answer(
+    broker: FakeBroker, make_client: Callable[..., KafkaClient]
+) -> None:
+    """Ctrl-C comes out of poll at once; the answers that came with that one are heard in the next."""
+    client = make_client(broker)
+    client.bootstrap(PATIENCE_S)
+
+    def interrupted(_done: RequestFuture[FindCoordinatorResponse]) -> None:
+        raise KeyboardInterrupt
+
+    # Both are known to be lost before the next poll, which tells of them one after the other.
+    futures = [client.send(FindCoordinatorRequest(key="g"), broker.broker) for _ in range(2)]
+    broker.on(ApiKey.FIND_COORDINATOR, SILENCE)
+    until(client, lambda: len(broker.seen(ApiKey.FIND_COORDINATOR)) == 2)
+    futures[0].add_listener(interrupted)
+    client.disconnect(broker.broker)
+    with pytest.raises(KeyboardInterrupt):
+        until(client, lambda: False)
+    until(client, lambda: futures[1].done)
+    assert futures[0].done
+
+
 def test_send_alone_sends_nothing(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
     """C8: bytes move in poll only."""
     client = make_client(broker)
