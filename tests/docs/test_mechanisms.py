@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,6 +70,46 @@ def test_tests_exist_and_hold_the_id(row: list[str]) -> None:
     if key == "k9":
         questions = [re.search(r"k9_(\d)", name) for _, name in named]
         assert [question[1] for question in questions if question] == list("1234567")
+
+
+CLIENT = [row for row in THERE if row[0][0] in "PECM"]
+"""The rows of the Kafka client. Those of the spout (K) stand on it: what only a spout can show is there."""
+
+
+@pytest.mark.parametrize("row", CLIENT, ids=lambda row: row[0])
+def test_a_real_broker_shows_it(row: list[str]) -> None:
+    """One test at least runs on a real broker: it bears the mark ``real``, or its module does."""
+    named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", row[3])
+    assert [name for file, name in named if name in real_tests(ROOT / "tests" / file)], named
+
+
+def real_tests(path: Path) -> set[str]:
+    """The functions of a module whose tests carry the mark ``real``."""
+    module = ast.parse(path.read_text(encoding="utf-8"))
+    all_of_them = any(
+        isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "pytestmark" and marks_real(line.value)
+        for line in module.body
+    )
+    tests = [line for line in module.body if isinstance(line, ast.FunctionDef) and line.name.startswith("test_")]
+    return {test.name for test in tests if all_of_them or any(map(marks_real, test.decorator_list))}
+
+
+def marks_real(node: ast.expr) -> bool:
+    """``pytest.mark.real``, alone or in a list."""
+    parts = node.elts if isinstance(node, ast.List | ast.Tuple) else [node]
+    return any(ast.unparse(part) == "pytest.mark.real" for part in parts)
+
+
+def test_the_mark_is_found_on_a_module_and_on_a_test() -> None:
+    """And not where it is not."""
+    tests = ROOT / "tests" / "kafka"
+    assert "test_c3_the_next_records_arrive_while_the_user_works" in real_tests(
+        tests / "consumer" / "test_consumer_rows_real.py"
+    )
+    hangs = real_tests(tests / "test_nothing_hangs.py")
+    assert "test_close_of_a_consumer_ends_soon" in hangs
+    assert "test_close_ends_in_its_time_when_nobody_listens" not in hangs
+    assert not real_tests(tests / "consumer" / "test_consumer_faults.py")
 
 
 @pytest.mark.parametrize("row", THERE, ids=lambda row: row[0])

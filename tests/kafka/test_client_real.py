@@ -9,8 +9,9 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient
 
-from streamlet.kafka import ClientConfig, KafkaClient, TopicPartition
+from streamlet.kafka import ClientConfig, KafkaClient, RequestFuture, TopicPartition
 from streamlet.kafka.broker_errors import UnknownTopicOrPartition
+from streamlet.kafka.errors import Disconnected, KafkaError
 from streamlet.kafka.group_offsets import GroupOffsets, OffsetAndMetadata
 from streamlet.kafka.leader_requests import (
     EARLIEST_TIMESTAMP,
@@ -21,7 +22,9 @@ from streamlet.kafka.leader_requests import (
     list_offsets,
     offsets_for_leader_epoch,
 )
+from streamlet.kafka.protocol.messages.metadata import MetadataRequest
 from streamlet.testing import DevCluster
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.real
 
@@ -177,3 +180,52 @@ def test_a_topic_made_anew_is_refused_by_its_old_id(
         return part.error is not None and part.error.stale_metadata
 
     assert any(refused() for _ in range(200))
+
+
+def test_c8_a_request_goes_out_in_a_poll_and_every_listener_hears_its_answer(
+    cluster: DevCluster, client: KafkaClient
+) -> None:
+    """send() alone sends nothing; listeners run in polls, in order, and what is chained resolves with them."""
+    heard: list[str] = []
+    before = client.counts.requests
+    found = client.send(MetadataRequest(topics=()))
+    port = found.then(lambda answer: answer.brokers[0].port)
+    copy: RequestFuture[int] = RequestFuture()
+    port.chain(copy)
+    for name in ("first", "second"):
+        found.add_listener(lambda _done, name=name: heard.append(name))  # type: ignore[misc]
+    found.add_listener(lambda _done: 1 // 0)
+    port.add_listener(lambda done: heard.append(f"port {done.value}"))
+    assert client.counts.requests == before and not found.done and not heard
+    client.wait(copy, PATIENCE_S)
+    (broker,) = client.cluster.brokers.values()
+    assert heard == [f"port {broker.port}", "first", "second"] and copy.value == broker.port
+    assert client.counts.requests > before
+    found.add_listener(lambda _done: heard.append("late"))
+    assert heard[-1] == "late"
+
+
+def test_c8_a_failed_future_reaches_every_listener(
+    cluster: DevCluster, client: KafkaClient, make_topic: MakeTopic
+) -> None:
+    """A long poll whose connection goes: listeners behind one that raises, derived futures and late listeners hear."""
+    topic = make_topic(cluster)
+    produce(cluster, topic, [b"x"])
+    client.wait_on_metadata(topic, PATIENCE_S)
+    tp = TopicPartition(topic, 0)
+    leader = client.cluster.leader_for(tp)
+    assert leader is not None
+    heard: list[KafkaError | None] = []
+    waiting = fetch(client, leader, {tp: FetchPosition(1)}, FetchSettings(fetch_max_wait_ms=25_000))
+    waiting.add_listener(lambda done: heard.append(done.exception))
+    waiting.add_listener(lambda _done: 1 // 0)
+    waiting.add_listener(lambda done: heard.append(done.exception))
+    derived = waiting.then(len)
+    while not client._network.in_flight.count(leader.address):
+        assert not waiting.done
+        client.poll(0.05)
+    client.disconnect(leader)
+    with pytest.raises(Disconnected):
+        client.wait(derived, 20)
+    waiting.add_listener(lambda done: heard.append(done.exception))
+    assert heard == [waiting.exception] * 3 and isinstance(derived.exception, Disconnected)

@@ -1,13 +1,16 @@
 """One member of a group, as a process: it polls, commits every round, and prints what happens as lines of JSON.
 
 ``python member.py {"bootstrap_servers": ..., "topics": [...], "work_s": seconds a round, ...settings of Consumer}``;
-it ends at SIGTERM.
+it ends at SIGTERM. With ``"commit_when": path`` it commits nothing before that file is there. What streamlet logs are
+lines too.
 """
 
 from __future__ import annotations
 
 import ctypes
 import json
+import logging
+import os
 import signal
 import sys
 import time
@@ -21,7 +24,16 @@ from streamlet.kafka import Consumer, ConsumerRebalanceListener, KafkaError, Top
 
 def say(what: str, **more: Any) -> None:
     """One line."""
-    print(json.dumps({"what": what, "at": time.monotonic(), "wall": time.time(), **more}), flush=True)
+    # In one piece: what is logged comes from another thread.
+    sys.stdout.write(json.dumps({"what": what, "at": time.monotonic(), "wall": time.time(), **more}) + "\n")
+    sys.stdout.flush()
+
+
+class Log(logging.Handler):
+    """Says what is logged."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say("log", message=record.getMessage())
 
 
 class Told(ConsumerRebalanceListener):
@@ -49,6 +61,9 @@ def main() -> None:
     """Until SIGTERM."""
     settings = json.loads(sys.argv[1])
     topics, work_s = settings.pop("topics"), settings.pop("work_s", 0.0)
+    commit_when = settings.pop("commit_when", None)
+    logging.basicConfig(level=logging.WARNING)
+    logging.getLogger("streamlet").addHandler(Log(logging.WARNING))
     signal.signal(signal.SIGTERM, stop)
     consumer = Consumer(enable_auto_commit=False, auto_offset_reset="earliest", **settings)
     consumer.subscribe(topics, listener=Told())
@@ -62,6 +77,8 @@ def main() -> None:
                 "records",
                 offsets={f"{tp.topic}:{tp.partition}": [rows[0].offset, rows[-1].offset] for tp, rows in found.items()},
             )
+            while commit_when is not None and not os.path.exists(commit_when):
+                time.sleep(0.02)
             try:
                 consumer.commit()
             except KafkaError as err:

@@ -18,6 +18,7 @@ import confluent_kafka
 import pytest
 
 from streamlet.testing import DevCluster
+from tests.brokers import BROKERS, ONE_BROKER
 from tests.docs.pages import ROOT, blocks
 
 from .conftest import PATIENCE_S
@@ -72,11 +73,17 @@ def lines_of(path: Path) -> Done:
     return lambda: Counter(path.read_text().split()) if path.exists() else Counter()
 
 
+@pytest.fixture(params=BROKERS)
+def cluster(request: pytest.FixtureRequest) -> DevCluster:
+    found: DevCluster = request.getfixturevalue(request.param)
+    return found
+
+
 @pytest.fixture
-def topic(kafka4: DevCluster, make_topic: Callable[..., str], produce: Callable[..., None]) -> str:
+def topic(cluster: DevCluster, make_topic: Callable[..., str], produce: Callable[..., None]) -> str:
     """600 records, each its own number."""
-    name = make_topic(kafka4)
-    produce(kafka4, name, [b"%d" % number for number in range(RECORDS)])
+    name = make_topic(cluster)
+    produce(cluster, name, [b"%d" % number for number in range(RECORDS)])
     return name
 
 
@@ -88,12 +95,13 @@ def committed(cluster: DevCluster, group: str, topic: str) -> int:
         witness.close()
 
 
-def test_c9_at_most_once_does_nothing_twice(kafka4: DevCluster, topic: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cluster", ONE_BROKER, indirect=True)
+def test_c9_at_most_once_does_nothing_twice(cluster: DevCluster, topic: str, tmp_path: Path) -> None:
     """What was committed is gone when the process dies with it; nothing is there twice."""
     out = tmp_path / "out"
     killed_and_restarted(
         program("at_most_once.py", tmp_path),
-        kafka4.bootstrap_servers,
+        cluster.bootstrap_servers,
         topic,
         str(out),
         lines_of(out),
@@ -104,23 +112,24 @@ def test_c9_at_most_once_does_nothing_twice(kafka4: DevCluster, topic: str, tmp_
     print(f"{RECORDS - len(counts)} of {RECORDS} were lost")
 
 
-def test_c9_at_least_once_loses_nothing(kafka4: DevCluster, topic: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cluster", ONE_BROKER, indirect=True)
+def test_c9_at_least_once_loses_nothing(cluster: DevCluster, topic: str, tmp_path: Path) -> None:
     """Every record is done; some twice."""
     out = tmp_path / "out"
     killed_and_restarted(
         program("at_least_once.py", tmp_path),
-        kafka4.bootstrap_servers,
+        cluster.bootstrap_servers,
         topic,
         str(out),
         lines_of(out),
-        lambda: committed(kafka4, f"{topic}least", topic) == RECORDS if len(lines_of(out)()) == RECORDS else False,
+        lambda: committed(cluster, f"{topic}least", topic) == RECORDS if len(lines_of(out)()) == RECORDS else False,
     )
     counts = lines_of(out)()
     assert set(counts) == {str(number) for number in range(RECORDS)}
     print(f"{sum(counts.values()) - RECORDS} were done again")
 
 
-def test_c9_exactly_once_into_sqlite(kafka4: DevCluster, topic: str, tmp_path: Path) -> None:
+def test_c9_exactly_once_into_sqlite(cluster: DevCluster, topic: str, tmp_path: Path) -> None:
     """Outcome and offset in one transaction: each record once."""
     out = tmp_path / "out.db"
 
@@ -137,7 +146,7 @@ def test_c9_exactly_once_into_sqlite(kafka4: DevCluster, topic: str, tmp_path: P
 
     killed_and_restarted(
         program("exactly_once_sqlite.py", tmp_path),
-        kafka4.bootstrap_servers,
+        cluster.bootstrap_servers,
         topic,
         str(out),
         done,
@@ -148,14 +157,14 @@ def test_c9_exactly_once_into_sqlite(kafka4: DevCluster, topic: str, tmp_path: P
 
 
 def test_c9_exactly_once_from_kafka_to_kafka(
-    kafka4: DevCluster, topic: str, make_topic: Callable[..., str], tmp_path: Path
+    cluster: DevCluster, topic: str, make_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     """One transaction for records and offsets; read back by librdkafka with read_committed: each record once."""
-    out = make_topic(kafka4)
+    out = make_topic(cluster)
     found: Counter[str] = Counter()
     witness = confluent_kafka.Consumer(
         {
-            "bootstrap.servers": kafka4.bootstrap_servers,
+            "bootstrap.servers": cluster.bootstrap_servers,
             "group.id": f"{topic}-witness",
             "auto.offset.reset": "earliest",
             "isolation.level": "read_committed",
@@ -175,7 +184,7 @@ def test_c9_exactly_once_from_kafka_to_kafka(
     try:
         killed_and_restarted(
             program("exactly_once_kafka.py", tmp_path),
-            kafka4.bootstrap_servers,
+            cluster.bootstrap_servers,
             topic,
             out,
             done,

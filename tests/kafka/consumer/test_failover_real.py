@@ -17,11 +17,15 @@ pytestmark = [pytest.mark.real, pytest.mark.faults]
 RECORDS = 400
 
 
+@pytest.mark.parametrize("version", ["3.9", "4"])
 def test_c4_c5_a_killed_leader_and_coordinator_cost_no_record_and_no_order(
-    make_topic: Callable[..., str], produce: Callable[..., None], make_consumer: Callable[..., Consumer]
+    version: str,
+    make_topic: Callable[..., str],
+    produce: Callable[..., None],
+    make_consumer: Callable[..., Consumer],
 ) -> None:
     """Every record once and in order, and commits go on with the new coordinator."""
-    with DevCluster("4", brokers=3) as cluster:
+    with DevCluster(version, brokers=3) as cluster:
         topic = make_topic(cluster, partitions=3, replication=3, configs={"min.insync.replicas": "2"})
         consumer = make_consumer(cluster, topic, group_id=topic, heartbeat_interval_ms=300, enable_auto_commit=False)
         seen: dict[int, list[int]] = {number: [] for number in range(3)}

@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection
 
 import confluent_kafka
 import pytest
+from confluent_kafka.admin import AdminClient
+from kazoo.client import KazooClient
 
 from streamlet.kafka import (
     Consumer,
@@ -19,12 +21,19 @@ from streamlet.kafka import (
 )
 from streamlet.kafka.consumer.errors import CommitFailed, ConcurrentUse, ConsumerWakeup, MembershipFenced
 from streamlet.testing import DevCluster
+from tests.brokers import BROKERS, ONE_BROKER
 
 from .conftest import PATIENCE_S, take, until
 
 pytestmark = pytest.mark.real
 Make = Callable[..., Consumer]
 QUICK = {"heartbeat_interval_ms": 100, "session_timeout_ms": 6000}
+
+
+@pytest.fixture(params=BROKERS)
+def cluster(request: pytest.FixtureRequest) -> DevCluster:
+    found: DevCluster = request.getfixturevalue(request.param)
+    return found
 
 
 class Told(ConsumerRebalanceListener):
@@ -44,15 +53,15 @@ class Told(ConsumerRebalanceListener):
 
 
 def test_c5_eager_rebalance_gives_everything_back_first(
-    kafka4: DevCluster, make_topic: Callable[..., str], make_consumer: Make
+    cluster: DevCluster, make_topic: Callable[..., str], make_consumer: Make
 ) -> None:
     """With range alone: the listener hears revoked before assigned, and each partition has one owner."""
-    topic = make_topic(kafka4, partitions=4)
+    topic = make_topic(cluster, partitions=4)
     told = Told()
-    first = make_consumer(kafka4, group_id=topic, partition_assignment_strategy=["range"], **QUICK)
+    first = make_consumer(cluster, group_id=topic, partition_assignment_strategy=["range"], **QUICK)
     first.subscribe([topic], listener=told)
     until([first], lambda: len(first.assignment()) == 4)
-    second = make_consumer(kafka4, topic, group_id=topic, partition_assignment_strategy=["range"], **QUICK)
+    second = make_consumer(cluster, topic, group_id=topic, partition_assignment_strategy=["range"], **QUICK)
     until([first, second], lambda: len(first.assignment()) == len(second.assignment()) == 2)
     assert not first.assignment() & second.assignment()
     second.close()
@@ -63,16 +72,16 @@ def test_c5_eager_rebalance_gives_everything_back_first(
 
 
 def test_c5_cooperative_rebalance_keeps_what_stays(
-    kafka4: DevCluster, make_topic: Callable[..., str], produce: Callable[..., None], make_consumer: Make
+    cluster: DevCluster, make_topic: Callable[..., str], produce: Callable[..., None], make_consumer: Make
 ) -> None:
     """Only what moves is revoked, and what stays is read on meanwhile."""
-    topic = make_topic(kafka4, partitions=4)
+    topic = make_topic(cluster, partitions=4)
     told = Told()
     names = {"group_id": topic, "partition_assignment_strategy": ["cooperative-sticky"], **QUICK}
-    first = make_consumer(kafka4, **names)
+    first = make_consumer(cluster, **names)
     first.subscribe([topic], listener=told)
     until([first], lambda: len(first.assignment()) == 4)
-    second = make_consumer(kafka4, topic, **names)
+    second = make_consumer(cluster, topic, **names)
     held: list[int] = []
 
     def settled() -> bool:
@@ -90,16 +99,16 @@ def test_c5_cooperative_rebalance_keeps_what_stays(
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
 def test_c5_a_group_with_librdkafka_members(
     strategy: str,
-    kafka4: DevCluster,
+    cluster: DevCluster,
     make_topic: Callable[..., str],
     produce: Callable[..., None],
     make_consumer: Make,
 ) -> None:
     """Whoever leads: the partitions are shared out, every record is read once, and what one leaves the other takes."""
-    topic = make_topic(kafka4, partitions=4)
+    topic = make_topic(cluster, partitions=4)
     theirs = confluent_kafka.Consumer(
         {
-            "bootstrap.servers": kafka4.bootstrap_servers,
+            "bootstrap.servers": cluster.bootstrap_servers,
             "group.id": topic,
             "auto.offset.reset": "earliest",
             "partition.assignment.strategy": strategy,
@@ -117,7 +126,7 @@ def test_c5_a_group_with_librdkafka_members(
                 read.append(message.value().decode())
             message = theirs.poll(0.0)
 
-    ours = make_consumer(kafka4, topic, group_id=topic, partition_assignment_strategy=[strategy], **QUICK)
+    ours = make_consumer(cluster, topic, group_id=topic, partition_assignment_strategy=[strategy], **QUICK)
 
     def both(reached: Callable[[], bool]) -> Callable[[], bool]:
         def turn() -> bool:
@@ -129,7 +138,7 @@ def test_c5_a_group_with_librdkafka_members(
     try:
         until([ours], both(lambda: len(ours.assignment()) == len(theirs.assignment()) == 2))
         for number in range(4):
-            produce(kafka4, topic, [b"%d-%d" % (number, i) for i in range(25)], number)
+            produce(cluster, topic, [b"%d-%d" % (number, i) for i in range(25)], number)
         until(
             [ours],
             both(lambda: len(read) >= 100),
@@ -142,17 +151,17 @@ def test_c5_a_group_with_librdkafka_members(
 
 
 def test_c5_a_listener_that_raises_leaves_a_consumer_that_reads(
-    kafka4: DevCluster, make_topic: Callable[..., str], produce: Callable[..., None], make_consumer: Make
+    cluster: DevCluster, make_topic: Callable[..., str], produce: Callable[..., None], make_consumer: Make
 ) -> None:
     """Its error comes out of poll; the partitions are fetched all the same afterwards."""
-    topic = make_topic(kafka4)
-    produce(kafka4, topic, [b"x"])
+    topic = make_topic(cluster)
+    produce(cluster, topic, [b"x"])
 
     class Bad(ConsumerRebalanceListener):
         def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
             raise OSError("no disk")
 
-    consumer = make_consumer(kafka4, group_id=topic)
+    consumer = make_consumer(cluster, group_id=topic)
     consumer.subscribe([topic], listener=Bad())
     with pytest.raises(OSError, match="no disk"):
         take(consumer, 1)
@@ -160,28 +169,28 @@ def test_c5_a_listener_that_raises_leaves_a_consumer_that_reads(
 
 
 def test_c5_a_static_member_comes_back_without_a_rebalance(
-    kafka4: DevCluster, make_topic: Callable[..., str], make_consumer: Make
+    cluster: DevCluster, make_topic: Callable[..., str], make_consumer: Make
 ) -> None:
     """It does not leave when it closes, and gets its partitions again; a second one with its id fences the first."""
-    topic = make_topic(kafka4, partitions=2)
+    topic = make_topic(cluster, partitions=2)
     names = {"group_id": topic, **QUICK}
-    static = make_consumer(kafka4, topic, group_instance_id="a", **names)
-    other = make_consumer(kafka4, topic, **names)
+    static = make_consumer(cluster, topic, group_instance_id="a", **names)
+    other = make_consumer(cluster, topic, **names)
     until([static, other], lambda: len(static.assignment()) == len(other.assignment()) == 1)
     mine, generation = static.assignment(), other.group_metadata().generation_id
     static.close()
-    again = make_consumer(kafka4, topic, group_instance_id="a", **names)
+    again = make_consumer(cluster, topic, group_instance_id="a", **names)
     until([again, other], lambda: bool(again.assignment()))
     assert again.assignment() == mine
     assert other.group_metadata().generation_id == generation
-    usurper = make_consumer(kafka4, topic, group_instance_id="a", **names)
+    usurper = make_consumer(cluster, topic, group_instance_id="a", **names)
     until([usurper, other], lambda: bool(usurper.assignment()))
     with pytest.raises(MembershipFenced, match="group_instance_id 'a'"):
         until([again], lambda: False)
 
 
 def test_c6_a_slow_user_is_told_which_setting_to_change(
-    kafka4: DevCluster,
+    cluster: DevCluster,
     make_topic: Callable[..., str],
     produce: Callable[..., None],
     make_consumer: Make,
@@ -191,11 +200,11 @@ def test_c6_a_slow_user_is_told_which_setting_to_change(
 
     On a starved machine it may leave between two polls as well, and read again: offsets are counted, not records.
     """
-    topic = make_topic(kafka4)
-    produce(kafka4, topic, [b"x"] * 3)
+    topic = make_topic(cluster)
+    produce(cluster, topic, [b"x"] * 3)
     told = Told()
     names = {"group_id": topic, "enable_auto_commit": False, **QUICK}
-    slow = make_consumer(kafka4, max_poll_interval_ms=1000, **names)
+    slow = make_consumer(cluster, max_poll_interval_ms=1000, **names)
     slow.subscribe([topic], listener=told)
     taken: dict[Consumer, set[int]] = {slow: set()}
 
@@ -203,7 +212,7 @@ def test_c6_a_slow_user_is_told_which_setting_to_change(
         taken[who].update(row.offset for row in rows)
 
     until([slow], lambda: len(taken[slow]) == 3, note)
-    heir = make_consumer(kafka4, topic, **names)
+    heir = make_consumer(cluster, topic, **names)
     taken[heir] = set()
     until([heir], lambda: len(taken[heir]) == 3, note)
     with pytest.raises(CommitFailed, match="max_poll_interval_ms"):
@@ -213,12 +222,13 @@ def test_c6_a_slow_user_is_told_which_setting_to_change(
     assert "Raise max_poll_interval_ms" in caplog.text
 
 
+@pytest.mark.parametrize("cluster", ONE_BROKER, indirect=True)
 def test_c6_heartbeats_go_on_while_the_user_works(
-    kafka4: DevCluster, make_topic: Callable[..., str], make_consumer: Make
+    cluster: DevCluster, make_topic: Callable[..., str], make_consumer: Make
 ) -> None:
     """A member that does not poll for longer than its session stays a member."""
-    topic = make_topic(kafka4)
-    consumer = make_consumer(kafka4, topic, group_id=topic, **QUICK)
+    topic = make_topic(cluster)
+    consumer = make_consumer(cluster, topic, group_id=topic, **QUICK)
     until([consumer], lambda: len(consumer.assignment()) == 1)
     generation = consumer.group_metadata()
     worked_until = time.monotonic() + 7.0
@@ -230,13 +240,13 @@ def test_c6_heartbeats_go_on_while_the_user_works(
 
 
 def test_c7_the_timer_commits_in_poll_and_only_what_was_handed_out_before(
-    kafka4: DevCluster, make_topic: Callable[..., str], produce: Callable[..., None], make_consumer: Make
+    cluster: DevCluster, make_topic: Callable[..., str], produce: Callable[..., None], make_consumer: Make
 ) -> None:
     """Nothing is committed while nobody polls; the poll after the interval commits what earlier polls gave."""
-    topic = make_topic(kafka4)
+    topic = make_topic(cluster)
     tp = TopicPartition(topic, 0)
-    produce(kafka4, topic, [b"x"] * 10)
-    consumer = make_consumer(kafka4, topic, group_id=topic, auto_commit_interval_ms=300, **QUICK)
+    produce(cluster, topic, [b"x"] * 10)
+    consumer = make_consumer(cluster, topic, group_id=topic, auto_commit_interval_ms=300, **QUICK)
     assert len(take(consumer, 10)) == 10
     worked_until = time.monotonic() + 0.5
     while time.monotonic() < worked_until:
@@ -249,12 +259,12 @@ def test_c7_the_timer_commits_in_poll_and_only_what_was_handed_out_before(
 
 
 def test_c7_callbacks_come_in_the_order_of_the_commits(
-    kafka4: DevCluster, make_topic: Callable[..., str], produce: Callable[..., None], make_consumer: Make
+    cluster: DevCluster, make_topic: Callable[..., str], produce: Callable[..., None], make_consumer: Make
 ) -> None:
     """In polls, one after the other; a synchronous commit has those before it told first."""
-    topic = make_topic(kafka4)
+    topic = make_topic(cluster)
     tp = TopicPartition(topic, 0)
-    consumer = make_consumer(kafka4, topic, group_id=topic, enable_auto_commit=False, **QUICK)
+    consumer = make_consumer(cluster, topic, group_id=topic, enable_auto_commit=False, **QUICK)
     until([consumer], lambda: len(consumer.assignment()) == 1)
     told: list[tuple[int, KafkaError | None]] = []
     for offset in range(1, 8):
@@ -267,14 +277,14 @@ def test_c7_callbacks_come_in_the_order_of_the_commits(
 
 
 def test_c7_close_commits_what_was_handed_out(
-    kafka4: DevCluster, make_topic: Callable[..., str], produce: Callable[..., None], make_consumer: Make
+    cluster: DevCluster, make_topic: Callable[..., str], produce: Callable[..., None], make_consumer: Make
 ) -> None:
     """With automatic commits, closing is one."""
-    topic = make_topic(kafka4)
-    produce(kafka4, topic, [b"x"] * 10)
-    with make_consumer(kafka4, topic, group_id=topic) as consumer:
+    topic = make_topic(cluster)
+    produce(cluster, topic, [b"x"] * 10)
+    with make_consumer(cluster, topic, group_id=topic) as consumer:
         assert len(take(consumer, 10)) == 10
-    witness = confluent_kafka.Consumer({"bootstrap.servers": kafka4.bootstrap_servers, "group.id": topic})
+    witness = confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": topic})
     try:
         assert witness.committed([confluent_kafka.TopicPartition(topic, 0)], 20)[0].offset == 10
     finally:
@@ -282,11 +292,11 @@ def test_c7_close_commits_what_was_handed_out(
 
 
 def test_a_second_thread_is_told_and_wakeup_is_heard(
-    kafka4: DevCluster, make_topic: Callable[..., str], make_consumer: Make
+    cluster: DevCluster, make_topic: Callable[..., str], make_consumer: Make
 ) -> None:
     """Only wakeup may come from another thread."""
-    topic = make_topic(kafka4)
-    consumer = make_consumer(kafka4)
+    topic = make_topic(cluster)
+    consumer = make_consumer(cluster)
     consumer.assign([TopicPartition(topic, 0)])
     ended: list[type[BaseException]] = []
 
@@ -312,23 +322,23 @@ def test_a_second_thread_is_told_and_wakeup_is_heard(
 
 
 def test_c10_the_coordinator_knows_members_and_owners_without_a_zookeeper(
-    kafka4: DevCluster, make_topic: Callable[..., str], make_consumer: Make
+    cluster: DevCluster, make_topic: Callable[..., str], make_consumer: Make
 ) -> None:
-    """Registration, owners and their changes, told to librdkafka's admin client; this broker has no ZooKeeper."""
-    from confluent_kafka.admin import AdminClient
+    """Registration, owners and their changes, told to librdkafka's admin client.
 
-    assert kafka4.zookeeper is None
-    topic = make_topic(kafka4, partitions=2)
-    admin = AdminClient({"bootstrap.servers": kafka4.bootstrap_servers})
+    Kafka 4 has no ZooKeeper; where a broker lives in one, nothing of the group stands there.
+    """
+    topic = make_topic(cluster, partitions=2)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
 
     def owners() -> dict[str, list[int]]:
         group = admin.describe_consumer_groups([topic])[topic].result(20)
         return {one.client_id: sorted(tp.partition for tp in one.assignment.topic_partitions) for one in group.members}
 
-    first = make_consumer(kafka4, topic, group_id=topic, client_id="first", **QUICK)
+    first = make_consumer(cluster, topic, group_id=topic, client_id="first", **QUICK)
     until([first], lambda: len(first.assignment()) == 2)
     assert owners() == {"first": [0, 1]}
-    second = make_consumer(kafka4, topic, group_id=topic, client_id="second", **QUICK)
+    second = make_consumer(cluster, topic, group_id=topic, client_id="second", **QUICK)
     until([first, second], lambda: len(first.assignment()) == len(second.assignment()) == 1)
     told = owners()
     assert {"first": told["first"], "second": told["second"]} == {
@@ -338,3 +348,11 @@ def test_c10_the_coordinator_knows_members_and_owners_without_a_zookeeper(
     first.close()
     until([second], lambda: len(second.assignment()) == 2)
     assert owners() == {"second": [0, 1]}
+    if cluster.zookeeper is not None:
+        zookeeper = KazooClient(hosts=cluster.zookeeper)
+        zookeeper.start(PATIENCE_S)
+        try:
+            assert zookeeper.get_children("/consumers") == []
+        finally:
+            zookeeper.stop()
+            zookeeper.close()

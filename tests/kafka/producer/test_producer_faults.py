@@ -12,7 +12,7 @@ import pytest
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.producer import Producer
-from streamlet.kafka.producer.errors import BatchExpired, OutcomeUnknown, ProducerClosed, TransactionFailed
+from streamlet.kafka.producer.errors import OutcomeUnknown, ProducerClosed, TransactionFailed
 from streamlet.testing import DevCluster
 from tests.patience import PATIENCE_S
 
@@ -93,43 +93,6 @@ def test_e5_the_duplicate_happens_and_a_transaction_makes_it_impossible(
     assert [row.value for row in read_back(cluster, inside, 2)] == [b"before", b"once"]
     everything = Counter(row.value for row in read_back(cluster, inside, 3, isolation="read_uncommitted"))
     assert everything[b"before"] == 2
-
-
-def test_e2_e4_every_record_sent_to_a_paused_broker_ends_once_and_memory_comes_back(
-    cluster: DevCluster, make_topic: MakeTopic
-) -> None:
-    """Past the delivery time-out: unknown where it was sent, expired where it was not; nothing is counted twice."""
-    topic = make_topic(cluster, replication=1)
-    settings: dict[str, Any] = {**SHORT, "buffer_memory": 2_000_000}
-    with Producer(bootstrap_servers=cluster.bootstrap_servers, **settings) as producer:
-        producer.send(topic, b"before").get(20)
-        leader = leader_of(producer, topic)
-        calls: Counter[int] = Counter()
-        cluster.pause(leader)
-        try:
-            futures = []
-            for n in range(40):
-                futures += producer.send_many(topic, [b"%d" % n * 500] * 25)
-                futures[-1].add_both(lambda outcome, n=n: calls.update([n]))
-            for future in futures:
-                with pytest.raises(BatchExpired):
-                    future.get(30)
-        finally:
-            cluster.resume(leader)
-        assert sorted(calls) == list(range(40)) and set(calls.values()) == {1}
-        assert any(isinstance(future.exception, OutcomeUnknown) for future in futures)
-        deadline = time.monotonic() + PATIENCE_S
-        while producer.metrics()["buffer_bytes_in_use"]:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        assert producer.metrics()["records_failed"] == 1000
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                assert producer.send(topic, b"after").get(20).offset >= 1
-                break
-            except BatchExpired:
-                assert time.monotonic() < deadline
 
 
 def test_p4_p12_a_killed_leader_costs_nothing_and_is_used_again(cluster: DevCluster, make_topic: MakeTopic) -> None:
