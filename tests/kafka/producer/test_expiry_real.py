@@ -1,4 +1,4 @@
-"""Expired batches (E1-E4) on a broker that is paused past the delivery time-out; the log is read by librdkafka."""
+"""Expired batches (E1-E5) on a broker that is paused past the delivery time-out; the log is read by librdkafka."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streamlet.kafka.producer import Producer
-from streamlet.kafka.producer.errors import BatchExpired, OutcomeUnknown
+from streamlet.kafka.producer.errors import BatchExpired, OutcomeUnknown, TransactionFailed
 from streamlet.testing import DevCluster
 from tests.patience import PATIENCE_S
 
@@ -145,3 +145,58 @@ def test_e3_a_late_success_is_counted_and_changes_nothing(
         assert f"1 record(s) for {topic}-0 were written at offset 1 after all" in caplog.text
         assert producer.send(topic, b"after").get(PATIENCE_S).offset == 2
     assert [row.value for row in read_back(cluster, topic, 3)] == [b"before", b"late", b"after"]
+
+
+def test_e5_the_duplicate_happens_and_a_transaction_makes_it_impossible(
+    cluster: DevCluster, make_topic: MakeTopic, topic_name: Callable[[], str]
+) -> None:
+    """A broker stops after the record reached its socket: it expires, its user sends it again, and both land.
+
+    Idempotence does not help, for the second is another record to it. A transaction that is aborted and repeated
+    leaves one that a read_committed reader sees.
+    """
+    plain, inside = make_topic(cluster), make_topic(cluster)
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, **SHORT) as producer:
+        producer.send(plain, b"before").get(20)
+        again: list[Any] = []
+        cluster.pause(0)
+        try:
+            future = producer.send(plain, b"twice")
+            future.add_errback(lambda error: again.append(producer.send(plain, b"twice")))
+            with pytest.raises(OutcomeUnknown, match="may be in the log"):
+                future.get(20)
+        finally:
+            cluster.resume(0)
+        deadline = time.monotonic() + PATIENCE_S
+        while True:  # the second copy may have to wait for a connection, too
+            try:
+                again[0].get(20)
+                break
+            except OutcomeUnknown:
+                assert time.monotonic() < deadline
+                again[0] = producer.send(plain, b"twice")
+        assert producer.metrics()["buffer_bytes_in_use"] == 0
+    found = Counter(row.value for row in read_back(cluster, plain, 3))
+    assert found[b"before"] == 1 and found[b"twice"] >= 2, "the duplicate that idempotence does not prevent"
+
+    settings = {"bootstrap_servers": cluster.bootstrap_servers, "transactional_id": topic_name(), **SHORT}
+    with Producer(**settings) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(inside, b"before").get(20)
+        cluster.pause(0)
+        try:
+            future = producer.send(inside, b"once")
+            with pytest.raises(OutcomeUnknown):
+                future.get(20)
+        finally:
+            cluster.resume(0)
+        with pytest.raises(TransactionFailed, match=r"abort_transaction\(\)"):
+            producer.commit_transaction()
+        producer.abort_transaction()
+        producer.begin_transaction()
+        producer.send_many(inside, [b"before", b"once"])
+        producer.commit_transaction()
+    assert [row.value for row in read_back(cluster, inside, 2)] == [b"before", b"once"]
+    everything = Counter(row.value for row in read_back(cluster, inside, 3, isolation="read_uncommitted"))
+    assert everything[b"before"] == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.producer import Producer
-from streamlet.kafka.producer.errors import OutcomeUnknown, ProducerClosed, TransactionFailed
+from streamlet.kafka.producer.errors import ProducerClosed
 from streamlet.testing import DevCluster
 from tests.patience import PATIENCE_S
 
@@ -21,7 +20,6 @@ from .witness import read_back
 pytestmark = [pytest.mark.real, pytest.mark.faults]
 
 MakeTopic = Callable[..., str]
-SHORT = {"delivery_timeout_ms": 2000, "request_timeout_ms": 1500}
 
 
 @pytest.fixture(scope="module")
@@ -36,63 +34,6 @@ def leader_of(producer: Producer, topic: str, number: int = 0) -> int:
     leader = producer._sender.client.cluster.leader_for(TopicPartition(topic, number))
     assert leader is not None
     return leader.node_id
-
-
-def test_e5_the_duplicate_happens_and_a_transaction_makes_it_impossible(
-    cluster: DevCluster, make_topic: MakeTopic, topic_name: Callable[[], str]
-) -> None:
-    """A broker stops after the record reached its socket: it expires, its user sends it again, and both land.
-
-    Idempotence does not help, for the second is another record to it. A transaction that is aborted and repeated
-    leaves one that a read_committed reader sees.
-    """
-    plain, inside = make_topic(cluster, replication=1), make_topic(cluster, replication=1)
-    with Producer(bootstrap_servers=cluster.bootstrap_servers, **SHORT) as producer:
-        producer.send(plain, b"before").get(20)
-        leader = leader_of(producer, plain)
-        again: list[Any] = []
-        cluster.pause(leader)
-        try:
-            future = producer.send(plain, b"twice")
-            future.add_errback(lambda error: again.append(producer.send(plain, b"twice")))
-            with pytest.raises(OutcomeUnknown, match="may be in the log"):
-                future.get(20)
-        finally:
-            cluster.resume(leader)
-        deadline = time.monotonic() + PATIENCE_S
-        while True:  # the second copy may have to wait for a connection, too
-            try:
-                again[0].get(20)
-                break
-            except OutcomeUnknown:
-                assert time.monotonic() < deadline
-                again[0] = producer.send(plain, b"twice")
-        assert producer.metrics()["buffer_bytes_in_use"] == 0
-    found = Counter(row.value for row in read_back(cluster, plain, 3))
-    assert found[b"before"] == 1 and found[b"twice"] >= 2, "the duplicate that idempotence does not prevent"
-
-    settings = {"bootstrap_servers": cluster.bootstrap_servers, "transactional_id": topic_name(), **SHORT}
-    with Producer(**settings) as producer:
-        producer.init_transactions()
-        leader = leader_of(producer, inside)
-        producer.begin_transaction()
-        producer.send(inside, b"before").get(20)
-        cluster.pause(leader)
-        try:
-            future = producer.send(inside, b"once")
-            with pytest.raises(OutcomeUnknown):
-                future.get(20)
-        finally:
-            cluster.resume(leader)
-        with pytest.raises(TransactionFailed, match=r"abort_transaction\(\)"):
-            producer.commit_transaction()
-        producer.abort_transaction()
-        producer.begin_transaction()
-        producer.send_many(inside, [b"before", b"once"])
-        producer.commit_transaction()
-    assert [row.value for row in read_back(cluster, inside, 2)] == [b"before", b"once"]
-    everything = Counter(row.value for row in read_back(cluster, inside, 3, isolation="read_uncommitted"))
-    assert everything[b"before"] == 2
 
 
 def test_p4_p12_a_killed_leader_costs_nothing_and_is_used_again(cluster: DevCluster, make_topic: MakeTopic) -> None:
