@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import signal
+import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,7 @@ from typing import IO, Any
 
 import click
 
-from streamlet.base.errors import BadInput
+from streamlet.base.errors import BadInput, SettingError
 from streamlet.cli.options import client_settings_in_file
 from streamlet.cli.records import JsonLines, Lines
 from streamlet.kafka import Admin, AdminError, ClientConfig, Consumer, ConsumerConfig, TopicPartition
@@ -25,6 +26,8 @@ from streamlet.testing import resident
 _POLL_MS = 200
 """How soon Ctrl-C is heeded while nothing comes."""
 _COMMIT_S = 1.0
+_REACH_S = 5.0
+"""How long an address that says nothing is waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,9 @@ class Wanted:
     max_records: int | None
 
     def check(self) -> None:
-        """BadInput for what contradicts itself."""
+        """BadInput for what contradicts itself, or names nothing."""
+        if self.group == "":
+            raise BadInput("--group '' is no name of a group: give its name, or leave the option out.")
         if self.from_beginning and self.from_offset is not None:
             raise BadInput("--from-beginning and --from-offset say two places to begin at: leave one out.")
         if self.group is not None and (self.partitions or self.from_offset is not None):
@@ -189,7 +194,13 @@ def consume(
 
 def _settings(servers: str | None, config: Path | None) -> dict[str, Any]:
     """Those of the file, and which cluster. BadInput when nobody says."""
-    settings = {"client_id": "streamlet-consume", **({} if config is None else client_settings_in_file(config))}
+    settings: dict[str, Any] = {"client_id": "streamlet-consume"}
+    if config is not None:
+        settings |= client_settings_in_file(config)
+        try:
+            ConsumerConfig.of({"bootstrap_servers": "127.0.0.1:1", **settings})
+        except SettingError as error:
+            raise SettingError(f"{config}: {error.message}") from error
     if servers is not None:
         settings["bootstrap_servers"] = servers
     if "bootstrap_servers" not in settings:
@@ -202,7 +213,7 @@ def _settings(servers: str | None, config: Path | None) -> dict[str, Any]:
 
 def _partitions(settings: Mapping[str, Any], wanted: Wanted) -> list[TopicPartition]:
     """Those to read. BadInput for a topic or a partition that is not there, with the nearest one."""
-    ConsumerConfig.of(settings)  # one that neither knows is refused before the other is asked
+    _reach(ConsumerConfig.of(settings))
     shared = {field.name for field in dataclasses.fields(ClientConfig)}
     own = {name: value for name, value in settings.items() if name in shared}
     with Admin(**own, default_api_timeout_ms=15_000) as admin:
@@ -223,6 +234,22 @@ def _partitions(settings: Mapping[str, Any], wanted: Wanted) -> list[TopicPartit
         )
     numbers = wanted.partitions or range(count)
     return [TopicPartition(wanted.topic, number) for number in dict.fromkeys(numbers)]
+
+
+def _reach(config: ConsumerConfig) -> None:
+    """BadInput when no address takes a connection: a client would go on trying, for a broker that may be starting."""
+    refused = []
+    for broker in config.brokers():
+        try:
+            socket.create_connection((broker.host, broker.port), _REACH_S).close()
+        except (OSError, UnicodeError) as error:  # a name that can be none is a UnicodeError
+            refused.append(f"{broker}: {getattr(error, 'strerror', None) or error}")
+        else:
+            return
+    raise BadInput(
+        f"No Kafka broker can be reached. {'; '.join(refused)}. Check that the broker runs, and that host and port are "
+        "those of its listener."
+    )
 
 
 @contextmanager

@@ -36,7 +36,10 @@ class Writing:
         for number, line in enumerate(lines):
             key, value = key_and_value(line, number + 1, self._separator)
             partition = number % self._partitions if self._separator is None else None
-            self._open.append(self._producer.send(self._topic, value, key, partition=partition))
+            try:
+                self._open.append(self._producer.send(self._topic, value, key, partition=partition))
+            except BadInput as error:
+                raise BadInput(f"Line {number + 1}: {error.message}") from error
             if len(self._open) >= _OPEN:
                 self._settle(_OPEN // 2)
 
@@ -84,7 +87,9 @@ def produce(
             interrupted = True
         except BadInput as error:
             writing.finish()
-            raise BadInput(f"{error.message} The {_count(writing.written)} before it are written.") from error
+            before = writing.written
+            said = f"The {_count(before)} before it {'are' if before > 1 else 'is'} written." if before else ""
+            raise BadInput(f"{error.message} {said or 'Nothing was written.'}") from error
         writing.finish()
     click.echo(f"wrote {_count(writing.written)} into {name}")
     if interrupted:

@@ -44,7 +44,8 @@ def explain(error: BaseException) -> tuple[str, int]:
         return error.message, error.exit_status
     if isinstance(error, click.UsageError):
         command = error.ctx.command_path if error.ctx is not None else "streamlet"
-        return f"{error.format_message()} See `{command} --help`.", BAD_INPUT
+        said = error.format_message().rstrip()
+        return f"{said}{'' if said.endswith(('.', '?')) else '.'} See `{command} --help`.", BAD_INPUT
     if isinstance(error, click.ClickException):
         return error.format_message(), BAD_INPUT
     if isinstance(error, (click.Abort, KeyboardInterrupt)):

@@ -36,7 +36,13 @@ def given_in_file(path: Path, topology: TopologySpec) -> Given:
 
 def client_settings_in_file(path: Path) -> dict[str, Any]:
     """A file of a Kafka client's settings; ``sasl.mechanism`` is ``sasl_mechanism``. Raises SettingError."""
-    return {key.replace(".", "_"): value for key, value in _flat(_table_in(path), "", {})}
+    settings: dict[str, Any] = {}
+    for key, value in _flat(_table_in(path), "", {}):
+        name = key.replace(".", "_")
+        if name in settings:
+            raise SettingError(f"{path}: {name} is given twice, with dots and with underscores: leave one of them out.")
+        settings[name] = value
+    return settings
 
 
 def _table_in(path: Path) -> dict[str, Any]:

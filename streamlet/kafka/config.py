@@ -170,6 +170,17 @@ def parse_server(text: str) -> Broker:
     host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
     if not colon or not host or "://" in text or (":" in host and not text.startswith("[")):
         raise SettingError(f"{text!r} is no broker address: write host:port, as in 127.0.0.1:9092.")
+    if not _can_be_host(host):
+        raise SettingError(f"{text!r} is no broker address: {host!r} can be no name of a host.")
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         raise SettingError(f"{text!r} is no broker address: the port must be a number from 1 to 65535.")
     return Broker(UNKNOWN_NODE, host, int(port))
+
+
+def _can_be_host(host: str) -> bool:
+    """Whether a resolver can be asked for it."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return host.isprintable() and " " not in host

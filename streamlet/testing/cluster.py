@@ -202,7 +202,8 @@ class DevCluster(KafkaTools):
             self.start_zookeeper()
         if not self._brokers:
             return
-        self._progress(f"starting Kafka {RELEASES[self.kafka].kafka}, {self._count} broker(s)")
+        plural = "s" if self._count > 1 else ""
+        self._progress(f"starting Kafka {RELEASES[self.kafka].kafka}, {self._count} broker{plural}")
         for number, member in enumerate(self._brokers):
             self._await_old_session(number)
             self._launch(member)

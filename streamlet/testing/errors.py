@@ -4,11 +4,17 @@ do.
 
 from __future__ import annotations
 
-from streamlet.base.errors import StreamletError
+from streamlet.base.errors import BadInput, StreamletError
 
 
 class DevStackError(StreamletError):
     """Base: the development cluster could not do what was asked."""
+
+
+class NotAsWanted(DevStackError, BadInput):
+    """No cluster is up where one is needed, or another one than was asked for; nothing was started or ended."""
+
+    exit_status = BadInput.exit_status
 
 
 class JavaMissing(DevStackError):

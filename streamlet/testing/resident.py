@@ -17,7 +17,7 @@ from pathlib import Path
 
 from streamlet.testing import probes
 from streamlet.testing.cluster import DevCluster
-from streamlet.testing.errors import DevStackError
+from streamlet.testing.errors import DevStackError, NotAsWanted
 from streamlet.testing.installation import Installation
 from streamlet.testing.jars import RELEASES, Progress, ensure_jars, silent
 from streamlet.testing.java import find_java
@@ -76,7 +76,7 @@ class Resident:
 
     def described(self) -> str:
         """In a few words."""
-        return f"Kafka {RELEASES[self.kafka].kafka} with {self.brokers} broker{'s' if self.brokers > 1 else ''}"
+        return _described(self.kafka, self.brokers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,19 +125,17 @@ def up(kafka: str = "3.9", brokers: int = 1, *, state: Path | None = None, progr
     """Start the cluster, or find that it is up. Returns when every broker answers.
 
     After a reboot (or when a server has died) it is started again on the data it had, where kind and size are the
-    same. Another kind than the one that is up is refused.
+    same. Another kind or size than the one that is up is refused: NotAsWanted.
     """
     state = default_state() if state is None else state
     with _locked(state):
         found = _read(state)
         if found is not None and found.alive:
             if (found.kafka, found.brokers) != (kafka, brokers):
-                raise DevStackError(
-                    f"A development cluster is up already: {found.described()}, at {found.bootstrap_servers}. To "
-                    "have "
-                    f"Kafka {RELEASES[kafka].kafka} with {brokers} broker(s) instead, end it first: `streamlet dev "
-                    "down` "
-                    "(which removes its topics)."
+                raise NotAsWanted(
+                    f"Another development cluster is up already: {found.described()}, at {found.bootstrap_servers}. To "
+                    f"have {_described(kafka, brokers)} instead, end it first with `streamlet dev down`, which removes "
+                    f"its topics. To use it as it is, nothing has to be done: `streamlet dev status` shows it."
                 )
             return Up(found, already=True)
         ports: tuple[int, ...] = WELL_KNOWN_PORTS
@@ -175,20 +173,23 @@ def _start(state: Path, kafka: str, brokers: int, ports: tuple[int, ...], progre
     return resident
 
 
+def _described(kafka: str, brokers: int) -> str:
+    return f"Kafka {RELEASES[kafka].kafka} with {brokers} broker{'s' if brokers > 1 else ''}"
+
+
 def status(*, state: Path | None = None) -> Resident | None:
     """What is written to be up, or None; ask each process for its ``health()``."""
     return _read(default_state() if state is None else state)
 
 
 def require(*, state: Path | None = None) -> Resident:
-    """The cluster that is up; ``DevStackError`` when there is none."""
+    """The cluster that is up; NotAsWanted when there is none, or it has died."""
     found = status(state=state)
     if found is None:
-        raise DevStackError("No development cluster is up. Start one: `streamlet dev up`.")
+        raise NotAsWanted("No development cluster is up. Start one: `streamlet dev up`.")
     if not found.alive:
-        raise DevStackError(
-            f"The development cluster ({found.described()}) has ended since it was started, by a reboot or a kill; "
-            "its "
+        raise NotAsWanted(
+            f"The development cluster ({found.described()}) has ended since it was started, by a reboot or a kill; its "
             f"logs are in {found.directory}. Start it again, on its data: `streamlet dev up`."
         )
     return found

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -16,12 +17,14 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
-from streamlet.base.errors import BadInput
+from streamlet.base.errors import BadInput, SettingError
 from streamlet.cli.consume import Reading, Wanted
+from streamlet.cli.consume import consume as consume_command
 from streamlet.cli.records import JsonLines, Lines, key_and_value
 from streamlet.kafka import Consumer, TopicPartition
 from streamlet.kafka.consumer import ConsumerRecord
@@ -69,12 +72,42 @@ def test_a_line_of_a_file_as_a_record() -> None:
         {"from_beginning": True, "from_offset": 3},
         {"group": "g", "partitions": (1,)},
         {"group": "g", "from_offset": 3},
+        {"group": ""},
     ],
 )
 def test_what_contradicts_itself_is_refused(contradiction: dict[str, object]) -> None:
     given = {"partitions": (), "group": None, "from_beginning": False, "from_offset": None, "until_end": False}
     with pytest.raises(BadInput, match="leave"):
         Wanted("t", max_records=None, **{**given, **contradiction}).check()  # type: ignore[arg-type]
+
+
+def test_an_address_where_nobody_listens_is_told_at_once() -> None:
+    """Each with its cause: nothing is tried again until a time-out."""
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        port = nobody.getsockname()[1]
+        servers = f"127.0.0.1:{port},[::1]:{port}"
+        result = CliRunner().invoke(consume_command, ["t", "--bootstrap-server", servers])
+    assert isinstance(result.exception, BadInput) and result.exception.message.startswith(
+        f"No Kafka broker can be reached. 127.0.0.1:{port}: Connection refused; [::1]:{port}: "
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('acks = "all"', "mine.toml: 'acks' is a setting of the Producer"),
+        ('"group.protocol" = "consumer"', "mine.toml: There is no setting 'group_protocol'"),
+        ('"client.id" = "a"\nclient_id = "b"', "mine.toml: client_id is given twice"),
+        ("request_timeout_ms = '5'", "mine.toml: request_timeout_ms = '5' must be a whole number"),
+    ],
+)
+def test_a_file_of_settings_that_cannot_be_is_named(tmp_path: Path, text: str, said: str) -> None:
+    """Before anything is connected to."""
+    file = tmp_path / "mine.toml"
+    file.write_text(text)
+    result = CliRunner().invoke(consume_command, ["t", "--bootstrap-server", "127.0.0.1:1", "--config", str(file)])
+    assert isinstance(result.exception, SettingError) and said in result.exception.message
 
 
 class Consume:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import socket
@@ -17,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 from streamlet.cli.dev import dev
 from streamlet.testing import DevStackError, resident
+from streamlet.testing.errors import NotAsWanted
 from streamlet.testing.ports import free_ports, is_free
 from streamlet.testing.processes import ProcessIdentity
 from tests.patience import PATIENCE_S
@@ -90,6 +92,25 @@ def test_a_state_directory_that_cannot_be_made(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     with pytest.raises(DevStackError, match="XDG_STATE_HOME"):
         run("up")
+
+
+def test_another_cluster_than_the_one_that_is_up(state: Path) -> None:
+    """Refused with status 2 and one paragraph, `--json` or not; what is up stays up."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as server:
+        broker = resident.ResidentProcess("broker 0", 9092, "log", ProcessIdentity.of(server.pid))
+        up = resident.Resident("3.9", 1, str(state / "cluster"), (broker,))
+        state.mkdir(parents=True)
+        (state / "state.json").write_text(json.dumps(dataclasses.asdict(up)))
+        for wanted, said in (
+            (("--kafka", "4"), "with 1 broker instead"),
+            (("--brokers", "3"), "with 3 brokers instead"),
+        ):
+            with pytest.raises(NotAsWanted) as caught:
+                run("up", *wanted, "--json")
+            assert caught.value.exit_status == 2 and "\n" not in caught.value.message
+            assert said in caught.value.message and "streamlet dev down" in caught.value.message
+        assert server.poll() is None and resident.status() == up
+        assert run("down")[0] == 0
 
 
 @pytest.mark.real

@@ -117,6 +117,16 @@ def test_a_line_has_a_key_where_it_is_asked_for(cluster: DevCluster, topic_name:
     assert [row[1:] for row in found] == [(b"a", b"1"), (b"a", b"2::3")] and len({row[0] for row in found}) == 1
 
 
+def test_a_line_that_is_too_large_is_told_by_number(cluster: DevCluster, topic_name: Callable[[], str]) -> None:
+    """With its size and the limit; what came before it is written."""
+    name = topic_name()
+    run("topic", name)
+    said = refused("produce", name, "-", stdin=b"a\n" + b"x" * 1_100_000 + b"\n")
+    assert said.startswith(f"Line 2: A record for topic {name!r} takes up to 11000") and "max_request_size is" in said
+    assert said.endswith("The 1 record before it is written.") and len(records(cluster, name, 1)) == 1
+    assert refused("produce", name, "-", stdin=b"x" * 1_100_000).endswith("Nothing was written.")
+
+
 def test_a_topic_that_is_not_there_is_told_at_once(cluster: DevCluster, topic_name: Callable[[], str]) -> None:
     """With the command that makes it; no line is read."""
     name = topic_name()

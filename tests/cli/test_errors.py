@@ -31,7 +31,9 @@ def test_numbered_problems_hang() -> None:
     [
         (BadInput("No such thing."), 2, "No such thing."),
         (StreamletError("Broke later."), 1, "Broke later."),
-        (click.UsageError("Wrong option."), 2, "--help"),
+        (click.UsageError("Wrong option."), 2, "Wrong option. See `streamlet --help`."),
+        (click.UsageError("'x' is not key=value"), 2, "'x' is not key=value. See `streamlet --help`."),
+        (click.UsageError("Did you mean 'y'?"), 2, "Did you mean 'y'? See `streamlet --help`."),
         (click.Abort(), 130, "Interrupted"),
         (KeyboardInterrupt(), 130, "Interrupted"),
         (KeyError("x"), 1, "bug in streamlet"),

@@ -131,6 +131,7 @@ def test_every_word_of_the_tables_is_true() -> None:
         (Admin, {"default_api_timeout_ms": 0}, "default_api_timeout_ms = 0 must be a whole number of at least 1"),
         (Consumer, {"partition_assignment_strategy": 5}, "partition_assignment_strategy = 5 must be a list"),
         (Consumer, {"partition_assignment_strategy": "range"}, "write ['range']"),
+        (Consumer, {"auto_offset_reset": "smallest"}, "auto_offset_reset = 'smallest' is called 'earliest' here."),
         (Consumer, {"receive_message_max_bytes": 1024}, "fetch_max_bytes = 52428800 is greater than receive_mess"),
     ],
 )  # fmt: skip

@@ -11,18 +11,18 @@ from streamlet.kafka.group_offsets import OffsetAndMetadata, offset_rows
 from streamlet.kafka.metadata.cluster import TopicPartition
 
 
-def several(names: str | Iterable[str], what: str = "topics") -> list[str]:
+def several(names: str | Iterable[str], what: str = "topic") -> list[str]:
     """One name or many, each once."""
-    found = [names] if isinstance(names, str) else list(arguments.several(names, what, "['name', ...]"))
+    found = [names] if isinstance(names, str) else list(arguments.several(names, f"{what}s", "['name', ...]"))
     for name in found:
-        one_name(name)
+        one_name(name, what)
     return list(dict.fromkeys(found))
 
 
-def one_name(name: object, what: str = "name") -> None:
+def one_name(name: object, what: str = "topic") -> None:
     """A topic's or a group's name may be any str but an empty one; a broker knows the rest."""
     if not isinstance(name, str) or not name:
-        raise BadInput(f"{name!r} is no {what}: give a string that is not empty.")
+        raise BadInput(f"{name!r} is no name of a {what}: give a string that is not empty.")
 
 
 def new_by_name(given: NewTopic | Iterable[NewTopic]) -> dict[str, NewTopic]:
@@ -62,7 +62,7 @@ def resources_of(given: ConfigResource | Iterable[ConfigResource]) -> list[Confi
 def owner(resource: ConfigResource) -> int | None:
     """The broker to ask; None: any."""
     if resource.type is ResourceType.TOPIC:
-        one_name(resource.name, "name of a topic")
+        one_name(resource.name)
         return None
     if not resource.name:
         return None

@@ -45,7 +45,7 @@ class GroupCalls(TopicCalls):
         self, group_ids: str | Iterable[str], *, timeout: float | None = None
     ) -> dict[str, GroupDescription]:
         """State, assignor and members of groups of the classic protocol; GroupIdNotFound for one that is not there."""
-        wanted = several(group_ids, "groups")
+        wanted = several(group_ids, "group")
         with self._call(timeout) as deadline:
 
             def make(share: Iterable[str], broker: Broker | None) -> Ask[str, GroupDescription]:
@@ -57,7 +57,7 @@ class GroupCalls(TopicCalls):
 
     def delete_groups(self, group_ids: str | Iterable[str], *, timeout: float | None = None) -> None:
         """Forget groups and their offsets; NonEmptyGroup while one has members."""
-        wanted = several(group_ids, "groups")
+        wanted = several(group_ids, "group")
         with self._call(timeout) as deadline:
 
             def make(share: Iterable[str], _broker: Broker | None) -> Ask[str, None]:

@@ -124,7 +124,7 @@ class TopicCalls(Session):
         timeout: float | None = None,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         """The settings of topics and brokers, by name, with where each comes from; only ``names`` when given."""
-        wanted, keys = resources_of(resources), None if names is None else several(names, "names of settings")
+        wanted, keys = resources_of(resources), None if names is None else several(names, "setting")
         with self._call(timeout) as deadline:
 
             def make(

@@ -13,6 +13,8 @@ from streamlet.kafka.consumer.deserialization import DeserializerLike
 
 READ_COMMITTED = "read_committed"
 READ_UNCOMMITTED = "read_uncommitted"
+_OTHER_WORDS = {"smallest": "earliest", "beginning": "earliest", "largest": "latest", "end": "latest"}
+"""Of Kafka 0.8 and librdkafka, for ``auto_offset_reset``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,9 @@ class ConsumerConfig(ClientConfig):
     }
 
     def __post_init__(self) -> None:
+        if isinstance(self.auto_offset_reset, str) and self.auto_offset_reset in _OTHER_WORDS:
+            right = _OTHER_WORDS[self.auto_offset_reset]
+            raise SettingError(f"auto_offset_reset = {self.auto_offset_reset!r} is called {right!r} here.")
         ClientConfig.__post_init__(self)
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise SettingError(

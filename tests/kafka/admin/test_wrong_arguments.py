@@ -64,13 +64,13 @@ WRONG: dict[str, tuple[Callable[[Admin, Any], object], list[Any], str]] = {
         ["5", -1, None, HUGE],
         't-0: .* is no offset.*"latest" for',
     ),
-    "list_group_offsets": (lambda a, group: a.list_group_offsets(group), NO_GROUPS, "is no group"),
+    "list_group_offsets": (lambda a, group: a.list_group_offsets(group), NO_GROUPS, "is no name of a group"),
     "list_group_offsets of": (
         lambda a, given: a.list_group_offsets("g", given),
         NO_PARTITIONS,
         "no (list of )?partition",
     ),
-    "alter_group_offsets": (lambda a, group: a.alter_group_offsets(group, {TP: 1}), NO_GROUPS, "is no group"),
+    "alter_group_offsets": (lambda a, group: a.alter_group_offsets(group, {TP: 1}), NO_GROUPS, "is no name of a group"),
     "alter_group_offsets of": (lambda a, given: a.alter_group_offsets("g", given), NO_MAPPINGS, "no mapping"),
     "alter_group_offsets to": (
         lambda a, n: a.alter_group_offsets("g", {TP: n}),
@@ -82,7 +82,7 @@ WRONG: dict[str, tuple[Callable[[Admin, Any], object], list[Any], str]] = {
         ["x", -1],
         "is no offset to store for",
     ),
-    "delete_group_offsets": (lambda a, group: a.delete_group_offsets(group, [TP]), NO_GROUPS, "is no group"),
+    "delete_group_offsets": (lambda a, group: a.delete_group_offsets(group, [TP]), NO_GROUPS, "is no name of a group"),
     "delete_group_offsets of": (
         lambda a, given: a.delete_group_offsets("g", given),
         [*NO_PARTITIONS, None],
