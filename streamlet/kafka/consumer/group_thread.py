@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TypeVar
 
 from streamlet.base.clock import Clock
 from streamlet.kafka.broker_errors import error_class
@@ -48,6 +49,7 @@ from streamlet.kafka.protocol.messages.leave_group import LeaveGroupRequest, Lea
 from streamlet.kafka.protocol.messages.sync_group import SyncGroupAssignment, SyncGroupRequest, SyncGroupResponse
 
 _log = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 _METADATA_PATIENCE_S = 10.0
 """How long the leader waits to hear of the group's topics before it shares out what it knows."""
@@ -76,6 +78,7 @@ class GroupThread:
         """How often the consumer left: news of an earlier life are not for it any more. ``_life``: the thread's."""
         self._life = 0
         self._died: Fatal | None = None
+        self._mistake: Exception | None = None
         self._thread = threading.Thread(target=self._run, name=f"streamlet-group-{config.group_id}", daemon=True)
         self._started = False
         self._stop_by_s: float | None = None
@@ -156,6 +159,8 @@ class GroupThread:
                 if self._wishes or self._over():
                     continue
                 self._client.poll(self._wait_s())
+                if self._mistake is not None:
+                    raise self._mistake
         except Exception as err:  # noqa: BLE001 - whatever ends this thread must be heard in the next poll
             _log.exception("the thread of group %r ended", self._config.group_id)
             died = GroupThreadDied(
@@ -190,7 +195,9 @@ class GroupThread:
 
     def _do(self, action: Action) -> None:
         if isinstance(action, FindCoordinator):
-            find_coordinator(self._client, self._membership.settings.group_id).add_listener(self._found)
+            find_coordinator(self._client, self._membership.settings.group_id).add_listener(
+                self._supervised(self._found)
+            )
         elif isinstance(action, Join):
             self._send_join(action)
         elif isinstance(action, Share):
@@ -201,6 +208,17 @@ class GroupThread:
             self._send_beat(action)
         else:
             self._send_leave(action)
+
+    def _supervised(self, listener: Callable[[RequestFuture[_T]], None]) -> Callable[[RequestFuture[_T]], None]:
+        """A listener whose own mistake ends this thread: a future would log it, and the membership would wait on."""
+
+        def call(done: RequestFuture[_T]) -> None:
+            try:
+                listener(done)
+            except Exception as err:  # noqa: BLE001 - whatever it is, this turn of the loop raises it
+                self._mistake = err
+
+        return call
 
     def _found(self, done: RequestFuture[Broker]) -> None:
         now = self._clock.monotonic()
@@ -223,7 +241,8 @@ class GroupThread:
         )
         limit = max(config.max_poll_interval_ms / 1000 + JOIN_GRACE_S, config.request_timeout_ms / 1000)
         self._joins += 1
-        self._client.send(request, self._coordinator, limit).add_listener(partial(self._join_answered, self._joins))
+        answered = self._supervised(partial(self._join_answered, self._joins))
+        self._client.send(request, self._coordinator, limit).add_listener(answered)
 
     def _join_answered(self, number: int, done: RequestFuture[JoinGroupResponse]) -> None:
         if number != self._joins:
@@ -256,7 +275,7 @@ class GroupThread:
         )
         limit = max(self._config.max_poll_interval_ms / 1000 + JOIN_GRACE_S, self._config.request_timeout_ms / 1000)
         future = self._client.send(request, self._coordinator, limit)
-        future.add_listener(partial(self._sync_answered, action.generation))
+        future.add_listener(self._supervised(partial(self._sync_answered, action.generation)))
 
     def _sync_answered(self, generation: Generation, done: RequestFuture[SyncGroupResponse]) -> None:
         if generation != self._membership.generation:
@@ -287,7 +306,7 @@ class GroupThread:
                 error = None if fault is None else fault("A heartbeat")
             self._membership.beat_answered(error, generation, self._clock.monotonic())
 
-        self._client.send(request, self._coordinator).add_listener(answered)
+        self._client.send(request, self._coordinator).add_listener(self._supervised(answered))
 
     def _send_leave(self, action: Leave) -> None:
         request = LeaveGroupRequest(group_id=self._membership.settings.group_id, member_id=action.member_id)

@@ -10,10 +10,12 @@ import pytest
 from streamlet.base.errors import SettingError
 from streamlet.kafka import Consumer, KafkaError, OffsetAndMetadata
 from streamlet.kafka.broker_errors import TopicAuthorizationFailed
-from streamlet.kafka.consumer.errors import CommitFailed
+from streamlet.kafka.consumer.errors import CommitFailed, GroupThreadDied
+from streamlet.kafka.consumer.membership import Membership
 from streamlet.kafka.errors import CorruptRecord
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorResponse
+from streamlet.kafka.protocol.messages.join_group import JoinGroupResponse
 from streamlet.kafka.protocol.messages.metadata import (
     MetadataBroker,
     MetadataResponse,
@@ -189,6 +191,24 @@ def test_a_failed_join_that_stays_is_raised(broker: FakeBroker, consumer_of: Cal
     consumer = consumer_of(group_id="g")
     consumer.subscribe(["t"])
     with pytest.raises(KafkaError, match="GroupAuthorizationFailed"):
+        poll_until(consumer, lambda: False)
+
+
+@pytest.mark.parametrize("step", ["coordinator_found", "join_failed"], ids=["at once", "later"])
+def test_c6_a_mistake_of_ours_in_an_answer_ends_the_membership_and_is_told(
+    step: str, broker: FakeBroker, consumer_of: Callable[..., Consumer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A future logs what its listener raises; the membership must not wait for ever for what the listener had to do."""
+
+    def mistaken(*_: object) -> None:
+        raise ValueError("a slip")
+
+    monkeypatch.setattr(Membership, step, mistaken)
+    here = FindCoordinatorResponse(error_code=0, node_id=1, host="127.0.0.1", port=broker.port)
+    broker.on(ApiKey.FIND_COORDINATOR, here).on(ApiKey.JOIN_GROUP, JoinGroupResponse(error_code=15))
+    consumer = consumer_of(group_id="g")
+    consumer.subscribe(["t"])
+    with pytest.raises(GroupThreadDied, match="'g' ended with ValueError: a slip. Close this consumer"):
         poll_until(consumer, lambda: False)
 
 

@@ -19,7 +19,7 @@ from .witness import read_back
 pytestmark = [pytest.mark.real, pytest.mark.faults]
 
 MakeTopic = Callable[..., str]
-SHORT = {"delivery_timeout_ms": 2000, "request_timeout_ms": 1500}
+SHORT = {"delivery_timeout_ms": 4000, "request_timeout_ms": 3000}
 
 
 @pytest.fixture(scope="module", params=["3.9", "4"])
