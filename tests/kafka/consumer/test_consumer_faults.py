@@ -208,7 +208,7 @@ def test_c6_a_mistake_of_ours_in_an_answer_ends_the_membership_and_is_told(
     broker.on(ApiKey.FIND_COORDINATOR, here).on(ApiKey.JOIN_GROUP, JoinGroupResponse(error_code=15))
     consumer = consumer_of(group_id="g")
     consumer.subscribe(["t"])
-    with pytest.raises(GroupThreadDied, match="'g' ended with ValueError: a slip. Close this consumer"):
+    with pytest.raises(GroupThreadDied, match=r"'g' ended with ValueError: a slip\. Close this consumer"):
         poll_until(consumer, lambda: False)
 
 
