@@ -32,7 +32,7 @@ def test_a_stop_finishes_what_is_open_and_begins_nothing(backend: str, tmp_path:
     stop, open_then = Stop(), [0]
 
     def ask() -> None:
-        deadline = time.monotonic() + 80
+        deadline = time.monotonic() + PATIENCE_S
         while not open_then[0] and time.monotonic() < deadline:
             time.sleep(0.005)
             done = len(lines(tmp_path, "done"))

@@ -274,12 +274,21 @@ class Rig:
         print(f"{total} versions of the offset nodes, {seen} of them seen by kazoo; nothing ahead of the witness")
 
     def log_ends(self) -> dict[int, int]:
-        """By librdkafka."""
+        """By librdkafka. A broker that has just come back may not know its partitions yet."""
         consumer = Consumer({"bootstrap.servers": self.cluster.bootstrap_servers, "group.id": "ends"})
+        ends: dict[int, int] = {}
+
+        def known() -> bool:
+            with contextlib.suppress(KafkaException):
+                for n in self.counts:
+                    ends[n] = consumer.get_watermark_offsets(TopicPartition(self.name, n), timeout=20)[1]
+            return len(ends) == len(self.counts)
+
         try:
-            return {n: consumer.get_watermark_offsets(TopicPartition(self.name, n), timeout=20)[1] for n in self.counts}
+            wait_for("the ends of the log", known)
         finally:
             consumer.close()
+        return ends
 
     def check_duplicates(self, at: int, until: int, *, spout_died: bool) -> None:
         """What was stored and came again is bounded: what was open, and, if the spout's ledger died, what was done
