@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from streamlet.kafka import diagnosis
 from streamlet.kafka.arguments import check_topic
-from streamlet.kafka.errors import ClientTimeout, KafkaError
+from streamlet.kafka.errors import ClientTimeout
 from streamlet.kafka.producer.accumulator import PartitionQueue
 from streamlet.kafka.producer.batch import ProducerBatch
 from streamlet.kafka.producer.config import ProducerConfig
@@ -124,39 +124,43 @@ class Appender:
         return FutureRecordMetadata(batch, batch.append(part, timestamp), timestamp)
 
     def append_many(
-        self, topic: str, values: Sequence[bytes | None], headers: Headers, timestamp: int, partition: int | None
-    ) -> list[FutureRecordMetadata]:
-        """Keyless records in order, a batch at a time under the lock; each may wait as long as if it came alone."""
-        done: list[FutureRecordMetadata] = []
+        self,
+        done: list[FutureRecordMetadata],
+        topic: str,
+        values: Sequence[bytes | None],
+        headers: Headers,
+        timestamp: int,
+        partition: int | None,
+    ) -> None:
+        """Keyless records in order, a batch at a time under the lock; each may wait as long as if it came alone.
+
+        The futures of those taken are put into ``done``, so that they are there whatever this raises.
+        """
         if not values:
-            return done
-        try:
-            state = self.await_topic(topic, partition, self._clock.monotonic() + self._max_block_s)
-            while len(done) < len(values):
-                deadline = self._clock.monotonic() + self._max_block_s
-                head = values[len(done)]
-                need = self._check_size(topic, None, head, headers)
-                with self._lock:
-                    self.check_open()
-                    queue = self._queue(state, None, partition, None)
-                    self._keep_apart(queue, None, partition)
-                    batch = self._open(queue, need, timestamp, deadline)
-                    batch.pinned = batch.pinned or partition is not None
-                    before = batch.size
-                    first = len(batch.parts)
-                    taken = _fill(batch, values, len(done), headers, timestamp, self._most(state, queue))
-                    if state.sticky_queue is queue:
-                        self._spend(state, batch.size - before)
-                    if batch.size >= self._config.batch_size > before:
-                        self._sender.wake()
-                done += [FutureRecordMetadata(batch, index, timestamp) for index in range(first, first + taken)]
-        except KafkaError as err:
-            err.taken = done  # type: ignore[attr-defined]  # documented in send_many
-            raise
-        return done
+            return
+        state = self.await_topic(topic, partition, self._clock.monotonic() + self._max_block_s)
+        while len(done) < len(values):
+            deadline = self._clock.monotonic() + self._max_block_s
+            head = values[len(done)]
+            need = self._check_size(topic, None, head, headers)
+            with self._lock:
+                self.check_open()
+                queue = self._queue(state, None, partition, None)
+                self._keep_apart(queue, None, partition)
+                batch = self._open(queue, need, timestamp, deadline)
+                batch.pinned = batch.pinned or partition is not None
+                before = batch.size
+                first = len(batch.parts)
+                taken = _fill(batch, values, len(done), headers, timestamp, self._most(state, queue))
+                if state.sticky_queue is queue:
+                    self._spend(state, batch.size - before)
+                if batch.size >= self._config.batch_size > before:
+                    self._sender.wake()
+            done += [FutureRecordMetadata(batch, index, timestamp) for index in range(first, first + taken)]
 
     def append_keyed(
         self,
+        done: list[FutureRecordMetadata],
         topic: str,
         keys: Sequence[bytes | None],
         values: Sequence[bytes | None],
@@ -164,17 +168,11 @@ class Appender:
         timestamp: int,
         partition: int | None,
         originals: Sequence[object] | None,
-    ) -> list[FutureRecordMetadata]:
+    ) -> None:
         """Records with keys, in order."""
-        done: list[FutureRecordMetadata] = []
-        try:
-            for at, key in enumerate(keys):
-                given = None if originals is None else originals[at]
-                done.append(self.append(topic, key, values[at], headers, timestamp, partition, given))
-        except KafkaError as err:
-            err.taken = done  # type: ignore[attr-defined]  # documented in send_many
-            raise
-        return done
+        for at, key in enumerate(keys):
+            given = None if originals is None else originals[at]
+            done.append(self.append(topic, key, values[at], headers, timestamp, partition, given))
 
     def _most(self, state: TopicState, queue: PartitionQueue) -> float:
         """How many bytes may still go to this partition in one go."""

@@ -20,8 +20,9 @@ from streamlet.kafka.producer.append import Appender
 from streamlet.kafka.producer.batch import ProducerBatch
 from streamlet.kafka.producer.config import ProducerConfig
 from streamlet.kafka.producer.errors import IllegalProducerState, ProducerClosed
-from streamlet.kafka.producer.record_arguments import check_headers, check_place, check_timestamp, listed
+from streamlet.kafka.producer.record_arguments import check_headers, check_place, check_timestamp
 from streamlet.kafka.producer.record_future import FutureRecordMetadata
+from streamlet.kafka.producer.record_lists import RecordLists
 from streamlet.kafka.producer.sender import Sender
 from streamlet.kafka.producer.serializing import as_bytes, serializer
 from streamlet.kafka.producer.transaction_arguments import group_metadata
@@ -70,6 +71,7 @@ class Producer:
         self._value_serializer = serializer("value_serializer", self.config.value_serializer)
         self._sender = Sender(self.config, self._clock, uniform)
         self._appender = Appender(self.config, self._sender, uniform)
+        self._lists = RecordLists(self._appender, self._key_serializer, self._value_serializer)
         self._lock = self._sender.lock
         self._topic = self._appender.topics.get
         self._inline = self._appender.topics.custom is None and self.config.partition_failover == "off"
@@ -87,7 +89,9 @@ class Producer:
         """In a forked child: the sender's thread does not exist here, and a lock may be held by it for ever."""
 
         def refuse(*_: object, **__: object) -> None:
-            raise self._appender.forked()
+            gone = self._appender.forked()
+            gone.taken = []  # type: ignore[attr-defined]  # documented in send_many
+            raise gone
 
         for call in _REFUSED_IN_FORK:
             setattr(self, call, refuse)
@@ -176,29 +180,12 @@ class Producer:
     ) -> list[FutureRecordMetadata]:
         """Take many records, in order, far more cheaply than one by one; a future for each (P10).
 
-        ``keys`` has one for each value, or is None; headers and time are those of all. When it raises, the records
-        before the one that it names (BufferExhausted, RecordTooLarge ...) were taken; ``error.taken`` has their
-        futures.
+        ``keys`` has one for each value, or is None; headers and time are those of all. Raises what :meth:`send`
+        raises, and ValueError when the counts differ. Whatever it raises: the first ``len(error.taken)`` records of
+        the list were taken, none or more, and no others; ``error.taken`` has their futures, and the message says how
+        many. A value or key that cannot be serialized is found before the first is taken.
         """
-        check_place(topic, partition)
-        serialize = self._value_serializer
-        if serialize is not None:
-            raws = [serialize(topic, value) for value in listed("values", values)]
-        else:
-            raws = [
-                value if value.__class__ is bytes or value is None else as_bytes("value_serializer", topic, value)
-                for value in listed("values", values)
-            ]
-        timestamp = int(time() * 1000) if timestamp_ms is None else check_timestamp(timestamp_ms)
-        rows = check_headers(topic, headers) if headers else ()
-        if keys is None:
-            return self._appender.append_many(topic, raws, rows, timestamp, partition)
-        given = list(listed("keys", keys))
-        if len(given) != len(raws):
-            raise ValueError(f"send_many was given {len(raws)} values and {len(given)} keys: each value needs one.")
-        raw_keys = [self._as_key(topic, key) for key in given]
-        originals = given if self._appender.hashes_raw_keys else None
-        return self._appender.append_keyed(topic, raw_keys, raws, rows, timestamp, partition, originals)
+        return self._lists.send(topic, values, keys, partition, headers, timestamp_ms)
 
     def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
         """The topic's partitions; waits for metadata, at most ``max_block_ms``."""

@@ -50,7 +50,10 @@ def check_headers(topic: str, headers: Any) -> tuple[tuple[str, bytes | None], .
 def check_timestamp(timestamp_ms: object) -> int:
     """Milliseconds since 1970 as they fit into a record; ValueError for what is none."""
     if isinstance(timestamp_ms, bool) or not isinstance(timestamp_ms, int) or not 0 <= timestamp_ms < 1 << 62:
-        raise ValueError(f"timestamp_ms = {timestamp_ms!r}: give whole milliseconds since 1970, or None for now.")
+        raise ValueError(
+            f"timestamp_ms = {timestamp_ms!r}: give whole milliseconds since 1970, or None for now. The record was not "
+            "taken."
+        )
     return timestamp_ms
 
 
