@@ -98,6 +98,8 @@ def find_coordinator(client: KafkaClient, group_id: str) -> RequestFuture[Broker
         fault = error_class(response.error_code)
         if fault is not None:
             raise fault(f"Looking for the coordinator of group {group_id!r}")
+        if response.node_id < 0 or not 0 < response.port < 1 << 16:
+            raise CoordinatorNotAvailable(f"Looking for the coordinator of group {group_id!r}")
         return Broker(response.node_id, response.host, response.port)
 
     return client.send(FindCoordinatorRequest(key=group_id)).then(read)

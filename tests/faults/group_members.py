@@ -48,7 +48,8 @@ class GroupMember:
     def end(self, *, kill: bool = False) -> None:
         """Leave in peace, or die."""
         self.alive = False
-        os.kill(self._pid(), signal.SIGKILL if kill else signal.SIGTERM)
+        if self.process.poll() is None:
+            os.kill(self._pid(), signal.SIGKILL if kill else signal.SIGTERM)
         killed = time.time()
         self.process.wait(30)
         self._reader.join(PATIENCE_S)
@@ -57,6 +58,10 @@ class GroupMember:
         self._log.close()
         for partition in list(self.holding):  # a killed one says nothing; one that left has said it
             self._drop([partition], killed)
+
+    def last_words(self) -> str:
+        """The end of what it wrote on stderr."""
+        return Path(self._log.name).read_text(errors="replace")[-3000:]
 
     def _pid(self) -> int:
         """Java's member stands below a keeper, which ends it if this process dies."""

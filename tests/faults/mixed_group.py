@@ -110,7 +110,7 @@ def _settle(everyone: list[GroupMember]) -> float:
             return since - begun
         assert now - begun < SETTLED_WITHIN_S, f"the group is stuck: {living}"
         for member in living:
-            assert member.process.poll() is None, f"{member} ended by itself"
+            assert member.process.poll() is None, f"{member} ended by itself: {member.last_words()}"
         time.sleep(0.05)
 
 

@@ -55,6 +55,8 @@ class Commits:
         """Of the assignment we have; no other may be committed under."""
         self.lost_reason: str | None = "it has not joined yet, which the first poll begins"
         """Why there is no generation any more, for the message of a commit that comes too late."""
+        self.refused: tuple[Generation, type[KafkaError]] | None = None
+        """The generation under which the coordinator took no commit: we are no member of it any more."""
         self.in_group = False
         """Whether partitions come from the group; else commits are those of an outsider."""
         self._interval_s = config.auto_commit_interval_ms / 1000
@@ -69,28 +71,28 @@ class Commits:
 
     def send(self, offsets: Offsets) -> RequestFuture[None]:
         """One commit, tried once. Fails with CommitFailed, RebalanceUnderWay, MembershipFenced or a broker's error."""
-        member = OUTSIDER
+        member, generation = OUTSIDER, self.generation
         if self.in_group:
-            if self.generation is NO_GENERATION:
+            if generation is NO_GENERATION:
                 future: RequestFuture[None] = RequestFuture()
                 future.fail(self._too_late(None))
                 return future
-            member = GroupMember(
-                self.generation.generation_id, self.generation.member_id, self._config.group_instance_id
-            )
+            member = GroupMember(generation.generation_id, generation.member_id, self._config.group_instance_id)
         sent = dict(offsets)
 
         def judge(rows: Mapping[TopicPartition, type[BrokerError] | None]) -> None:
-            self._judge(rows)
+            self._judge(rows, generation)
             self._stored.update((tp, (offset, self._now_s())) for tp, offset in sent.items())
 
         return self._offsets.commit(sent, member).then(judge)
 
-    def _judge(self, rows: Mapping[TopicPartition, type[BrokerError] | None]) -> None:
+    def _judge(self, rows: Mapping[TopicPartition, type[BrokerError] | None], generation: Generation) -> None:
         for tp, error in rows.items():
             if error is None:
                 continue
             if error in (UnknownMemberId, IllegalGeneration, StaleMemberEpoch):
+                if self.in_group:
+                    self.refused = (generation, error)
                 raise self._too_late(error)
             if error is RebalanceInProgress:
                 raise RebalanceUnderWay(

@@ -106,6 +106,7 @@ class ConsumerCoordinator:
         thread.polled(self._clock.monotonic())
         while (news := thread.next_news()) is not None:
             self._hear(news)
+        self._hear_refusal(thread)
         if self._ended is not None:
             raise self._ended
         self._match_pattern()
@@ -166,6 +167,19 @@ class ConsumerCoordinator:
         else:
             _log.info("group %r: joining again: %s", self._config.group_id, news.reason)
             self._wants_join = True
+
+    def _hear_refusal(self, thread: GroupThread) -> None:
+        """What a refused commit was made under is lost at once; the heartbeats would say so seconds later."""
+        commits = self.commits
+        assert commits is not None
+        refused, commits.refused = commits.refused, None
+        # A join that is under way, or was heard of just now, decides by itself.
+        if refused is None or self._joining or refused[0] is not commits.generation:
+            return
+        reason = thread.expelled(refused[1])
+        self._wants_join = True
+        _log.warning("group %r: %s", self._config.group_id, reason)
+        self._lose(reason)
 
     def _lose(self, reason: str) -> None:
         assert self.commits is not None

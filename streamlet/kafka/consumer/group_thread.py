@@ -118,6 +118,12 @@ class GroupThread:
 
         self._wish(leave)
 
+    def expelled(self, error: type[KafkaError]) -> str:
+        """A commit was refused as no member's: what the membership was is over, and the thread can join again. Why."""
+        reason = self._membership.without_us(error, self._clock.monotonic())
+        self.leave()
+        return reason
+
     def next_news(self) -> News | None:
         """What happened next; None when nothing has. One by one: what is done about it may raise."""
         while self._news:

@@ -97,6 +97,8 @@ class Membership:
     _failures: int = 0
     _beat_sent_s: float = 0.0
     _heard_s: float = 0.0
+    _taken_s: float = 0.0
+    """When the last join or heartbeat was sent that the coordinator took: from then on it counts our silence."""
 
     # -- the consumer's wishes
 
@@ -207,7 +209,7 @@ class Membership:
         """All have joined: a new generation. Its leader shares out first."""
         self.generation, self.leads = generation, leads
         self.state = MemberState.COMPLETING_REBALANCE
-        self._heard_s = self._beat_sent_s = now_s
+        self._heard_s = self._beat_sent_s = self._taken_s = now_s
         self._failures = 0
         self._to_do.append(Share(generation.protocol, members) if leads else Sync(generation, {}))
 
@@ -254,22 +256,26 @@ class Membership:
         if generation != self.generation:
             return
         if error is None:
-            self._heard_s, self._failures = now_s, 0
+            self._heard_s, self._taken_s, self._failures = now_s, self._beat_sent_s, 0
         elif isinstance(error, RebalanceInProgress):
-            self._heard_s = now_s
+            self._heard_s, self._taken_s = now_s, self._beat_sent_s
             if self.state is MemberState.STABLE:
                 self.rejoin("the group rebalances")
         elif isinstance(error, (UnknownMemberId, IllegalGeneration)):
-            silent = now_s - self._heard_s
+            reason = self.without_us(type(error), now_s)
             self._reset(keep_member_id=isinstance(error, IllegalGeneration))
-            self._lost(
-                f"the coordinator of group {self.settings.group_id!r} has gone on without this member "
-                f"({type(error).__name__}; the last heartbeat it took was {silent:.1f} s ago, and session_timeout_ms "
-                f"is {self.settings.session_timeout_s * 1000:.0f}). Its partitions may belong to others. If the "
-                "process was paused or starved for that long, raise session_timeout_ms"
-            )
+            self._lost(reason)
         else:
             self._failed(error, now_s)
+
+    def without_us(self, error: type[KafkaError], now_s: float) -> str:
+        """What it means that the coordinator knows us no more, and how long it had not heard of us. Any thread."""
+        return (
+            f"the coordinator of group {self.settings.group_id!r} has gone on without this member ({error.__name__}; "
+            f"the last heartbeat it took was sent {now_s - self._taken_s:.1f} s ago, and session_timeout_ms is "
+            f"{self.settings.session_timeout_s * 1000:.0f}). Its partitions may belong to others. If the process was "
+            "paused or starved for that long, raise session_timeout_ms"
+        )
 
     def rejoin(self, reason: str) -> None:
         """Something makes a rebalance necessary; told once until the consumer joins."""

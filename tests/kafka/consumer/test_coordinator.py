@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from streamlet.kafka import Consumer, ConsumerRebalanceListener, TopicPartition
+from streamlet.kafka.broker_errors import IllegalGeneration, UnknownMemberId
 from streamlet.kafka.consumer.assignors import CooperativeStickyAssignor
+from streamlet.kafka.consumer.errors import CommitFailed
 from streamlet.kafka.consumer.group_protocol import decode_subscription, encode_assignment
 from streamlet.kafka.consumer.membership_events import Generation, Joined, MembershipLost, News, RejoinNeeded
+from streamlet.kafka.errors import BrokerError, KafkaError
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Cluster, TopicInfo
 
@@ -33,6 +36,10 @@ class FakeThread:
 
     def leave(self) -> None:
         pass
+
+    def expelled(self, error: type[KafkaError]) -> str:
+        self.news.clear()
+        return f"expelled: {error.__name__}"
 
     def next_news(self) -> News | None:
         return self.news.pop(0) if self.news else None
@@ -173,3 +180,45 @@ def test_c7_a_commit_before_a_join_that_was_given_up_does_not_stand_for_the_next
         rig.consumer.unsubscribe()
         rig.committed[-1].complete({ZERO: None})
     rig.consumer.close(0)
+
+
+class Lost(ConsumerRebalanceListener):
+    def __init__(self) -> None:
+        self.lost: list[Collection[TopicPartition]] = []
+
+    def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
+        self.lost.append(lost)
+
+
+@pytest.mark.parametrize("error", [UnknownMemberId, IllegalGeneration])
+def test_c6_a_refused_commit_ends_the_membership_before_more_is_handed_out(rig: Rig, error: type[BrokerError]) -> None:
+    """The others have the partitions already; a heartbeat would say so only seconds later."""
+    listener = Lost()
+    rig.consumer.subscribe(["t"], listener=listener)
+    rig.coordinator.poll()
+    rig.thread.news = [rig.joined(ZERO)]
+    rig.coordinator.poll()
+    rig.consumer.commit_async({ZERO: 5}, lambda _offsets, told: refusals.append(told))
+    refusals: list[Any] = []
+    rig.committed[0].complete({ZERO: error})
+    rig.coordinator.poll()
+    assert [type(told) for told in refusals] == [CommitFailed]
+    assert listener.lost == [(ZERO,)] and rig.consumer.assignment() == frozenset()
+    assert len(rig.thread.joins) == 2
+    with pytest.raises(CommitFailed, match=f"expelled: {error.__name__}"):
+        rig.consumer.commit({ZERO: 5})
+
+
+def test_c6_a_commit_refused_under_an_older_generation_ends_nothing(rig: Rig) -> None:
+    """The group had gone on with us: the new share is heard of first."""
+    listener = Lost()
+    rig.consumer.subscribe(["t"], listener=listener)
+    rig.coordinator.poll()
+    rig.thread.news = [rig.joined(ZERO)]
+    rig.coordinator.poll()
+    rig.consumer.commit_async({ZERO: 5}, lambda *_: None)
+    rig.committed[0].complete({ZERO: IllegalGeneration})
+    rig.thread.news = [Joined(Generation(2, "m", "range"), encode_assignment([ZERO]), False)]
+    rig.coordinator.poll()
+    assert listener.lost == [] and rig.consumer.assignment() == {ZERO}
+    assert len(rig.thread.joins) == 1

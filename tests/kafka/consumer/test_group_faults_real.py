@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -158,6 +159,10 @@ def test_c11_a_paused_member_commits_nothing_it_no_longer_owns_and_says_why(
     until([heir], lambda: bool(zombie.said("lost")))
     why = next(line["message"] for line in zombie.said("log") if "last heartbeat it took" in line["message"])
     assert "UnknownMemberId" in why and "session_timeout_ms is 6000" in why
+    silent = re.search(r"was sent ([0-9.]+) s ago", why)
+    assert silent is not None and float(silent[1]) >= 6.0, why
+    after = zombie.lines[zombie.lines.index(refused) :]
+    assert next(line["what"] for line in after if line["what"] in ("records", "lost")) == "lost"
     assert heir.committed(tp)[tp].offset == 10
     produce(cluster, topic, [b"y"] * 10)
     seen: list[int] = []
