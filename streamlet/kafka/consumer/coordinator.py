@@ -156,7 +156,6 @@ class ConsumerCoordinator:
             self._join_completed(news)
         elif isinstance(news, MembershipLost):
             self._joining, self._wants_join = False, True
-            _log.warning("group %r: %s", self._config.group_id, news.reason)
             self._lose(news.reason)
         elif isinstance(news, Fatal):
             self._joining, self._wants_join = False, True

@@ -35,6 +35,7 @@ from streamlet.kafka.consumer.membership_events import (
     Generation,
     Join,
     Leave,
+    MembershipLost,
     News,
     Share,
     Sync,
@@ -195,6 +196,9 @@ class GroupThread:
 
     def _pass_on(self) -> None:
         if self._membership.told:
+            for news in self._membership.told:
+                if isinstance(news, MembershipLost):  # now: who does not poll would hear of it late, or never
+                    _log.warning("group %r: %s", self._config.group_id, news.reason)
             self._news.extend((self._life, news) for news in self._membership.told)
             self._membership.told.clear()
             self._wake_consumer()

@@ -89,7 +89,9 @@ class Membership:
     _wants_join: bool = False
     _protocols: tuple[tuple[str, bytes], ...] = ()
     _waiting: bool = False
-    """For the answer to FindCoordinator, Join or Sync, or for the leader's sharing out."""
+    """For the answer to Join or Sync, or for the leader's sharing out."""
+    _searching: bool = False
+    """Waits for the answer to FindCoordinator; a search outlives a membership that is lost meanwhile."""
     _to_do: list[Action] = field(default_factory=list)
     _beating: bool = False
     _rejoin_told: bool = False
@@ -127,11 +129,11 @@ class Membership:
         if member and self.coordinator_known and now_s - self._heard_s >= self.settings.session_timeout_s:
             self.coordinator_known = False  # it may live elsewhere; if it forgot us, it will say so
             self._heard_s = now_s
-        if self._waiting or now_s < self._not_before_s:
+        if self._waiting or self._searching or now_s < self._not_before_s:
             return self._beat(now_s)
         if not self.coordinator_known:
             if self._wants_join or member:
-                self._waiting = True
+                self._searching = True
                 return FindCoordinator()
             return None
         if self._wants_join and self.state is MemberState.PREPARING_REBALANCE:
@@ -145,7 +147,11 @@ class Membership:
             return 0.0
         wait = float("inf")
         member = self.state in (MemberState.COMPLETING_REBALANCE, MemberState.STABLE)
-        if not self._waiting and (self._wants_join or member) and (not self.coordinator_known or not member):
+        if (
+            not (self._waiting or self._searching)
+            and (self._wants_join or member)
+            and (not self.coordinator_known or not member)
+        ):
             wait = max(self._not_before_s - now_s, 0.0)
         if member:
             wait = min(wait, self._heard_s + self.settings.session_timeout_s - now_s)
@@ -184,16 +190,12 @@ class Membership:
 
     def coordinator_found(self, now_s: float) -> None:
         """It is known now."""
-        if self.coordinator_known:
-            return  # a second search, of a membership that was lost meanwhile
-        self._waiting, self.coordinator_known, self._failures = False, True, 0
+        self._searching, self.coordinator_known, self._failures = False, True, 0
         self._heard_s = now_s
 
     def coordinator_not_found(self, error: KafkaError, now_s: float) -> None:
         """Nobody could say."""
-        if self.coordinator_known:
-            return
-        self._waiting = False
+        self._searching = False
         if error.retriable:
             self._put_off(now_s)
         else:

@@ -13,7 +13,7 @@ from streamlet.kafka.consumer.config import ConsumerConfig
 from streamlet.kafka.consumer.group_protocol import Subscription
 from streamlet.kafka.consumer.group_thread import GroupThread
 from streamlet.kafka.consumer.membership import GroupSettings, Membership, MemberState
-from streamlet.kafka.consumer.membership_events import Generation, RejoinNeeded, Share
+from streamlet.kafka.consumer.membership_events import Generation, MembershipLost, RejoinNeeded, Share
 from streamlet.kafka.metadata.cluster import Cluster, PartitionInfo, TopicInfo
 
 
@@ -81,3 +81,13 @@ def test_c5_news_of_a_membership_that_was_left_are_not_heard(leader: GroupThread
     tell(RejoinNeeded("after"))
     leader._pass_on()
     assert leader.next_news() == RejoinNeeded("after")
+
+
+def test_c6_a_membership_that_is_lost_is_told_in_the_log_at_once(
+    leader: GroupThread, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever is at work for too long does not poll, and may never do so again."""
+    leader._membership.told.append(MembershipLost("poll() was not called"))
+    leader._pass_on()
+    assert [record.getMessage() for record in caplog.records] == ["group 'g': poll() was not called"]
+    assert leader.next_news() == MembershipLost("poll() was not called")
