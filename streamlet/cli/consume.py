@@ -17,6 +17,7 @@ from typing import IO, Any
 import click
 
 from streamlet.base.errors import BadInput, SettingError
+from streamlet.cli.dev_topics import standing_cluster
 from streamlet.cli.options import client_settings_in_file
 from streamlet.cli.records import JsonLines, Lines
 from streamlet.kafka import Admin, AdminError, ClientConfig, Consumer, ConsumerConfig, TopicPartition
@@ -204,10 +205,9 @@ def _settings(servers: str | None, config: Path | None) -> dict[str, Any]:
     if servers is not None:
         settings["bootstrap_servers"] = servers
     if "bootstrap_servers" not in settings:
-        found = resident.status()
-        if found is None:
+        if resident.status() is None:
             raise BadInput("Which cluster? Give --bootstrap-server HOST:PORT, or start one with `streamlet dev up`.")
-        settings["bootstrap_servers"] = found.bootstrap_servers
+        settings["bootstrap_servers"] = standing_cluster().living_servers
     return settings
 
 

@@ -32,6 +32,8 @@ def _as_json(cluster: Resident) -> dict[str, object]:
 
 def _show(cluster: Resident) -> None:
     click.echo(cluster.described())
+    if (loss := cluster.loss()) is not None:
+        click.echo(f"  {loss}")
     if cluster.zookeeper is not None:
         click.echo(f'  ZooKeeper          {cluster.zookeeper}    ZkHosts("{cluster.zookeeper}")')
     servers = cluster.bootstrap_servers
@@ -46,13 +48,13 @@ def dev() -> None:
 
 
 @dev.command()
-@click.option("--kafka", type=click.Choice(["3.9", "4"]), default="3.9", show_default=True,
-              help="3.9 lives in a ZooKeeper, 4 is KRaft.")  # fmt: skip
-@click.option("--brokers", type=click.Choice(["1", "3"]), default="1", show_default=True)
+@click.option("--kafka", type=click.Choice(["3.9", "4"]),
+              help="3.9 lives in a ZooKeeper, 4 is KRaft.  [default: as the cluster there is, else 3.9]")  # fmt: skip
+@click.option("--brokers", type=click.Choice(["1", "3"]), help="[default: as many as it has, else 1]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def up(kafka: str, brokers: str, as_json: bool) -> None:
-    """Start it; it keeps running until `streamlet dev down`."""
-    started = resident.up(kafka, int(brokers), progress=_say)
+def up(kafka: str | None, brokers: str | None, as_json: bool) -> None:
+    """Start it, or what of it has ended, on its data; it keeps running until `streamlet dev down`."""
+    started = resident.up(kafka, None if brokers is None else int(brokers), progress=_say)
     if as_json:
         click.echo(json.dumps({"already": started.already, **_as_json(started.resident)}))
         return

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import IO
 
 import click
 
 from streamlet.base.errors import INTERRUPTED, BadInput
-from streamlet.cli.dev_topics import administrator, partitions_of
+from streamlet.cli.dev_topics import administrator, is_served, partitions_of, standing_cluster
 from streamlet.cli.records import key_and_value
 from streamlet.kafka import Producer
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.producer import FutureRecordMetadata
-from streamlet.testing import resident
 
 _OPEN = 50_000
 """Records on their way at once: what bounds the futures that are kept."""
@@ -23,7 +22,7 @@ _OPEN = 50_000
 class Writing:
     """Sends lines, and counts those that the cluster has acknowledged."""
 
-    def __init__(self, producer: Producer, topic: str, partitions: int, separator: bytes | None) -> None:
+    def __init__(self, producer: Producer, topic: str, partitions: Sequence[int], separator: bytes | None) -> None:
         self._producer = producer
         self._topic = topic
         self._partitions = partitions
@@ -32,10 +31,10 @@ class Writing:
         self.written = 0
 
     def write(self, lines: Iterable[bytes]) -> None:
-        """All of them; records without a key go round the partitions one by one. Raises the first record's error."""
+        """All of them; records without a key go round ``partitions`` one by one. Raises the first record's error."""
         for number, line in enumerate(lines):
             key, value = key_and_value(line, number + 1, self._separator)
-            partition = number % self._partitions if self._separator is None else None
+            partition = self._partitions[number % len(self._partitions)] if self._separator is None else None
             try:
                 self._open.append(self._producer.send(self._topic, value, key, partition=partition))
             except BadInput as error:
@@ -71,13 +70,16 @@ def produce(
     """Write each line of FILE (`-`, or none: standard input) into TOPIC, byte for byte."""
     if key_separator == "":
         raise click.BadParameter("--key-separator cannot be empty")
-    cluster = resident.require()
+    cluster = standing_cluster()
     with administrator(cluster) as admin:
-        partitions = partitions_of(admin, name)
+        partitions = [part.partition for part in partitions_of(admin, name) if is_served(part, cluster)]
+    if not partitions:
+        remedy = cluster.loss() or "`streamlet dev status` shows what is up."
+        raise BadInput(f"No partition of {name!r} has a broker that serves it; nothing was written. {remedy}")
     if file.isatty():
         click.echo("Each line becomes a record. Ctrl-D ends.", err=True)
     with Producer(
-        bootstrap_servers=cluster.bootstrap_servers, acks="all", linger_ms=5, compression_type=compression or "none"
+        bootstrap_servers=cluster.living_servers, acks="all", linger_ms=5, compression_type=compression or "none"
     ) as producer:
         writing = Writing(producer, name, partitions, None if key_separator is None else key_separator.encode())
         interrupted = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import click
 
@@ -10,6 +11,7 @@ from streamlet.base.errors import BadInput
 from streamlet.kafka import Admin, AdminError, NewTopic, TopicPartition
 from streamlet.kafka.admin import TopicDescription
 from streamlet.kafka.broker_errors import InvalidReplicationFactor, TopicAlreadyExists, UnknownTopicOrPartition
+from streamlet.kafka.metadata.cluster import NO_LEADER, PartitionInfo
 from streamlet.testing import resident
 from streamlet.testing.resident import Resident
 
@@ -17,15 +19,23 @@ TIMEOUT_S = 20.0
 """On one machine whatever takes longer does not come."""
 
 
+def standing_cluster() -> Resident:
+    """The cluster that is up; what of it has ended is told on standard error. NotAsWanted where nothing answers."""
+    cluster = resident.require()
+    if (loss := cluster.loss()) is not None:
+        click.echo(f"Warning: {loss}", err=True)
+    return cluster
+
+
 def administrator(cluster: Resident) -> Admin:
     """For the cluster that is up."""
-    return Admin(bootstrap_servers=cluster.bootstrap_servers, default_api_timeout_ms=int(TIMEOUT_S * 1000))
+    return Admin(bootstrap_servers=cluster.living_servers, default_api_timeout_ms=int(TIMEOUT_S * 1000))
 
 
-def partitions_of(admin: Admin, name: str) -> int:
-    """How many the topic has. BadInput, with the command that makes it, when it is not there."""
+def partitions_of(admin: Admin, name: str) -> tuple[PartitionInfo, ...]:
+    """Those the topic has. BadInput, with the command that makes it, when it is not there."""
     try:
-        return len(admin.describe_topics(name)[name].partitions)
+        return admin.describe_topics(name)[name].partitions
     except UnknownTopicOrPartition as error:
         raise BadInput(
             f"There is no topic {name!r} in the development cluster. Make it with `streamlet dev topic {name}`; "
@@ -33,6 +43,11 @@ def partitions_of(admin: Admin, name: str) -> int:
         ) from error
     except AdminError as error:
         raise BadInput(error.message) from error
+
+
+def is_served(partition: PartitionInfo, cluster: Resident) -> bool:
+    """Whether a broker that runs leads it or can come to: right after a death the dead one is still named."""
+    return partition.leader != NO_LEADER and not cluster.gone_brokers.issuperset(partition.replicas)
 
 
 def _pair(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -51,23 +66,26 @@ def _pair(_context: click.Context, _parameter: click.Parameter, values: tuple[st
               help="A topic setting, such as retention.ms=60000.")  # fmt: skip
 def topic(name: str, partitions: int, replication: int, configs: dict[str, str]) -> None:
     """Create the topic NAME."""
-    cluster = resident.require()
+    cluster = standing_cluster()
     if not name:
         raise click.BadParameter("a topic's name cannot be empty")
     with administrator(cluster) as admin:
         try:
             admin.create_topics(NewTopic(name, partitions, replication, configs=dict(configs)))
         except TopicAlreadyExists as error:
-            count = partitions_of(admin, name)
+            count = len(partitions_of(admin, name))
             raise BadInput(
                 f"The topic {name!r} is there already, with {count} partition{'s' if count > 1 else ''}. Use it as it "
                 "is, or choose another name; `streamlet dev topics` lists those that there are."
             ) from error
         except InvalidReplicationFactor as error:
+            more = cluster.loss() or (
+                f"Or start three brokers: `streamlet dev down`, which removes the topics there are, then "
+                f"`streamlet dev up --kafka {cluster.kafka} --brokers 3`."
+            )
             raise BadInput(
-                f"{cluster.described()} cannot keep {replication} copies of topic {name!r}: one a broker. Ask for "
-                f"fewer, or start three brokers: `streamlet dev down`, then `streamlet dev up --kafka {cluster.kafka} "
-                "--brokers 3`."
+                f"{cluster.described()} cannot keep {replication} copies of topic {name!r}: one a broker that runs. "
+                f"Ask for fewer. {more}"
             ) from error
         except AdminError as error:
             if error.retriable:
@@ -80,9 +98,13 @@ def topic(name: str, partitions: int, replication: int, configs: dict[str, str])
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, by topic.")
 def topics(as_json: bool) -> None:
     """List the topics, with how many partitions, copies and records each has."""
-    with administrator(resident.require()) as admin:
+    cluster = standing_cluster()
+    with administrator(cluster) as admin:
         found = admin.describe_topics(admin.list_topics())
-        records = _records(admin, found)
+        records: dict[str, int | None] = dict.fromkeys(found)
+        records |= _records(
+            admin, [row for row in found.values() if all(is_served(part, cluster) for part in row.partitions)]
+        )
     rows = {
         name: {
             "partitions": len(row.partitions),
@@ -99,15 +121,22 @@ def topics(as_json: bool) -> None:
         widest = max(len("topic"), *map(len, rows))
         click.echo(f"{'topic':{widest}}  partitions  copies  records")
         for name, row in rows.items():
-            click.echo(f"{name:{widest}}  {row['partitions']:10}  {row['replication']:6}  {row['records']:7}")
+            click.echo(
+                f"{name:{widest}}  {row['partitions']:10}  {row['replication']:6}  {_or_unknown(row['records']):>7}"
+            )
 
 
-def _records(admin: Admin, topics: dict[str, TopicDescription]) -> dict[str, int]:
+def _or_unknown(records: int | None) -> str:
+    """A partition that nobody serves has records that nobody can count."""
+    return "unknown" if records is None else str(records)
+
+
+def _records(admin: Admin, topics: Sequence[TopicDescription]) -> dict[str, int]:
     """From the first offset to the end, all partitions together: what compaction or a transaction took counts, too."""
-    partitions = [TopicPartition(name, part.partition) for name, row in topics.items() for part in row.partitions]
+    partitions = [TopicPartition(row.name, part.partition) for row in topics for part in row.partitions]
     first = admin.list_offsets(dict.fromkeys(partitions, "earliest"))
     last = admin.list_offsets(dict.fromkeys(partitions, "latest"))
-    counts = dict.fromkeys(topics, 0)
+    counts = dict.fromkeys((row.name for row in topics), 0)
     for tp in partitions:
         counts[tp.topic] += last[tp].offset - first[tp].offset
     return counts

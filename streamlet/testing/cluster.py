@@ -6,7 +6,7 @@ import contextlib
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -18,7 +18,7 @@ from streamlet.testing.installation import Installation
 from streamlet.testing.jars import RELEASES, Progress, ensure_jars, silent
 from streamlet.testing.java import find_java
 from streamlet.testing.jvm import Jvm, log_tail
-from streamlet.testing.members import Member, data_directory, format_storage, lay_out
+from streamlet.testing.members import Member, data_directory, format_storage, laid_out, lay_out
 from streamlet.testing.ports import listens
 from streamlet.testing.tools import KafkaTools
 
@@ -134,6 +134,17 @@ class DevCluster(KafkaTools):
 
         Raises ``JavaMissing``, ``JarsUnavailable`` or ``ClusterFailed``; nothing is left running then.
         """
+        return self._begin(self._start_on_free_ports)
+
+    def revive(self, ports: Mapping[str, int], gone: Collection[str]) -> Self:
+        """Instead of :meth:`start`: only the servers named in ``gone``, on the files and ports they had.
+
+        The others of ``directory`` run without this object, which neither reaches nor ends them. ``ports``: those of
+        all, by name. Returns and raises as ``start`` does.
+        """
+        return self._begin(lambda: self._start_again(ports, gone))
+
+    def _begin(self, start: Callable[[], None]) -> Self:
         if self._installation is not None:
             raise DevStackError("This development cluster has been started already: stop() it first.")
         if not hasattr(os, "pidfd_open"):
@@ -148,7 +159,7 @@ class DevCluster(KafkaTools):
             directory.mkdir(parents=True, exist_ok=True)
             self._installation = Installation(self.kafka, java, jars, directory.absolute(), self._figures)
             self._installation.write_logging()
-            self._start_on_free_ports()
+            start()
         except OSError as error:
             self.stop()
             where = self._wanted_directory or tempfile.gettempdir()
@@ -208,6 +219,22 @@ class DevCluster(KafkaTools):
             self._await_old_session(number)
             self._launch(member)
         self._await_brokers(range(self._count))
+
+    def _start_again(self, ports: Mapping[str, int], gone: Collection[str]) -> None:
+        there = {name: laid_out(self.installation, name, port) for name, port in ports.items()}
+        self._zookeeper = there.pop("ZooKeeper", None)
+        self._brokers = list(there.values())
+        numbers = [number for number, member in enumerate(self._brokers) if member.name in gone]
+        try:
+            if "ZooKeeper" in gone:
+                self.start_zookeeper()
+            for number in numbers:
+                self._await_old_session(number)
+                self._progress(f"starting {self._brokers[number].name} on 127.0.0.1:{self._brokers[number].port}")
+                self._launch(self._brokers[number])
+            self._await_brokers(numbers)
+        except _PortTaken as error:
+            raise ClusterFailed(str(error)) from error
 
     # -- faults and their undoing
 
@@ -307,14 +334,17 @@ class DevCluster(KafkaTools):
             self._await(f"{member.name} to serve", member, serves)
 
     def _await(self, what: str, member: Member, done: Callable[[], bool]) -> None:
-        """Poll ``done`` until it holds; the member's end, or the deadline, ends the wait with its log."""
+        """Poll ``done`` until it holds; the member's end, or the deadline, ends the wait with its log.
+
+        A member without a process here runs without us.
+        """
         deadline = time.monotonic() + self._start_timeout_s
         while True:
             with contextlib.suppress(OSError, probes.ProtocolError):
                 # Somebody else may have taken the port since it was chosen, and answer there, too.
-                if done() and member.jvm is not None and listens(member.jvm.pid, member.port):
+                if done() and (member.jvm is None or listens(member.jvm.pid, member.port)):
                     return
-            if not member.alive:
+            if member.jvm is not None and not member.alive:
                 raise self._ended(member)
             if time.monotonic() > deadline:
                 raise self._failure(f"Waited {self._start_timeout_s:.0f} s for {what}, in vain", member)

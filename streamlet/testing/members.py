@@ -82,24 +82,30 @@ def lay_out(
     return Layout(zookeeper, brokers)
 
 
+def laid_out(installation: Installation, name: str, port: int) -> Member:
+    """A server whose configuration lies in the directory already: "ZooKeeper" or "broker N"."""
+    home = installation.directory / name.lower().replace(" ", "-")
+    if name == "ZooKeeper":
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        command = installation.server_command(main, str(home / "zoo.cfg"), heap_mb=256)
+    else:
+        heap_mb = 1024 if installation.figures else 512
+        command = installation.server_command("kafka.Kafka", str(home / "server.properties"), heap_mb=heap_mb)
+    return Member(name, port, home / "server.log", command)
+
+
 def _zookeeper(installation: Installation, port: int) -> Member:
     home = installation.directory / "zookeeper"
     home.mkdir(exist_ok=True)
-    config = home / "zoo.cfg"
-    config.write_text(settings.properties(settings.zookeeper(home / "data", port)))
-    main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-    command = installation.server_command(main, str(config), heap_mb=256)
-    return Member("ZooKeeper", port, home / "server.log", command)
+    (home / "zoo.cfg").write_text(settings.properties(settings.zookeeper(home / "data", port)))
+    return laid_out(installation, "ZooKeeper", port)
 
 
 def _broker(installation: Installation, number: int, port: int, values: Mapping[str, object]) -> Member:
     home = data_directory(installation, number).parent
     home.mkdir(exist_ok=True)
-    config = home / "server.properties"
-    config.write_text(settings.properties(values))
-    heap_mb = 1024 if installation.figures else 512
-    command = installation.server_command("kafka.Kafka", str(config), heap_mb=heap_mb)
-    return Member(f"broker {number}", port, home / "server.log", command)
+    (home / "server.properties").write_text(settings.properties(values))
+    return laid_out(installation, f"broker {number}", port)
 
 
 def format_storage(installation: Installation, brokers: Sequence[Member], timeout_s: float) -> Member | None:

@@ -11,7 +11,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,9 +70,35 @@ class Resident:
         return ",".join(f"127.0.0.1:{p.port}" for p in self.processes if p.name != "ZooKeeper")
 
     @property
-    def alive(self) -> bool:
-        """Whether every process still runs."""
-        return all(process.identity.alive for process in self.processes)
+    def gone(self) -> tuple[ResidentProcess, ...]:
+        """The processes that have ended since they were started."""
+        return tuple(process for process in self.processes if not process.identity.alive)
+
+    @property
+    def gone_brokers(self) -> frozenset[int]:
+        """The ids of the brokers among them."""
+        return frozenset(int(process.name.split()[1]) for process in self.gone if process.name != "ZooKeeper")
+
+    @property
+    def living_servers(self) -> str:
+        """``bootstrap_servers`` without those that have ended: somebody else may listen there by now."""
+        gone = self.gone
+        return ",".join(f"127.0.0.1:{p.port}" for p in self.processes if p.name != "ZooKeeper" and p not in gone)
+
+    def loss(self) -> str | None:
+        """What has ended, and the command that starts it again, in one sentence; None when everything runs."""
+        gone = self.gone
+        if not gone:
+            return None
+        ids = sorted(self.gone_brokers)
+        parts = ["ZooKeeper"] if len(gone) > len(ids) else []
+        if ids:
+            parts.append(f"{len(ids)} of {self.brokers} broker{'s' if self.brokers > 1 else ''}")
+        which = f" (broker {', '.join(map(str, ids))})" if 0 < len(ids) < self.brokers else ""
+        have, them = ("has", "it") if len(gone) == 1 else ("have", "them")
+        return (
+            f"{' and '.join(parts)} {have} ended{which}: `streamlet dev up` starts {them} again, on the data there is."
+        )
 
     def described(self) -> str:
         """In a few words."""
@@ -102,7 +128,7 @@ class ResidentTools(KafkaTools):
         java = find_java()
         jars = ensure_jars(RELEASES[resident.kafka], java, progress=progress)
         self._installation = Installation(resident.kafka, java, jars, Path(resident.directory))
-        self._bootstrap_servers = resident.bootstrap_servers
+        self._bootstrap_servers = resident.living_servers
 
     @property
     def installation(self) -> Installation:
@@ -121,49 +147,82 @@ def default_state(environ: Mapping[str, str] | None = None) -> Path:
     return base / "streamlet" / "dev"
 
 
-def up(kafka: str = "3.9", brokers: int = 1, *, state: Path | None = None, progress: Progress = silent) -> Up:
+def up(
+    kafka: str | None = None, brokers: int | None = None, *, state: Path | None = None, progress: Progress = silent
+) -> Up:
     """Start the cluster, or find that it is up. Returns when every broker answers.
 
-    After a reboot (or when a server has died) it is started again on the data it had, where kind and size are the
-    same. Another kind or size than the one that is up is refused: NotAsWanted.
+    What is not said is as it was: a cluster that has ended, by a reboot or a kill, is started again on its data, and of
+    one that has ended in part, that part. Without one it is "3.9" with 1 broker. Another kind or size than the one that
+    is up, or that has data, is refused: NotAsWanted; nothing is ended or removed but by ``down``.
     """
     state = default_state() if state is None else state
     with _locked(state):
         found = _read(state)
-        if found is not None and found.alive:
-            if (found.kafka, found.brokers) != (kafka, brokers):
-                raise NotAsWanted(
-                    f"Another development cluster is up already: {found.described()}, at {found.bootstrap_servers}. To "
-                    f"have {_described(kafka, brokers)} instead, end it first with `streamlet dev down`, which removes "
-                    f"its topics. To use it as it is, nothing has to be done: `streamlet dev status` shows it."
-                )
+        if found is None:
+            return Up(_start(state, kafka or "3.9", brokers or 1, WELL_KNOWN_PORTS, progress), already=False)
+        _refuse_another(found, kafka or found.kafka, brokers or found.brokers)
+        gone = found.gone
+        if not gone:
             return Up(found, already=True)
-        ports: tuple[int, ...] = WELL_KNOWN_PORTS
-        if found is not None:
-            _end(found)
-            if (found.kafka, found.brokers) == (kafka, brokers):
-                progress(f"{found.described()} had ended; starting it again on its data")
-                taken = [process.port for process in found.processes]
-                ports = (*([] if kafka == "3.9" else [WELL_KNOWN_PORTS[0]]), *taken)
-            else:
-                shutil.rmtree(found.directory, ignore_errors=True)
-        return Up(_start(state, kafka, brokers, ports, progress), already=False)
+        if len(gone) < len(found.processes):
+            return Up(_revive(state, found, gone, progress), already=False)
+        progress(f"{found.described()} had ended; starting it again on its data")
+        taken = [process.port for process in found.processes]
+        ports = (*([] if found.kafka == "3.9" else [WELL_KNOWN_PORTS[0]]), *taken)
+        return Up(_start(state, found.kafka, found.brokers, ports, progress), already=False)
+
+
+def _refuse_another(found: Resident, kafka: str, brokers: int) -> None:
+    if (found.kafka, found.brokers) == (kafka, brokers):
+        return
+    instead = (
+        f"To have {_described(kafka, brokers)} instead, end it first with `streamlet dev down`, which removes its "
+        f"topics, then start the other: `streamlet dev up --kafka {kafka} --brokers {brokers}`."
+    )
+    loss = found.loss()
+    if len(found.gone) == len(found.processes):
+        raise NotAsWanted(
+            f"There is another development cluster: {found.described()}. It has ended, by a reboot or a kill, and its "
+            f"data is in {found.directory}. To start it again as it was: `streamlet dev up`. {instead}"
+        )
+    raise NotAsWanted(
+        f"Another development cluster is up already: {found.described()}, at {found.bootstrap_servers}. {instead} "
+        + (loss or "To use it as it is, nothing has to be done: `streamlet dev status` shows it.")
+    )
+
+
+def _revive(state: Path, found: Resident, gone: tuple[ResidentProcess, ...], progress: Progress) -> Resident:
+    """Start the ones that have ended; those that run are left alone."""
+    ports = {process.name: process.port for process in found.processes}
+    cluster = DevCluster(found.kafka, found.brokers, found.directory, progress=progress, detachable=True)
+    cluster.revive(ports, {process.name for process in gone})
+
+    def with_those() -> Resident:
+        fresh = {process.name: process for process in _started(cluster)}
+        return dataclasses.replace(found, processes=tuple(fresh.get(old.name, old) for old in found.processes))
+
+    return _let_go(state, cluster, with_those)
 
 
 def _start(state: Path, kafka: str, brokers: int, ports: tuple[int, ...], progress: Progress) -> Resident:
     directory = state / "cluster"
     cluster = DevCluster(kafka, brokers, directory, preferred_ports=ports, progress=progress, detachable=True).start()
+    return _let_go(state, cluster, lambda: Resident(kafka, brokers, str(cluster.directory), _started(cluster)))
+
+
+def _started(cluster: DevCluster) -> tuple[ResidentProcess, ...]:
+    return tuple(
+        ResidentProcess(member.name, member.port, str(member.log), ProcessIdentity.of(member.jvm.pid))
+        for member in cluster.members
+        if member.jvm is not None
+    )
+
+
+def _let_go(state: Path, cluster: DevCluster, described: Callable[[], Resident]) -> Resident:
+    """Write down what runs now, then let it live on without us."""
     try:
-        resident = Resident(
-            kafka,
-            brokers,
-            str(cluster.directory),
-            tuple(
-                ResidentProcess(member.name, member.port, str(member.log), ProcessIdentity.of(member.jvm.pid))
-                for member in cluster.members
-                if member.jvm is not None
-            ),
-        )
+        resident = described()
         # Written before they are let go: until then the servers die with this process, afterwards `down` knows them.
         _write(state, resident)
         cluster.release()
@@ -183,14 +242,21 @@ def status(*, state: Path | None = None) -> Resident | None:
 
 
 def require(*, state: Path | None = None) -> Resident:
-    """The cluster that is up; NotAsWanted when there is none, or it has died."""
+    """The cluster that is up, or what is left of it while one broker answers (``loss`` tells); else NotAsWanted."""
     found = status(state=state)
     if found is None:
         raise NotAsWanted("No development cluster is up. Start one: `streamlet dev up`.")
-    if not found.alive:
+    gone = found.gone
+    brokers = [process for process in found.processes if process.name != "ZooKeeper" and process not in gone]
+    if not brokers:
         raise NotAsWanted(
             f"The development cluster ({found.described()}) has ended since it was started, by a reboot or a kill; its "
             f"logs are in {found.directory}. Start it again, on its data: `streamlet dev up`."
+        )
+    if gone and not any(process.health() == "answers" for process in brokers):
+        raise NotAsWanted(
+            f"The development cluster ({found.described()}) does not answer; its logs are in {found.directory}. "
+            f"{found.loss()}"
         )
     return found
 

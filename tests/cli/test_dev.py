@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from confluent_kafka.admin import AdminClient
 
 from streamlet.cli.dev import dev
+from streamlet.cli.dev_topics import standing_cluster
 from streamlet.testing import DevStackError, resident
 from streamlet.testing.errors import NotAsWanted
 from streamlet.testing.ports import free_ports, is_free
@@ -113,6 +114,136 @@ def test_another_cluster_than_the_one_that_is_up(state: Path) -> None:
         assert run("down")[0] == 0
 
 
+class Recorded:
+    """A cluster on record whose servers are processes that only wait, and whose living brokers are said to answer."""
+
+    def __init__(self, state: Path, kafka: str = "4", brokers: int = 3) -> None:
+        names = [*(["ZooKeeper"] if kafka == "3.9" else []), *(f"broker {number}" for number in range(brokers))]
+        self.servers = {
+            name: subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) for name in names
+        }
+        processes = (
+            resident.ResidentProcess(name, 19092 + at, f"{name}.log", ProcessIdentity.of(server.pid))
+            for at, (name, server) in enumerate(self.servers.items())
+        )
+        self.resident = resident.Resident(kafka, brokers, str(state / "cluster"), tuple(processes))
+        self.data = state / "cluster" / "data"
+        self.data.mkdir(parents=True)
+        (state / "state.json").write_text(json.dumps(dataclasses.asdict(self.resident)))
+
+    def end(self, *names: str) -> None:
+        for name in names or self.servers:
+            self.servers[name].kill()
+            self.servers[name].communicate()
+
+    def untouched(self, *ended: str) -> bool:
+        """Whether record and data are there, and all run but ``ended``."""
+        runs = {name for name, server in self.servers.items() if server.poll() is None}
+        return resident.status() == self.resident and self.data.exists() and runs == set(self.servers) - set(ended)
+
+
+@pytest.fixture
+def recorded(state: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorded]:
+    """Kafka 4 with three brokers."""
+    monkeypatch.setattr(
+        resident.ResidentProcess, "health", lambda process: "answers" if process.identity.alive else "gone"
+    )
+    made = Recorded(state)
+    yield made
+    made.end()
+
+
+@pytest.mark.parametrize("ended", [(), ("broker 1",), ("broker 0", "broker 1", "broker 2")])
+@pytest.mark.parametrize("wanted", [("--kafka", "3.9"), ("--brokers", "1"), ("--kafka", "3.9", "--brokers", "1")])
+def test_another_cluster_than_the_recorded_one(
+    recorded: Recorded, ended: tuple[str, ...], wanted: tuple[str, ...]
+) -> None:
+    """Alive, half dead or dead: refused with what is there and both commands; nothing is ended or removed."""
+    if ended:
+        recorded.end(*ended)
+    with pytest.raises(NotAsWanted) as caught:
+        run("up", *wanted)
+    said = caught.value.message
+    assert caught.value.exit_status == 2 and "\n" not in said
+    assert recorded.resident.described() in said and "`streamlet dev down`, which removes its topics" in said
+    options = {"--kafka": "4", "--brokers": "3"} | dict(zip(wanted[::2], wanted[1::2], strict=True))
+    assert f"`streamlet dev up {' '.join(word for pair in options.items() for word in pair)}`" in said
+    assert ("It has ended" in said) == (len(ended) == 3) and ("1 of 3 brokers has ended" in said) == (len(ended) == 1)
+    assert recorded.untouched(*ended)
+
+
+@pytest.mark.parametrize("wanted", [(), ("--kafka", "4"), ("--brokers", "3")])
+def test_what_is_not_said_is_as_it_was(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch, wanted: tuple[str, ...]
+) -> None:
+    """``up`` means the cluster on record: it is up; when it has ended it is started with its kind, size and ports."""
+    assert run("up", *wanted)[1].startswith("It is up already:\nKafka 4.")
+    recorded.end()
+    started: list[tuple[object, ...]] = []
+
+    def start(_state: Path, kafka: str, brokers: int, ports: tuple[int, ...], _progress: object) -> resident.Resident:
+        started.append((kafka, brokers, ports[1:]))
+        return recorded.resident
+
+    monkeypatch.setattr(resident, "_start", start)
+    assert run("up", *wanted)[0] == 0
+    assert started == [("4", 3, (19092, 19093, 19094))] and recorded.data.exists()
+
+
+def test_half_dead_is_told_and_used(recorded: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
+    """A warning with the command that mends it, and the addresses that live; refused only when no broker answers."""
+    assert standing_cluster() == recorded.resident and capsys.readouterr().err == ""
+    recorded.end("broker 1")
+    assert standing_cluster().living_servers == "127.0.0.1:19092,127.0.0.1:19094"
+    assert capsys.readouterr().err.startswith(
+        "Warning: 1 of 3 brokers has ended (broker 1): `streamlet dev up` starts it again"
+    )
+    status, text = run("status")
+    assert status == 1 and "1 of 3 brokers has ended (broker 1)" in text and ", gone, log broker 1.log" in text
+    recorded.end("broker 0")
+    standing_cluster()
+    assert "2 of 3 brokers have ended (broker 0, 1): `streamlet dev up` starts them" in capsys.readouterr().err
+    recorded.end("broker 2")
+    with pytest.raises(NotAsWanted, match=r"with 3 brokers\) has ended .* on its data: `streamlet dev up`\.$"):
+        standing_cluster()
+
+
+def test_half_dead_and_silent_is_refused(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs, but answers nobody: no command waits for it."""
+    recorded.end("broker 1")
+    monkeypatch.setattr(resident.ResidentProcess, "health", lambda _process: "silent")
+    with pytest.raises(NotAsWanted, match=r"does not answer.*1 of 3 brokers has ended"):
+        standing_cluster()
+
+
+@pytest.mark.real
+def test_one_broker_of_three_dies_and_comes_back(state: Path, own_ports: tuple[int, ...]) -> None:
+    """The others serve meanwhile and are left alone by ``up``, which starts the dead one on its data."""
+    first = json.loads(run("up", "--kafka", "4", "--brokers", "3", "--json")[1])
+    assert run("topic", "kept", "--replication", "3")[0] == run("topic", "alone", "--partitions", "3")[0] == 0
+    assert run("produce", "alone", stdin=b"1\n2\n3\n") == (0, "wrote 3 records into alone\n")
+    resident.require().processes[1].identity.kill()
+
+    result = CliRunner().invoke(dev, ["topics", "--json"], catch_exceptions=False)
+    assert "Warning: 1 of 3 brokers has ended (broker 1)" in result.stderr
+    told = json.loads(result.stdout)
+    assert (told["kept"]["records"], told["alone"]["records"]) == (0, None)
+    assert run("produce", "kept", stdin=b"a\nb\n") == (0, "wrote 2 records into kept\n")
+    assert run("produce", "alone", stdin=b"4\n5\n6\n") == (0, "wrote 3 records into alone\n")
+    assert run("topic", "later")[0] == 0
+    with pytest.raises(NotAsWanted, match="brokers has ended"):
+        run("up", "--kafka", "3.9")
+
+    again = json.loads(run("up", "--json")[1])
+    assert not again["already"] and again["bootstrap_servers"] == first["bootstrap_servers"]
+    same = [old["pid"] == new["pid"] for old, new in zip(first["processes"], again["processes"], strict=True)]
+    assert same == [True, False, True] and run("status")[0] == 0
+    tools = resident.ResidentTools(resident.require())
+    assert sorted(tools.console_consume("alone", max_messages=6)) == ["1", "2", "3", "4", "5", "6"]
+    assert sorted(tools.console_consume("kept", max_messages=2)) == ["a", "b"]
+    run("down")
+
+
 @pytest.mark.real
 def test_two_ups_at_once_then_everything_then_down(state: Path) -> None:
     """One starts it, the other finds it; topics and records; ``down`` leaves no process and
@@ -163,8 +294,8 @@ def test_after_a_death_it_is_started_again_on_its_data(state: Path, own_ports: t
     assert status == 1 and "gone" in text
     with pytest.raises(DevStackError, match="has ended"):
         run("topic", "t")
-    again = resident.up(kafka)
-    assert not again.already
+    again = resident.up()
+    assert not again.already and (again.resident.kafka, again.resident.brokers) == (kafka, 1)
     assert again.resident.bootstrap_servers == first.resident.bootstrap_servers == f"127.0.0.1:{own_ports[1]}"
     admin = AdminClient({"bootstrap.servers": again.resident.bootstrap_servers})
     # A broker names its fellows a moment before it names its topics.
