@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -10,6 +11,7 @@ from types import TracebackType
 from streamlet.base.clock import Clock, SystemClock
 from streamlet.kafka.arguments import check_callable, check_topic, partitions_of, seconds
 from streamlet.kafka.client import KafkaClient
+from streamlet.kafka.closing import HASTE_S, in_haste, telling
 from streamlet.kafka.consumer import consumer_arguments as given
 from streamlet.kafka.consumer.commits import Commits, OffsetCommitCallback, Offsets
 from streamlet.kafka.consumer.config import ConsumerConfig
@@ -17,7 +19,7 @@ from streamlet.kafka.consumer.coordinator import ConsumerCoordinator
 from streamlet.kafka.consumer.deserialization import Deserializers
 from streamlet.kafka.consumer.errors import ConsumerClosed, IllegalSubscription
 from streamlet.kafka.consumer.fetcher import Fetcher
-from streamlet.kafka.consumer.handed_out import InHand, Undelivered
+from streamlet.kafka.consumer.handed_out import InHand, Undelivered, but_for_held
 from streamlet.kafka.consumer.offset_queries import OffsetAndTimestamp, OffsetQueries
 from streamlet.kafka.consumer.one_thread import OneThread
 from streamlet.kafka.consumer.polling import Poller
@@ -28,7 +30,9 @@ from streamlet.kafka.consumer.subscription_state import ResetStrategy, Subscript
 from streamlet.kafka.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata, offset_rows
 from streamlet.kafka.metadata.cluster import TopicPartition
 
+_log = logging.getLogger(__name__)
 _EVERYTHING = 1 << 62
+_CLOSE_S = 30.0
 
 
 class Consumer:
@@ -78,7 +82,7 @@ class Consumer:
     ) -> None:
         # An error may be of the work on what was given last: that is not committed, and will be read again.
         self._in_hand_counts = kind is None
-        self.close()
+        self.close(HASTE_S if in_haste(kind) else _CLOSE_S)
 
     def __repr__(self) -> str:
         what = ", ".join(map(str, sorted(self._subscriptions.assigned))) or "nothing assigned"
@@ -347,16 +351,19 @@ class Consumer:
         """Any thread: the poll (or :meth:`position`) that waits now, or else the next one, raises ConsumerWakeup."""
         self._poller.wakeup()
 
-    def close(self, timeout: float = 30.0) -> None:
+    def close(self, timeout: float = _CLOSE_S) -> None:
         """Commit what is automatic, leave the group, close every connection: within ``timeout``, whatever the brokers
-        do. May be called twice.
+        do. May be called twice. A ``with`` block that Ctrl-C or ``exit()`` leaves waits at most 5 s; whoever waits for
+        more than 2 s is told in the log for what.
         """
         seconds(timeout)
         with self._alone(closed_too=True):
             if self._closed:
                 return
             try:
-                self._coordinator.close(timeout)
+                what = f"for the last commit, or to leave group {self.config.group_id!r}."
+                with telling(_log, timeout, lambda: f"{what} {self._client.connections()}"):
+                    self._coordinator.close(timeout)
             finally:
                 self._closed = True
                 self._client.close()
@@ -378,17 +385,8 @@ class Consumer:
 
     def _consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What may be committed: the positions, but for records not given yet, and after an error for those in hand."""
-        found = {
-            tp: OffsetAndMetadata(position.offset, position.offset_epoch)
-            for tp, position in self._subscriptions.consumed().items()
-        }
-        held = self._undelivered.first_offsets()
-        if not self._in_hand_counts:
-            held = {**held, **self._in_hand.first_offsets()}
-        for tp, (offset, epoch) in held.items():
-            if tp in found and offset < found[tp].offset:
-                found[tp] = OffsetAndMetadata(offset, epoch)
-        return found
+        in_hand = {} if self._in_hand_counts else self._in_hand.first_offsets()
+        return but_for_held(self._subscriptions.consumed(), {**self._undelivered.first_offsets(), **in_hand})
 
     def _partitions_went(self) -> None:
         self._fetcher.forget_unassigned()

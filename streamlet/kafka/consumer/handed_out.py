@@ -6,7 +6,20 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 
 from streamlet.kafka.consumer.records import ConsumerRecord
+from streamlet.kafka.consumer.subscription_state import Position
+from streamlet.kafka.group_offsets import OffsetAndMetadata
 from streamlet.kafka.metadata.cluster import TopicPartition
+
+
+def but_for_held(
+    positions: Mapping[TopicPartition, Position], held: Mapping[TopicPartition, tuple[int, int]]
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """What may be committed: the positions, or where what is held (offset and leader epoch) begins before them."""
+    found = {tp: OffsetAndMetadata(position.offset, position.offset_epoch) for tp, position in positions.items()}
+    for tp, (offset, epoch) in held.items():
+        if tp in found and offset < found[tp].offset:
+            found[tp] = OffsetAndMetadata(offset, epoch)
+    return found
 
 
 class InHand:

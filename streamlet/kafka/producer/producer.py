@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import random
 import weakref
@@ -13,6 +14,7 @@ from typing import Any, Never, Self
 
 from streamlet.base.clock import Clock, SystemClock
 from streamlet.kafka.arguments import by_name_only, check_topic, seconds
+from streamlet.kafka.closing import HASTE_S, TOLD_AFTER_S, in_haste
 from streamlet.kafka.errors import ClientTimeout
 from streamlet.kafka.group_offsets import offset_rows
 from streamlet.kafka.metadata.cluster import PartitionInfo, TopicPartition
@@ -28,6 +30,8 @@ from streamlet.kafka.producer.serializing import as_bytes, serializer
 from streamlet.kafka.producer.transaction_arguments import group_metadata
 from streamlet.kafka.producer.transaction_state import ConsumerGroupMetadata, TransactionResult
 from streamlet.kafka.records.appending import VARINT
+
+_log = logging.getLogger(__name__)
 
 _EXIT_S = 30.0
 _FORCED_S = 1.0
@@ -102,7 +106,7 @@ class Producer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self.close(HASTE_S if in_haste(kind) else None)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"{len(self._sender.accumulator.incomplete)} batches open"
@@ -231,8 +235,9 @@ class Producer:
     def close(self, timeout: float | None = None) -> None:
         """Wait until what was taken is sent, at most ``timeout`` seconds (None: as long as the settings let it take).
 
-        What is still open then fails with ProducerClosed; an open transaction is aborted. Never hangs, may be called
-        twice; in a callback it does not wait.
+        What is still open then fails with ProducerClosed, and its count is logged; an open transaction is aborted.
+        Never hangs, may be called twice; in a callback it does not wait. A ``with`` block that Ctrl-C or ``exit()``
+        leaves waits at most 5 s; whoever waits for more than 2 s is told in the log for what.
         """
         sender = self._sender
         limit = self.config.delivery_timeout_s + self.config.request_timeout_ms / 1000
@@ -249,11 +254,18 @@ class Producer:
             sender.wake()
         if sender.is_own_thread:
             return
-        if not sender.join(limit):
+        if not self._joined(limit):
             with self._lock:
                 sender.forced = True
                 sender.wake()
             sender.join(_FORCED_S)
+
+    def _joined(self, limit: float) -> bool:
+        sender = self._sender
+        if limit <= TOLD_AFTER_S or sender.join(TOLD_AFTER_S):
+            return sender.join(limit)
+        _log.warning("close() waits, at most %.0f s more: %s", limit - TOLD_AFTER_S, sender.still_open())
+        return sender.join(limit - TOLD_AFTER_S)
 
     def metrics(self) -> dict[str, object]:
         """Counts since the start, by name: :class:`ProducerMetrics`, and what is in use now."""

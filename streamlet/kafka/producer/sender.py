@@ -82,6 +82,17 @@ class Sender(Settlement):
         """Called from a callback: whatever would wait for the sender must not."""
         return threading.current_thread() is self._thread
 
+    def still_open(self) -> str:
+        """What a close waits for. Takes the lock itself."""
+        with self.lock:
+            batches = list(self.accumulator.incomplete)
+            count = sum(batch.count for batch in batches)
+        topics = ", ".join(sorted({batch.topic_partition.topic for batch in batches}))
+        what = (
+            f"{count} records, of {topics}, are not acknowledged yet." if batches else "a transaction is to be ended."
+        )
+        return f"{what} {self.client.connections()}"
+
     # -- the thread
 
     def start(self) -> None:
