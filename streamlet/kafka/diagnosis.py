@@ -71,19 +71,37 @@ def bootstrap_failed(bootstrap: Iterable[Broker], states: ConnectionStates, time
     )
 
 
-def metadata_timeout(cluster: Cluster, topic: str, partition: int | None, timeout_s: float, report: str) -> KafkaError:
-    """The topic, or the one partition, did not show up in time; which of the two is said."""
+def metadata_timeout(
+    cluster: Cluster, topic: str, partition: int | None, timeout_s: float, report: str, note: str = ""
+) -> KafkaError:
+    """The topic, or the one partition, did not show up in time; which of the two is said, and what to do.
+
+    ``note``: what that means for the caller, as a sentence.
+    """
     count = cluster.partition_count(topic)
     if count is not None:
         return ClientTimeout(
             f"Partition {partition} of topic {topic!r} is not there after {timeout_s:.3g} s: the topic has "
             f"{count} partition{'s' if count > 1 else ''}, numbered from 0. Name one of these, or let "
-            "the topic grow (Admin.create_partitions)."
+            f"the topic grow (Admin.create_partitions). {note}".strip()
         )
     info = cluster.topics.get(topic)
     if info is not None and info.error is not None:
         return info.error(
             f"Topic {topic!r} cannot be used after a wait of {timeout_s:.3g} s",
-            "Create the topic, or correct its name.",
+            f"Create the topic (`streamlet dev topic {topic}`, or Admin.create_topics), or correct its name. "
+            f"{note}".strip(),
         )
-    return ClientTimeout(f"Topic {topic!r} is not in the metadata after {timeout_s:.3g} s. {report}")
+    return ClientTimeout(
+        f"Topic {topic!r} is not in the metadata after {timeout_s:.3g} s: {no_metadata(cluster, report)} {note}".strip()
+    )
+
+
+def no_metadata(cluster: Cluster, report: str) -> str:
+    """Why nothing is known of a topic that was asked about, as a sentence's end, and what to do."""
+    if cluster.brokers:
+        return f"no broker has answered for it. {report} Check that the brokers run."
+    return (
+        f"no broker has answered. {report} Check bootstrap_servers (host and port of the broker's listener), and that "
+        "the broker runs."
+    )

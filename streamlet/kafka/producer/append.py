@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Sequence
 
@@ -18,6 +19,13 @@ from streamlet.kafka.producer.sender import Sender
 from streamlet.kafka.producer.topics import Topics, TopicState
 from streamlet.kafka.records.appending import HEADER_SIZE, VARINT, encode_plain, encode_record, upper_bound
 from streamlet.kafka.records.batch import Headers
+
+_log = logging.getLogger(__name__)
+
+TOLD_AFTER_S = 3.0
+"""How long a record may wait for its topic before that is told."""
+TOLD_AGAIN_S = 30.0
+_NOT_TAKEN = "The record was not taken."
 
 
 class Appender:
@@ -37,6 +45,7 @@ class Appender:
             not self.hashes_raw_keys and not config.partitioner_ignore_keys and config.partition_failover == "off"
         )
         """Neither a partitioner of the user's nor the failover switch must be asked."""
+        self._tell_again_s = float("-inf")
         sender.on_cluster = self.topics.take_cluster
         sender.on_send_error = self.topics.send_failed
 
@@ -265,42 +274,75 @@ class Appender:
                 )
         return need
 
-    def await_topic(self, topic: str, partition: int | None, deadline: float) -> TopicState:
-        """The topic's state, with the partition if one is named; waits for metadata until the deadline (M2)."""
+    def await_topic(self, topic: str, partition: int | None, deadline: float, note: str = _NOT_TAKEN) -> TopicState:
+        """The topic's state, with the partition if one is named; waits for metadata until the deadline (M2).
+
+        A long wait is told in the log. ``note``: what it means for the caller that there is none.
+        """
         sender = self._sender
+        told_s = self._clock.monotonic() + TOLD_AFTER_S
         with self._lock:
             self.check_open()
             state = self.topics.get(topic)
             if state is not None and (partition is None or 0 <= partition < state.count):
                 return state
-            check_topic(topic, "The record was not taken.")
-            sender.touched.add(topic)
-            sender.wanted_update = sender.wanted_update or state is not None
-            sender.wake()
-            while True:
-                if sender.refusal is not None:
-                    raise sender.refusal
-                if sender.is_own_thread:
-                    raise ClientTimeout(
-                        f"What partitions topic {topic!r} has is not known yet, and a callback must not wait for that. "
-                        "The record was not taken. Call partitions_for() with the topic before, outside of callbacks."
-                    )
-                left = deadline - self._clock.monotonic()
-                if left <= 0:
-                    raise diagnosis.metadata_timeout(
-                        sender.client.cluster, topic, partition, self._max_block_s, sender.client.connections()
-                    )
-                sender.changed.wait(left)
-                self.check_open()
-                state = self.topics.get(topic)
-                if state is not None and (partition is None or partition < state.count):
-                    return state
-                info = self.topics.cluster.topics.get(topic)
-                if info is not None and info.error is not None and not info.error.retriable:
-                    raise info.error(f"Topic {topic!r}")
-                if state is not None:
-                    sender.wanted_update = True
-                    sender.wake()
+            check_topic(topic, note)
+            found = self._wait_for_topic(topic, partition, min(told_s, deadline), note)
+        if found is None and told_s < deadline:
+            self._tell_wait(topic, deadline)
+            with self._lock:
+                found = self._wait_for_topic(topic, partition, deadline, note)
+        if found is None:
+            raise diagnosis.metadata_timeout(
+                sender.client.cluster, topic, partition, self._max_block_s, sender.client.connections(), note
+            )
+        return found
+
+    def _wait_for_topic(self, topic: str, partition: int | None, deadline: float, note: str) -> TopicState | None:
+        """With the lock held; None when the time is up."""
+        sender = self._sender
+        state = self.topics.get(topic)
+        sender.touched.add(topic)
+        sender.wanted_update = sender.wanted_update or state is not None
+        sender.wake()
+        while True:
+            if sender.refusal is not None:
+                raise sender.refusal
+            if sender.is_own_thread:
+                raise ClientTimeout(
+                    f"What partitions topic {topic!r} has is not known yet, and a callback must not wait for that. "
+                    f"{note} Call partitions_for() with the topic before, outside of callbacks."
+                )
+            left = deadline - self._clock.monotonic()
+            if left <= 0:
+                return None
+            sender.changed.wait(left)
+            self.check_open()
+            state = self.topics.get(topic)
+            if state is not None and (partition is None or partition < state.count):
+                return state
+            info = self.topics.cluster.topics.get(topic)
+            if info is not None and info.error is not None and not info.error.retriable:
+                raise info.error(f"Topic {topic!r}", note)
+            if state is not None:
+                sender.wanted_update = True
+                sender.wake()
+
+    def _tell_wait(self, topic: str, deadline: float) -> None:
+        """Warn, now and then, that nothing can be sent. Without the lock: a handler of the log may send, too."""
+        now = self._clock.monotonic()
+        if now < self._tell_again_s:
+            return
+        self._tell_again_s = now + TOLD_AGAIN_S
+        client = self._sender.client
+        info = client.cluster.topics.get(topic)
+        if client.cluster.has(topic):
+            why = "the topic has no such partition."
+        elif info is not None and info.error is not None:
+            why = f"the brokers answer {info.error.__name__}. Create the topic, or correct its name."
+        else:
+            why = diagnosis.no_metadata(client.cluster, client.connections())
+        _log.warning("a record for topic %r waits, at most %.0f s more (max_block_ms): %s", topic, deadline - now, why)
 
 
 def _fill(

@@ -194,7 +194,7 @@ class Producer:
     def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
         """The topic's partitions; waits for metadata, at most ``max_block_ms``."""
         check_topic(topic)
-        self._appender.await_topic(topic, None, self._clock.monotonic() + self.config.max_block_ms / 1000)
+        self._appender.await_topic(topic, None, self._clock.monotonic() + self.config.max_block_ms / 1000, note="")
         return self._sender.client.cluster.partitions_for(topic)
 
     def _as_key(self, topic: str, key: Any) -> bytes | None:  # Any: what the user's serializer takes
