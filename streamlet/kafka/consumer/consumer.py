@@ -298,12 +298,14 @@ class Consumer:
         with self._alone():
             return self._queries.by_times(timestamps, self._limit(timeout))
 
-    def partitions_for_topic(self, topic: str, timeout: float | None = None) -> frozenset[int]:
-        """The numbers of a topic's partitions. Raises ClientTimeout, or what the topic is refused with."""
+    def partitions_for_topic(self, topic: str, timeout: float | None = None) -> frozenset[int] | None:
+        """The numbers of a topic's partitions; None when the brokers say, for a second, that it is not there.
+
+        Raises ClientTimeout, or what the topic is refused with.
+        """
         with self._alone():
             check_topic(topic)
-            self._client.wait_on_metadata(topic, self._limit(timeout))
-            return frozenset(info.partition for info in self._client.cluster.partitions_for(topic))
+            return self._queries.partitions(topic, self._limit(timeout))
 
     # -- commits (C7)
 

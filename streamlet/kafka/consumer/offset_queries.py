@@ -7,12 +7,16 @@ from typing import NamedTuple
 
 from streamlet.base.errors import WrongArgument
 from streamlet.kafka.arguments import by_partition, partitions_of
+from streamlet.kafka.broker_errors import LeaderNotAvailable, UnknownTopicOrPartition
 from streamlet.kafka.client import KafkaClient
 from streamlet.kafka.consumer.config import READ_COMMITTED, ConsumerConfig
-from streamlet.kafka.errors import KafkaError, NoLeader
+from streamlet.kafka.errors import ClientTimeout, KafkaError, NoLeader
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.leader_requests import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListedOffset, list_offsets
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
+
+_ABSENT_S = 1.0
+"""A topic that is not there is asked for again for so long: a broker that has just started knows of none."""
 
 
 class OffsetAndTimestamp(NamedTuple):
@@ -30,6 +34,20 @@ class OffsetQueries:
         self._client = client
         self._now_s = now_s
         self._read_committed = config.isolation_level == READ_COMMITTED
+
+    def partitions(self, topic: str, timeout_s: float) -> frozenset[int] | None:
+        """A topic's partitions; None when it is not there."""
+        start, quick = self._now_s(), min(timeout_s, _ABSENT_S)
+        try:
+            try:
+                self._client.wait_on_metadata(topic, quick)
+            except (ClientTimeout, LeaderNotAvailable):  # no answer yet, or it is being made
+                if quick == timeout_s:
+                    raise
+                self._client.wait_on_metadata(topic, max(start + timeout_s - self._now_s(), 0.0))
+        except UnknownTopicOrPartition:
+            return None
+        return frozenset(info.partition for info in self._client.cluster.partitions_for(topic))
 
     def beginnings(self, partitions: Iterable[TopicPartition], timeout_s: float) -> dict[TopicPartition, int]:
         """First offsets."""
