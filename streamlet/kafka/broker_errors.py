@@ -13,11 +13,12 @@ RETRIABLE = 1
 STALE = 2
 
 
-def _error(name: str, code: int, meaning: str, flags: int = 0) -> type[BrokerError]:
+def _error(name: str, code: int, meaning: str, flags: int = 0, remedy: str = "") -> type[BrokerError]:
     members = {
         "__doc__": meaning,
         "__module__": __name__,
         "code": code,
+        "remedy": remedy,
         "retriable": bool(flags & RETRIABLE),
         "stale_metadata": bool(flags & STALE),
     }
@@ -106,7 +107,11 @@ InconsistentGroupProtocol = _error(
 InvalidGroupId = _error("InvalidGroupId", 24, "The group id is not valid.")
 UnknownMemberId = _error("UnknownMemberId", 25, "The group does not know this member.")
 InvalidSessionTimeout = _error(
-    "InvalidSessionTimeout", 26, "The session time-out is outside of what the broker allows."
+    "InvalidSessionTimeout",
+    26,
+    "The session time-out is outside of what the broker allows.",
+    remedy="Set session_timeout_ms to no less than the broker's group.min.session.timeout.ms (6000 unless changed) and "
+    "no more than its group.max.session.timeout.ms (1800000), or change these at the broker.",
 )
 RebalanceInProgress = _error("RebalanceInProgress", 27, "The group is rebalancing: join again.")
 InvalidCommitOffsetSize = _error("InvalidCommitOffsetSize", 28, "The commit is too large for the coordinator to store.")

@@ -107,12 +107,14 @@ class BrokerError(KafkaError):
     """An error code in a broker's answer. Subclasses are in ``broker_errors``; ``code`` is Kafka's number."""
 
     code: int = -1
+    remedy: str = ""
+    """What to do, where that is the same whatever was being done."""
 
     def __init__(self, what: str = "", remedy: str = "") -> None:
         """``what`` was being done, without a full stop; ``remedy`` is a sentence of its own."""
         reason = (type(self).__doc__ or "").strip().removesuffix(".")
         text = f"{what}: {reason[0].lower()}{reason[1:]}" if what else reason
-        super().__init__(f"{text} (Kafka error {self.code}, {type(self).__name__}). {remedy}".strip())
+        super().__init__(f"{text} (Kafka error {self.code}, {type(self).__name__}). {remedy or self.remedy}".strip())
 
 
 def also(error: KafkaError, sentence: str) -> KafkaError:

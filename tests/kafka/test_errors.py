@@ -54,3 +54,10 @@ def test_the_message_says_what_why_and_what_to_do() -> None:
         "Fetching topic 't', partition 0, from offset 9: the offset is not (or no longer) in the partition's log "
         "(Kafka error 1, OffsetOutOfRange). Choose another offset."
     )
+
+
+def test_a_session_time_out_that_the_broker_refuses_names_the_settings() -> None:
+    """Ours, and those that limit it."""
+    text = str(broker_errors.InvalidSessionTimeout("Joining group 'g'"))
+    for name in ("session_timeout_ms", "group.min.session.timeout.ms", "group.max.session.timeout.ms", "Joining group"):
+        assert name in text
