@@ -94,7 +94,8 @@ def _told(errors: Mapping[Any, KafkaError]) -> list[str]:
         items.setdefault(error.message, []).append(str(item))
     told = []
     for message, names in items.items():
-        if any(re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", message) for name in names):
+        said = f"{message} {message[:1].lower()}{message[1:]}"  # "broker 7" may begin the sentence
+        if any(re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", said) for name in names):
             told.append(message)
         else:
             listed = ", ".join(names[:_LISTED]) + (", ..." if len(names) > _LISTED else "")

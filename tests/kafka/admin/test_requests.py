@@ -261,3 +261,11 @@ def test_places_in_a_partition() -> None:
             positions.timestamp_of(spec)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="read_uncommitted"):
         positions.offsets_request({A0: -1}, "dirty")
+
+
+def test_an_item_that_begins_the_sentence_is_not_named_before_it() -> None:
+    """ "broker 7: Broker 7 is ..." says it twice; another one is named."""
+    gone = {ConfigResource.broker(7): KafkaError("Broker 7 is not in the cluster: there are 1, 2.")}
+    assert admin_error(gone, {}).message == "Broker 7 is not in the cluster: there are 1, 2."
+    lost = {ConfigResource.broker(7): KafkaError("Broker 77 is not in the cluster: there are 1, 2.")}
+    assert admin_error(lost, {}).message.startswith("broker 7: Broker 77")
