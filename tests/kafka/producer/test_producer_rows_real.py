@@ -47,9 +47,9 @@ def test_p1_keyless_records_stick_then_move_on(cluster: DevCluster, make_topic: 
 def test_p2_keys_go_where_librdkafka_sends_them(
     cluster: DevCluster, make_topic: MakeTopic, ours: str, theirs: str
 ) -> None:
-    """Both hashes that it shares with us, over keys of every length."""
+    """Both hashes that it shares with us, over keys of every kind of length, beyond 256 bytes too."""
     mine, other = make_topic(cluster, partitions=7), make_topic(cluster, partitions=7)
-    keys = [b"k" * (n % 40) + b"%d" % n for n in range(300)]
+    keys = [b"k" * (n * 7 % 331) + b"%d" % n for n in range(300)]
     with Producer(bootstrap_servers=cluster.bootstrap_servers, partitioner=ours) as producer:
         producer.send_many(mine, [b"v"] * 300, keys=keys)
     confluent = Confluent({"bootstrap.servers": cluster.bootstrap_servers, "partitioner": theirs})
