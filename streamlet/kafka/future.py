@@ -99,11 +99,11 @@ class RequestFuture(Generic[T]):
                 if not after._done:
                     after.fail(err)
             except BaseException as err:
-                _log.exception("reading an answer raised")
                 if not after._done:
                     after.fail(KafkaError(f"Reading an answer raised {type(err).__name__}: {err}."))
-                if not isinstance(err, Exception):  # Ctrl-C goes on to whoever polls
+                if not isinstance(err, Exception):  # Ctrl-C is no bug: it goes on to whoever polls
                     raise
+                _log.exception("reading an answer raised")
 
         self.add_listener(supervised)
 

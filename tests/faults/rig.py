@@ -141,7 +141,7 @@ class Run:
 
     def close(self) -> None:
         self.process.close()
-        wait_for("the run's processes to end", lambda: not self.alive(), told=self.alive)
+        wait_for("the run's processes to end", lambda: not self.alive(), 15, self.alive)
         shutil.rmtree(self.scratch)
 
 
@@ -268,7 +268,7 @@ class Rig:
         evidence.check_commits(history)
         assert self.watcher.offsets() == self.log_ends() == self.counts
         for run in self.runs:
-            wait_for("the run's processes to end", lambda run=run: not run.alive(), told=run.alive)
+            wait_for("the run's processes to end", lambda run=run: not run.alive(), 10, run.alive)
         seen = sum(version.seen for versions in history.values() for version in versions)
         total = sum(map(len, history.values()))
         print(f"{total} versions of the offset nodes, {seen} of them seen by kazoo; nothing ahead of the witness")

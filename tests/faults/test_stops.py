@@ -52,7 +52,7 @@ def test_a_second_ctrl_c_kills(cluster: DevCluster, tmp_path: Path) -> None:
         wait_for("the drain", lambda: "raining" in run.process.said(), told=run.tail)
         os.kill(run.process.pid, signal.SIGINT)
         assert run.process.status(10) == 130
-        wait_for("every process to be gone", lambda: not run.alive(), told=run.alive)
+        wait_for("every process to be gone", lambda: not run.alive(), 5, run.alive)
         assert made.watcher.offsets()[0] <= 100
         made.start().finish()
         made.check()
@@ -65,7 +65,7 @@ def test_workers_do_not_outlive_their_coordinator(cluster: DevCluster, tmp_path:
         run = made.start(file)
         workers = made.evidence.pids
         made.hurt(run, 0.3, run.kill)
-        wait_for("the workers to end", lambda: not run.alive(), told=run.alive)
+        wait_for("the workers to end", lambda: not run.alive(), 5, run.alive)
         assert len(workers()) == 2
         assert not list(run.scratch.iterdir()), "the directory of the sockets was left behind"
         made.start(file).finish()

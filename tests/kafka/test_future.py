@@ -92,8 +92,8 @@ def test_c8_a_step_that_raises_after_it_resolved_is_only_logged(caplog: pytest.L
     assert derived.value == 3 and "no disk" in caplog.text
 
 
-def test_c8_an_interrupt_in_a_listener_reaches_who_polls_and_costs_no_other() -> None:
-    """Ctrl-C may come while any line runs: the listeners behind it are called before it goes on."""
+def test_c8_an_interrupt_in_a_listener_reaches_who_polls_and_costs_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    """Ctrl-C may come while any line runs: the listeners behind it are called before it goes on. It is no bug."""
     first: RequestFuture[int] = RequestFuture()
     heard: list[int] = []
 
@@ -104,4 +104,4 @@ def test_c8_an_interrupt_in_a_listener_reaches_who_polls_and_costs_no_other() ->
     first.add_listener(lambda done: heard.append(done.value))
     with pytest.raises(KeyboardInterrupt):
         first.complete(5)
-    assert heard == [5] and derived.failed
+    assert heard == [5] and derived.failed and not caplog.records

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from streamlet.kafka.broker_errors import CoordinatorNotAvailable
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.group_offsets import GroupOffsets, OffsetAndMetadata
@@ -41,12 +44,18 @@ def test_commits_that_wait_for_the_coordinator_keep_their_order() -> None:
     assert [row.topics[0].partitions[0].committed_offset for row in commits] == [1, 2]
 
 
-def test_a_search_that_failed_fails_those_who_waited_and_the_next_commit_searches_anew() -> None:
+@pytest.mark.parametrize(
+    ("error_code", "node_id", "port"), [(15, -1, -1), (0, -1, -1), (0, 1, -1), (0, 1, 0), (0, 1, 1 << 16)]
+)
+def test_a_search_that_failed_fails_those_who_waited_and_the_next_commit_searches_anew(
+    error_code: int, node_id: int, port: int
+) -> None:
+    """So does one whose answer has no error, but no address where anybody could listen."""
     client: Any = Client()
     offsets = GroupOffsets(client, "g")
     futures = [offsets.commit({TP: OffsetAndMetadata(offset)}) for offset in (1, 2)]
-    client.sent[0][1].complete(FindCoordinatorResponse(error_code=15, node_id=-1, host="", port=-1))
-    assert all(future.failed for future in futures)
+    client.sent[0][1].complete(FindCoordinatorResponse(error_code=error_code, node_id=node_id, host="", port=port))
+    assert all(isinstance(future.exception, CoordinatorNotAvailable) for future in futures)
     offsets.commit({TP: OffsetAndMetadata(3)})
     client.sent[-1][1].complete(FindCoordinatorResponse(error_code=0, node_id=1, host="h", port=1))
     assert len(client.requests(OffsetCommitRequest)) == 1

@@ -20,7 +20,7 @@ _ISOLATION = ("read_uncommitted", "read_committed")
 
 def is_place(spec: object) -> TypeGuard[OffsetSpec]:
     """Whether a leader must be asked what offset it is: a word or a time."""
-    return isinstance(spec, datetime) or spec in (*_WORDS,)
+    return isinstance(spec, datetime) or (isinstance(spec, str) and spec in _WORDS)
 
 
 def timestamp_of(spec: OffsetSpec) -> int:

@@ -26,7 +26,7 @@ def listed(what: str, given: Iterable[V]) -> Iterable[V]:
     """The values or keys of ``send_many``. WrongArgument for one by itself: a str would be its letters."""
     if isinstance(given, (str, bytes, bytearray, memoryview, Mapping)) or not isinstance(given, Iterable):
         raise WrongArgument(
-            f"send_many takes {what} in a list, and was given {type(given).__name__} {_cut(given)}: write "
+            f"send_many takes {what} in a list, and was given {type(given).__name__} {cut(given)}: write "
             f"[{what[:-1]}, ...], or use send() for one record. No record was taken."
         )
     return given
@@ -40,7 +40,7 @@ def check_headers(topic: str, headers: Any) -> tuple[tuple[str, bytes | None], .
         name, value = row if isinstance(row, (tuple, list)) and len(row) == 2 else (None, None)
         if not _is_text(name) or not (value is None or isinstance(value, (bytes, bytearray, memoryview))):
             raise SerializationFailed(
-                f"headers = {_cut(headers)} of a record for topic {topic!r}: {_cut(row)} is no pair of a name and "
+                f"headers = {cut(headers)} of a record for topic {topic!r}: {cut(row)} is no pair of a name and "
                 "bytes (or None). Write [('source', b'docs'), ...], or a dict. The record was not taken."
             )
         found.append((name, None if value is None else bytes(value)))
@@ -68,6 +68,7 @@ def _is_text(name: object) -> TypeGuard[str]:
     return True
 
 
-def _cut(value: object) -> str:
+def cut(value: object) -> str:
+    """As a message may show it."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."

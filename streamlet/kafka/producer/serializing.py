@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from streamlet.kafka.producer.errors import SerializationFailed
+from streamlet.kafka.producer.record_arguments import cut
 
 Serialize = Callable[[str, Any], bytes | None]  # Any: what users send
 
@@ -49,5 +50,4 @@ def as_bytes(setting: str, topic: str, value: Any) -> bytes:
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
-    return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
+    return f"{type(value).__name__} {cut(value)}"

@@ -123,7 +123,7 @@ def test_ctrl_c_twice_while_spark_starts(run: Callable[..., Marked], tmp_path: P
         time.sleep(0.1)  # two signals of one number that come at once are one
     started.process.communicate(timeout=PATIENCE_S)
     assert started.process.returncode == 130 and time.monotonic() - began < 5
-    wait_until(lambda: not started.family(), PATIENCE_S)
+    wait_until(lambda: not started.family(), 10)
 
 
 @pytest.mark.spark
@@ -136,7 +136,7 @@ def test_ctrl_c_or_sigterm_twice_kills(run: Callable[..., Marked], tmp_path: Pat
     os.kill(hanging, signal.SIGSTOP)
     os.killpg(started.process.pid, number)
     assert started.process.stderr is not None
-    wait_until(lambda: "Draining" in started.process.stderr.readline(), PATIENCE_S)
+    wait_until(lambda: "Draining" in started.process.stderr.readline(), 10)
     os.killpg(started.process.pid, number)
     said, complaints = started.process.communicate(timeout=10)
     assert started.process.returncode == 128 + number, said + complaints
@@ -152,7 +152,7 @@ def test_kill_9_of_the_whole_run_leaves_no_process(
     started = run("--workers", "2", "-c", "numbers.count=1000000", "-c", "numbers.per.second=500")
     wait_until(lambda: len(witness(tmp_path)) > 100, PATIENCE_S)
     started.process.kill()
-    wait_until(lambda: not started.family(), PATIENCE_S)
+    wait_until(lambda: not started.family(), 10)
     temporary = tmp_path / "temporary"
     assert list(temporary.glob("slt-spark-*"))
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))

