@@ -12,7 +12,7 @@ from pathlib import Path
 
 from streamlet.runtime import dialing
 from streamlet.runtime.dialing import Address, HungUp, Secured
-from streamlet.runtime.handshake import Hello, Refused
+from streamlet.runtime.handshake import DEADLINE_S, Hello, Refused
 
 MAX_UNPROVED = 64
 """Connections that may be in their handshake at once; a further one is closed at once."""
@@ -50,7 +50,8 @@ class LinkServer:
         self._telling = threading.Lock()
         self._untold = 0
         self._tell_at = 0.0
-        self._unproved = threading.BoundedSemaphore(MAX_UNPROVED)
+        self._proving = threading.Lock()
+        self._unproved: dict[threading.Thread, socket.socket] = {}
 
     def fileno(self) -> int:
         """For a selector."""
@@ -62,25 +63,33 @@ class LinkServer:
             sock, _ = self._sock.accept()
         except OSError:
             return
-        if not self._unproved.acquire(blocking=False):
-            sock.close()
-            return
-        threading.Thread(target=self._prove, args=(sock,), name="handshake", daemon=True).start()
+        with self._proving:
+            if len(self._unproved) == MAX_UNPROVED:
+                sock.close()
+                return
+            thread = threading.Thread(target=self._prove, args=(sock,), name="handshake", daemon=True)
+            self._unproved[thread] = sock
+        thread.start()
 
     def _prove(self, sock: socket.socket) -> None:
         try:
+            secured = self._proved(sock)
+            if secured is not None:
+                self._welcomed(secured)
+        finally:
+            with self._proving:
+                del self._unproved[threading.current_thread()]
+
+    def _proved(self, sock: socket.socket) -> Secured | None:
+        try:
             if sock.family == socket.AF_INET:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            secured = dialing.accept(sock, self._secret, self._admits, self._frame_limit)
+            return dialing.accept(sock, self._secret, self._admits, self._frame_limit)
         except HungUp as error:  # a worker that was told to end, say: nobody need hear of it
             logger.debug("A connection came to nothing: %s.", error)
-            return
         except (Refused, OSError) as error:
             self._tell(error)
-            return
-        finally:
-            self._unproved.release()
-        self._welcomed(secured)
+        return None
 
     def _tell(self, error: Exception) -> None:
         now = time.monotonic()
@@ -93,8 +102,17 @@ class LinkServer:
         logger.warning("A connection was refused: %s%s.", error, more)
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop listening and hang up on who is in its handshake: ``welcomed`` is not called after this. Called when
+        ``serve`` is called no more.
+        """
         self._sock.close()
+        with self._proving:
+            unproved = list(self._unproved.items())
+        for _, sock in unproved:
+            with contextlib.suppress(OSError):  # its thread has closed it meanwhile
+                sock.shutdown(socket.SHUT_RDWR)
+        for thread, _ in unproved:
+            thread.join(DEADLINE_S)
         if self.address[0] == "unix":
             with contextlib.suppress(OSError):
                 Path(self.address[1]).unlink()

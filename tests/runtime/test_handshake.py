@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import threading
@@ -65,6 +66,11 @@ def serving(tmp_path: Path) -> Iterator[Serving]:
     serving = Serving(tmp_path)
     yield serving
     serving.close()
+
+
+def dial_and_close(serving: Serving) -> None:
+    with contextlib.suppress(Refused, OSError):
+        dial(serving.server.address, HELLO, SECRET, 1000).sock.close()
 
 
 def hung_up_after(sock: socket.socket) -> float:
@@ -167,7 +173,7 @@ def test_idle_connections_are_bounded_and_a_worker_still_gets_in(serving: Servin
     """Beyond the bound connections are closed at once; when the idle ones are timed out, a worker joins."""
     idle = [serving.connect() for _ in range(MAX_UNPROVED)]
     deadline = time.monotonic() + PATIENCE_S
-    while serving.server._unproved._value and time.monotonic() < deadline:  # type: ignore[attr-defined]
+    while len(serving.server._unproved) < MAX_UNPROVED and time.monotonic() < deadline:
         time.sleep(0.005)
     assert hung_up_after(serving.connect()) < 1
     for sock in idle:
@@ -179,6 +185,26 @@ def test_idle_connections_are_bounded_and_a_worker_still_gets_in(serving: Servin
             break
         except (Refused, OSError):
             assert time.monotonic() < deadline
+
+
+def test_nobody_is_welcomed_after_close(tmp_path: Path) -> None:
+    """Who is in its handshake then is hung up on, and its thread has ended: no socket is left to nobody."""
+    serving = Serving(tmp_path)
+    proving = threading.Event()
+
+    def admits_slowly(hello: Hello) -> None:
+        proving.set()
+        time.sleep(0.1)
+
+    serving.server._admits = admits_slowly
+    silent = serving.connect()
+    dialing = threading.Thread(target=dial_and_close, args=(serving,))
+    dialing.start()
+    assert proving.wait(PATIENCE_S)
+    serving.close()
+    assert not serving.server._unproved
+    assert hung_up_after(silent) < 1
+    dialing.join()
 
 
 def test_random_handshakes_crash_nothing(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
