@@ -7,6 +7,7 @@ import difflib
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -28,7 +29,10 @@ _POLL_MS = 200
 """How soon Ctrl-C is heeded while nothing comes."""
 _COMMIT_S = 1.0
 _REACH_S = 5.0
-"""How long an address that says nothing is waited for."""
+"""How long an address that takes no connection is waited for."""
+_TOLD_AFTER_S = 3.0
+"""A wait for an answer that is longer is told."""
+_ANSWER_MS = 15_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +220,7 @@ def _partitions(settings: Mapping[str, Any], wanted: Wanted) -> list[TopicPartit
     _reach(ConsumerConfig.of(settings))
     shared = {field.name for field in dataclasses.fields(ClientConfig)}
     own = {name: value for name, value in settings.items() if name in shared}
-    with Admin(**own, default_api_timeout_ms=15_000) as admin:
+    with _telling(settings["bootstrap_servers"]), Admin(**own, default_api_timeout_ms=_ANSWER_MS) as admin:
         try:
             count = len(admin.describe_topics(wanted.topic)[wanted.topic].partitions)
         except UnknownTopicOrPartition as error:
@@ -234,6 +238,19 @@ def _partitions(settings: Mapping[str, Any], wanted: Wanted) -> list[TopicPartit
         )
     numbers = wanted.partitions or range(count)
     return [TopicPartition(wanted.topic, number) for number in dict.fromkeys(numbers)]
+
+
+@contextmanager
+def _telling(servers: object) -> Iterator[None]:
+    """Whoever waits learns for whom, and how long it may take."""
+    words = f"No answer from {servers} yet: waiting for up to {_ANSWER_MS // 1000} s. Ctrl-C ends."
+    timer = threading.Timer(_TOLD_AFTER_S, click.echo, (words,), {"err": True})
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _reach(config: ConsumerConfig) -> None:

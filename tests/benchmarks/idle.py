@@ -1,15 +1,19 @@
-"""What a consumer costs that has nothing to read: CPU, and every request it sends, counted on the wire.
+"""What a consumer costs that has nothing to read: CPU beside its peers', and its requests, counted on the wire.
 
-    python -m tests.benchmarks.idle [--seconds 60]
+    pip install aiokafka kafka-python confluent-kafka
+    python -m tests.benchmarks.idle [--seconds 60] [--rounds 3]
 
-The broker advertises the port of a proxy that counts requests by API. The consumer is a member of a group, has a topic
-with one quiet partition, and does nothing but poll. Its first ten seconds (metadata, joining) are not counted.
+The broker advertises the port of a proxy that counts requests by API. A consumer is a member of a group, has a topic
+with one quiet partition, and does nothing but poll for half a second each time. What waking up costs is the machine's
+(some take 20 us for it, some a millisecond): so the rounds also run ``nothing``, which wakes as often and does no more.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib.util
+import statistics
 import subprocess
 import sys
 import threading
@@ -18,25 +22,11 @@ from collections import Counter
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.testing.cluster import DevCluster
 from streamlet.testing.ports import free_ports
+from tests.benchmarks.rivals.idle_clients import TOPIC
 
-WARM_UP_S = 10.0
-
-CONSUMER = """
-import sys, time
-from streamlet.kafka import Consumer
-servers, warm_up, seconds = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
-def poll(seconds):
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        assert not consumer.poll(timeout_ms=500)
-with Consumer("quiet", bootstrap_servers=servers, group_id="idle", auto_offset_reset="earliest") as consumer:
-    poll(warm_up)
-    print("begin", flush=True)
-    before = time.process_time()
-    poll(seconds)
-    print(time.process_time() - before, flush=True)
-    sys.stdin.readline()
-"""
+OURS, FLOOR = "streamlet", "nothing"
+PEERS = {"kafka-python": "kafka", "aiokafka": "aiokafka", "confluent-kafka": "confluent_kafka"}
+"""Of each client, what it is imported as."""
 
 
 class CountingProxy:
@@ -89,15 +79,31 @@ class CountingProxy:
         writer.close()
 
 
+def run(client: str, servers: str, seconds: float, proxy: CountingProxy) -> tuple[float, Counter[str]]:
+    """CPU of a core, as a fraction, and the requests that went by meanwhile."""
+    command = [sys.executable, "-m", "tests.benchmarks.rivals.idle_clients", client, servers, str(seconds)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begin\n"
+        before = proxy.counts.copy()
+        cpu = float(process.stdout.readline())
+        counts = proxy.counts - before
+        process.communicate("\n")
+    return cpu / seconds, counts
+
+
 def main() -> None:
-    """Run it, print the table."""
+    """Run the rounds, print the tables."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.benchmarks.idle",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--seconds", type=float, default=60.0)
-    seconds = parser.parse_args().seconds
+    parser.add_argument("--rounds", type=int, default=3)
+    args = parser.parse_args()
+    peers = [name for name, module in PEERS.items() if importlib.util.find_spec(module)]
+    cpu: dict[str, list[float]] = {name: [] for name in (OURS, FLOOR, *peers)}
     # Whoever asks the broker for metadata is sent to the proxy: clients, and the controller in the same process.
     proxy_port, zookeeper_port, broker_port = free_ports(3)
     proxy = CountingProxy(proxy_port, broker_port)
@@ -105,18 +111,20 @@ def main() -> None:
     ports = (zookeeper_port, broker_port)
     with DevCluster(kafka="3.9", figures=True, broker_settings=advertised, preferred_ports=ports) as cluster:
         assert cluster.bootstrap_servers.endswith(f":{broker_port}")
-        cluster.create_topic("quiet", 1)
-        command = [sys.executable, "-c", CONSUMER, f"127.0.0.1:{proxy_port}", str(WARM_UP_S), str(seconds)]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as consumer:
-            assert consumer.stdout is not None
-            assert consumer.stdout.readline() == "begin\n"
-            before = proxy.counts.copy()
-            cpu = float(consumer.stdout.readline())
-            counts = proxy.counts - before
-            consumer.communicate("\n")
-    print(f"{seconds:.0f} s idle: {cpu:.3f} s of CPU, {cpu / seconds:.2%} of a core (wanted below 0.5 %)")
-    for name, count in counts.most_common():
-        print(f"  {name:20} {count:6} ({count / seconds:.2f} a second)")
+        cluster.create_topic(TOPIC, 1)
+        for turn in range(1, args.rounds + 1):
+            for name, found in cpu.items():
+                part, counts = run(name, f"127.0.0.1:{proxy_port}", args.seconds, proxy)
+                found.append(part)
+                print(f"round {turn}: {name} {part:.2%}", flush=True)
+                if name == OURS:
+                    for api, count in counts.most_common():
+                        print(f"  {api:20} {count:6} ({count / args.seconds:.2f} a second)")
+    ours, floor = statistics.median(cpu[OURS]), statistics.median(cpu[FLOOR])
+    print(f"{args.seconds:.0f} s idle, median of {args.rounds}, of a core (wanted below 0.5 %):")
+    for name, found in cpu.items():
+        print(f"  {name:16} {statistics.median(found):.2%}  ({', '.join(f'{part:.2%}' for part in found)})")
+    print(f"  of ours, waking up takes {floor / ours:.0%} on this machine")
 
 
 if __name__ == "__main__":

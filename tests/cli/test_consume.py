@@ -317,3 +317,21 @@ def test_the_end_is_that_of_the_partitions_there_were() -> None:
     reading.begin([TopicPartition("t", 0)])
     reading.read()
     assert reading.shown == 0
+
+
+def test_a_silent_address_is_said_while_it_is_waited_for() -> None:
+    """Nobody looks at a blank screen for a quarter of a minute; Ctrl-C ends the wait."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        server = f"127.0.0.1:{silent.getsockname()[1]}"
+        command = [sys.executable, "-m", "streamlet", "consume", "t", "--bootstrap-server", server]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+            try:
+                assert process.stderr is not None
+                assert (
+                    process.stderr.readline() == f"No answer from {server} yet: waiting for up to 15 s. Ctrl-C ends.\n"
+                )
+                process.send_signal(signal.SIGINT)
+                assert process.stderr.read().strip() == "Error: Interrupted."
+                assert process.wait(PATIENCE_S) == 130
+            finally:
+                process.kill()

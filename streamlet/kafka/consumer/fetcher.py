@@ -235,7 +235,7 @@ class Fetcher:
                 limit -= taken
         finally:
             self._completed.extendleft(reversed(aside))
-        if self.prefetch:
+        if self.prefetch and chunks:  # with nothing to hand out, the poll asks before it waits
             self.send_fetches()
         return chunks
 

@@ -38,6 +38,7 @@ class Appender:
         self._clock = sender.clock
         self._accumulator = sender.accumulator
         self._max_block_s = config.max_block_ms / 1000
+        self._batch_bytes = config.batch_bytes
         self._pid = os.getpid()
         self.topics = Topics(config, sender.accumulator, uniform)
         self.hashes_raw_keys = config.partitioner in ("java_hash", INTERVAL_STICKY) or self.topics.custom is not None
@@ -100,7 +101,7 @@ class Appender:
             batch.keyed = batch.keyed or key is not None
             if state.sticky_queue is queue:
                 self._spend(state, len(part))
-            if batch.size >= self._config.batch_size > batch.size - len(part):
+            if batch.size >= self._batch_bytes > batch.size - len(part):
                 self._sender.wake()
         return FutureRecordMetadata(batch, index, timestamp)
 
@@ -163,7 +164,7 @@ class Appender:
                 taken = _fill(batch, values, len(done), headers, timestamp, self._most(state, queue))
                 if state.sticky_queue is queue:
                     self._spend(state, batch.size - before)
-                if batch.size >= self._config.batch_size > before:
+                if batch.size >= self._batch_bytes > before:
                     self._sender.wake()
             done += [FutureRecordMetadata(batch, index, timestamp) for index in range(first, first + taken)]
 

@@ -125,6 +125,11 @@ class ProducerConfig(ClientConfig):
         return -1 if self.acks == "all" else int(self.acks)
 
     @property
+    def batch_bytes(self) -> int:
+        """At how large a batch is ready: ``batch_size``, and never more than one request may have."""
+        return min(self.batch_size, self.max_request_size)
+
+    @property
     def idempotent(self) -> bool:
         """Whether batches are numbered."""
         if self.enable_idempotence is None:

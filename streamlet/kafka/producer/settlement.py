@@ -67,7 +67,7 @@ class Settlement:
         )
         self.accumulator = RecordAccumulator(
             AccumulatorSettings(
-                batch_size=config.batch_size,
+                batch_size=config.batch_bytes,
                 linger_s=config.linger_ms / 1000,
                 delivery_timeout_s=config.delivery_timeout_s,
                 retry=retry,

@@ -71,7 +71,7 @@ class Topics:
                 del self._states[name]
 
     def _sticky(self) -> StickyPartition:
-        return StickyPartition(self._config.batch_size, self._interval_s)
+        return StickyPartition(self._config.batch_bytes, self._interval_s)
 
     def _resize(self, state: TopicState, count: int) -> None:
         state.count = count

@@ -128,3 +128,15 @@ def test_a_record_that_is_too_large_says_how_large_and_what_to_raise() -> None:
         with pytest.raises(RecordTooLarge, match=r"buffer_memory is 20000: .*raise buffer_memory\. The") as caught:
             producer.send("t", b"x" * 30_000)
         assert isinstance(caught.value, BadInput)
+
+
+def test_a_record_that_is_too_large_is_refused_whatever_room_an_open_batch_has() -> None:
+    """max_request_size below batch_size bounds the batch, too: no record passes it by joining one."""
+    with scripted(max_request_size=1000, linger_ms=60_000) as (_broker, _log, producer):
+        futures = [producer.send("t", b"small", key=b"k")]
+        for _ in range(2):
+            with pytest.raises(RecordTooLarge, match="max_request_size is 1000"):
+                producer.send("t", b"x" * 1100, key=b"k")
+            futures += [producer.send("t", b"y" * 300, key=b"k") for _ in range(3)]
+        producer.flush(20)
+        assert [future.get(0).offset for future in futures] == list(range(7))
