@@ -7,6 +7,8 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,11 @@ from xdist.scheduler import LoadFileScheduling
 
 from streamlet.testing import DevCluster
 from tests import seeds  # noqa: F401 - drawn before a parallel run starts its processes
+from tests.patience import PATIENCE_S
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # So a shell starts what runs in its background, and every process that a test sends Ctrl-C to would inherit it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).parents[1]
 _numbers = itertools.count(1)
@@ -75,12 +82,24 @@ def make_topic(topic_name: Callable[[], str]) -> Callable[..., str]:
     def make(
         cluster: DevCluster, partitions: int = 1, replication: int = 1, configs: dict[str, str] | None = None
     ) -> str:
+        from confluent_kafka import KafkaError, KafkaException
         from confluent_kafka.admin import AdminClient, NewTopic
 
         name = topic_name()
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
         topic = NewTopic(name, num_partitions=partitions, replication_factor=replication, config=configs or {})
-        admin.create_topics([topic], operation_timeout=20)[name].result(30)
-        return name
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                admin.create_topics([topic], operation_timeout=20)[name].result(30)
+                return name
+            except KafkaException as error:
+                code = error.args[0].code()
+                if code == KafkaError.TOPIC_ALREADY_EXISTS:  # an earlier try made it, and was not told
+                    return name
+                # A broker that stood still, and now takes up its ZooKeeper session again, says that it does not know.
+                if code != KafkaError.UNKNOWN or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
 
     return make
