@@ -24,7 +24,7 @@ from streamlet.base.clock import SystemClock
 from streamlet.base.errors import StreamletError
 from streamlet.model.plan import Plan, fingerprint, make_plan
 from streamlet.model.spec import SPOUT
-from streamlet.runtime import supervision
+from streamlet.runtime import instructions
 from streamlet.runtime.control import ChannelClosed, ControlChannel, Message
 from streamlet.runtime.reports import misshapen
 from streamlet.runtime.status import component_rows
@@ -245,7 +245,7 @@ class Coordinator:
         for message in messages:
             self._handle(worker, epoch, message)
 
-    def _gone_without_a_word(self, now: float) -> list[supervision.Instruction]:
+    def _gone_without_a_word(self, now: float) -> list[instructions.Instruction]:
         """Whoever hung up, most likely died: the launcher, which knows how, is given a moment to say so."""
         out = []
         for (worker, epoch), since in list(self._hung_up.items()):
@@ -276,7 +276,7 @@ class Coordinator:
             self.partitions[worker] = message["partitions"]
         elif kind == "state":
             said = message["drained"], message["caught_up"]
-            self._do(supervisor.state(worker, epoch, *said, now, message["done"]))
+            self._do(supervisor.state(worker, epoch, *said, now, message["done"], message["traffic"]))
         elif kind == "ready":
             kind, host, port = message["address"]
             self.pids[worker] = message["pid"]
@@ -299,33 +299,33 @@ class Coordinator:
 
     # -- doing -------------------------------------------------------------------------------------------------
 
-    def _do(self, instructions: list[supervision.Instruction]) -> None:
-        for instruction in instructions:
+    def _do(self, wanted: list[instructions.Instruction]) -> None:
+        for instruction in wanted:
             match instruction:
-                case supervision.Start(worker, epoch):
+                case instructions.Start(worker, epoch):
                     self.launcher.start(worker, epoch, self.adopt)
-                case supervision.Kill(worker, epoch):
+                case instructions.Kill(worker, epoch):
                     self._bury(worker)
                     self._hang_up(worker, epoch)
                     self.launcher.kill(worker, epoch)
-                case supervision.SendBook(version, book):
+                case instructions.SendBook(version, book):
                     entries = {index: [epoch, *address] for index, (epoch, address) in book.items()}
                     self._broadcast({"t": "book", "version": version, "workers": entries})
-                case supervision.SendLost(worker, epoch):
+                case instructions.SendLost(worker, epoch):
                     self._broadcast({"t": "lost", "worker": worker, "epoch": epoch})
-                case supervision.SendCut(pair, version):
+                case instructions.SendCut(pair, version):
                     self._broadcast({"t": "cut", "pair": list(pair), "version": version})
-                case supervision.SendWhole(version):
+                case instructions.SendWhole(version):
                     self._broadcast({"t": "whole", "version": version})
-                case supervision.Replaced(worker, epoch):
+                case instructions.Replaced(worker, epoch):
                     self.observer.on_event("warning", self._begins_anew(worker, epoch))
-                case supervision.SendPause():
+                case instructions.SendPause():
                     self._broadcast({"t": "pause"})
-                case supervision.SendStop(clean):
+                case instructions.SendStop(clean):
                     self._broadcast({"t": "stop", "clean": clean})
-                case supervision.GiveUp(reason):
+                case instructions.GiveUp(reason):
                     self.failure = self.failure or RunFailed(reason)
-                case supervision.Tell(level, text):
+                case instructions.Tell(level, text):
                     if self.failure is None:  # what follows from a failure would only hide it
                         self.observer.on_event(level, text)
 

@@ -18,7 +18,7 @@ from streamlet.runtime.emitter import BadEmit, Emitter
 from streamlet.runtime.outbox import Outbox, Work
 from streamlet.runtime.routing import Pick
 from streamlet.runtime.task_stats import TaskStats
-from streamlet.runtime.values import PLAIN
+from streamlet.runtime.values import PLAIN, copies
 
 SLICE = 64
 """Tuples between two looks at the clock: a slow bolt lets the loop read and flush after so many."""
@@ -175,8 +175,8 @@ class BoltTask:
                 "or failed: its tree could never complete. Emit before you ack, or emit with anchors=[]."
             )
         boxes = routes.boxes(values, direct_task)
-        for box in boxes:
-            self._put(box, routes.name, values, anchors)
+        for box, row in zip(boxes, copies(values, len(boxes)), strict=False):
+            self._put(box, routes.name, row, anchors)
         return [box.target for box in boxes] if need_task_ids else None
 
     def _put(self, box: Outbox, stream: str, values: list[Any], anchors: Sequence[Tuple]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from streamlet.runtime.dialing import Secured
 from streamlet.runtime.outbox import Run
-from streamlet.runtime.ports import Incoming, Outgoing
+from streamlet.runtime.ports import Incoming, Outgoing, Traffic
 from streamlet.runtime.wire import BadFrame, data_payloads, decode_data
 
 READ_BYTES = 1 << 18
@@ -25,7 +25,7 @@ LinkLost = Callable[[int, int, int, str], None]
 class _Link:
     """One authenticated socket to one worker of one epoch."""
 
-    __slots__ = ("epoch", "out", "out_bytes", "secured", "sock", "version", "worker", "writing")
+    __slots__ = ("epoch", "out", "out_bytes", "received", "secured", "sent", "sock", "version", "worker", "writing")
 
     def __init__(self, secured: Secured, worker: int, epoch: int) -> None:
         self.secured = secured
@@ -36,6 +36,8 @@ class _Link:
         self.version = secured.hello.version
         self.out: deque[memoryview] = deque()
         self.out_bytes = 0
+        self.sent = 0
+        self.received = 0
         self.writing = False
 
 
@@ -126,6 +128,7 @@ class SocketLinks:
                     incoming.worker = link.worker
                     self.check(incoming)
                     self._received.append(incoming)
+                    link.received += 1
             except BadFrame as error:
                 return str(error)
             if len(data) < READ_BYTES:
@@ -143,6 +146,7 @@ class SocketLinks:
             frame = link.secured.writer.frame(payload)
             link.out.append(memoryview(frame))
             link.out_bytes += len(frame)
+        link.sent += len(payloads)
         if not link.writing:
             self._write(link)
         return too_large
@@ -177,6 +181,10 @@ class SocketLinks:
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if writing else 0)
             assert self._selector is not None
             self._selector.modify(link.sock, events, lambda: self._ready(link))
+
+    def traffic(self) -> Traffic:
+        links = self._links.items()
+        return {worker: link.sent for worker, link in links}, {worker: link.received for worker, link in links}
 
     def unsent_bytes(self) -> int:
         return max((link.out_bytes for link in self._links.values()), default=0)

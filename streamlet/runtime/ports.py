@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import selectors
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -37,6 +38,10 @@ class Incoming:
     worker: int = -1
 
 
+Traffic = tuple[Mapping[int, int], Mapping[int, int]]
+"""Two counts of frames by worker: sent, and received."""
+
+
 class Links(Protocol):
     """Ordered, at-most-once, never blocking. All methods are the loop's, on its thread.
 
@@ -62,6 +67,10 @@ class Links(Protocol):
         """The longest queue of any link, in bytes."""
         ...
 
+    def traffic(self) -> Traffic:
+        """Frames sent to and received from each worker over the link there is now."""
+        ...
+
     def close(self) -> None:
         """Close all links. Never blocks."""
         ...
@@ -81,6 +90,9 @@ class NoLinks:
 
     def unsent_bytes(self) -> int:
         return 0
+
+    def traffic(self) -> Traffic:
+        return {}, {}
 
     def close(self) -> None:
         pass

@@ -58,12 +58,20 @@ def _tasks(value: Any) -> bool:
     return type(value) is dict and all(_natural(task) and _snapshot(snapshot) for task, snapshot in value.items())
 
 
+def _traffic(value: Any) -> bool:
+    return value is None or (type(value) is list and len(value) == 2 and all(map(_counts, value)))
+
+
+def _counts(value: Any) -> bool:
+    return type(value) is dict and all(_natural(worker) and _natural(frames) for worker, frames in value.items())
+
+
 SHAPES: Mapping[str, Mapping[str, Test]] = {
     "ready": {"address": _address, "pid": _natural},
     "initialized": {},
     "linked": {"version": _natural},
     "beat": {"tasks": _tasks, "partitions": _rows, "pending": _natural, "unfinished": _natural},
-    "state": {"drained": _is(bool), "caught_up": _is(bool), "done": _is(bool)},
+    "state": {"drained": _is(bool), "caught_up": _is(bool), "done": _is(bool), "traffic": _traffic},
     "event": {"level": _is(str), "text": _is(str)},
     "complaint": {"text": _is(str)},
     "link_lost": {"worker": _natural, "epoch": _natural, "version": _natural, "why": _is(str)},

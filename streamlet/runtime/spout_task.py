@@ -12,7 +12,7 @@ from streamlet.runtime.bolt_task import Report
 from streamlet.runtime.emitter import Emitter
 from streamlet.runtime.outbox import Outbox
 from streamlet.runtime.task_stats import TaskStats
-from streamlet.runtime.values import PLAIN
+from streamlet.runtime.values import PLAIN, copies
 from streamlet.tracking.acker import AckLedger
 from streamlet.tracking.pending import PendingSet
 
@@ -125,7 +125,7 @@ class SpoutTask:
         routes = self.emitter.routes(stream, direct_task)
         values = self.emitter.checked(values, routes)
         boxes = routes.boxes(values, direct_task)
-        self._open([(box, values) for box in boxes], tup_id, routes.name)
+        self._open([*zip(boxes, copies(values, len(boxes)), strict=False)], tup_id, routes.name)
         return [box.target for box in boxes] if need_task_ids else None
 
     def emit_many(
@@ -136,7 +136,8 @@ class SpoutTask:
         rows: list[tuple[Outbox, list[Any]]] = []
         for values in tuples:
             checked = self.emitter.checked(values, routes)
-            rows.extend((box, checked) for box in routes.boxes(checked, None))
+            boxes = routes.boxes(checked, None)
+            rows.extend(zip(boxes, copies(checked, len(boxes)), strict=False))
         self._open(rows, tup_id, routes.name)
 
     def _open(self, rows: Sequence[tuple[Outbox, list[Any]]], tup_id: Hashable | None, stream: str) -> None:

@@ -13,6 +13,21 @@ from enum import Enum
 
 from streamlet.base.backoff import Backoff
 from streamlet.runtime.dialing import Address
+from streamlet.runtime.instructions import (
+    GiveUp,
+    Instruction,
+    Kill,
+    Replaced,
+    SendBook,
+    SendCut,
+    SendLost,
+    SendPause,
+    SendStop,
+    SendWhole,
+    Start,
+    Tell,
+)
+from streamlet.runtime.ports import Traffic
 
 WINDOW_S = 300.0
 
@@ -29,91 +44,6 @@ class WorkerState(Enum):
     GONE = "gone"
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Start a worker process (or slot) of this epoch."""
-
-    worker: int
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class Kill:
-    """Make sure that nothing of this worker's epoch lives on, and close its channel."""
-
-    worker: int
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class SendBook:
-    """Send the address book to every worker that listens."""
-
-    version: int
-    workers: dict[int, tuple[int, Address]]
-
-
-@dataclass(frozen=True, slots=True)
-class SendLost:
-    """Tell every worker that this one is gone: all open trees have failed."""
-
-    worker: int
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class SendCut:
-    """Tell every worker that the link of a pair broke: what was made before ``version`` is void, all trees failed."""
-
-    pair: tuple[int, int]
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class SendWhole:
-    """Tell every worker that all are linked."""
-
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class Replaced:
-    """Tuples flow again through this worker, which is another one than before: its components began anew."""
-
-    worker: int
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class SendPause:
-    """Tell every worker that its spouts emit no more: the run is ending."""
-
-
-@dataclass(frozen=True, slots=True)
-class SendStop:
-    """Tell every worker to close."""
-
-    clean: bool
-
-
-@dataclass(frozen=True, slots=True)
-class GiveUp:
-    """The run has failed."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Tell:
-    """For a person to read."""
-
-    level: str
-    text: str
-
-
-Instruction = Start | Kill | SendBook | SendLost | SendCut | SendWhole | Replaced | SendPause | SendStop | GiveUp | Tell
-
-
 @dataclass
 class _Worker:
     state: WorkerState = WorkerState.GONE
@@ -123,6 +53,7 @@ class _Worker:
     initialized: bool = False
     linked: int = 0
     drained: bool = False
+    traffic: Traffic = ({}, {})
     caught_up: bool = False
     done: bool = True
     stopped: bool = False
@@ -198,13 +129,26 @@ class Supervisor:
             self.workers[index].heard_s = now
 
     def state(
-        self, index: int, epoch: int, drained: bool, caught_up: bool, now: float, done: bool = True
+        self,
+        index: int,
+        epoch: int,
+        drained: bool,
+        caught_up: bool,
+        now: float,
+        done: bool = True,
+        traffic: Traffic | None = None,
     ) -> list[Instruction]:
-        """What a worker says of its open trees and its spouts' ends. Not ``done``: some failed, unreplayed."""
+        """What a worker says of its open trees and its spouts' ends. Not ``done``: some failed, unreplayed.
+
+        ``traffic``: what went over its links until now; None before it was told of the run's end, and what it says of
+        being drained is of no use then: its spouts may still emit.
+        """
         worker = self.workers[index]
         if worker.epoch != epoch:
             return []
-        worker.drained, worker.caught_up, worker.done = drained, caught_up, done
+        worker.caught_up, worker.done = caught_up, done
+        worker.drained = drained and traffic is not None
+        worker.traffic = traffic or ({}, {})
         if self.ending is None and self.whole and self._all_spouts("caught_up"):
             return self.end("caught_up", now)
         return self._maybe_stop(now)
@@ -266,9 +210,6 @@ class Supervisor:
         self.ending = reason
         self._ended_s = now
         self._deadline = now + self.limits.drain_s
-        for worker in self.workers.values():
-            # What was said before the pause is old: only a state told after it proves that all is drained.
-            worker.drained = worker.drained and reason == "caught_up" and worker.caught_up
         if not self.whole:
             return [SendPause(), *self._stop(now)]
         return [SendPause(), *self._maybe_stop(now)]
@@ -346,8 +287,25 @@ class Supervisor:
         # Every worker: where nothing is tracked, tuples still wait at bolts whose spouts have no open tree.
         if self.ending is None or self._stopping or not all(w.drained for w in self.workers.values()):
             return []
+        if self._on_its_way():
+            return []
         self.drained = all(w.done for w in self.workers.values())
         return self._stop(now)
+
+    def _on_its_way(self) -> bool:
+        """Whether a frame was sent that its receiver had not read when it last said to be idle.
+
+        Every worker was idle when it spoke, though not all at the same moment. Had one become busy since, then by a
+        frame, and the first of these was sent before its sender spoke: it is in one count of this pair and not in the
+        other (Mattern 1987, vector counters). One sum over all pairs would not do.
+        """
+        workers = self.workers.items()
+        return any(
+            one.traffic[0].get(other, 0) != receiver.traffic[1].get(index, 0)
+            for index, one in workers
+            for other, receiver in workers
+            if other != index
+        )
 
     def _stop(self, now: float) -> list[Instruction]:
         self._stopping = True

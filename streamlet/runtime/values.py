@@ -6,7 +6,7 @@ is refused by the ``emit`` that was given it, and containers are copied even whe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -37,6 +37,13 @@ def travelling(values: Sequence[Any], component: str, stream: str, fields: Seque
                 "it."
             ) from None
     return copied
+
+
+def copies(values: list[Any], count: int) -> Iterator[list[Any]]:
+    """The row for each of ``count`` receivers: one that changes what it got changes nobody else's."""
+    for _ in range(count - 1):
+        yield [_copy(value, 0) if value.__class__ is list or value.__class__ is dict else value for value in values]
+    yield values
 
 
 def _copy(value: Any, depth: int) -> Any:

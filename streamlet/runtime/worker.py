@@ -19,7 +19,6 @@ import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from streamlet.base.clock import SystemClock
 from streamlet.base.errors import StreamletError
@@ -47,6 +46,8 @@ ORPHAN_S = 3.0
 LEAVE_S = 3.0
 """How long the control thread may take to end after the loop; it may be sending."""
 
+DRAINING = "draining"
+
 BEAT_AFTER_S = 0.1
 """A heartbeat comes so long after the loop has looked at its numbers, which it does at multiples of the period."""
 
@@ -70,7 +71,7 @@ class Worker:
             me, plan["workers"], plan["secret"], self.links, lambda act: self.loop.post(act), self._linked
         )
         self.numbers: Message = {"t": "beat", "tasks": {}, "partitions": [], "pending": 0, "unfinished": 0}
-        self.reported: tuple[Any, ...] = ()
+        self.reported: Message = {}
         self.clean = False
         self.server: LinkServer | None = None
         self.over = threading.Event()
@@ -145,16 +146,17 @@ class Worker:
 
     def _report_state(self) -> None:
         """Tell at once when the last tree is done or the end is reached; heartbeats would be too slow for both."""
-        state = (
-            self.loop.ledgers.pending() == 0,
-            not self.loop.inbox and not self.loop.unsent,
-            self._asks_end() and not self.loop.paused and self.loop.ledgers.caught_up(),
-            self.loop.ledgers.unfinished() == 0,
-        )
+        loop = self.loop
+        state = {
+            "t": "state",
+            "drained": loop.ledgers.pending() == 0 and not loop.inbox and not loop.unsent,
+            "caught_up": self._asks_end() and not loop.paused and loop.ledgers.caught_up(),
+            "done": loop.ledgers.unfinished() == 0,
+            "traffic": loop.links.traffic() if DRAINING in loop.paused else None,
+        }
         if state != self.reported:
             self.reported = state
-            drained, empty, caught_up, done = state
-            self.channel.try_send({"t": "state", "drained": drained and empty, "caught_up": caught_up, "done": done})
+            self.channel.try_send(state)
 
     def _asks_end(self) -> bool:
         return bool(self.plan["conf"]["streamlet.until.caught.up"])
@@ -291,12 +293,11 @@ class Worker:
         if not self.loop.activated:
             self.loop.activate()
         # Told again: the coordinator heeds an end only while the run is whole, and may have heard of it before.
-        self.reported = ()
+        self.reported = {}
 
     def _pause_for_good(self) -> None:
-        """The run is ending. The state is told again, for only what is said from now on counts."""
-        self.loop.pause("draining")
-        self.reported = ()
+        """The run is ending. From now on the state says what went over the links, too."""
+        self.loop.pause(DRAINING)
 
     def _worker_lost(self, worker: int, epoch: int) -> None:
         """The coordinator says that a worker is gone."""

@@ -467,6 +467,33 @@ class Aliasing(RecordingBolt):
         row[0] = "later"
 
 
+class Shared(Script):
+    """A row with a container in it, for several readers."""
+
+    outputs = ["text", "nested"]
+
+    def send(self, n: int) -> None:
+        self.track(n)
+        self.emit([f"T{n}", {"n": [n]}], tup_id=n)
+
+
+class PassOn(RecordingBolt):
+    outputs = ["text", "nested"]
+
+    def process(self, tup: Tuple) -> None:
+        self.emit(tup.values)
+
+
+class Meddle(RecordingBolt):
+    """Works in what it was given, as bolts do; nobody else may see it."""
+
+    def process(self, tup: Tuple) -> None:
+        tup.values[1]["n"].append({"a set has no place": "here"})
+        tup.values[0] = tup.values[0].lower()
+        tup.values.pop()
+        self.note("tuple", values=tup.values)
+
+
 class Metrics(RecordingBolt):
     def process(self, tup: Tuple) -> None:
         self.report_metric("last", tup.values[0])
@@ -539,5 +566,9 @@ class Suite(Topology):
     aliased = Script.spec(config={"script.count": 5})
     aliasing = Aliasing.spec(inputs=[aliased])
     alias_seen = Seen.spec(inputs={aliasing: Grouping.ALL}, par=2)
+    shared = Shared.spec(config={"script.count": 5})
+    pass_on = PassOn.spec(inputs=[shared])
+    meddle = Meddle.spec(inputs={shared: Grouping.ALL, pass_on: Grouping.ALL}, par=2)
+    unmeddled = Seen.spec(inputs={shared: Grouping.ALL, pass_on: Grouping.ALL}, par=2)
     measured = Script.spec(config={"script.count": 5})
     metrics = Metrics.spec(inputs=[measured])

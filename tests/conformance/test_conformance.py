@@ -296,6 +296,12 @@ def test_what_is_changed_after_emit_arrives_as_emitted(outcome: Outcome) -> None
     assert boxes == [[0], [0], [1], [1], [2], [2], [3], [3], [4], [4]]
 
 
+def test_what_a_bolt_does_to_its_tuple_no_other_reader_sees(outcome: Outcome) -> None:
+    """Not in the same worker, and not in another that the row had yet to leave for; of a spout's row and a bolt's."""
+    assert sorted(outcome.values("meddle")) == sorted([[f"t{n}"] for n in range(5)] * 4)
+    assert sorted(outcome.values("unmeddled")) == sorted([[f"T{n}", {"n": [n]}] for n in range(5)] * 4)
+
+
 def test_indexes_and_counts_are_dense(outcome: Outcome) -> None:
     """Tasks of a component are numbered from 0, and know how many they are."""
     lines = outcome.lines("shuffle_seen", "initialize")

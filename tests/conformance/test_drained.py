@@ -16,6 +16,7 @@ from tests.conformance.conftest import Watcher, backend_named
 from tests.patience import PATIENCE_S
 
 FILE = Path(__file__).with_name("drained.py")
+UNTRACKED = FILE.with_name("untracked.py")
 
 
 def lines(folder: Path, name: str) -> list[str]:
@@ -50,3 +51,17 @@ def test_a_stop_finishes_what_is_open_and_begins_nothing(backend: str, tmp_path:
     assert Counter(lines(tmp_path, "done")) == Counter(lines(tmp_path, "acked")) == Counter(emitted)
     assert emitted == [str(n) for n in range(len(emitted))]
     assert len(lines(tmp_path, "cleaned")) == 2 and len(lines(tmp_path, "closed")) == 1
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes", pytest.param("spark", marks=pytest.mark.spark)])
+def test_a_run_that_has_caught_up_has_done_what_nobody_tracks(backend: str, tmp_path: Path) -> None:
+    """Three workers in a chain: one that was idle when the end was near has more to do when the one before it is."""
+    topology = load_topology(UNTRACKED)
+    settings = {"untracked.results": str(tmp_path), "streamlet.until.caught.up": True}
+    conf = resolve(topology.config, settings)
+    request = RunRequest(
+        topology, conf, file=UNTRACKED, attribute="Untracked", workers=3, seconds=PATIENCE_S, until_caught_up=True
+    )
+    result = backend_named(backend).run(request, Watcher(), Stop())
+    assert (result.reason, result.drained) == ("caught_up", True)
+    assert (tmp_path / "seen").read_text() == "3000"

@@ -21,7 +21,7 @@ GOOD: list[dict[str, Any]] = [
         "pending": 4,
         "unfinished": 5,
     },
-    {"t": "state", "drained": True, "caught_up": False, "done": True},
+    {"t": "state", "drained": True, "caught_up": False, "done": True, "traffic": [{1: 4}, {}]},
     {"t": "event", "level": "info", "text": "there"},
     {"t": "complaint", "text": "it raised"},
     {"t": "link_lost", "worker": 1, "epoch": 1, "version": 2, "why": "the peer closed it"},

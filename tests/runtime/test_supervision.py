@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from streamlet.runtime.supervision import (
+from streamlet.runtime.instructions import (
     GiveUp,
+    Instruction,
     Kill,
-    Limits,
     Replaced,
     SendBook,
     SendCut,
@@ -18,13 +18,14 @@ from streamlet.runtime.supervision import (
     SendStop,
     SendWhole,
     Start,
-    Supervisor,
     Tell,
-    WorkerState,
 )
+from streamlet.runtime.ports import Traffic
+from streamlet.runtime.supervision import Limits, Supervisor, WorkerState
 from tests.seeds import seeds
 
 ADDRESS = ("unix", "/s", 0)
+QUIET: Traffic = ({}, {})
 
 
 def running(workers: int = 2, spouts: frozenset[int] = frozenset({0}), limits: Limits | None = None) -> Supervisor:
@@ -175,8 +176,9 @@ def test_an_interrupt_drains_before_it_stops() -> None:
     supervisor = running()
     supervisor.state(0, 1, drained=True, caught_up=False, now=2.0)
     assert supervisor.end("interrupted", 3.0) == [SendPause()]
-    assert supervisor.state(1, 1, drained=True, caught_up=False, now=3.1) == []
-    assert supervisor.state(0, 1, drained=True, caught_up=False, now=3.2) == [SendStop(clean=True)]
+    supervisor.state(0, 1, drained=True, caught_up=False, now=3.0)  # said before it was told
+    assert supervisor.state(1, 1, drained=True, caught_up=False, traffic=QUIET, now=3.1) == []
+    assert supervisor.state(0, 1, drained=True, caught_up=False, traffic=QUIET, now=3.2) == [SendStop(clean=True)]
     assert supervisor.drained
     assert not supervisor.over
     supervisor.stopped(0, 1)
@@ -188,8 +190,10 @@ def test_what_failed_while_the_run_drained_is_not_done() -> None:
     """Spouts are paused, so nothing is replayed: the drain ends, and the run has not drained."""
     supervisor = running()
     supervisor.end("interrupted", 3.0)
-    supervisor.state(1, 1, drained=True, caught_up=False, now=3.1)
-    assert supervisor.state(0, 1, drained=True, caught_up=False, now=3.2, done=False) == [SendStop(clean=True)]
+    supervisor.state(1, 1, drained=True, caught_up=False, traffic=QUIET, now=3.1)
+    assert supervisor.state(0, 1, drained=True, caught_up=False, traffic=QUIET, now=3.2, done=False) == [
+        SendStop(clean=True)
+    ]
     assert not supervisor.drained
 
 
@@ -210,7 +214,9 @@ def test_caught_up_takes_every_spout() -> None:
     assert supervisor.state(0, 1, drained=True, caught_up=True, now=2.0) == []
     assert supervisor.state(2, 1, drained=True, caught_up=True, now=2.1) == [SendPause()]
     assert supervisor.ending == "caught_up"
-    assert supervisor.state(1, 1, drained=True, caught_up=False, now=2.2) == [SendStop(clean=True)]
+    assert supervisor.state(1, 1, drained=True, caught_up=False, traffic=QUIET, now=2.2) == []
+    assert supervisor.state(0, 1, drained=True, caught_up=False, traffic=QUIET, now=2.3) == []
+    assert supervisor.state(2, 1, drained=True, caught_up=False, traffic=QUIET, now=2.3) == [SendStop(clean=True)]
 
 
 def test_a_drain_waits_for_the_workers_without_spouts_too() -> None:
@@ -218,16 +224,41 @@ def test_a_drain_waits_for_the_workers_without_spouts_too() -> None:
     supervisor = running()
     supervisor.state(1, 1, drained=True, caught_up=False, now=1.5)
     assert supervisor.state(0, 1, drained=True, caught_up=True, now=2.0) == [SendPause()]
-    assert supervisor.state(1, 1, drained=True, caught_up=False, now=2.1) == [SendStop(clean=True)]
+    assert supervisor.state(0, 1, drained=True, caught_up=False, traffic=QUIET, now=2.1) == []
+    assert supervisor.state(1, 1, drained=True, caught_up=False, traffic=QUIET, now=2.1) == [SendStop(clean=True)]
     assert supervisor.drained
+
+
+def test_a_drain_waits_for_frames_that_nobody_has_read() -> None:
+    """A worker that was idle says so once; what reaches it afterwards is in its sender's count."""
+    supervisor = running(3, frozenset({0}))
+    supervisor.end("interrupted", 2.0)
+
+    def says(worker: int, sent: dict[int, int], received: dict[int, int]) -> list[Instruction]:
+        return supervisor.state(worker, 1, drained=True, caught_up=False, traffic=(sent, received), now=2.1)
+
+    assert says(2, {}, {}) == []
+    assert says(0, {1: 1}, {}) == []
+    assert says(1, {}, {}) == [], "a frame is on its way to it"
+    assert says(1, {2: 1}, {0: 1}) == [], "and it has sent one on"
+    assert says(2, {}, {1: 1}) == [SendStop(clean=True)]
+
+
+def test_frames_of_one_pair_do_not_stand_for_those_of_another() -> None:
+    """One was sent to 1 and one received by 2, but not the same: 1 has passed its one on, and has not said so yet."""
+    supervisor = running(3, frozenset({0}))
+    supervisor.end("interrupted", 2.0)
+    supervisor.state(0, 1, drained=True, caught_up=False, traffic=({1: 1}, {}), now=2.1)
+    supervisor.state(1, 1, drained=True, caught_up=False, traffic=QUIET, now=2.1)
+    assert supervisor.state(2, 1, drained=True, caught_up=False, traffic=({}, {1: 1}), now=2.1) == []
 
 
 def test_a_worker_that_does_not_stop_is_killed_at_its_deadline() -> None:
     """A cleanup that hangs must not keep the run from ending; it is named."""
     supervisor = running(limits=Limits(stop_s=5.0))
     supervisor.end("interrupted", 10.0)
-    supervisor.state(1, 1, drained=True, caught_up=False, now=11.0)
-    assert supervisor.state(0, 1, drained=True, caught_up=False, now=11.0) == [SendStop(clean=True)]
+    supervisor.state(1, 1, drained=True, caught_up=False, traffic=QUIET, now=11.0)
+    assert supervisor.state(0, 1, drained=True, caught_up=False, traffic=QUIET, now=11.0) == [SendStop(clean=True)]
     supervisor.stopped(0, 1)
     assert supervisor.tick(14.9) == []
     assert not supervisor.over
