@@ -170,7 +170,6 @@ class Coordinator:
             self._read()
             for worker, epoch, _ in self.launcher.ended():
                 self._last_words(worker, epoch)
-                self._hang_up(worker, epoch)
 
     def _clear(self) -> None:
         for channel in [*(held for _, held in self.channels.values()), *(adopted[2] for adopted in self._adopted)]:
@@ -256,14 +255,11 @@ class Coordinator:
 
     def _last_words(self, worker: int, epoch: int) -> None:
         """Read what an ended worker still said: why it failed stands there."""
-        while (held := self.channels.get(worker)) is not None and held[0] == epoch:
-            try:
-                messages = held[1].receive()
-            except ChannelClosed:
-                self._hang_up(worker, epoch)
-                return
-            for message in messages:
+        held = self.channels.get(worker)
+        if held is not None and held[0] == epoch:
+            for message in held[1].last_words():
                 self._handle(worker, epoch, message)
+            self._hang_up(worker, epoch)
 
     def _handle(self, worker: int, epoch: int, message: Message) -> None:
         now, supervisor, kind = self.clock.monotonic(), self.supervisor, message["t"]

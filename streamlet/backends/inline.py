@@ -22,7 +22,7 @@ from streamlet.runtime.complaints import Complaints
 from streamlet.runtime.loop import Trace, WorkerLoop
 from streamlet.runtime.ports import NoLinks
 from streamlet.runtime.status import component_rows
-from streamlet.runtime.task_building import Running
+from streamlet.runtime.task_building import Running, component_names
 from streamlet.runtime.user_errors import exited
 
 STATUS_S = 1.0
@@ -72,10 +72,12 @@ class InlineBackend:
             except StreamletError:
                 loop.finish_open_trees()
                 raise
-            except SystemExit as error:  # it must not decide the exit status of whoever runs the topology
-                raise exited(error) from error
+            except (Exception, KeyboardInterrupt):
+                raise
+            except BaseException as error:  # a sys.exit() must not decide the exit status of whoever runs the topology
+                raise exited(error, component_names(loop.tasks.values())) from error
             finally:
-                raised = loop.close(clean)
+                raised = _closed(loop, clean)
         complaints.flush()
         if raised:
             raise _closing(raised)
@@ -131,6 +133,13 @@ def component_status(row: dict[str, Any]) -> ComponentStatus:
     """A row of ``runtime.status`` as what observers see."""
     fields = {key: value for key, value in row.items() if key != "timed_out"}
     return ComponentStatus(**fields)
+
+
+def _closed(loop: WorkerLoop, clean: bool) -> list[BaseException]:
+    try:
+        return loop.close(clean)
+    except SystemExit as error:
+        return [error]
 
 
 def _closing(raised: list[BaseException]) -> StreamletError:

@@ -81,6 +81,17 @@ class ControlChannel:
             raise ChannelClosed("the other end sent something that is not a message")
         return messages
 
+    def last_words(self) -> list[Message]:
+        """All that is there, without waiting for more. For an end that is gone: a child of it may hold its socket open,
+        and then no end of file ever comes.
+        """
+        self.sock.setblocking(False)
+        messages: list[Message] = []
+        with contextlib.suppress(ChannelClosed):  # which "nothing is there now" is, too
+            while True:
+                messages += self.receive()
+        return messages
+
     def close(self) -> None:
         """Close the socket."""
         self.sock.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,6 +58,11 @@ class LiveTask:
     context: TopologyContext
     boxes: list[Outbox]
     run: SpoutTask | BoltTask
+
+
+def component_names(tasks: Iterable[LiveTask]) -> dict[int, str]:
+    """The name of each task's component, by the id of its object."""
+    return {id(live.component): live.plan.component for live in tasks}
 
 
 def build_task(running: Running, task: TaskPlan) -> LiveTask:

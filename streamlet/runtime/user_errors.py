@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,13 +56,22 @@ def too_large(component: str, stream: str) -> StreamletError:
     )
 
 
-def exited(error: SystemExit) -> StreamletError:
-    """A component ended the process that it shares with everything else."""
-    return ComponentFailed(
-        f"A component called sys.exit({error.code!r}){_place(error)}, in a run whose process is also yours. That stops "
-        "the topology; what was not acked will be read again. Raise an exception to fail a tuple; a spout says by "
-        "caught_up() that it has no more."
+def exited(error: BaseException, components: Mapping[int, str]) -> StreamletError:
+    """A component ended, or would have ended, the process that it shares with everything else.
+
+    ``components``: the names of all that live there, by the id of the object.
+    """
+    names = [components.get(id(frame.f_locals.get("self"))) for frame, _ in traceback.walk_tb(error.__traceback__)]
+    who = next(filter(None, reversed(names)), "A component")
+    what = f"raised {type(error).__name__}{_place(error)}: {error}"
+    if isinstance(error, SystemExit):
+        what = f"called sys.exit({error.code!r}){_place(error)}"
+    told = ComponentFailed(
+        f"{who} {what}, in a process that is not its alone. That stops the topology; what was not acked will be read "
+        "again. Raise an exception to fail a tuple; a spout says by caught_up() that it has no more."
     )
+    told.__cause__ = error
+    return told
 
 
 def place(error: BaseException, defined: Defined = None) -> str:

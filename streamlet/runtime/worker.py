@@ -36,8 +36,9 @@ from streamlet.runtime.loading import CannotLoad, ImportedOtherwise, load_topolo
 from streamlet.runtime.log_lines import logs_shown
 from streamlet.runtime.loop import WorkerLoop
 from streamlet.runtime.peering import Peering
-from streamlet.runtime.task_building import Running
+from streamlet.runtime.task_building import Running, component_names
 from streamlet.runtime.timers import next_multiple
+from streamlet.runtime.user_errors import exited
 from streamlet.runtime.wire import MAX_DATA_FRAME
 
 ORPHAN_S = 3.0
@@ -107,7 +108,12 @@ class Worker:
             return self._failed(error, error.exit_status)
         except Exception as error:  # noqa: BLE001 - the last frame of a process: report, then end
             return self._failed(error, 1)
+        except BaseException as error:  # noqa: BLE001 - a component's sys.exit(): it has a reason, and no replay mends it
+            return self._failed(self._exited(error), 1)
         return self._close()
+
+    def _exited(self, error: BaseException) -> StreamletError:
+        return exited(error, component_names(self.loop.tasks.values() if hasattr(self, "loop") else ()))
 
     def _build(self) -> None:
         plan = self.plan
@@ -180,8 +186,14 @@ class Worker:
     def _failed(self, error: Exception, status: int) -> int:
         self._say_failed(error, status)
         if hasattr(self, "loop"):
-            self.loop.close(clean=False)
+            self._close_loop(clean=False)
         return status
+
+    def _close_loop(self, clean: bool) -> list[BaseException]:
+        try:
+            return self.loop.close(clean)
+        except BaseException as error:  # noqa: BLE001 - sys.exit() in a cleanup: what it was to write may be missing
+            return [error]
 
     def _bug(self, error: Exception) -> str:
         frame = traceback.extract_tb(error.__traceback__)[-1]
@@ -192,7 +204,7 @@ class Worker:
         )
 
     def _close(self) -> int:
-        raised = self.loop.close(self.clean)
+        raised = self._close_loop(self.clean)
         try:
             self._look()  # after the last commit: what is shown as committed is committed
             self._beat()
@@ -356,7 +368,9 @@ def serve(channel: ControlChannel, known: Message | None = None) -> int:
 def main() -> None:
     """``python -m streamlet.runtime.worker FD``: the control channel is an inherited socket."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the coordinator decides what Ctrl-C means
-    channel = ControlChannel.inherited(socket.socket(fileno=int(sys.argv[1])))
+    descriptor = int(sys.argv[1])
+    os.set_inheritable(descriptor, False)  # as every descriptor but one that was passed on is already
+    channel = ControlChannel.inherited(socket.socket(fileno=descriptor))
     status = serve(channel)
     sys.stdout.flush()
     channel.close()

@@ -1,0 +1,99 @@
+"""How a run ends when components do what ends, outlives or holds up their process."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.patience import PATIENCE_S
+
+FILE = """
+import os, signal, subprocess, sys, time
+from pathlib import Path
+from streamlet import Bolt, ReliableSpout, Topology
+
+class Few(ReliableSpout):
+    outputs = ["n"]
+    n = 0
+    def next_tuple(self):
+        if self.n < 5:
+            self.n += 1
+            self.emit([self.n], tup_id=self.n)
+    def caught_up(self):
+        return self.n == 5 and not self.has_unfinished()
+
+class Sink(Bolt):
+    def initialize(self, conf, context):
+        self.epoch = context.epoch
+        INITIALIZE
+    def process(self, tup):
+        PROCESS
+    def cleanup(self):
+        CLEANUP
+
+class Made(Topology):
+    config = {"topology.workers": 2}
+    few = Few.spec()
+    sink = Sink.spec(inputs=[few])
+"""
+
+processes = ("--backend", "processes")
+
+
+def made(initialize: str = "pass", process: str = "pass", cleanup: str = "pass") -> str:
+    """The topology with the bolt's methods filled in."""
+    return FILE.replace("INITIALIZE", initialize).replace("PROCESS", process).replace("CLEANUP", cleanup)
+
+
+FORKS = f"os.fork() or (time.sleep({4 * PATIENCE_S}), os._exit(0))"
+
+
+def test_a_child_that_outlives_its_worker_does_not_hold_up_the_end(streamlet) -> None:
+    """It holds a copy of the worker's channel, which therefore never comes to its end of file."""
+    done = streamlet("run", streamlet.write(made(FORKS, cleanup="self.log('cleaned up')")), "--until-caught-up")
+    assert done.returncode == 0, done
+    assert "cleaned up" in done.stderr and "everything that was emitted is done" in done.stdout
+
+
+def test_a_worker_that_dies_is_replaced_though_a_child_of_it_lives_on(streamlet) -> None:
+    text = made(f"self.epoch > 1 or {FORKS}", "self.epoch > 1 or os.kill(os.getpid(), signal.SIGKILL)")
+    done = streamlet("run", streamlet.write(text), "--until-caught-up")
+    assert done.returncode == 0, done
+    assert "was started again (epoch 2)" in done.stderr
+
+
+def test_what_a_component_starts_inherits_nothing_of_the_run(streamlet) -> None:
+    """Neither the channel nor a link: a program in the background would keep them open."""
+    text = made('print(subprocess.run("ls -l /proc/self/fd", shell=True, close_fds=False, text=True,'
+                'capture_output=True).stdout, flush=True)')  # fmt: skip
+    done = streamlet("run", streamlet.write(text), "--until-caught-up")
+    assert done.returncode == 0 and "pipe:" in done.stdout, done
+    assert "socket:" not in done.stdout
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+@pytest.mark.parametrize(
+    ("act", "said"),
+    [
+        ("sys.exit(3)", "sink called sys.exit(3) ("),
+        ("import asyncio; raise asyncio.CancelledError('no')", "sink raised CancelledError ("),
+    ],
+)
+@pytest.mark.parametrize("where", ["process", "initialize"])
+def test_a_component_that_exits_is_named_once(streamlet, backend: str, act: str, said: str, where: str) -> None:
+    """No replay mends it, so the run ends at the first: component and line stand in one paragraph."""
+    workers = ("--workers", "1" if backend == "inline" else "2")
+    file = streamlet.write(made(**{where: act}))
+    done = streamlet("run", file, "--until-caught-up", "--backend", backend, *workers)
+    assert done.returncode == 1, done
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("Error: ") and said in last and f"{file}:" in last, done.stderr
+    assert "epoch" not in done.stderr and "bug in streamlet" not in done.stderr
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+def test_a_component_that_exits_while_it_closes_ends_the_run_with_1(streamlet, backend: str) -> None:
+    workers = ("--workers", "1" if backend == "inline" else "2")
+    done = streamlet("run", streamlet.write(made(cleanup="sys.exit(0)")), "--until-caught-up", "--backend", backend,
+                     *workers)  # fmt: skip
+    assert done.returncode == 1, done
+    assert "SystemExit" in done.stderr.splitlines()[-1] and "may be missing" in done.stderr.splitlines()[-1]
