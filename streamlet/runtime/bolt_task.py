@@ -21,7 +21,10 @@ from streamlet.runtime.task_stats import TaskStats
 from streamlet.runtime.values import PLAIN, copies
 
 SLICE = 64
-"""Tuples between two looks at the clock: a slow bolt lets the loop read and flush after so many."""
+"""At most so many tuples between two looks at the clock; fewer of a bolt that is slow, down to one."""
+
+SLICE_S = 0.002
+"""How long a slice should take: then acks leave, and a stop, a timer or a peer is heard, though a bolt is slow."""
 
 
 class _Holder:
@@ -71,8 +74,15 @@ class BoltTask:
         self.stats = TaskStats()
         self.report_metric = self.stats.report_metric
         self._current: Tuple | None = None
+        self._size = 1
         self.emit: Callable[..., list[int] | None] = self._fast_emit() or self.emit_anywhere
         bolt.bind(self)
+
+    def initialized(self) -> None:
+        """After the bolt's ``initialize``, which may have changed ``auto_anchor``: from now on it stays as it is."""
+        before, self.emit = self.emit, self._fast_emit() or self.emit_anywhere
+        if vars(self.bolt).get("emit") is before:  # else it has put something of its own around it
+            self.bolt.bind(self)
 
     # -- emitting ------------------------------------------------------------------------------------------
 
@@ -230,26 +240,31 @@ class BoltTask:
         before = work.left
         now = started = self.clock.monotonic()
         while work.left > 0:
-            self._slice(work)
-            work.left -= SLICE
-            now = self.clock.monotonic()
+            size = self._size
+            self._slice(work, size)
+            work.left -= size
+            began, now = now, self.clock.monotonic()
+            if now - began > SLICE_S:
+                self._size = max(1, int(size * SLICE_S / (now - began)))
+            elif size < SLICE:
+                self._size = min(2 * size, SLICE)
             if now >= until:
                 break
         self._current = None
         self.stats.ran(before - max(work.left, 0), now - started)
 
-    def _slice(self, work: Work) -> None:
+    def _slice(self, work: Work, size: int) -> None:
         run = work.run
         bolt = self.bolt
         if run.multi or not bolt.auto_ack:
-            self._slice_by_hand(work)
+            self._slice_by_hand(work, size)
             return
         process, acks = bolt.process, self.acks
         component, stream, source = self.sources.get(run.source, "?"), run.stream, run.source
         last = delta = 0
         otherwise = 0  # ended in another way than by the ack below
         tup: Tuple | None = None
-        for root, edge, values in islice(work.rows, SLICE):
+        for root, edge, values in islice(work.rows, size):
             # A tuple nobody kept is filled again: that is twice as fast as making one, for every tuple there is.
             if tup is None:
                 tup = self._current = Tuple(values, component, stream, source, root, edge)
@@ -281,13 +296,13 @@ class BoltTask:
                 tup = None
         if last:
             acks[last] = acks.get(last, 0) ^ delta
-        self.stats.acked += min(SLICE, work.left) - otherwise
+        self.stats.acked += min(size, work.left) - otherwise
 
-    def _slice_by_hand(self, work: Work) -> None:
+    def _slice_by_hand(self, work: Work, size: int) -> None:
         """Tuples with several roots, and those of bolts that ack themselves."""
         run, bolt = work.run, self.bolt
         component = self.sources.get(run.source, "?")
-        for root, edge, values in islice(work.rows, SLICE):
+        for root, edge, values in islice(work.rows, size):
             if run.multi:
                 anchors = tuple(zip(root, edge, strict=True))
                 tup = Tuple(values, component, run.stream, run.source, root[0], edge[0], anchors)

@@ -101,6 +101,7 @@ class WorkerLoop:
             if isinstance(live.run, SpoutTask):
                 self._add_spout(live.run, now)
             else:
+                live.run.initialized()
                 self._add_bolt(live.run, live.conf["topology.tick.tuple.freq.secs"], now)
         self.timers.every(IDLE_S, self.ledgers.expire, now)
 

@@ -14,6 +14,9 @@ from streamlet.runtime.values import key_hash
 CACHED_KEYS = 65_536
 """How many keys a fields grouping remembers the task of, before it forgets all and starts again."""
 
+CACHED_KEY_BYTES = 256
+"""A text or bytes that is longer is hashed each time: the memory for keys has a bound."""
+
 Pick = Callable[[Sequence[Any]], Outbox]
 
 
@@ -38,14 +41,22 @@ class KeyCache(dict[Any, Outbox]):
 
     def __missing__(self, key: Any) -> Outbox:
         box = self.choose((key,))
-        if len(self) >= CACHED_KEYS:
-            self.clear()
-        self[key] = box
+        if _is_short(key):
+            if len(self) >= CACHED_KEYS:
+                self.clear()
+            self[key] = box
         return box
 
     def choose(self, key: Sequence[Any]) -> Outbox:
         """The outbox of a key, without the cache (a list or dict cannot be looked up)."""
         return self._boxes[key_hash(key) % len(self._boxes)]
+
+
+def _is_short(key: Any) -> bool:
+    """Whether a key is worth remembering: one value, or several as a tuple."""
+    if isinstance(key, (str, bytes)):
+        return len(key) <= CACHED_KEY_BYTES
+    return not isinstance(key, tuple) or all(map(_is_short, key))
 
 
 def picker(target: Target, uniform: Callable[[], float]) -> Pick:

@@ -20,6 +20,12 @@ SAMPLE = 0x1F
 """One tree in 32 is timed from emit to last ack."""
 
 
+ASK_S = 0.005
+"""How long a spout is asked for tuples in one turn: what a slow one emitted leaves, though it has more."""
+
+LOOKS = frozenset(1 << power for power in range(16))
+"""After so many questions of a turn the clock is looked at: after the first of a slow spout, seldom of a fast one."""
+
 MOST_FOLLOWED = 100_000
 """Of so many failed messages it is followed whether they are acked later; the memory for it has a bound."""
 
@@ -170,18 +176,21 @@ class SpoutTask:
     # -- the turn ------------------------------------------------------------------------------------------
 
     def turn(self, budget: int, now: float) -> bool:
-        """Ask for tuples, up to ``budget`` times, while there is room; whether anything was emitted."""
+        """Ask for tuples, up to ``budget`` times or ASK_S, while there is room; whether anything was emitted."""
         if not self.active:
             return False
         self._now = now
         ids, limit, replay, next_tuple = self.pending.ids, self.max_pending, self._replay, self.spout.next_tuple
-        first = self.emits
+        first, monotonic = self.emits, self.clock.monotonic
+        over = monotonic() + ASK_S
         try:
-            for _ in range(budget):
+            for asked in range(1, budget + 1):
                 if len(ids) >= limit:
                     break
                 before = self.emits
                 if (replay is None or not replay()) and self._asked(next_tuple, before):
+                    break
+                if asked in LOOKS and monotonic() >= over:
                     break
         finally:
             self.stats.emitted += self.emits - first

@@ -23,6 +23,7 @@ class Rig:
     """A bolt task between a scripted source and what it emits, with the tree values an acker would have."""
 
     def __init__(self, bolt: Bolt, streams: tuple[Stream, ...] = (Stream(["v"]),), readers: int = 1) -> None:
+        self.clock = ManualClock()
         self.acks: dict[int, int] = {}
         self.fails: list[int] = []
         self.reported: list[tuple[BaseException, Tuple | None]] = []
@@ -39,9 +40,10 @@ class Rig:
             self.fails,
             random_bits,
             {5: "source"},
-            ManualClock(),
+            self.clock,
             lambda error, tup: self.reported.append((error, tup)),
         )
+        self.task._size = SLICE  # of a bolt that has shown to be fast
         self.trees: dict[int, int] = {}
 
     def run(self, *rows: tuple[int, list[Any]], multi: list[list[int]] | None = None) -> None:
@@ -315,6 +317,49 @@ def test_a_long_run_is_left_where_the_time_ended() -> None:
         turns += 1
     assert turns == 4 and seen == list(range(len(rows)))
     assert rig.task.stats.acked == rig.task.stats.executed == len(rows)
+
+
+def test_auto_anchor_may_be_set_in_initialize() -> None:
+    """Of every value's type; and what a bolt has put around its emit stays."""
+    for values in (["text"], [7]):
+        made = bolt(lambda self, tup, values=values: self.emit(values))
+        rig = Rig(made)
+        made.auto_anchor = False
+        rig.task.initialized()
+        rig.run((7, ["a"]))
+        assert [row[0] for row in rig.emitted()] == [0]
+    wrapped: list[Any] = []
+    made.emit = wrapped.append  # type: ignore[method-assign]
+    rig.task.initialized()
+    rig.run((7, ["a"]))
+    assert wrapped == [[7]]
+
+
+def test_slices_are_as_long_as_a_bolt_is_fast() -> None:
+    """One tuple of a bolt that takes its time, and of one not known yet; more of it once it has become fast."""
+    sizes: list[int] = []
+    took_s = [0.2]
+
+    class Moody(Bolt):
+        def process(self, tup: Tuple) -> None:
+            sizes[-1] += 1
+            rig.clock.advance(took_s[0])
+
+    rig = Rig(Moody())
+    rig.task._size = 1
+    rows = [[n] for n in range(6 * SLICE)]
+    work = Work(Run(1, 5, "default", False, [7] * len(rows), list(range(len(rows))), rows))
+
+    def turn() -> int:
+        sizes.append(0)
+        rig.task.execute(work, until=0.0)
+        return sizes[-1]
+
+    assert [turn() for _ in range(3)] == [1, 1, 1]
+    took_s[0] = 0.0
+    assert [turn() for _ in range(8)] == [1, 2, 4, 8, 16, 32, 64, 64]
+    took_s[0] = 0.0009
+    assert [turn(), turn()] == [64, 2]
 
 
 def test_streams_by_name() -> None:

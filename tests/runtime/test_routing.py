@@ -126,3 +126,11 @@ def test_a_tuple_of_another_width_is_refused(values: object) -> None:
     emitter = Emitter("bolt", [routes()])
     with pytest.raises(BadEmit, match="1 field"):
         emitter.checked(values, emitter.routes(None, None))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("key", ["k" * 257, b"k" * 257, ("a", "k" * 257)])
+def test_a_long_key_is_not_kept(key: object) -> None:
+    """65 536 keys of 10 KiB would be 640 MiB in each task that sends; they go where they always went."""
+    cache = routing.KeyCache(tuple(Outbox(1, 10 + index, "default") for index in range(3)))
+    assert cache[key] is cache[key] is cache.choose((key,)) and not cache
+    assert cache["short"] is cache["short"] and list(cache) == ["short"]

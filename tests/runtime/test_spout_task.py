@@ -40,6 +40,7 @@ class Scripted(Spout):
 class Rig:
     def __init__(self, readers: int = 1, tracked: bool = True, max_pending: int = 100, streams: Any = None) -> None:
         self.spout = Scripted()
+        self.clock = ManualClock()
         self.boxes = [Outbox(1, 9 + n, "default") for n in range(readers)]
         targets = [Target(Grouping.SHUFFLE, (), (box,), ()) for box in self.boxes]
         routes = [StreamRoutes(s, targets, lambda: 0.0) for s in streams or [Stream(["v"])]]
@@ -49,7 +50,7 @@ class Rig:
             1,
             Emitter("spout", routes),
             random.Random(1).getrandbits,
-            ManualClock(),
+            self.clock,
             lambda error, tup: None,
             tracked=tracked,
             max_pending=max_pending,
@@ -187,6 +188,28 @@ def test_a_turn_asks_no_more_often_than_its_budget_and_stops_when_nothing_comes(
     rig.turn(budget=50)
     assert rig.spout.asked == 4 + 6 + 1
     assert not rig.turn()
+
+
+def test_what_a_slow_spout_emitted_leaves_at_once() -> None:
+    """Whatever the budget: one that takes its time for each tuple, or begins to in the middle of a turn."""
+    rig = Rig()
+
+    def slowly(value: int) -> Any:
+        act = emit(value, value)
+
+        def waits(spout: Scripted) -> None:
+            rig.clock.advance(0.1)
+            act(spout)
+
+        return waits
+
+    rig.turn(*map(slowly, range(3)))
+    assert rig.spout.asked == 1
+    rig.turn()
+    rig.turn()
+    assert rig.spout.asked == 3
+    rig.turn(*(emit(n, n) for n in range(3, 10)), *map(slowly, range(10, 13)))
+    assert rig.spout.asked == 3 + 8
 
 
 def test_an_inactive_spout_is_not_asked_but_hears_what_comes_back() -> None:
