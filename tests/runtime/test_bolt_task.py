@@ -2,89 +2,13 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from streamlet import Bolt, Stream, Tuple
-from streamlet.base.clock import ManualClock
-from streamlet.model.grouping import Grouping
-from streamlet.runtime.bolt_task import SLICE, BoltTask
-from streamlet.runtime.emitter import BadEmit, Emitter, StreamRoutes
-from streamlet.runtime.outbox import Outbox, Run, Work
-from streamlet.runtime.routing import Target
-
-DOWN = 9
-
-
-class Rig:
-    """A bolt task between a scripted source and what it emits, with the tree values an acker would have."""
-
-    def __init__(self, bolt: Bolt, streams: tuple[Stream, ...] = (Stream(["v"]),), readers: int = 1) -> None:
-        self.clock = ManualClock()
-        self.acks: dict[int, int] = {}
-        self.fails: list[int] = []
-        self.reported: list[tuple[BaseException, Tuple | None]] = []
-        self.boxes = [Outbox(1, DOWN + n, "default") for n in range(readers)]
-        random_bits = random.Random(1).getrandbits
-        routes = [
-            StreamRoutes(s, [Target(Grouping.SHUFFLE, (), (box,), ()) for box in self.boxes], lambda: 0.0)
-            for s in streams
-        ]
-        self.task = BoltTask(
-            bolt,
-            Emitter("bolt", routes),
-            self.acks,
-            self.fails,
-            random_bits,
-            {5: "source"},
-            self.clock,
-            lambda error, tup: self.reported.append((error, tup)),
-        )
-        self.task._size = SLICE  # of a bolt that has shown to be fast
-        self.trees: dict[int, int] = {}
-
-    def run(self, *rows: tuple[int, list[Any]], multi: list[list[int]] | None = None) -> None:
-        """Give the bolt tuples as (root, values); with ``multi``, each with several roots."""
-        edges: list[Any] = []
-        for index, (root, _) in enumerate(rows):
-            roots = multi[index] if multi else [root]
-            own = [1000 + 10 * index + n for n in range(len(roots))]
-            for one, edge in zip(roots, own, strict=True):
-                if one:
-                    self.trees[one] = self.trees.get(one, 0) ^ edge
-            edges.append(own if multi else own[0])
-        first = multi if multi else [root for root, _ in rows]
-        run = Run(1, 5, "default", bool(multi), first, edges, [values for _, values in rows])  # type: ignore[arg-type]
-        self.task.execute(Work(run), until=1e9)
-
-    def emitted(self) -> list[tuple[Any, Any, Any]]:
-        """(root, edge, values) of everything emitted so far, which is taken."""
-        rows = []
-        for box in self.boxes:
-            for run in box.take():
-                rows += list(zip(run.roots, run.edges, run.values, strict=True))
-        return rows
-
-    def open_trees(self, emitted: list[tuple[Any, Any, Any]]) -> dict[int, int]:
-        """The trees once this turn's deltas and all that was emitted are acked; {} means that each is complete."""
-        trees = dict(self.trees)
-        for root, delta in self.acks.items():
-            if root:
-                trees[root] = trees.get(root, 0) ^ delta
-        for root, edge, _ in emitted:
-            pairs = zip(root, edge, strict=True) if isinstance(root, list) else [(root, edge)]
-            for one, part in pairs:
-                if one:
-                    trees[one] = trees.get(one, 0) ^ part
-        return {root: value for root, value in trees.items() if value}
-
-
-def bolt(process: Callable[[Any, Tuple], None], **attributes: Any) -> Bolt:
-    made: Bolt = type("Made", (Bolt,), {"process": process, **attributes})()
-    return made
+from streamlet.runtime.emitter import BadEmit
+from tests.runtime.bolt_rig import DOWN, Rig, bolt
 
 
 def test_each_tree_is_complete_when_all_that_was_emitted_is_acked() -> None:
@@ -300,25 +224,6 @@ def test_a_tick_that_raises_is_reported_and_hurts_no_tuple() -> None:
     assert [(type(error), tup) for error, tup in rig.reported] == [(ZeroDivisionError, None)] and rig.fails == []
 
 
-def test_a_long_run_is_left_where_the_time_ended() -> None:
-    """A slow bolt lets the loop read and send between slices; the rest waits, in order."""
-    seen: list[int] = []
-
-    class Slow(Bolt):
-        def process(self, tup: Tuple) -> None:
-            seen.append(tup.values[0])
-
-    rig = Rig(Slow())
-    rows = [[n] for n in range(3 * SLICE + 5)]
-    work = Work(Run(1, 5, "default", False, [7] * len(rows), list(range(len(rows))), rows))
-    turns = 0
-    while work.left > 0:
-        rig.task.execute(work, until=0.0)
-        turns += 1
-    assert turns == 4 and seen == list(range(len(rows)))
-    assert rig.task.stats.acked == rig.task.stats.executed == len(rows)
-
-
 def test_auto_anchor_may_be_set_in_initialize() -> None:
     """Of every value's type; and what a bolt has put around its emit stays."""
     for values in (["text"], [7]):
@@ -333,33 +238,6 @@ def test_auto_anchor_may_be_set_in_initialize() -> None:
     rig.task.initialized()
     rig.run((7, ["a"]))
     assert wrapped == [[7]]
-
-
-def test_slices_are_as_long_as_a_bolt_is_fast() -> None:
-    """One tuple of a bolt that takes its time, and of one not known yet; more of it once it has become fast."""
-    sizes: list[int] = []
-    took_s = [0.2]
-
-    class Moody(Bolt):
-        def process(self, tup: Tuple) -> None:
-            sizes[-1] += 1
-            rig.clock.advance(took_s[0])
-
-    rig = Rig(Moody())
-    rig.task._size = 1
-    rows = [[n] for n in range(6 * SLICE)]
-    work = Work(Run(1, 5, "default", False, [7] * len(rows), list(range(len(rows))), rows))
-
-    def turn() -> int:
-        sizes.append(0)
-        rig.task.execute(work, until=0.0)
-        return sizes[-1]
-
-    assert [turn() for _ in range(3)] == [1, 1, 1]
-    took_s[0] = 0.0
-    assert [turn() for _ in range(8)] == [1, 2, 4, 8, 16, 32, 64, 64]
-    took_s[0] = 0.0009
-    assert [turn(), turn()] == [64, 2]
 
 
 def test_streams_by_name() -> None:
@@ -392,34 +270,3 @@ def test_a_row_is_a_sequence_of_values(row: Any) -> None:
     rig.run((7, ["a"]))
     assert rig.emitted() == []
     assert isinstance(rig.reported[0][0], BadEmit)
-
-
-@pytest.mark.parametrize("how", ["list", "closure", "generator", "traceback"])
-def test_a_tuple_somebody_keeps_is_not_filled_again(how: str) -> None:
-    """However it is kept; one that nobody keeps is."""
-    kept: list[Any] = []
-
-    def keep(self: Any, tup: Tuple) -> None:
-        if how == "list":
-            kept.append(tup)
-        elif how == "closure":
-            kept.append(lambda: tup)
-        elif how == "generator":
-            kept.append(tup for _ in range(1))
-        else:
-            try:
-                raise ValueError
-            except ValueError as error:
-                kept.append(error)
-
-    def value(one: Any) -> Any:
-        if how == "traceback":
-            return one.__traceback__.tb_frame.f_locals["tup"].values
-        return {"list": lambda: one, "closure": lambda: one(), "generator": lambda: next(one)}[how]().values
-
-    rig = Rig(bolt(keep))
-    rig.run(*[(root, [root]) for root in range(1, 6)])
-    assert [value(one) for one in kept] == [[1], [2], [3], [4], [5]]
-    seen: set[int] = set()
-    Rig(bolt(lambda self, tup: seen.add(id(tup)))).run(*[(root, [root]) for root in range(1, 6)])
-    assert len(seen) == 1
