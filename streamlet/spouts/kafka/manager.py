@@ -17,7 +17,7 @@ from streamlet.spouts.kafka.offset_ledger import OffsetLedger
 from streamlet.spouts.kafka.partition import Partition
 from streamlet.spouts.kafka.read_buffer import Fetched, ReadBuffer
 from streamlet.spouts.kafka.retry import FailedMsgRetryManager
-from streamlet.spouts.kafka.scheme import Record, Scheme, columns_of
+from streamlet.spouts.kafka.scheme import Record, Scheme, columns_of, misfit, name_of
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +126,12 @@ class PartitionManager:
             if self._heavy:
                 self._heavy_bytes += self._heavy.get(offset, 0)
                 self._troubled = True
-            self._emit(collector, offset, values)
+            if not self._emit(collector, offset, values):
+                if self.poisoned is not None:
+                    return NO_EMITTED
+                if not waiting:
+                    self.buffer.batch_done()
+                continue
             if waiting:
                 return EMITTED_MORE_LEFT
             self.buffer.batch_done()
@@ -140,18 +145,25 @@ class PartitionManager:
             return None
         try:
             rows = list(self._scheme.deserialize(record) or ())
-        except Exception as error:
-            # A scheme is the user's code and may raise anything.
-            what = f"cannot be decoded by {type(self._scheme).__name__}: {type(error).__name__}: {error}."
-            if self._limits.on_poison == STOP:
-                self._waiting.appendleft((offset, record))
-                raise PoisonRecord(self.partition, offset, what) from error
-            log.error("%s offset %d passed over (on_poison=skip): it %s", self.partition, offset, what)
-            self.ledger.passed_poison(offset)
+        except Exception as error:  # noqa: BLE001 - a scheme is the user's code and may raise anything
+            what = f"cannot be decoded by {name_of(self._scheme)}: {type(error).__name__}: {error}."
+            self._undecodable(offset, record, what, error)
             return None
-        if not rows:
+        if not self._has_columns:
+            return rows or None
+        if len(rows) > 1:
+            name = name_of(self._scheme)
+            what = f"gave {len(rows)} tuples; {name} has deserialize_columns, which makes one of each record at most."
+            self._undecodable(offset, record, what)
             return None
-        return rows[0] if self._has_columns else rows
+        return rows[0] if rows else None
+
+    def _undecodable(self, offset: int, record: Record, what: str, cause: Exception | None = None) -> None:
+        if self._limits.on_poison == STOP:
+            self._waiting.appendleft((offset, record))
+            raise PoisonRecord(self.partition, offset, what) from cause
+        log.error("%s offset %d passed over (on_poison=skip): it %s", self.partition, offset, what)
+        self.ledger.passed_poison(offset)
 
     def _pass_over(self, offset: int) -> None:
         self._heavy.pop(offset, None)
@@ -196,7 +208,8 @@ class PartitionManager:
         self._emit(collector, offset, values)
         return EMITTED_MORE_LEFT if self._due or self._waiting or self.buffer else EMITTED_END
 
-    def _emit(self, collector: Collector, offset: int, values: Any) -> None:
+    def _emit(self, collector: Collector, offset: int, values: Any) -> bool:
+        """False where the record gives no tuple that could be emitted: it is given up, for it never will."""
         try:
             if self._has_columns:
                 collector.emit(values, (self.slot, offset))
@@ -205,9 +218,18 @@ class PartitionManager:
             else:
                 collector.emit_many(values, (self.slot, offset))
         except ValueCannotTravel as error:
-            # Trying again would end the same way.
-            self.ledger.failed(offset)
-            self._give_up(offset, f"gave a tuple that cannot be sent on. {error.message}")
+            what = f"gave a tuple that cannot be sent on. {error.message}"
+        except (TypeError, ValueError):
+            # The task's emit looks at rows already, so nobody else does unless it has refused one.
+            wrong = misfit(self._scheme, [values] if self._has_columns else values)
+            if wrong is None:
+                raise
+            what = f"gave a tuple that cannot be emitted. {wrong}"
+        else:
+            return True
+        self.ledger.failed(offset)
+        self._give_up(offset, what)
+        return False
 
     # -- answers --------------------------------------------------------------------------------------------
 

@@ -165,6 +165,8 @@ class ReadBuffer:
         try:
             assert self._columns is not None
             rows: Sequence[Row | None] = self._columns(batch.keys, batch.values)
+            if len(rows) != len(batch):
+                raise ValueError(f"{len(rows)} rows of {len(batch)} records")  # which is whose is not known
         except Exception:  # noqa: BLE001 - a scheme is the user's code; one by one, the bad record gets named
             return self._one_by_one(batch)
         self._weigh(batch)

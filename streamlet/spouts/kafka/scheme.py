@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import Any, NamedTuple, Protocol
 
 from streamlet.base.errors import SettingError
 
 Row = Sequence[Any]
 """The values of one tuple."""
+
+NO_ROWS = (str, bytes, bytearray, dict, set, frozenset)
+"""What has a length and gives values, but not one per field in the order of the fields."""
 
 Column = Sequence[bytes | memoryview | None]
 """Keys or values of many records; None is a null key or a tombstone."""
@@ -30,7 +33,8 @@ class Scheme(Protocol):
     """What a user writes: field names, and a record made into the values of any number of tuples.
 
     None or an empty answer passes the record over: it counts as done. Raising makes it a poison record, which
-    is reported with its topic, partition and offset. Runs on the worker's loop: it may not block.
+    is reported with its topic, partition and offset; so does a row that is no list of one value per field. Runs on
+    the worker's loop: it may not block.
     """
 
     @property
@@ -122,6 +126,34 @@ def columns_of(scheme: Scheme) -> Callable[[Column, Column], list[Row | None]] |
         if "deserialize" in vars(cls):
             return None
     return getattr(scheme, "deserialize_columns", None)
+
+
+def misfit(scheme: Scheme, rows: Iterable[Any]) -> str | None:
+    """What ``scheme`` gave where it owed rows of its fields, and what it declares, as a sentence; None: they fit."""
+    width = len(scheme.outputs)
+    for row in rows:
+        if isinstance(row, NO_ROWS) or not isinstance(row, Sized) or len(row) != width or not _has_values(row):
+            fields = ", ".join(scheme.outputs)
+            return (
+                f"{name_of(scheme)} gave {row!r:.120} as the values of a tuple, and declares {width} "
+                f"field{'s' * (width != 1)}: {fields}. A tuple is a list with one value per field."
+            )
+    return None
+
+
+def name_of(scheme: Scheme) -> str:
+    """What a user calls it: the function's name, or the class's."""
+    if isinstance(scheme, FunctionScheme):
+        return str(getattr(scheme.deserialize, "__name__", None) or type(scheme.deserialize).__name__)
+    return type(scheme).__name__
+
+
+def _has_values(row: Any) -> bool:
+    try:
+        iter(row)
+    except TypeError:
+        return False
+    return True
 
 
 def as_scheme(scheme: Any, outputs: Any = None) -> Scheme:

@@ -14,6 +14,8 @@ from streamlet.base.backoff import Backoff
 from streamlet.base.errors import ValueCannotTravel
 from streamlet.kafka.errors import CorruptRecord
 from streamlet.kafka.records.batch import BatchHeader, RecordBatch
+from streamlet.model.stream import Stream
+from streamlet.runtime.emitter import Emitter, StreamRoutes
 from streamlet.spouts.kafka.errors import PoisonRecord
 from streamlet.spouts.kafka.manager import (
     EMITTED_END,
@@ -266,6 +268,110 @@ def test_a_value_that_cannot_travel_is_not_tried_again() -> None:
     one.next(out)
     assert one.poisoned is not None
     assert "cannot be sent on. it holds a set." in one.poisoned.message
+
+
+class Checked(Out):
+    """Checks rows as the task of a spout with the field ``word`` does."""
+
+    def __init__(self, fields: Sequence[str] = ("word",)) -> None:
+        super().__init__()
+        self.emitter = Emitter("lines", [StreamRoutes(Stream(list(fields)), [], lambda: 0.0)])
+
+    def emit(self, values: Sequence[Any], tup_id: Any) -> None:
+        self.emit_many([values], tup_id)
+
+    def emit_many(self, tuples: Sequence[Sequence[Any]], tup_id: Any) -> None:
+        routes = self.emitter.routes(None, None)
+        checked = [self.emitter.checked(values, routes) for values in tuples]
+        self.sent.append((checked, tup_id))
+
+
+WRONG_ROWS = {
+    "a,b": [["a", "b"]],
+    "none": [[]],
+    "text": "x",
+    "dict": {"word": "x"},
+    "number": [5],
+    "None": [None],
+    "generator": [(each for each in "a")],
+    "second": [["good"], ["a", "b"]],
+    "set": [{"x"}],
+}
+
+
+def by_name(record: Record) -> Any:
+    name = str(record.value, "utf-8")
+    return WRONG_ROWS.get(name, [[name]])
+
+
+@pytest.mark.parametrize("name", WRONG_ROWS)
+def test_a_row_that_does_not_fit_is_poison_named_by_its_record(name: str) -> None:
+    """It says what the scheme gave and what it declares; nothing past the record is emitted or committed."""
+    one, out = manager(FunctionScheme(by_name, ["word"])), Checked()
+    one.add(fetched(batch(0, [b"good", name.encode(), b"later"])), 3)
+    drain(one, out)
+    assert out.offsets() == [0]
+    one.ack(0)
+    assert one.last_completed_offset() == 1
+    assert isinstance(one.poisoned, PoisonRecord)
+    said = one.poisoned.message
+    assert "topic 'lines', partition 3, offset 1 gave a tuple that cannot be emitted. by_name gave " in said
+    assert "declares 1 field: word. A tuple is a list with one value per field." in said
+
+
+@pytest.mark.parametrize("name", WRONG_ROWS)
+def test_with_skip_a_row_that_does_not_fit_is_passed_over_and_counted(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In one call with the record behind it: a turn that emitted nothing would let the loop sleep."""
+    one, out = manager(FunctionScheme(by_name, ["word"]), on_poison="skip"), Checked()
+    one.add(fetched(batch(0, [name.encode(), b"good", name.encode()])), 3)
+    assert one.next(out) is EMITTED_MORE_LEFT
+    assert one.next(out) is NO_EMITTED
+    assert out.offsets() == [1]
+    one.ack(1)
+    assert (one.last_completed_offset(), one.ledger.given_up_count) == (3, 2)
+    assert "lines-3 offset 0 given up (on_poison=skip): it gave a tuple that cannot be emitted. by_name" in caplog.text
+
+
+class TwoColumns(StringScheme):
+    """Columns of another width than is declared, and record by record as many tuples as a record has bars."""
+
+    def deserialize(self, record: Record) -> list[Any]:
+        return [[part, part] for part in str(record.value, "utf-8").split("|")]
+
+    def deserialize_columns(self, keys: Any, values: Any) -> list[Any]:
+        return [[value, value] for value in (str(value, "utf-8") for value in values) if "|" not in value]
+
+
+def test_rows_made_of_columns_are_looked_at_too() -> None:
+    one, out = manager(TwoColumns(), on_poison="skip"), Checked()
+    one.add(fetched(batch(0, [b"a", b"b"])), 2)
+    assert drain(one, out) == []
+    assert (one.last_completed_offset(), one.ledger.given_up_count) == (2, 2)
+
+
+def test_columns_that_are_too_short_are_taken_record_by_record_and_no_tuple_is_dropped() -> None:
+    """A scheme with columns makes one tuple of a record; of two the second would be lost."""
+    one, out = manager(TwoColumns()), Checked(["a", "b"])
+    one.add(fetched(batch(0, [b"a", b"b|c"])), 2)
+    one.next(out)
+    assert out.offsets() == [0]
+    with pytest.raises(PoisonRecord, match="offset 1 gave 2 tuples; TwoColumns has deserialize_columns"):
+        one.next(out)
+
+
+def test_an_error_of_emit_that_is_not_the_rows_goes_on() -> None:
+    """It would be a bug of the runtime, and must not be passed over as a poison record."""
+
+    class Broken(Out):
+        def emit(self, values: Sequence[Any], tup_id: Any) -> None:
+            raise TypeError("a bug")
+
+    one = manager(on_poison="skip")
+    one.add(fetched(batch(0, [b"a"])), 1)
+    with pytest.raises(TypeError, match="a bug"):
+        one.next(Broken())
 
 
 def test_a_damaged_batch_is_not_taken_for_an_empty_one() -> None:
