@@ -16,6 +16,14 @@ INTERRUPTED = 130
 """Exit status: Ctrl-C, as shells expect it (128 + SIGINT)."""
 
 
+def said(error: BaseException) -> str:
+    """``str(error)``, whatever a class of somebody else makes of that; its ``__str__`` may raise, too."""
+    try:
+        return str(error)
+    except Exception as broken:  # noqa: BLE001 - the user's code
+        return f"(its text could not be had: __str__ raised {type(broken).__name__})"
+
+
 class StreamletError(Exception):
     """Base of all errors streamlet raises on purpose.
 

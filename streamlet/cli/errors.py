@@ -10,7 +10,8 @@ from typing import IO
 
 import click
 
-from streamlet.base.errors import BAD_INPUT, FAILED, INTERRUPTED, StreamletError
+from streamlet.base.errors import BAD_INPUT, FAILED, INTERRUPTED, StreamletError, said
+from streamlet.cli.printable import printable
 
 WIDEST = 100
 """Lines longer than this are tiring to read, however wide the terminal."""
@@ -44,14 +45,14 @@ def explain(error: BaseException) -> tuple[str, int]:
         return error.message, error.exit_status
     if isinstance(error, click.UsageError):
         command = error.ctx.command_path if error.ctx is not None else "streamlet"
-        said = error.format_message().rstrip()
-        return f"{said}{'' if said.endswith(('.', '?')) else '.'} See `{command} --help`.", BAD_INPUT
+        usage = error.format_message().rstrip()
+        return f"{usage}{'' if usage.endswith(('.', '?')) else '.'} See `{command} --help`.", BAD_INPUT
     if isinstance(error, click.ClickException):
         return error.format_message(), BAD_INPUT
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
         return "Interrupted.", INTERRUPTED
     return (
-        f"{type(error).__name__}: {error or 'no message'}. This is a bug in streamlet, not in what you gave it. "
+        f"{type(error).__name__}: {said(error) or 'no message'}. This is a bug in streamlet, not in what you gave it. "
         "Run the same command with --debug and report the traceback that it shows.",
         FAILED,
     )
@@ -60,6 +61,7 @@ def explain(error: BaseException) -> tuple[str, int]:
 def show(error: BaseException, debug: bool) -> int:
     """Print an error on stderr; the exit status."""
     text, status = explain(error)
+    text = printable(text, sys.stderr.encoding)
     if debug:
         traceback.print_exception(error, file=sys.stderr)
         sys.stderr.write(getattr(error, "trace", ""))  # of the worker in which it happened

@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 import click
 
 from streamlet.cli.errors import show
+from streamlet.cli.printable import forgive
 
 COMMANDS = {
     "run": ("streamlet.cli.run:run", "Run a topology until it has caught up, its time is over, or Ctrl-C."),
@@ -82,6 +83,7 @@ def streamlet(ctx: click.Context) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """The entry point. Never returns: it exits with 0, 2 (bad input), 1 (failed later), 130 or 143 (interrupted)."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    forgive(sys.stdout)
     if sys.platform == "win32":
         click.echo(
             "Error: streamlet needs Unix sockets and signals: it runs on Linux (WSL too), not Windows.", err=True

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from streamlet.backends.ports import ComponentStatus, Observer, RunRequest, RunResult, RunStatus
 from streamlet.cli.check import summary
 from streamlet.cli.errors import explain
+from streamlet.cli.printable import printable
 from streamlet.model.spec import SPOUT
 
 
@@ -270,15 +271,15 @@ def _many(number: int, noun: str, nouns: str | None = None) -> str:
 
 
 def _say(text: str) -> None:
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(printable(text, sys.stdout.encoding) + "\n")
     sys.stdout.flush()
 
 
 def _line(level: str, text: str) -> None:
     """A log line on stderr, in one write, so that lines of several threads do not mix."""
-    sys.stderr.write(f"{datetime.now():%H:%M:%S} {level:<7} {text}\n")
+    sys.stderr.write(f"{datetime.now():%H:%M:%S} {level:<7} {printable(text, sys.stderr.encoding)}\n")
     sys.stderr.flush()
 
 
 def _unbuffered(text: str, descriptor: int = 2) -> None:
-    os.write(descriptor, text.encode() + b"\n")
+    os.write(descriptor, printable(text).encode() + b"\n")

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from streamlet.backends.ports import RunRequest, RunResult, RunStatus
 from streamlet.cli import show
+from streamlet.cli.printable import printable
 from streamlet.model.spec import SPOUT
 
 REFRESH_A_SECOND = 4
@@ -44,17 +45,17 @@ class TableView:
         )
 
     def start(self, request: RunRequest, backend: str) -> None:
-        self._console.print(Text(show.heading(request, backend), style="bold"))
+        self._console.print(self._text(show.heading(request, backend), "bold"))
         self._live.start()
 
     def on_status(self, status: RunStatus) -> None:
         self._status = status
 
     def on_event(self, level: str, text: str) -> None:
-        self._console.print(Text(text, style=STYLES.get(level, "")))
+        self.log(level, text)
 
     def log(self, level: str, text: str) -> None:
-        self._console.print(Text(text, style=STYLES.get(level, "")))
+        self._console.print(self._text(text, STYLES.get(level, "")))
 
     def notice(self, text: str) -> None:
         self._notice = text
@@ -68,13 +69,17 @@ class TableView:
         self._notice = ""
         self._over = True
         self._live.stop()
-        self._console.print(Text(show.ending(result), style="green" if result.drained else "yellow"))
+        self._console.print(self._text(show.ending(result), "green" if result.drained else "yellow"))
 
     def failed(self, error: BaseException, exit_status: int) -> None:
         self._notice = ""
 
     def close(self) -> None:
         self._live.stop()
+
+    def _text(self, text: str, style: str = "") -> Text:
+        # On the run's thread and on rich's own: what a character raised would end the run, or the table.
+        return Text(printable(text, self._console.encoding), style=style)
 
     def _draw(self) -> RenderableType:
         parts: list[RenderableType] = []
@@ -90,7 +95,7 @@ class TableView:
         table, kept = _table(show.COLUMNS, rows, UNIMPORTANT, self._console.width)
         for row, cells in zip(status.components, rows, strict=True):
             styles = {0: "bold" if row.kind == SPOUT else "", FAILED: "yellow" if row.failed else ""}
-            table.add_row(*(Text(cells[at], style=styles.get(at, "")) for at in kept))
+            table.add_row(*(self._text(cells[at], styles.get(at, "")) for at in kept))
         return Padding(table, (1, 0, 0, 0))
 
     def _partitions(self, status: RunStatus) -> list[RenderableType]:
@@ -100,18 +105,17 @@ class TableView:
         shown = [show.partition_cells(row) for row in rows[:MOST_PARTITIONS]]
         table, kept = _table(show.PARTITION_COLUMNS, shown, UNIMPORTANT_OF_PARTITIONS, self._console.width)
         for cells in shown:
-            table.add_row(*(cells[at] for at in kept))
+            table.add_row(*(self._text(cells[at]) for at in kept))
         hidden = len(rows) - MOST_PARTITIONS
         more = [Text(f"and {hidden} more with less lag", style="dim")] if hidden > 0 else []
         return [Padding(table, (1, 0, 0, 0)), *more]
 
-    @staticmethod
-    def _foot(status: RunStatus) -> RenderableType:
+    def _foot(self, status: RunStatus) -> RenderableType:
         lost = sum(int(worker.get("epoch", 1)) - 1 for worker in status.workers)
         restarts = [f"{lost} worker restarts"] if lost > 0 else []
         trees = f"{show.count(status.pending)} trees open"
         return Padding(
-            Text(" · ".join([status.state, show.duration(status.elapsed_s), trees, *restarts]), style="dim"),
+            self._text(" · ".join([status.state, show.duration(status.elapsed_s), trees, *restarts]), "dim"),
             (1, 0, 0, 0),
         )
 

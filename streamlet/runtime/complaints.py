@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from streamlet.base.clock import Clock
-from streamlet.base.errors import StreamletError
-from streamlet.runtime.user_errors import Defined, place
+from streamlet.base.errors import StreamletError, said
+from streamlet.components.tuples import ACKED, FAILED
+from streamlet.runtime.user_errors import Defined, place, remedy
 
 AGAIN_S = 10.0
 """The same error of the same component is told again after so long, with the number in between."""
@@ -58,8 +59,25 @@ def _paragraph(component: str, task_id: int, error: BaseException, tup: Any, uns
         return f"{error}{again}"
     where = place(error, defined)
     at = f" at {where}" if where else ""
-    what = f"on a tuple from {tup.component}" if tup is not None else "outside a tuple"
+    what = f"on a tuple from {tup.component}" if tup is not None else "in process_tick"
     return (
-        f"{component} (task {task_id}) raised {type(error).__name__}{at} {what}: {error}{again}. "
-        "The tuple's tree has failed and its spout has been told; the bolt goes on with the next tuple."
+        f"{component} (task {task_id}) raised {type(error).__name__}{at} {what}: {said(error)}{again}. "
+        f"{remedy(error)}{_consequence(tup)}"
+    )
+
+
+def _consequence(tup: Any) -> str:
+    """What the error means for the tuple; None is a tick."""
+    if tup is None:
+        return "No tuple has failed by it; the bolt goes on."
+    on = "the bolt goes on with the next tuple."
+    if not tup.root:
+        return f"The tuple is not tracked, so no spout hears of it and nobody sends it again; {on}"
+    if tup.state == FAILED:
+        return f"The tuple's tree has failed and its spout has been told; {on}"
+    if tup.state == ACKED:
+        return f"The tuple had been acked before, so nothing has failed by it; {on}"
+    return (
+        "The bolt has auto_fail = False, so the tuple is neither acked nor failed: its tree fails when "
+        f"topology.message.timeout.secs are over, unless the bolt acks or fails it; {on}"
     )

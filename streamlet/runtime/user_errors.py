@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import streamlet
-from streamlet.base.errors import StreamletError, ValueCannotTravel
+from streamlet.base.errors import StreamletError, ValueCannotTravel, said
 from streamlet.runtime.wire import MAX_DATA_FRAME
 
 Defined = Callable[..., Any] | None
@@ -30,9 +30,9 @@ def could_not_start(
     if isinstance(error, StreamletError):
         return error
     return ComponentFailed(
-        f"{component} (task {task_id}) raised {type(error).__name__} in {where}{_place(error, defined)}: {error}. "
-        "A component that cannot start stops the topology; no tuple of it was lost. The traceback is shown with "
-        "--debug."
+        f"{component} (task {task_id}) raised {type(error).__name__} in {where}{_place(error, defined)}: "
+        f"{said(error)}. {remedy(error)}A component that cannot start stops the topology; no tuple of it was lost. "
+        "The traceback is shown with --debug."
     )
 
 
@@ -42,9 +42,16 @@ def spout_failed(component: str, task_id: int, where: str, error: Exception, def
         return error
     return ComponentFailed(
         f"The spout {component} (task {task_id}) raised {type(error).__name__} in {where}{_place(error, defined)}: "
-        f"{error}. A spout that raises cannot say which of its messages are safe, so the topology stops; nothing acked "
-        "is lost. Handle the error in the spout, or see the traceback with --debug."
+        f"{said(error)}. {remedy(error)}A spout that raises cannot say which of its messages are safe, so the topology "
+        "stops; nothing acked is lost. Handle the error in the spout, or see the traceback with --debug."
     )
+
+
+def remedy(error: BaseException) -> str:
+    """What to write instead, as a sentence, where the error is of code that was written for pystorm; else empty."""
+    if isinstance(error, TypeError) and said(error).endswith("emit() got an unexpected keyword argument 'tup'"):
+        return "pystorm's emit(tup=[...]) is emit([...]) here: the list of values comes first, without a name. "
+    return ""
 
 
 def too_large(component: str, stream: str) -> StreamletError:

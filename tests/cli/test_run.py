@@ -303,15 +303,15 @@ def test_a_print_of_a_component_does_not_end_up_in_the_json(streamlet, backend: 
     assert "a line of mine" in done.stderr
 
 
-def test_the_exit_status_of_the_live_table_too(streamlet) -> None:
-    """In a terminal: the table is drawn in place, and the last line says how it ended."""
+def in_a_terminal(streamlet, *arguments: str, **environment: str) -> tuple[int, bytes]:
+    """The exit status of a command in a terminal, and all that was written there."""
     import pty
 
     master, slave = pty.openpty()
     with os.fdopen(master, "rb", buffering=0) as screen:
         process = subprocess.Popen(
-            [*streamlet.command, "run", str(READINGS), "--until-caught-up", *QUICK],
-            env={**streamlet.environment, "TERM": "xterm", "COLUMNS": "90"},
+            [*streamlet.command, *arguments],
+            env={**streamlet.environment, "TERM": "xterm", "COLUMNS": "90", **environment},
             stdin=subprocess.DEVNULL,
             stdout=slave,
             stderr=slave,
@@ -324,6 +324,65 @@ def test_the_exit_status_of_the_live_table_too(streamlet) -> None:
                 seen += chunk
         except OSError:  # the terminal's other end is closed
             pass
-        assert process.wait(20) == 0
+        return process.wait(20), seen
+
+
+def test_the_exit_status_of_the_live_table_too(streamlet) -> None:
+    """In a terminal: the table is drawn in place, and the last line says how it ended."""
+    status, seen = in_a_terminal(streamlet, "run", str(READINGS), "--until-caught-up", *QUICK)
+    assert status == 0
     text = seen.decode()
     assert "p99 ms" in text and "report: 500 readings in all" in text and "Caught up after" in text
+
+
+HOSTILE = """
+from streamlet import Bolt, ReliableSpout, Topology
+
+class Unspeakable(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+class Numbers(ReliableSpout):
+    outputs = ["n"]
+    max_fails = 0
+    answers_for_failures = True
+    number = 0
+    def next_tuple(self):
+        if self.number < 3:
+            self.number += 1
+            self.emit([self.number], tup_id=self.number)
+    def caught_up(self):
+        return self.number == 3 and not self.has_unfinished()
+
+class Sink(Bolt):
+    def process(self, tup):
+        self.log("logged: \\udce9\\x1b[5A")
+        if tup.values[0] == 1:
+            raise OSError("cannot open caf\\udce9.txt\\x1b[5A\\r\\x9b2J")
+        if tup.values[0] == 2:
+            raise Unspeakable
+
+class T(Topology):
+    numbers = Numbers.spec()
+    sink = Sink.spec(inputs=[numbers])
+"""
+
+
+@backends
+@pytest.mark.parametrize("view", ["terminal", "lines", "json"])
+def test_nothing_that_an_errors_text_holds_ends_a_run_or_moves_the_cursor(streamlet, backend: str, view: str) -> None:
+    """Halves of characters (a file's name that is no text) and what a terminal obeys are written out."""
+    arguments = ["run", str(streamlet.write(HOSTILE)), "--until-caught-up", "--backend", backend]
+    if view == "terminal":
+        status, seen = in_a_terminal(streamlet, *arguments, PYTHONIOENCODING="utf-8:strict", COLUMNS="1000")
+    else:
+        done = streamlet(*arguments, *(["--json"] if view == "json" else []), PYTHONIOENCODING="utf-8:strict")
+        status, seen = done.returncode, (done.stdout + done.stderr).encode()
+    assert status == 0, seen
+    text = seen.decode()
+    if view != "json":
+        text = " ".join(text.split())
+        assert "\\udce9" in text and "\\x1b[5A" in text and "\\r" in text and "\\x9b2J" in text
+    assert "Caught up" in text or '"reason": "caught_up"' in text
+    assert "__str__ raised RuntimeError" in text
+    assert "\x1b[5A" not in text and "\x9b" not in text

@@ -155,3 +155,19 @@ def test_a_notice_stands_below_the_table() -> None:
 
 def test_restarts_are_counted_where_the_eye_is() -> None:
     assert "2 worker restarts" in drawn(80, status(workers=({"worker": 0, "epoch": 3}, {"worker": 1, "epoch": 1})))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii", "latin-1"])
+def test_a_terminal_is_written_only_what_it_can_show(encoding: str) -> None:
+    """Its stream is strict; and what rich cannot write on its own thread would end the table."""
+    raw = io.BytesIO()
+    with io.TextIOWrapper(raw, encoding, errors="strict") as out:
+        view = TableView(Console(file=out, width=120, force_terminal=True, highlight=False, color_system=None))
+        view.start(RunRequest(TopologySpec("caf\udce9", (), {}), {}), "processes")
+        view.on_status(status(partitions=({"topic": "\udce9", "partition": 0},)))
+        view.on_event("error", "cannot open caf\udce9 \u2026 \x1b[5A\x9b5A")
+        view.close()
+        out.flush()
+        seen = raw.getvalue().decode(encoding)
+    assert "\\udce9 " in seen and "\\x1b[5A\\x9b5A" in seen
+    assert "\x1b[5A" not in seen and "\x9b" not in seen

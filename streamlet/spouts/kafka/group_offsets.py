@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from streamlet.kafka.broker_errors import GroupIdNotFound, UnknownMemberId
+from streamlet.kafka.broker_errors import BrokerRequestTimedOut, GroupIdNotFound, UnknownMemberId
 from streamlet.kafka.client import KafkaClient
 from streamlet.kafka.errors import BrokerError, KafkaError
 from streamlet.kafka.group_offsets import GroupOffsets, OffsetAndMetadata
@@ -64,13 +64,20 @@ class KafkaGroupOffsets:
         decision = yield from decide(None if node is None else node.stored)
         kept = node is not None and node.stored.offset == decision.offset
         leader_epoch = node.stored.leader_epoch if kept and node is not None else -1
-        self._owned[partition] = _Owned(1 if node is None else node.owner_epoch + 1, topic_id)
+        claim = self._owned[partition] = _Owned(1 if node is None else node.owner_epoch + 1, topic_id)
         first = {partition: CommitPosition(decision.offset, leader_epoch, broker)}
-        outcomes = yield from self._write(first, {partition: self._owned[partition]})
-        if (error := outcomes[partition]) is not None:
+        try:
+            error = (yield from self._write(first, {partition: claim}))[partition]
+        except KafkaError as unanswered:
+            error = unanswered
+        if error is None:
+            return decision
+        if mine is None:
             self._owned.pop(partition, None)
-            raise error
-        return decision
+        elif isinstance(error, BrokerError) and not isinstance(error, BrokerRequestTimedOut):
+            self._owned[partition] = mine
+        # Else the claim may have been carried out: what is ours then is the epoch that was tried.
+        raise error
 
     def commit(self, positions: Mapping[Partition, CommitPosition]) -> Steps[dict[Partition, Outcome]]:
         # Those of now: while answers are awaited a partition may be released, or claimed anew under another epoch.

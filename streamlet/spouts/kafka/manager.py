@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from streamlet.base.errors import StreamletError, ValueCannotTravel
+from streamlet.base.errors import StreamletError, ValueCannotTravel, said
 from streamlet.kafka.errors import KafkaError
 from streamlet.spouts.kafka.config import STOP
 from streamlet.spouts.kafka.errors import PoisonRecord
@@ -146,7 +146,7 @@ class PartitionManager:
         try:
             rows = list(self._scheme.deserialize(record) or ())
         except Exception as error:  # noqa: BLE001 - a scheme is the user's code and may raise anything
-            what = f"cannot be decoded by {name_of(self._scheme)}: {type(error).__name__}: {error}."
+            what = f"cannot be decoded by {name_of(self._scheme)}: {type(error).__name__}: {said(error)}."
             self._undecodable(offset, record, what, error)
             return None
         if not self._has_columns:

@@ -31,7 +31,7 @@ from streamlet.spouts.kafka.offset_store import (
     encode,
 )
 from streamlet.spouts.kafka.partition import Broker, Partition
-from streamlet.spouts.kafka.start import StartDecision
+from streamlet.spouts.kafka.start import Reason, StartDecision
 from streamlet.spouts.kafka.steps import Background, Steps
 
 CLAIM_TRIES = 10
@@ -47,6 +47,16 @@ class _Owned:
     uncertain: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """A claim whose answer was lost: it may have been carried out."""
+
+    data: bytes
+    owner_epoch: int
+    topic_id: str | None
+    decision: StartDecision
+
+
 class ZooKeeperOffsets:
     """One node for each partition. Blocking calls go through ``background``; commits never block."""
 
@@ -59,6 +69,7 @@ class ZooKeeperOffsets:
         self._owner = owner
         self._servers = servers
         self._owned: dict[Partition, _Owned] = {}
+        self._unanswered: dict[Partition, _Claim] = {}
 
     def path(self, partition: Partition) -> str:
         """storm-kafka's path."""
@@ -76,11 +87,18 @@ class ZooKeeperOffsets:
             yield read
             found = read.result()
             node = None if found is None else self._decode(partition, found[0])
+            carried_out = self._carried_out(partition, found)
             mine = self._owned.get(partition)
             if mine is not None and node is not None and node.owner_epoch != mine.owner_epoch:
                 # Beginning anew takes nothing back from somebody who took over meanwhile.
                 raise Deposed(partition, self.where(partition), mine.owner_epoch, node.fields)
             decision = yield from decide(None if node is None else node.stored)
+            if carried_out is not None and carried_out.topic_id == topic_id:
+                first = carried_out.decision
+                if first.offset == decision.offset:
+                    self._unanswered.pop(partition)
+                    # What is stored by now is our own decision; what it says of a loss is still to be told.
+                    return first if decision.reason is Reason.STORED else decision
             epoch = 1 if node is None else node.owner_epoch + 1
             # Where reading goes on as stored, the record before the offset is as it was stored.
             kept = node is not None and node.stored.offset == decision.offset
@@ -95,9 +113,11 @@ class ZooKeeperOffsets:
                 continue  # somebody wrote in between: look again, and claim above that
             except NodeStoreUnavailable as error:
                 if error.outcome_unknown:
+                    self._unanswered[partition] = _Claim(data, epoch, topic_id, decision)
                     continue
                 raise
             self._owned[partition] = _Owned(epoch, version, topic_id)
+            self._unanswered.pop(partition, None)
             return decision
         raise UnusableOffset(
             partition, self.where(partition), f"somebody else wrote it each of {CLAIM_TRIES} times it was claimed", ""
@@ -123,6 +143,15 @@ class ZooKeeperOffsets:
 
     def release(self, partition: Partition) -> None:
         self._owned.pop(partition, None)
+        self._unanswered.pop(partition, None)
+
+    def _carried_out(self, partition: Partition, found: tuple[bytes, int] | None) -> _Claim | None:
+        """The claim whose answer was lost, if the node holds it: it is ours then, and nobody took over."""
+        claim = self._unanswered.get(partition)
+        if claim is None or found is None or found[0] != claim.data:
+            return None
+        self._owned[partition] = _Owned(claim.owner_epoch, found[1], claim.topic_id)
+        return claim
 
     def _claim(self, path: str, found: tuple[bytes, int] | None, data: bytes) -> int:
         return self._nodes.create(path, data) if found is None else self._nodes.set(path, data, found[1])

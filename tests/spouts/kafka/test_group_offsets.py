@@ -5,6 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from streamlet.kafka.broker_errors import BrokerRequestTimedOut
+from streamlet.spouts.kafka.errors import Deposed
 from streamlet.spouts.kafka.group_offsets import KafkaGroupOffsets
 from streamlet.spouts.kafka.offset_store import CommitPosition, Owner
 from streamlet.spouts.kafka.partition import Partition
@@ -56,3 +60,71 @@ def test_a_partition_released_during_a_commit_stops_nobody() -> None:
     assert commit.take() == {P: None}
     (row,) = group.offsets.values()
     assert row.offset == 5
+
+
+class LostAnswers(Group):
+    """Carries the next commit out and loses its answer, by an error of the request or of the partition."""
+
+    lose: Any = None
+
+    def commit(self, rows: dict[Any, Any]) -> Any:
+        lose, self.lose = self.lose, None
+        answer = super().commit(rows)
+        if isinstance(lose, type):
+            answer.value = dict.fromkeys(rows, lose)
+        return Failed(lose) if isinstance(lose, Exception) else answer
+
+
+class Failed:
+    """A request that failed."""
+
+    done = True
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    @property
+    def value(self) -> Any:
+        raise self._error
+
+
+of_both = pytest.mark.parametrize(
+    "lost", [BrokerRequestTimedOut, BrokerRequestTimedOut("no answer")], ids=["partition", "request"]
+)
+
+
+def opened(group: Group, run: str = "run-1") -> KafkaGroupOffsets:
+    store = KafkaGroupOffsets(None, "demo", Owner(run, "words"))  # type: ignore[arg-type]
+    store._group = group  # type: ignore[assignment]
+    finish(store.open(P, None, None, from_three))
+    return store
+
+
+def finish(steps: Steps[Any]) -> Any:
+    activity = Activity(steps)
+    while not activity.poll():
+        pass
+    return activity.take()
+
+
+@of_both
+def test_a_claim_whose_answer_was_lost_deposes_nobody(lost: Any) -> None:
+    group = LostAnswers()
+    store = opened(group)
+    group.lose = lost
+    with pytest.raises(BrokerRequestTimedOut):
+        finish(store.open(P, None, None, from_three))
+    assert finish(store.open(P, None, None, from_three)).offset == 3
+    assert finish(store.commit({P: CommitPosition(5)})) == {P: None}
+
+
+@of_both
+def test_a_claim_without_an_answer_takes_nothing_back_from_a_new_owner(lost: Any) -> None:
+    group = LostAnswers()
+    store = opened(group)
+    group.lose = lost
+    with pytest.raises(BrokerRequestTimedOut):
+        finish(store.open(P, None, None, from_three))
+    opened(group, "run-2")
+    with pytest.raises(Deposed):
+        finish(store.open(P, None, None, from_three))

@@ -11,6 +11,7 @@ import pytest
 
 from streamlet.coordination import MemoryNodeStore, MemoryTree, NodeStoreUnavailable
 from streamlet.spouts.kafka.errors import Deposed, UnusableOffset
+from streamlet.spouts.kafka.offset_ledger import OffsetRange
 from streamlet.spouts.kafka.offset_store import CommitPosition, Owner
 from streamlet.spouts.kafka.partition import Broker, Partition
 from streamlet.spouts.kafka.start import Reason, StartDecision, StoredOffset
@@ -172,6 +173,88 @@ class LostAnswers(MemoryNodeStore):
         lost: Future[int] = Future()
         lost.set_exception(NodeStoreUnavailable("no answer", outcome_unknown=True))
         return lost
+
+
+class LostClaims(MemoryNodeStore):
+    """Carries the next claim out and loses its answer; then the look behind it fails so many times."""
+
+    lose = False
+    blind = 0
+
+    def get(self, path: str) -> tuple[bytes, int] | None:
+        if self.blind and not self.lose:
+            self.blind -= 1
+            raise NodeStoreUnavailable("no connection")
+        return super().get(path)
+
+    def set(self, path: str, data: bytes, version: int) -> int:
+        return self._lost(super().set(path, data, version))
+
+    def create(self, path: str, data: bytes = b"", *, makepath: bool = True) -> int:
+        return self._lost(super().create(path, data, makepath=makepath))
+
+    def _lost(self, version: int) -> int:
+        if self.lose:
+            self.lose = False
+            raise NodeStoreUnavailable("no answer", outcome_unknown=True)
+        return version
+
+
+def lost_from(first: int, end: int) -> Any:
+    """As an opening decides that finds its offset below the log; once it is stored there is nothing to be told."""
+
+    def decide(stored: StoredOffset | None) -> Steps[StartDecision]:
+        yield from ()
+        if stored is not None and stored.offset == end:
+            return StartDecision(end, Reason.STORED)
+        return StartDecision(end, Reason.BELOW_START, OffsetRange(first, end))
+
+    return decide
+
+
+def test_a_claim_whose_answer_was_lost_deposes_nobody(tree: MemoryTree, background: Background) -> None:
+    """A partition that begins anew finds its own epoch in the node, one above the one it knows."""
+    nodes = LostClaims(tree)
+    store = opened(tree, background, nodes=nodes)
+    nodes.lose = True
+    decision = finish(store.open(P, None, "topic-id", lost_from(5, 70)))
+    assert decision == StartDecision(70, Reason.BELOW_START, OffsetRange(5, 70)), "the loss is still told"
+    assert (node(tree)["owner_epoch"], node(tree)["offset"]) == (2, 70)
+    assert commit(store, 71) is None
+    assert node(tree)["offset"] == 71
+
+
+def test_a_claim_whose_answer_was_lost_is_known_when_it_is_opened_again(
+    tree: MemoryTree, background: Background
+) -> None:
+    """The look behind the lost answer fails too, so the opening as a whole is tried again."""
+    nodes = LostClaims(tree)
+    store = opened(tree, background, nodes=nodes)
+    nodes.lose, nodes.blind = True, 1
+    with pytest.raises(NodeStoreUnavailable):
+        finish(store.open(P, None, "topic-id", lost_from(5, 70)))
+    assert finish(store.open(P, None, "topic-id", lost_from(5, 70))).lost == OffsetRange(5, 70)
+    assert commit(store, 71) is None
+
+
+def test_a_first_claim_whose_answer_was_lost_is_not_made_twice(tree: MemoryTree, background: Background) -> None:
+    nodes = LostClaims(tree)
+    nodes.lose = True
+    store = offsets(nodes, background)
+    assert finish(store.open(P, None, None, begin_at(5))) == StartDecision(5, Reason.FIRST_EARLIEST)
+    assert node(tree)["owner_epoch"] == 1
+    assert commit(store, 6) is None
+
+
+def test_who_took_over_behind_a_lost_answer_is_believed(tree: MemoryTree, background: Background) -> None:
+    nodes = LostClaims(tree)
+    store = opened(tree, background, nodes=nodes)
+    nodes.lose, nodes.blind = True, 1
+    with pytest.raises(NodeStoreUnavailable):
+        finish(store.open(P, None, "topic-id", begin_at(0)))
+    opened(tree, background, "run-2")
+    with pytest.raises(Deposed, match="has owner epoch 3"):
+        finish(store.open(P, None, "topic-id", begin_at(0)))
 
 
 def test_a_write_whose_answer_was_lost_is_read_back_before_the_next(tree: MemoryTree, background: Background) -> None:

@@ -1,0 +1,34 @@
+"""Text that comes from users, made fit to be written: nothing in it stops the writer or moves the cursor."""
+
+from __future__ import annotations
+
+import re
+from typing import IO
+
+UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What steers a terminal (all control characters but tab and line end, and what turns the direction of writing round),
+and halves of characters, which no encoding has: Python puts them where bytes of a file's name are no text.
+"""
+
+
+def printable(text: str, encoding: str | None = None) -> str:
+    """The text with what a terminal would obey, or ``encoding`` has not, written out as in a Python literal.
+
+    >>> printable("caf\\udce9.txt\\x1b[2A")
+    'caf\\\\udce9.txt\\\\x1b[2A'
+    """
+    seen = UNSEEN.sub(_escaped, text)
+    if encoding is None or seen.isascii():
+        return seen
+    return seen.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def forgive(stream: IO[str]) -> None:
+    """Let a stream write out what its encoding has not, instead of raising; where it was told how, it is left alone."""
+    reconfigure = getattr(stream, "reconfigure", None)
+    if reconfigure is not None and getattr(stream, "errors", None) == "strict":
+        reconfigure(errors="backslashreplace")
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found.group().encode("unicode_escape").decode("ascii")
