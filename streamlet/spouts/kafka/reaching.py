@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
+import time
 from collections.abc import Callable, Sequence
 
+from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
+from streamlet.base.errors import StreamletError
 from streamlet.base.port_probe import spoken_at
 from streamlet.coordination import NodeStoreUnavailable
 from streamlet.kafka.client import KafkaClient
@@ -14,6 +18,8 @@ from streamlet.spouts.kafka.errors import NoZooKeeper
 from streamlet.spouts.kafka.partition import Broker
 
 log = logging.getLogger(__name__)
+
+RETRY = Backoff(initial=0.1, maximum=0.5)
 
 TOLD_AFTER_S = 1.0
 """Whoever waits longer than this wants to know what for."""
@@ -28,6 +34,32 @@ def say_for(component: str, task_index: int) -> Say:
         log.log(logging.DEBUG if task_index else logging.INFO, "%s: %s", component, text)
 
     return say
+
+
+def living_brokers(
+    read: Callable[[], dict[int, Broker]],
+    deadline_s: float,
+    clock: Clock,
+    say: Say,
+    pause: Callable[[float], None] = time.sleep,
+) -> list[Broker]:
+    """What ``read`` finds; tried again until the deadline while it raises what may pass: brokers that are not up yet,
+    a ZooKeeper that has none to answer. Blocks. Raises what ``read`` does, the last of it at the deadline.
+    """
+    tell_at_s: float | None = clock.monotonic() + TOLD_AFTER_S
+    for attempt in itertools.count(1):
+        try:
+            return sorted(read().values())
+        except StreamletError as error:
+            now = clock.monotonic()
+            pause_s = RETRY.delay(attempt)
+            if not error.retriable or now + pause_s > deadline_s:
+                raise
+            if tell_at_s is not None and now >= tell_at_s:
+                tell_at_s = None
+                say(f"waiting for a Kafka broker, for up to {deadline_s - now:.0f} s more. So far: {error.message}")
+        pause(pause_s)
+    raise AssertionError("unreachable")
 
 
 def bootstrap(client: KafkaClient, brokers: Sequence[Broker], deadline_s: float, clock: Clock, say: Say) -> None:

@@ -28,7 +28,7 @@ from streamlet.spouts.kafka.manager import PartitionManager
 from streamlet.spouts.kafka.offset_store import OffsetStore, Owner
 from streamlet.spouts.kafka.opening import PartitionOpener
 from streamlet.spouts.kafka.partition import Broker
-from streamlet.spouts.kafka.reaching import TOLD_AFTER_S, Say, bootstrap, no_zookeeper, say_for
+from streamlet.spouts.kafka.reaching import TOLD_AFTER_S, Say, bootstrap, living_brokers, no_zookeeper, say_for
 from streamlet.spouts.kafka.readers import KafkaBrokerReader, StaticBrokerReader, ZkBrokerReader
 from streamlet.spouts.kafka.scheme import Scheme
 from streamlet.spouts.kafka.static_coordinator import StaticCoordinator
@@ -130,7 +130,10 @@ def _wire(
     timeout_s = config.start_timeout_ms / 1e3
     deadline = clock.monotonic() + timeout_s
     zk_reader = _zk_reader(config, held, timeout_s) if isinstance(config.hosts, ZkHosts) else None
-    brokers = _bootstrap(config, zk_reader)
+    if zk_reader is not None:
+        brokers = living_brokers(zk_reader.read_brokers, deadline, clock, held.say)
+    else:
+        brokers = _given_brokers(config)
     client = held.client = KafkaClient(
         ClientConfig(
             bootstrap_servers=tuple(str(broker) for broker in brokers),
@@ -213,9 +216,7 @@ def _zk_reader(config: SpoutConfig, held: Held, timeout_s: float) -> ZkBrokerRea
     )
 
 
-def _bootstrap(config: SpoutConfig, zk_reader: ZkBrokerReader | None) -> list[Broker]:
-    if zk_reader is not None:
-        return sorted(zk_reader.read_brokers().values())
+def _given_brokers(config: SpoutConfig) -> list[Broker]:
     if isinstance(config.hosts, StaticHosts):
         return sorted(set(config.hosts.brokers.values()))
     assert isinstance(config.hosts, KafkaHosts)

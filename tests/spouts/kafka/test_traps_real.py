@@ -479,4 +479,4 @@ def test_no_broker_and_no_zookeeper_are_said(kafka39: DevCluster, harness: Make)
         harness(SpoutConfig(ZkHosts(nobody), "t", "/s", "x", start_timeout_ms=1000))
     elsewhere = ZkHosts(kafka39.zookeeper or "", broker_zk_path="/nothing/brokers")
     with pytest.raises(NoBrokers, match="/nothing/brokers/ids"):
-        harness(SpoutConfig(elsewhere, "t", "/s", "x"))
+        harness(SpoutConfig(elsewhere, "t", "/s", "x", start_timeout_ms=1000))

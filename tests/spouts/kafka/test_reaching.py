@@ -1,0 +1,126 @@
+"""The waits of a start: what may pass is tried again until the deadline, what waiting cannot mend is said at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from streamlet.base.clock import ManualClock
+from streamlet.components.context import TopologyContext
+from streamlet.coordination import MemoryNodeStore, NodeStoreUnavailable
+from streamlet.kafka.errors import BootstrapFailed
+from streamlet.spouts.kafka.config import SpoutConfig
+from streamlet.spouts.kafka.hosts import ZkHosts
+from streamlet.spouts.kafka.partition import Broker
+from streamlet.spouts.kafka.reaching import living_brokers
+from streamlet.spouts.kafka.readers import NoBrokers, NoUsableListener, ZkBrokerReader
+from streamlet.spouts.kafka.scheme import StringScheme
+from streamlet.spouts.kafka.steps import Background
+from streamlet.spouts.kafka.wiring import Held, wire
+
+DEADLINE_S = 15.0
+
+
+class Waits:
+    """A clock that only the pauses move; at a given time something happens."""
+
+    def __init__(self, at_s: float = 1e9, happens: Callable[[], None] = lambda: None) -> None:
+        self.clock = ManualClock()
+        self.told: list[str] = []
+        self._at_s = at_s
+        self._happens = happens
+
+    def pause(self, seconds: float) -> None:
+        assert seconds > 0, "waiting must not be a busy loop"
+        self.clock.advance(seconds)
+        if self.clock.monotonic() >= self._at_s:
+            self._at_s = 1e9
+            self._happens()
+
+    def brokers(self, reader: ZkBrokerReader) -> list[Broker]:
+        return living_brokers(reader.read_brokers, DEADLINE_S, self.clock, self.told.append, self.pause)
+
+
+@pytest.fixture
+def nodes() -> MemoryNodeStore:
+    return MemoryNodeStore()
+
+
+@pytest.fixture
+def reader(nodes: MemoryNodeStore) -> Iterator[ZkBrokerReader]:
+    background = Background("test", lambda: None)
+    yield ZkBrokerReader("t", nodes, background, "/brokers", "zk:2181")
+    background.close()
+
+
+def register(nodes: MemoryNodeStore, listener: str = "PLAINTEXT") -> None:
+    broker = {"listener_security_protocol_map": {listener: listener}, "endpoints": [f"{listener}://a:9092"]}
+    nodes.create("/brokers/ids/1", json.dumps(broker).encode())
+
+
+def test_brokers_that_come_up_later_are_waited_for_and_that_is_said(
+    nodes: MemoryNodeStore, reader: ZkBrokerReader
+) -> None:
+    waits = Waits(6.0, lambda: register(nodes))
+    assert waits.brokers(reader) == [Broker("a", 9092)]
+    assert waits.clock.monotonic() < 7.0
+    (told,) = waits.told
+    assert told.startswith("waiting for a Kafka broker, for up to 14 s more. So far: ZooKeeper zk:2181 has no broker")
+
+
+def test_a_zookeeper_that_loses_its_connection_meanwhile_is_asked_again(
+    nodes: MemoryNodeStore, reader: ZkBrokerReader
+) -> None:
+    register(nodes)
+    nodes.suspend()
+    assert Waits(2.0, nodes.resume).brokers(reader) == [Broker("a", 9092)]
+
+
+def test_what_is_there_at_once_is_taken_without_a_word(nodes: MemoryNodeStore, reader: ZkBrokerReader) -> None:
+    register(nodes)
+    waits = Waits()
+    waits.brokers(reader)
+    assert (waits.clock.monotonic(), waits.told) == (0.0, [])
+
+
+def test_no_broker_until_the_deadline_is_the_error_itself(nodes: MemoryNodeStore, reader: ZkBrokerReader) -> None:
+    waits = Waits()
+    with pytest.raises(NoBrokers, match="no Kafka that lives in this ZooKeeper is running"):
+        waits.brokers(reader)
+    assert DEADLINE_S - 1 < waits.clock.monotonic() <= DEADLINE_S
+    nodes.suspend()
+    with pytest.raises(NodeStoreUnavailable):
+        Waits().brokers(reader)
+
+
+class LateNodes(MemoryNodeStore):
+    """A broker registers after the first look."""
+
+    def children(self, path: str) -> list[str]:
+        try:
+            return super().children(path)
+        finally:
+            if self.exists("/brokers/ids/1") is None:
+                broker = {"listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"}}
+                self.create("/brokers/ids/1", json.dumps({**broker, "endpoints": ["PLAINTEXT://127.0.0.1:1"]}).encode())
+
+
+def test_a_start_through_zookeeper_waits_for_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may come up a moment after the topology; here the one that comes is then found to be silent."""
+    late = LateNodes()
+    monkeypatch.setattr(Held, "nodes", lambda *_: late)
+    config = SpoutConfig(ZkHosts("zk:2181"), "t", "/streamlet", "demo", start_timeout_ms=700)
+    with pytest.raises(BootstrapFailed, match=r"127\.0\.0\.1:1"):
+        wire(
+            config, StringScheme(), TopologyContext("t", "id", "s", 1, 0, 1), lambda: 0.5, print, until_caught_up=False
+        )
+
+
+def test_what_waiting_does_not_mend_is_said_at_once(nodes: MemoryNodeStore, reader: ZkBrokerReader) -> None:
+    register(nodes, "SSL")
+    waits = Waits()
+    with pytest.raises(NoUsableListener):
+        waits.brokers(reader)
+    assert waits.clock.monotonic() == 0.0
