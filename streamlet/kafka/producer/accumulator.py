@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from streamlet.base.backoff import Backoff
 from streamlet.kafka.metadata.cluster import UNKNOWN_EPOCH, Cluster, TopicPartition
-from streamlet.kafka.producer.batch import ProducerBatch
+from streamlet.kafka.producer.batch import ProducerBatch, Settler
 from streamlet.kafka.producer.buffer_pool import BufferPool
 from streamlet.kafka.producer.sequences import Sequences
 from streamlet.kafka.records.appending import HEADER_SIZE
@@ -83,6 +83,8 @@ class RecordAccumulator:
         self.closed = False
         self.may_send: Callable[[ProducerBatch], bool] = lambda batch: True
         """The transaction's word on a batch: whether its partition has been added."""
+        self.settler: Settler | None = None
+        """The thread that settles the batches made here."""
         self._turn = 0
         self._drained = 0
         self._largest: dict[str, int] = {}
@@ -123,6 +125,7 @@ class RecordAccumulator:
     def open_batch(self, queue: PartitionQueue, memory: int, timestamp: int, now_s: float) -> ProducerBatch:
         """A new last batch, for memory that was taken."""
         batch = ProducerBatch(queue.topic_partition, timestamp, now_s, memory, memory)
+        batch.settler = self.settler
         queue.batches.append(batch)
         queue.open = batch
         self._active[queue.topic_partition] = queue

@@ -28,6 +28,14 @@ class Waiter(Protocol):
         ...
 
 
+class Settler(Protocol):
+    """Who settles a batch: the thread of its producer."""
+
+    def check_wait(self) -> None:
+        """IllegalProducerState where waiting for the batch, here and now, would keep it from being settled."""
+        ...
+
+
 NO_SEQUENCE = -1
 UNKNOWN_OFFSET = -1
 
@@ -80,6 +88,7 @@ class ProducerBatch:
         "retry",
         "room",
         "sequence_was_reset",
+        "settler",
         "size",
         "topic_partition",
         "transactional",
@@ -121,6 +130,7 @@ class ProducerBatch:
         self.log_append_time = -1
         self.error: KafkaError | None = None
         self.callbacks: list[Callback] = []
+        self.settler: Settler | None = None
         self.waiter: Waiter | None = None
         self.fired = False
         """Its callbacks have run: futures may be read without waiting."""
@@ -233,6 +243,7 @@ class ProducerBatch:
                 moved = shifted_record(record, self.base_timestamp - current.base_timestamp, len(current.parts))
             if current is None or current.size + len(moved) > target_size:
                 current = ProducerBatch(self.topic_partition, timestamp, self.created_s)
+                current.settler = self.settler
                 current.pinned, current.keyed, current.transactional = self.pinned, self.keyed, self.transactional
                 made.append(current)
                 self.children.append((index, current))

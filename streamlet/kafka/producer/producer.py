@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import random
 import weakref
@@ -14,13 +13,14 @@ from typing import Any, Never, Self
 
 from streamlet.base.clock import Clock, SystemClock
 from streamlet.kafka.arguments import by_name_only, check_topic, seconds
-from streamlet.kafka.closing import HASTE_S, TOLD_AFTER_S, in_haste
+from streamlet.kafka.closing import HASTE_S, in_haste
 from streamlet.kafka.errors import ClientTimeout
 from streamlet.kafka.group_offsets import offset_rows
 from streamlet.kafka.metadata.cluster import PartitionInfo, TopicPartition
 from streamlet.kafka.producer.append import Appender
 from streamlet.kafka.producer.batch import ProducerBatch
 from streamlet.kafka.producer.config import ProducerConfig
+from streamlet.kafka.producer.ending import EXIT_S, end_within, leave
 from streamlet.kafka.producer.errors import IllegalProducerState, ProducerClosed
 from streamlet.kafka.producer.record_arguments import check_headers, check_place, check_timestamp
 from streamlet.kafka.producer.record_future import FutureRecordMetadata
@@ -30,11 +30,6 @@ from streamlet.kafka.producer.serializing import as_bytes, serializer
 from streamlet.kafka.producer.transaction_arguments import group_metadata
 from streamlet.kafka.producer.transaction_state import ConsumerGroupMetadata, TransactionResult
 from streamlet.kafka.records.appending import VARINT
-
-_log = logging.getLogger(__name__)
-
-_EXIT_S = 30.0
-_FORCED_S = 1.0
 
 Headers = Sequence[tuple[str, bytes | None]] | Mapping[str, bytes | None]
 
@@ -77,6 +72,7 @@ class Producer:
         self._appender = Appender(self.config, self._sender, uniform)
         self._lists = RecordLists(self._appender, self._key_serializer, self._value_serializer)
         self._lock = self._sender.lock
+        self._holds_lock = self._sender.holds_lock
         self._topic = self._appender.topics.get
         self._inline = self._appender.topics.custom is None and self.config.partition_failover == "off"
         self._pid = os.getpid()
@@ -139,6 +135,8 @@ class Producer:
         elif value.__class__ is not bytes and value is not None:
             value = as_bytes("value_serializer", topic, value)
         timestamp = int(time() * 1000) if timestamp_ms is None else check_timestamp(timestamp_ms)
+        if self._holds_lock():
+            raise self._sender.interrupted("send()")
         if key is None and partition is None and partition_key is None and not headers and self._inline:
             # The usual case, written out: a keyless record into the open batch of the sticky partition.
             with self._lock:
@@ -189,11 +187,14 @@ class Producer:
         the list were taken, none or more, and no others; ``error.taken`` has their futures, and the message says how
         many. A value or key that cannot be serialized is found before the first is taken.
         """
+        if self._holds_lock():
+            raise self._sender.interrupted("send_many()")
         return self._lists.send(topic, values, keys, partition, headers, timestamp_ms)
 
     def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
         """The topic's partitions; waits for metadata, at most ``max_block_ms``."""
         check_topic(topic)
+        self._may_lock("partitions_for()")
         self._appender.await_topic(topic, None, self._clock.monotonic() + self.config.max_block_ms / 1000, note="")
         return self._sender.client.cluster.partitions_for(topic)
 
@@ -213,7 +214,7 @@ class Producer:
         records are told by their futures, not here. Not in a callback.
         """
         sender = self._sender
-        self._not_in_callback("flush()")
+        self._may_wait("flush()")
         deadline = None if timeout is None else self._clock.monotonic() + seconds(timeout)
         with self._lock:
             self._check_open()
@@ -236,8 +237,9 @@ class Producer:
         """Wait until what was taken is sent, at most ``timeout`` seconds (None: as long as the settings let it take).
 
         What is still open then fails with ProducerClosed, and its count is logged; an open transaction is aborted.
-        Never hangs, may be called twice; in a callback it does not wait. A ``with`` block that Ctrl-C or ``exit()``
-        leaves waits at most 5 s; whoever waits for more than 2 s is told in the log for what.
+        Never hangs, may be called twice; in a callback it does not wait, nor in a signal handler that interrupts a call
+        of this producer: what was taken is then sent afterwards, and the program's end waits for it. A ``with`` block
+        that Ctrl-C or ``exit()`` leaves waits at most 5 s; whoever waits for more than 2 s is told in the log for what.
         """
         sender = self._sender
         limit = self.config.delivery_timeout_s + self.config.request_timeout_ms / 1000
@@ -247,28 +249,21 @@ class Producer:
         self._closed = True
         if os.getpid() != self._pid:
             return
+        if sender.holds_lock():
+            sender.forced = sender.forced or limit <= 0
+            leave(sender, min(limit, EXIT_S))
+            return
         with self._lock:
             sender.begin_close()
             if limit <= 0 or sender.is_own_thread:
                 sender.forced = True
             sender.wake()
-        if sender.is_own_thread:
-            return
-        if not self._joined(limit):
-            with self._lock:
-                sender.forced = True
-                sender.wake()
-            sender.join(_FORCED_S)
-
-    def _joined(self, limit: float) -> bool:
-        sender = self._sender
-        if limit <= TOLD_AFTER_S or sender.join(TOLD_AFTER_S):
-            return sender.join(limit)
-        _log.warning("close() waits, at most %.0f s more: %s", limit - TOLD_AFTER_S, sender.still_open())
-        return sender.join(limit - TOLD_AFTER_S)
+        if not sender.is_own_thread:
+            end_within(sender, limit)
 
     def metrics(self) -> dict[str, object]:
         """Counts since the start, by name: :class:`ProducerMetrics`, and what is in use now."""
+        self._may_lock("metrics()")
         with self._lock:
             found = self._sender.metrics.snapshot(self._clock.monotonic())
             found["buffer_bytes_in_use"] = self._sender.accumulator.pool.in_use
@@ -287,6 +282,7 @@ class Producer:
 
     def begin_transaction(self) -> None:
         """From here on records belong to one transaction. No I/O."""
+        self._may_lock("begin_transaction()")
         with self._lock:
             self._check_open()
             self._manager().begin_transaction()
@@ -327,7 +323,7 @@ class Producer:
         self._transact("abort_transaction()", begin)
 
     def _transact(self, call: str, begin: Callable[[Any], TransactionResult]) -> None:
-        self._not_in_callback(call)
+        self._may_wait(call)
         sender = self._sender
         deadline = self._clock.monotonic() + self.config.max_block_ms / 1000
         with self._lock:
@@ -353,7 +349,12 @@ class Producer:
             raise IllegalProducerState("Transactions need a producer with transactional_id set, and this one has none.")
         return self._sender.manager
 
-    def _not_in_callback(self, call: str) -> None:
+    def _may_lock(self, call: str) -> None:
+        if self._holds_lock():
+            raise self._sender.interrupted(call)
+
+    def _may_wait(self, call: str) -> None:
+        self._may_lock(call)
         if self._sender.is_own_thread:
             raise IllegalProducerState(
                 f"{call} was called in a callback of the same producer: it waits for what only the thread that runs "
@@ -384,10 +385,10 @@ def _is_over(batch: ProducerBatch) -> bool:
 def _close_at_exit(reference: weakref.ref[Producer]) -> None:
     producer = reference()
     if producer is not None:
-        producer.close(_EXIT_S)
+        producer.close(EXIT_S)
 
 
 def _abandon(sender: Sender, at_exit: Callable[[], None]) -> None:
-    """Nobody holds the producer any more: its sender sends what it has, and ends. Waits for nothing."""
+    """Nobody holds the producer any more: its sender sends what it has, and ends."""
     atexit.unregister(at_exit)
-    sender.abandon()
+    leave(sender)

@@ -22,13 +22,14 @@ from streamlet.kafka.producer.errors import IllegalProducerState
 
 _log = logging.getLogger(__name__)
 
-_registration = threading.Lock()
-"""Held while a callback or a waiter is noted or taken: for a moment, and by all batches alike."""
+_registration = threading.RLock()
+"""Held while a callback or a waiter is noted or taken: for a moment, and by all batches alike. Reentrant for a signal
+handler that interrupts that moment and notes one, too."""
 
 
 def _after_fork() -> None:
     global _registration
-    _registration = threading.Lock()
+    _registration = threading.RLock()
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -50,7 +51,24 @@ class RecordMetadata(NamedTuple):
 
 
 class SenderThread(threading.Thread):
-    """Marks the threads that settle batches: waiting for a batch there would wait for itself."""
+    """Settles the batches of one producer: waiting for one of them here would wait for itself."""
+
+    def __init__(self, holds_lock: Callable[[], bool], target: Callable[[], None], name: str, daemon: bool) -> None:
+        super().__init__(target=target, name=name, daemon=daemon)
+        self._holds_lock = holds_lock
+
+    def check_wait(self) -> None:
+        """IllegalProducerState in this thread, and in one that keeps it from its producer's lock."""
+        if threading.current_thread() is self:
+            raise IllegalProducerState(
+                "get() of a record that is still open was called in a callback of the same producer: the thread that "
+                "runs it is the one that sends, so it would wait for ever. Use add_callback."
+            )
+        if self._holds_lock() or _registration._is_owned():  # type: ignore[attr-defined]  # as Condition asks it
+            raise IllegalProducerState(
+                "get() of a record that is still open was called in a signal handler (or a __del__) that interrupts "
+                "another call of the same producer in this thread: it would wait for that call for ever."
+            )
 
 
 class FutureRecordMetadata:
@@ -119,11 +137,8 @@ class FutureRecordMetadata:
         return _metadata(batch, index, self._timestamp)
 
     def _wait(self, timeout: float | None) -> tuple[ProducerBatch, int]:
-        if isinstance(threading.current_thread(), SenderThread):
-            raise IllegalProducerState(
-                "get() of a record that is still open was called in a producer's callback: the thread that runs it is "
-                "the one that sends, so it would wait for ever. Use add_callback."
-            )
+        if self._batch.settler is not None:
+            self._batch.settler.check_wait()
         deadline = None if timeout is None else time.monotonic() + seconds(timeout)
         while True:
             batch, index = self._place()

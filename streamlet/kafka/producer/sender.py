@@ -6,6 +6,7 @@ happen without it.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import threading
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from streamlet.kafka.metadata.cluster import Broker, Cluster
 from streamlet.kafka.producer.accumulator import PartitionQueue, ReadyNodes
 from streamlet.kafka.producer.batch import ProducerBatch
 from streamlet.kafka.producer.config import ProducerConfig
-from streamlet.kafka.producer.errors import OutcomeUnknown, ProducerClosed, TransactionAborted
+from streamlet.kafka.producer.errors import IllegalProducerState, OutcomeUnknown, ProducerClosed, TransactionAborted
 from streamlet.kafka.producer.partitioners import all_replicas_down, elsewhere
 from streamlet.kafka.producer.record_future import SenderThread
 from streamlet.kafka.producer.responses import produce_request
@@ -43,6 +44,10 @@ class Sender(Settlement):
         """In a poll that nothing of ours ends: who adds something must wake it."""
         self.closing = False
         self.forced = False
+        self.over = False
+        """The thread has done all it will do."""
+        self.at_exit: Callable[[], None] | None = None
+        """What the program's end calls, where nobody else waits for this thread (``ending``)."""
         self.died: BaseException | None = None
         self.refusal: KafkaError | None = None
         """Why no broker lets us in, while that is so: who waits for metadata is told at once."""
@@ -53,7 +58,8 @@ class Sender(Settlement):
         self._cluster_is_news = False
         self._seen_refresh: tuple[float | None, int] = (None, 0)
         self.client.metadata.add_listener(self._note_cluster)
-        self._thread = SenderThread(target=self._run, name=f"producer-{config.client_id}", daemon=True)
+        self._thread = SenderThread(self.holds_lock, target=self._run, name=f"producer-{config.client_id}", daemon=True)
+        self.accumulator.settler = self._thread
 
     # -- for callers, with the lock held
 
@@ -72,7 +78,7 @@ class Sender(Settlement):
         self.changed.notify_all()
 
     def abandon(self) -> None:
-        """Like :meth:`begin_close`, for a producer nobody holds any more: may run anywhere, so without :attr:`lock`."""
+        """Like :meth:`begin_close`, which the thread then does itself: may run anywhere, so without :attr:`lock`."""
         self.closing = True
         self.accumulator.closed = True
         self.client.wakeup()
@@ -82,15 +88,27 @@ class Sender(Settlement):
         """Called from a callback: whatever would wait for the sender must not."""
         return threading.current_thread() is self._thread
 
+    def interrupted(self, call: str) -> IllegalProducerState:
+        """What a call says in a thread that holds the lock already: it would wait for itself."""
+        return IllegalProducerState(
+            f"{call} was called in a signal handler (or a __del__) that interrupts another call of the same producer "
+            "in this thread, and would wait for that call for ever: only close() may be called there."
+        )
+
     def still_open(self) -> str:
         """What a close waits for. Takes the lock itself."""
         with self.lock:
             batches = list(self.accumulator.incomplete)
             count = sum(batch.count for batch in batches)
+            called = sum(batch.count for batch in self.unfired)
+            ending = self.manager is not None and self.manager.result is not None
         topics = ", ".join(sorted({batch.topic_partition.topic for batch in batches}))
-        what = (
-            f"{count} records, of {topics}, are not acknowledged yet." if batches else "a transaction is to be ended."
-        )
+        if batches:
+            what = f"{count} records, of {topics}, are not acknowledged yet."
+        elif called:
+            what = f"the callbacks of {called} records have not all returned."
+        else:
+            what = "a transaction is to be ended." if ending else "nothing is open."
         return f"{what} {self.client.connections()}"
 
     # -- the thread
@@ -108,6 +126,8 @@ class Sender(Settlement):
         try:
             while not self.closing:
                 self.run_once()
+            with self.lock:
+                self.begin_close()
             self._begin_last_abort()
             while not self.forced and not self._is_drained():
                 self.run_once()
@@ -117,6 +137,9 @@ class Sender(Settlement):
             raise
         finally:
             self._end()
+            self.over = True
+            if self.at_exit is not None:
+                atexit.unregister(self.at_exit)
 
     def _begin_last_abort(self) -> None:
         with self.lock:

@@ -50,7 +50,10 @@ class Settlement:
         self.config = config
         self.clock = clock
         self.uniform = uniform
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
+        """Reentrant for one reason: it knows who holds it. No call takes it twice (:attr:`holds_lock`)."""
+        self.holds_lock: Callable[[], bool] = self.lock._is_owned  # type: ignore[attr-defined]  # Condition's, too
+        """Whether this very thread does: a signal handler, or a ``__del__``, that interrupts a call of ours."""
         self.changed = threading.Condition(self.lock)
         """Told of whatever a caller may wait for: metadata, memory, batches, transactions."""
         self.metrics = ProducerMetrics()
