@@ -161,7 +161,7 @@ class WorkerLoop:
         for act in acts:
             try:
                 act()
-            except Exception as error:  # noqa: BLE001 - every component gets its turn, whatever another one raises
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - every component gets its turn, whatever another does
                 raised.append(error)
         self.links.close()
         self.selector.close()

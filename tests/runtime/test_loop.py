@@ -7,6 +7,7 @@ import os
 import random
 import selectors
 import socket
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -235,6 +236,14 @@ def test_bolts_clean_up_before_spouts_wait_for_a_last_commit() -> None:
         one.bolt.cleanup = lambda: heard.append("cleaned up")
         assert one.loop.close(clean=True) == []
         assert heard == ["cleaned up", "closed"]
+
+
+def test_a_cleanup_that_exits_does_not_keep_the_others_from_theirs() -> None:
+    """sys.exit() is one component's fault, as any exception is."""
+    with rig(0, workers=1) as one:
+        one.bolt.cleanup = sys.exit
+        (error,) = one.loop.close(clean=True)
+        assert isinstance(error, SystemExit) and one.spout.heard == ["closed"]
 
 
 def test_a_post_to_a_closed_loop_writes_into_no_other_file() -> None:
