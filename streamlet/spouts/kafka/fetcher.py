@@ -55,6 +55,9 @@ class _Broker:
 class Fetcher:
     """Keeps each broker busy with at most one fetch, within the task's byte budget. Never waits.
 
+    The budget is shared out evenly over the brokers that the partitions lie on. Each has one fetch in flight at most,
+    which asks for what is left of its share: so what is in flight is counted, and no broker waits for another's room.
+
     An answer counts only if its partition is still read from where it was asked for; anything else is stale and
     dropped, as after a leader move or a new start.
     """
@@ -97,9 +100,7 @@ class Fetcher:
         nothing here: such a partition is reported instead of fetched.
         """
         managers = list(managers)
-        budget = self._buffer_size_bytes - sum(manager.buffered_bytes for manager in managers)
-        if budget <= 0:
-            return
+        rooms = self._rooms(managers)
         wanted: dict[Broker, tuple[Connection, list[PartitionManager]]] = {}
         busy: set[Broker] = set()
         for manager in managers:
@@ -118,9 +119,10 @@ class Fetcher:
             wanted.setdefault(connection.broker, (connection, []))[1].append(manager)
         for broker, (connection, mine) in wanted.items():
             state = self._brokers.setdefault(broker, _Broker())
-            if state.answer is None and state.not_before_s <= now_s:
+            if state.answer is None and state.not_before_s <= now_s and rooms[broker] > 0:
                 wait_ms = self._settings.fetch_max_wait_ms
-                self._ask(connection, state, mine, budget, min(wait_ms, BUSY_WAIT_MS) if broker in busy else wait_ms)
+                wait_ms = min(wait_ms, BUSY_WAIT_MS) if broker in busy else wait_ms
+                self._ask(connection, state, mine, rooms[broker], wait_ms)
 
     def forget_unused(self) -> None:
         """Drop what is known of brokers that no partition uses any more."""
@@ -133,8 +135,20 @@ class Fetcher:
         waits = [state.not_before_s for state in self._brokers.values() if state.answer is None and state.failures]
         return min([*waits, *self._paused.values()], default=None)
 
+    def _rooms(self, managers: Iterable[PartitionManager]) -> dict[Broker, int]:
+        """How many bytes each broker may send now, if no fetch of it is in flight."""
+        by_broker: dict[Broker, list[PartitionManager]] = {}
+        total = self._buffer_size_bytes
+        for manager in managers:
+            connection = self._connections.get_connection(manager.partition)
+            if connection is None:
+                total -= manager.buffered_bytes  # fetched from a leader that is gone
+            else:
+                by_broker.setdefault(connection.broker, []).append(manager)
+        return {broker: _room(total // len(by_broker), mine) for broker, mine in by_broker.items()}
+
     def _ask(
-        self, connection: Connection, state: _Broker, managers: list[PartitionManager], budget: int, wait_ms: int
+        self, connection: Connection, state: _Broker, managers: list[PartitionManager], room: int, wait_ms: int
     ) -> None:
         # The first of the list is served first: whoever still has most of the last answer goes to the end.
         managers.sort(key=lambda manager: manager.buffered_bytes)
@@ -142,7 +156,7 @@ class Fetcher:
             _tp(manager): _Asked(manager, manager.fetch_position, manager.current_leader_epoch) for manager in managers
         }
         positions = {tp: FetchPosition(one.position, one.leader_epoch) for tp, one in state.asked.items()}
-        settings = replace(self._settings, fetch_max_wait_ms=wait_ms, fetch_max_bytes=budget)
+        settings = replace(self._settings, fetch_max_wait_ms=wait_ms, fetch_max_bytes=room)
         state.answer = connection.fetch(positions, settings)
 
     def _take(
@@ -168,6 +182,18 @@ class Fetcher:
             failed.append(FailedFetch(partition, error, tries == 1))
             self._paused[partition] = now_s + RETRY.delay(tries)
         return failed
+
+
+def _room(share: int, managers: Iterable[PartitionManager]) -> int:
+    """What is left of a broker's share. A first record larger than that comes all the same, for Kafka sends it whole.
+
+    Partitions that may emit nothing can fill the share for a long time: then what little is needed for one batch is
+    asked for the others, one at a time.
+    """
+    room = share - sum(manager.buffered_bytes for manager in managers)
+    if room > 0:
+        return room
+    return 0 if any(manager.buffered_bytes and manager.may_emit() for manager in managers) else 1
 
 
 def _tp(manager: PartitionManager) -> TopicPartition:

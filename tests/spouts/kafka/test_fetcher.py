@@ -8,6 +8,8 @@ from typing import Any
 
 import crc32c
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from streamlet.base.backoff import Backoff
 from streamlet.kafka.broker_errors import NotLeaderOrFollower, UnknownTopicId
@@ -24,7 +26,7 @@ from streamlet.spouts.kafka.partition import Broker, Partition
 from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
 from streamlet.spouts.kafka.scheme import StringScheme
 
-A, B = Broker("a"), Broker("b")
+A, B, C = Broker("a"), Broker("b"), Broker("c")
 
 
 class Client:
@@ -146,6 +148,79 @@ def test_t14_nothing_is_asked_for_beyond_the_budget(client: Client, parts: Any) 
     managers[1].buffer.size_bytes = 300
     fetcher.send(managers, None, 0.0)
     assert len(client.asked) == 1
+
+
+def in_flight(client: Client) -> int:
+    return sum(request.max_bytes for _, request, future in client.asked if not future.done)
+
+
+def test_t14_the_budget_is_the_tasks_and_not_each_brokers(client: Client, parts: Any) -> None:
+    """Three brokers were asked for all of it each."""
+    fetcher, connections = parts
+    managers = [manager(number) for number in range(6)]
+    for one, broker in zip(managers, (A, A, B, B, C, C), strict=True):
+        connections.register(one.partition, broker)
+    fetcher.send(managers, None, 0.0)
+    assert [request.max_bytes for _, request, _ in client.asked] == [333, 333, 333]
+    client.answer(1)
+    fetcher.collect(0.0)
+    managers[2].buffer.size_bytes = 300
+    fetcher.send(managers, None, 0.0)
+    assert client.asked[-1][1].max_bytes == 33, "what it has sent, and no other has, is taken off its share"
+    client.answer(0)
+    fetcher.collect(0.0)
+    managers[4].buffer.size_bytes = 5000
+    fetcher.send(managers, None, 0.0)
+    assert client.asked[-1][1].max_bytes == 333, "a record larger than all of it holds up no other broker"
+
+
+@given(steps=st.lists(st.tuples(st.integers(0, 5), st.floats(0, 1)), max_size=40))
+def test_t14_what_is_buffered_and_what_is_in_flight_never_exceed_the_budget(steps: list[tuple[int, float]]) -> None:
+    """Brokers answer, and partitions drain, in any order."""
+    client = Client()
+    connections = DynamicPartitionConnections(client)  # type: ignore[arg-type]
+    fetcher = Fetcher(connections, FetchSettings(), 1000)
+    managers = [manager(number) for number in range(3)]
+    for one, broker in zip(managers, (A, B, C), strict=True):
+        connections.register(one.partition, broker)
+    for what, part in steps:
+        fetcher.send(managers, None, 0.0)
+        assert sum(one.buffered_bytes for one in managers) + in_flight(client) <= 1000
+        if what < 3:
+            managers[what].buffer.size_bytes = int(managers[what].buffer.size_bytes * part)
+            continue
+        for index, (host, request, future) in enumerate(client.asked):
+            if host == "abc"[what - 3] and not future.done:
+                client.answer(index)
+                managers[what - 3].buffer.size_bytes += int(request.max_bytes * part)
+        fetcher.collect(0.0)
+
+
+def test_partitions_that_may_emit_nothing_starve_no_other(client: Client, parts: Any) -> None:
+    """They may hold the whole share until somebody mends a bolt: the others still get a batch at a time."""
+    fetcher, connections = parts
+    held, free = manager(0), manager(1)
+    for one in (held, free):
+        connections.register(one.partition, A)
+    held.buffer.size_bytes = 1200
+    held._limits = EmitLimits(max_uncommitted_offsets=0)
+    fetcher.send([held, free], None, 0.0)
+    assert client.offsets() == {1: 0}
+    assert client.asked[0][1].max_bytes == 1, "of which Kafka makes one batch, however large"
+    client.answer(0)
+    fetcher.collect(0.0)
+    free.buffer.size_bytes = 50
+    fetcher.send([held, free], None, 0.0)
+    assert len(client.asked) == 1, "no second one before that is out"
+
+
+def test_what_a_partition_without_a_leader_holds_is_counted_too(client: Client, parts: Any) -> None:
+    fetcher, connections = parts
+    orphan, one = manager(0), manager(1)
+    connections.register(one.partition, A)
+    orphan.buffer.size_bytes = 400
+    fetcher.send([orphan, one], None, 0.0)
+    assert client.asked[0][1].max_bytes == 600
 
 
 def test_a_full_partition_does_not_wait_behind_a_quiet_one(client: Client, parts: Any) -> None:
