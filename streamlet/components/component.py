@@ -44,6 +44,13 @@ class Component:
     config: ClassVar[Mapping[str, Any]] = {}
     logger: logging.Logger = logging.getLogger("streamlet.component")
 
+    storm_conf: Mapping[str, Any]
+    context: TopologyContext
+    topology_name: str
+    component_name: str
+    task_id: int
+    """pystorm's names for what ``initialize`` is given; the runtime sets them just before it calls that."""
+
     def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         """Called once before the first tuple. It may block, and may raise: the run then fails with it."""
 
@@ -60,6 +67,18 @@ class Component:
     def bind(self, port: TaskPort) -> None:
         """The runtime's hook: makes ``emit``, ``ack``, ``fail`` and ``report_metric`` live."""
         raise NotImplementedError
+
+    def bind_context(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        """The runtime's hook: sets pystorm's names. What the user's class has under one of them stays."""
+        names = {
+            "storm_conf": conf,
+            "context": context,
+            "topology_name": context.topology_name,
+            "component_name": context.component_name,
+            "task_id": context.task_id,
+        }
+        own, cls = vars(self), type(self)
+        own.update({name: value for name, value in names.items() if name not in own and not hasattr(cls, name)})
 
     @classmethod
     def override_keys(cls) -> frozenset[str]:

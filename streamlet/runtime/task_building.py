@@ -92,6 +92,7 @@ def build_task(running: Running, task: TaskPlan) -> LiveTask:
         wake=running.wake,
         uniform=rng.random,
     )
+    component.bind_context(conf, context)
 
     def report(error: BaseException, tup: Any) -> None:
         called = None

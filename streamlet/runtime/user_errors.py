@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ Defined = Callable[..., Any] | None
 """What of the user's was called: a function, or a class whose constructor it was."""
 
 _OURS = str(Path(streamlet.__file__).parent)
+_TUP = re.compile(r"\bemit(_anywhere)?\(\) got an unexpected keyword argument 'tup'$")
 _CALLERS = str(Path(__file__).parent)
 
 
@@ -49,7 +51,7 @@ def spout_failed(component: str, task_id: int, where: str, error: Exception, def
 
 def remedy(error: BaseException) -> str:
     """What to write instead, as a sentence, where the error is of code that was written for pystorm; else empty."""
-    if isinstance(error, TypeError) and said(error).endswith("emit() got an unexpected keyword argument 'tup'"):
+    if isinstance(error, TypeError) and _TUP.search(said(error)):
         return "pystorm's emit(tup=[...]) is emit([...]) here: the list of values comes first, without a name. "
     return ""
 

@@ -135,7 +135,7 @@ def test_what_may_be_overridden(cls: type) -> None:
     )
     assert names and all(hasattr(cls, name) for name in names), names
     bound = {"emit", "emit_many", "ack", "fail", "log", "report_metric"}
-    inner = {"bind", "spec", "override_keys", "with_overrides", "is_tick"}
+    inner = {"bind", "bind_context", "spec", "override_keys", "with_overrides", "is_tick"}
     public = {name for name, member in inspect.getmembers(cls, callable) if not name.startswith("_")}
     assert public - bound - inner <= names | {"cleanup"}
 

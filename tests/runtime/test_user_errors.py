@@ -108,6 +108,46 @@ def test_what_our_code_raises_for_the_users_is_located_at_the_users_line(run: Ru
     assert f"TypeError at {file}:{SINK + 1} " in told
 
 
+PYSTORM = "self.storm_conf['topology.workers'], self.context, self.task_id, self.component_name, self.topology_name"
+
+
+def test_pystorms_attributes_are_there_from_initialize_on(run: Run) -> None:
+    """Also where ``initialize`` is not the component's own, or does not call the one above it."""
+    _, told = run(
+        spout="def initialize(self, conf, context):\n"
+        "        assert self.storm_conf is conf and self.context is context\n"
+        "        self.log(f'spout: {self.component_name} {self.task_id} {context.topology_name}')",
+        sink=f"def process(self, tup):\n        raise OSError(({PYSTORM}))",
+        **{"topology.workers": 1},
+    )
+    assert "raised OSError" in told
+    assert "(1, TopologyContext(topology_name='T'" in told and "2, 'sink', 'T')" in told
+
+
+def test_a_components_own_names_are_left_alone(run: Run) -> None:
+    """A method, a value of the class, or one that its constructor set."""
+    _, told = run(
+        sink="task_id = 'mine'\n"
+        "    def __init__(self): self.storm_conf = 'made here'\n"
+        "    def context(self): return 'a method'\n"
+        "    def process(self, tup):\n"
+        "        raise OSError(f'{self.task_id} {self.storm_conf} {self.context()} {self.component_name}')"
+    )
+    assert "mine made here a method sink" in told
+
+
+@pytest.mark.parametrize("where", ["spout", "bolt", "bolt without a stream"])
+def test_emit_with_pystorms_keyword_says_what_to_write(run: Run, where: str) -> None:
+    emits = "self.emit(tup=[1])"
+    file, told = {
+        "spout": lambda: run(spout=f"def activate(self): {emits}"),
+        "bolt": lambda: run(sink=f"outputs = ['n']\n    def process(self, tup): {emits}"),
+        "bolt without a stream": lambda: run(sink=f"def process(self, tup): {emits}"),
+    }[where]()
+    assert f"{file}:" in told
+    assert "pystorm's emit(tup=[...]) is emit([...]) here: the list of values comes first, without a name. " in told
+
+
 def test_a_definition_is_found_for_functions_classes_and_nothing_else() -> None:
     """A class without a constructor of its own is where it begins; what is built in is nowhere."""
 

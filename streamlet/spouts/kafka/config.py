@@ -75,8 +75,8 @@ class SpoutConfig(SecuritySettings):
     fail_on_data_loss: bool = True
     """True: when records are gone that were not read, stop and name them. False: go on, log and count them."""
     on_poison: str = STOP
-    """A record that cannot be decoded, or failed more than ``retry_limit`` times: "stop" the run with its
-    coordinates, or "skip" it, logged and counted."""
+    """A record that cannot be decoded, gives a tuple that cannot be emitted, or failed more than ``retry_limit``
+    times: "stop" the run with its coordinates, or "skip" it, logged and counted."""
 
     fetch_size_bytes: int = 1 << 20
     """Most bytes asked of one partition at once. A larger record still comes, alone (trap T12)."""
@@ -85,7 +85,8 @@ class SpoutConfig(SecuritySettings):
     fetch_min_bytes: int = 1
     """A broker answers as soon as it has so many bytes; 0 would make an idle spout spin (trap T10)."""
     buffer_size_bytes: int = 8 << 20
-    """Most bytes fetched ahead of what was emitted, for all partitions of a task together (trap T14)."""
+    """Most bytes fetched ahead of what was emitted, for all partitions of a task together (trap T14), in equal shares
+    for its brokers. A record larger than a share still comes, alone."""
     max_unacked_bytes: int = 64 << 20
     """A partition emits nothing new while large records in flight hold more than this."""
     max_uncommitted_offsets: int = 1_000_000
