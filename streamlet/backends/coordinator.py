@@ -16,12 +16,11 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from streamlet.backends.ending import judged
+from streamlet.backends.ending import RunFailed, check_closed, judged
 from streamlet.backends.folders import socket_folder
 from streamlet.backends.inline import component_status
 from streamlet.backends.ports import Observer, RunRequest, RunResult, RunStatus, Stop
 from streamlet.base.clock import SystemClock
-from streamlet.base.errors import StreamletError
 from streamlet.model.plan import Plan, fingerprint, make_plan
 from streamlet.model.spec import SPOUT
 from streamlet.runtime import instructions
@@ -40,15 +39,6 @@ CLOSE_S = 5.0
 HOW_S = 0.25
 
 logger = logging.getLogger("streamlet")
-
-
-class RunFailed(StreamletError):
-    """A worker could not go on; its own paragraph is the message."""
-
-    def __init__(self, message: str, status: int = 1, trace: str = "") -> None:
-        super().__init__(message)
-        self.exit_status = status
-        self.trace = trace
 
 
 class Launcher(Protocol):
@@ -102,7 +92,9 @@ class Coordinator:
                 silent_s=conf["streamlet.worker.timeout.secs"],
                 restarts=conf["streamlet.worker.restarts.max"],
                 drain_s=conf["streamlet.drain.timeout.secs"],
+                stop_s=conf["streamlet.stop.timeout.secs"],
             ),
+            {worker: ", ".join(self._components_on(worker)) for worker in range(request.workers)},
         )
         self.channels: dict[int, tuple[int, ControlChannel]] = {}
         self.beats: dict[int, Message] = {}
@@ -147,12 +139,9 @@ class Coordinator:
             raise self.failure
         status = self._status("ended")
         self.observer.on_status(status)
-        if self._close_errors:
-            raise RunFailed(
-                f"The topology ran to its end, but closing it raised: {'; '.join(self._close_errors)}. What `cleanup` "
-                "or `close` was to write may be missing."
-            )
-        result = RunResult(supervisor.ending or "interrupted", status, supervisor.drained)
+        reason, unclosed = supervisor.ending or "interrupted", tuple(supervisor.unclosed.values())
+        check_closed(self._close_errors, unclosed, reason)
+        result = RunResult(reason, status, supervisor.drained, unclosed)
         return judged(result, self.plan.topology, self.complaints)
 
     def _look_for_end(self, now: float) -> None:
@@ -347,7 +336,7 @@ class Coordinator:
 
     def _begins_anew(self, worker: int, epoch: int) -> str:
         """What the death of a worker means, besides replays: its user may count on what is gone."""
-        here = {task.component for task in self.plan.tasks if task.worker == worker}
+        here = self._components_on(worker)
         bolts = [c.name for c in self.plan.topology.components if c.kind != SPOUT and c.name in here]
         text = f"worker {worker} was started again (epoch {epoch}): what was open is replayed"
         if not bolts:
@@ -356,6 +345,9 @@ class Coordinator:
             f"{text}. What its tasks of {', '.join(bolts)} kept in memory is gone with the old one: "
             "docs/counts-that-survive.md says what to do about that."
         )
+
+    def _components_on(self, worker: int) -> list[str]:
+        return list(dict.fromkeys(task.component for task in self.plan.tasks_on(worker)))
 
     def _component_of(self, task_id: int) -> str:
         return self.plan.tasks[task_id - 1].component

@@ -5,14 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from streamlet.backends.ports import ComponentStatus, RunResult
-from streamlet.base.errors import StreamletError
+from streamlet.base.errors import FAILED, StreamletError
 from streamlet.components.reliable_spout import ReliableSpout
 from streamlet.components.spout import Spout
 from streamlet.model.spec import SPOUT
 from streamlet.model.topology import TopologySpec
 
+MISSING = "What `cleanup` or `close` was to write may be missing."
+
 MOST_TOLD = 3
 """So many of the errors that components raised are told again at the end."""
+
+
+class RunFailed(StreamletError):
+    """A worker could not go on, or not close what it had; its own paragraph is the message."""
+
+    def __init__(self, message: str, status: int = FAILED, trace: str = "") -> None:
+        super().__init__(message)
+        self.exit_status = status
+        self.trace = trace
 
 
 class TreesFailed(StreamletError):
@@ -21,6 +32,21 @@ class TreesFailed(StreamletError):
     def __init__(self, message: str, result: RunResult) -> None:
         super().__init__(message)
         self.result = result
+
+
+def check_closed(raised: Sequence[str], unclosed: Sequence[str], reason: str) -> None:
+    """Whether the components could close, which is when many write what they have. Raises RunFailed.
+
+    ``raised`` are the errors of those that could not, ``unclosed`` how workers went that did not come to it. Who
+    interrupts a run bounds its time, and is told only.
+    """
+    if raised:
+        raise RunFailed(f"The topology ran to its end, but closing it raised: {'; '.join(raised)}. {MISSING}")
+    if unclosed and reason != "interrupted":
+        raise RunFailed(
+            f"The topology ran to its end, but {'; '.join(unclosed)}. {MISSING} A `cleanup` that needs more time gets "
+            "it by streamlet.stop.timeout.secs; what was acked is not read again."
+        )
 
 
 def judged(result: RunResult, topology: TopologySpec, told: Sequence[str]) -> RunResult:

@@ -76,6 +76,8 @@ class RunResult:
     reason: str
     status: RunStatus
     drained: bool
+    unclosed: tuple[str, ...] = ()
+    """Workers that did not close their components, and how they went. After an interrupt alone: else the run failed."""
 
 
 class Observer(Protocol):

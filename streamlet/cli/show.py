@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Protocol
 
+from streamlet.backends.ending import MISSING
 from streamlet.backends.ports import ComponentStatus, Observer, RunRequest, RunResult, RunStatus
 from streamlet.cli.check import summary
 from streamlet.cli.errors import explain
@@ -91,7 +92,8 @@ class JsonView:
 
     def finish(self, result: RunResult, exit_status: int = 0) -> None:
         status = dataclasses.asdict(result.status)
-        self._put("result", reason=result.reason, drained=result.drained, exit_status=exit_status, **status)
+        ended = {"reason": result.reason, "drained": result.drained, "unclosed": result.unclosed}
+        self._put("result", **ended, exit_status=exit_status, **status)
 
     def failed(self, error: BaseException, exit_status: int) -> None:
         reason = "failed" if self._begun else "refused"
@@ -173,7 +175,8 @@ def ending(result: RunResult) -> str:
             left = "without a drain, so what was read last is read again by the next run"
             if not any(row.emitted for row in result.status.components if row.kind == SPOUT):
                 left = "nothing had been emitted yet"
-    return f"{before}{why} after {duration(result.status.elapsed_s)}: {left}."
+    cut = f" But {'; '.join(result.unclosed)}. {MISSING}" if result.unclosed else ""
+    return f"{before}{why} after {duration(result.status.elapsed_s)}: {left}.{cut}"
 
 
 def killed(status: RunStatus | None) -> str:

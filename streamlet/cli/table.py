@@ -69,7 +69,8 @@ class TableView:
         self._notice = ""
         self._over = True
         self._live.stop()
-        self._console.print(self._text(show.ending(result), "green" if result.drained else "yellow"))
+        style = "green" if result.drained and not result.unclosed else "yellow"
+        self._console.print(self._text(show.ending(result), style))
 
     def failed(self, error: BaseException, exit_status: int) -> None:
         self._notice = ""

@@ -8,6 +8,7 @@ STARTING with the next epoch. Only when all workers are UP by one version of the
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -30,6 +31,12 @@ from streamlet.runtime.instructions import (
 from streamlet.runtime.ports import Traffic
 
 WINDOW_S = 300.0
+
+CLOSE_S = 30.0
+"""How long workers may close when a run ends by itself, unless a setting says otherwise."""
+
+INTERRUPT_S = 5.0
+"""Drain and closing together after Ctrl-C, likewise."""
 
 STALL_S = 1.0
 """Longer between two ticks, and the coordinator itself stood still."""
@@ -69,14 +76,18 @@ class Limits:
     silent_s: float = 10.0
     restarts: int = 20
     drain_s: float = 4.0
-    stop_s: float = 5.0
+    stop_s: float | None = None
+    """How long workers may close. None: CLOSE_S, or what the drain left of INTERRUPT_S, and a second at least."""
 
 
 class Supervisor:
-    """The state of a run. One thread."""
+    """The state of a run. One thread. ``holds``: which components each worker has, for the sentences about it."""
 
-    def __init__(self, workers: int, spout_workers: frozenset[int], limits: Limits) -> None:
+    def __init__(
+        self, workers: int, spout_workers: frozenset[int], limits: Limits, holds: Mapping[int, str] = {}
+    ) -> None:
         self.workers = {index: _Worker() for index in range(workers)}
+        self._holds = holds
         self.spout_workers = spout_workers
         self.limits = limits
         self.version = 0
@@ -85,8 +96,10 @@ class Supervisor:
         """It was whole once: from then on, components have seen tuples."""
         self.ending: str | None = None
         self.drained = False
+        self.unclosed: dict[int, str] = {}
+        """How workers went whose components had seen tuples and did not close: "worker 1 (count) was killed ..."."""
         self._deadline = 0.0
-        self._ended_s = 0.0
+        self._ended_s = self._stopped_s = 0.0
         self._cut: dict[tuple[int, int], int] = {}
         self._replaced: set[int] = set()
         self._stopping = False
@@ -179,13 +192,12 @@ class Supervisor:
         worker.state, worker.address = WorkerState.GONE, None
         kill: list[Instruction] = [Kill(index, epoch)]
         if self._stopping:
-            worker.stopped = True
-            return kill
+            return [*kill, *self._not_closed(index, f"{why} before it had closed")]
         self.whole = False
         lost = [*kill, Tell("warning", f"worker {index} (epoch {epoch}) {why}"), SendLost(index, epoch)]
         if self.ending is not None:
             # Nothing is replayed any more: what was open stays uncommitted for the next run.
-            return [*lost, *self._stop(now)]
+            return [*lost, *self._not_closed(index, f"{why} before it was to close"), *self._stop(now)]
         if self.began:
             self._replaced.add(index)
         worker.deaths.append(now)
@@ -195,9 +207,9 @@ class Supervisor:
             return [
                 *lost,
                 GiveUp(
-                    f"Worker {index} died {len(worker.deaths)} times within {WINDOW_S:.0f} s, the last time because it "
-                    f"{why}. Restarting it again would not help: look at what its components do just before, or raise "
-                    "streamlet.worker.restarts.max."
+                    f"{self._called(index, 'Worker')} died {len(worker.deaths)} times within {WINDOW_S:.0f} s, the "
+                    f"last time because it {why}. Restarting it again would not help: look at what its components do "
+                    "just before, or raise streamlet.worker.restarts.max."
                 ),
             ]
         worker.restart_at = now + self._backoff.delay(len(worker.deaths) - 1)
@@ -206,6 +218,8 @@ class Supervisor:
     def end(self, reason: str, now: float) -> list[Instruction]:
         """Somebody or something wants the run to end: drain first."""
         if self.ending is not None:
+            if reason == "interrupted" != self.ending:
+                self._hurry(now)
             return []
         self.ending = reason
         self._ended_s = now
@@ -213,6 +227,12 @@ class Supervisor:
         if not self.whole:
             return [SendPause(), *self._stop(now)]
         return [SendPause(), *self._maybe_stop(now)]
+
+    def _hurry(self, now: float) -> None:
+        """Ctrl-C while the run ends by itself: it has no more time than after any Ctrl-C."""
+        self.ending, self._ended_s = "interrupted", now
+        limit = self._closed_by(now) if self._stopping else now + self.limits.drain_s
+        self._deadline = min(self._deadline, limit)
 
     def stopped(self, index: int, epoch: int) -> None:
         """A worker has closed its components."""
@@ -226,7 +246,7 @@ class Supervisor:
         if self.ending is not None and not self._stopping and now >= self._deadline:
             out += self._stop(now)
         if self._stopping:
-            return out if now < self._deadline else [*out, *self._end_the_rest()]
+            return out if now < self._deadline else [*out, *self._end_the_rest(now)]
         for index, worker in self.workers.items():
             if worker.state is WorkerState.GONE:
                 if worker.restart_at is not None and now >= worker.restart_at:
@@ -309,23 +329,42 @@ class Supervisor:
 
     def _stop(self, now: float) -> list[Instruction]:
         self._stopping = True
-        # What the drain took is taken off: a run ends within ``stop_s`` of the wish, but closing gets a second.
-        self._deadline = max(self._ended_s + self.limits.stop_s, now + 1.0)
-        # A worker that has not come up holds nothing that wants closing.
-        unborn = [index for index, worker in self.workers.items() if worker.state is WorkerState.STARTING]
-        return [SendStop(clean=True), *(self._kill(index) for index in unborn)]
+        self._stopped_s, self._deadline = now, self._closed_by(now)
+        out: list[Instruction] = [SendStop(clean=True)]
+        for index, worker in self.workers.items():
+            if worker.state is WorkerState.STARTING:
+                out.append(self._kill(index))  # what has not come up holds nothing that wants closing
+            if worker.state is WorkerState.GONE:
+                out += self._not_closed(index, "had died and was not back when the run ended")
+        return out
 
-    def _end_the_rest(self) -> list[Instruction]:
+    def _closed_by(self, now: float) -> float:
+        if self.limits.stop_s is not None:
+            return now + self.limits.stop_s
+        if self.ending == "interrupted":
+            return max(self._ended_s + INTERRUPT_S, now + 1.0)
+        return now + CLOSE_S
+
+    def _end_the_rest(self, now: float) -> list[Instruction]:
         """Whoever has not closed by the deadline hangs, most likely in its user's code: the run ends without it."""
         out: list[Instruction] = []
         for index, worker in self.workers.items():
             if not worker.stopped and worker.state is not WorkerState.GONE:
-                text = (
-                    f"worker {index} (epoch {worker.epoch}) did not stop in time and was killed: what its cleanup was "
-                    "to write may be missing"
-                )
-                out += [Tell("warning", text), self._kill(index)]
+                how = f"did not stop within {now - self._stopped_s:.1f} s and was killed"
+                told = self._not_closed(index, how) or [Tell("warning", f"{self._called(index)} {how}")]
+                out += [*told, self._kill(index)]
         return out
+
+    def _not_closed(self, index: int, how: str) -> list[Instruction]:
+        """A worker is gone at the end of the run and has not said that its components are closed."""
+        if not self.began or self.workers[index].stopped or index in self.unclosed:
+            return []  # no tuple was ever seen, all is well, or this is known
+        self.unclosed[index] = text = f"{self._called(index)} {how}"
+        return [Tell("warning", f"{text}: what its cleanup was to write may be missing")]
+
+    def _called(self, index: int, noun: str = "worker") -> str:
+        """``worker 1 (count, store)``."""
+        return f"{noun} {index} ({self._holds[index]})" if index in self._holds else f"{noun} {index}"
 
     def _kill(self, index: int) -> Kill:
         worker = self.workers[index]

@@ -130,7 +130,7 @@ def test_a_worker_that_dies_again_and_again_ends_the_run_with_a_paragraph(tmp_pa
     topology = load_topology(file)
     conf = resolve(topology.config, {"streamlet.worker.restarts.max": 2})
     observer = Silent()
-    with pytest.raises(RunFailed, match=r"Worker 1 died 3 times .* SIGSEGV.*streamlet\.worker\.restarts\.max"):
+    with pytest.raises(RunFailed, match=r"Worker 1 \(deadly\) died 3 times .* SIGSEGV.*worker\.restarts\.max"):
         ProcessesBackend().run(RunRequest(topology, conf, file=file, workers=2), observer, Stop())
     assert sum("SIGSEGV" in text for text in observer.events) == 3
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from tests.patience import PATIENCE_S
@@ -88,6 +90,38 @@ def test_a_component_that_exits_is_named_once(streamlet, backend: str, act: str,
     last = done.stderr.splitlines()[-1]
     assert last.startswith("Error: ") and said in last and f"{file}:" in last, done.stderr
     assert "epoch" not in done.stderr and "bug in streamlet" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("cleanup", "how"),
+    [
+        ("os.kill(os.getpid(), signal.SIGKILL)", "was killed by SIGKILL before it had closed"),
+        (f"time.sleep({4 * PATIENCE_S})", "did not stop within"),
+    ],
+)
+def test_a_worker_that_does_not_come_to_close_fails_the_run(streamlet, cleanup: str, how: str) -> None:
+    """Every tuple was acked, and what they were kept for was never written: nobody reads them again."""
+    conf = ("-c", "streamlet.stop.timeout.secs=0.5")
+    done = streamlet("run", streamlet.write(made(cleanup=cleanup)), "--until-caught-up", *conf)
+    assert done.returncode == 1, done
+    said = done.stderr.splitlines()[-1]
+    assert f"worker 1 (sink) {how}" in said and "may be missing" in said and "streamlet.stop.timeout.secs" in said
+    assert "everything that was emitted is done" not in done.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_after_a_signal_the_last_line_says_who_could_not_close(streamlet, number: int) -> None:
+    """Whoever interrupts has bounded the time: the status stays the shell's."""
+    conf = ("-c", "streamlet.stop.timeout.secs=0.5")
+    text = made(process="print('a tuple came', flush=True)", cleanup=f"time.sleep({4 * PATIENCE_S})")
+    process = streamlet.start("run", streamlet.write(text), *conf)
+    for line in process.stdout:
+        if "a tuple came" in line:
+            break
+    process.send_signal(number)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 128 + number, err
+    assert "worker 1 (sink) did not stop within" in out.splitlines()[-1] and "may be missing" in out.splitlines()[-1]
 
 
 @pytest.mark.parametrize("backend", ["inline", "processes"])

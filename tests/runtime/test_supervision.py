@@ -269,6 +269,60 @@ def test_a_worker_that_does_not_stop_is_killed_at_its_deadline() -> None:
     assert supervisor.tick(17.0) == []
 
 
+@pytest.mark.parametrize(
+    ("reason", "stop_s", "until"),
+    [("caught_up", None, 47.0), ("time", None, 47.0), ("interrupted", None, 18.0), ("interrupted", 9.0, 26.0),
+     ("time", 9.0, 26.0)],
+)  # fmt: skip
+def test_closing_has_its_own_time_however_long_the_drain_took(reason: str, stop_s: float | None, until: float) -> None:
+    """But after Ctrl-C, which promises an end within five seconds unless somebody says otherwise."""
+    supervisor = running(limits=Limits(drain_s=30.0, stop_s=stop_s))
+    supervisor.end(reason, 10.0)
+    for index in (0, 1):
+        supervisor.state(index, 1, drained=True, caught_up=True, now=17.0, traffic=({}, {}))
+    for now in range(11, int(until)):
+        assert supervisor.tick(float(now)) == []
+    supervisor.stopped(0, 1)
+    told, killed = supervisor.tick(until)
+    assert killed == Kill(1, 1) and isinstance(told, Tell) and f"within {until - 17:.1f} s" in told.text
+    assert supervisor.over and "did not stop" in supervisor.unclosed[1]
+
+
+def test_ctrl_c_bounds_a_closing_that_had_more_time() -> None:
+    """Whoever is asked to end need not wait for what a run allows itself."""
+    supervisor = running()
+    supervisor.end("time", 10.0)
+    assert supervisor.tick(14.0) == [SendStop(clean=True)]
+    supervisor.end("interrupted", 20.0)
+    supervisor.end("interrupted", 21.0)
+    assert supervisor.tick(24.9) == []
+    assert {type(i) for i in supervisor.tick(25.0)} == {Tell, Kill}
+    assert supervisor.ending == "interrupted"
+
+
+def test_a_death_before_all_is_closed_is_remembered_and_told() -> None:
+    """While it closes, while the run drains, or shortly before: what its cleanup was to write is missing. Once a worker
+    has said that it closed, its end is as it should be.
+    """
+    supervisor = Supervisor(4, frozenset({0}), Limits(), {1: "count, store"})
+    supervisor.begin(0.0)
+    bring_up(supervisor, range(4), 1.0)
+    supervisor.gone(3, 1, "was killed by SIGKILL", 1.5)
+    supervisor.tick(2.0)
+    assert supervisor.end("time", 2.0)[-2:] == [Kill(3, 2), Tell("warning", f"{LATE}: {MISSING}")]
+    supervisor.stopped(0, 1)
+    assert supervisor.gone(0, 1, "ended with status 0", 2.1) == [Kill(0, 1)]
+    text = "worker 1 (count, store) was killed by SIGKILL before it had closed"
+    assert supervisor.gone(1, 1, "was killed by SIGKILL", 2.2) == [Kill(1, 1), Tell("warning", f"{text}: {MISSING}")]
+    supervisor.stopped(2, 1)
+    assert supervisor.over
+    assert supervisor.unclosed == {1: text, 3: LATE}
+
+
+LATE = "worker 3 had died and was not back when the run ended"
+MISSING = "what its cleanup was to write may be missing"
+
+
 def test_an_end_before_all_are_up_waits_for_nobody_who_is_still_starting() -> None:
     """A run that is stopped while its workers start ends at once."""
     supervisor = Supervisor(2, frozenset({0}), Limits())
@@ -288,6 +342,7 @@ def test_a_death_during_the_drain_ends_the_run_undrained() -> None:
     assert SendStop(clean=True) in out
     assert supervisor.tick(6.0) == []
     assert not supervisor.drained
+    assert "was killed by SIGKILL before it was to close" in supervisor.unclosed[1]
 
 
 @pytest.mark.parametrize("seed", seeds("supervision", 5))
