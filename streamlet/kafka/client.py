@@ -63,7 +63,7 @@ class KafkaClient:
         allow_auto_topic_creation: bool = False,
     ) -> None:
         self.config = config
-        self._pid = os.getpid()
+        self.pid = os.getpid()  # of the process it was made in, and is for
         self._clock = clock or SystemClock()
         self._uniform = uniform
         self._request_timeout_s = config.request_timeout_ms / 1000
@@ -210,10 +210,10 @@ class KafkaClient:
         """Send what is queued, wait at most ``timeout_s`` for something to happen, and run listeners."""
         if self._closed:
             raise ClientClosed("The client is closed.")
-        if os.getpid() != self._pid:
+        if os.getpid() != self.pid:
             # Two processes on one connection would read each other's answers.
             raise ClientClosed(
-                f"This client was made in process {self._pid}, and process {os.getpid()} is a fork of it: make a "
+                f"This client was made in process {self.pid}, and process {os.getpid()} is a fork of it: make a "
                 "client of its own in each process, after the fork."
             )
         now = self._clock.monotonic()
@@ -322,7 +322,7 @@ class KafkaClient:
         if self._closed:
             return
         deadline = self._clock.monotonic() + timeout_s
-        while os.getpid() == self._pid and (len(self._network.in_flight) or len(self._unsent)):
+        while os.getpid() == self.pid and (len(self._network.in_flight) or len(self._unsent)):
             left = deadline - self._clock.monotonic()
             if left <= 0:
                 break

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from types import TracebackType
 
 from streamlet.base.clock import Clock, SystemClock
 from streamlet.kafka.arguments import check_callable, check_topic, partitions_of, seconds
 from streamlet.kafka.client import KafkaClient
 from streamlet.kafka.closing import HASTE_S, in_haste, telling
+from streamlet.kafka.consumer import abandoned
 from streamlet.kafka.consumer import consumer_arguments as given
 from streamlet.kafka.consumer.commits import Commits, OffsetCommitCallback, Offsets
 from streamlet.kafka.consumer.config import ConsumerConfig
@@ -19,13 +19,13 @@ from streamlet.kafka.consumer.coordinator import ConsumerCoordinator
 from streamlet.kafka.consumer.deserialization import Deserializers
 from streamlet.kafka.consumer.errors import ConsumerClosed, IllegalSubscription
 from streamlet.kafka.consumer.fetcher import Fetcher
-from streamlet.kafka.consumer.handed_out import InHand, Undelivered, but_for_held
+from streamlet.kafka.consumer.handed_out import HandedOut
 from streamlet.kafka.consumer.offset_queries import OffsetAndTimestamp, OffsetQueries
 from streamlet.kafka.consumer.one_thread import OneThread
 from streamlet.kafka.consumer.polling import Poller
 from streamlet.kafka.consumer.positions import Positions
 from streamlet.kafka.consumer.rebalance_listener import ConsumerRebalanceListener
-from streamlet.kafka.consumer.records import ConsumerRecord, RecordColumns, columns_by_partition, records_by_partition
+from streamlet.kafka.consumer.records import ConsumerRecord, RecordColumns
 from streamlet.kafka.consumer.subscription_state import ResetStrategy, SubscriptionState, SubscriptionType
 from streamlet.kafka.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata, offset_rows
 from streamlet.kafka.metadata.cluster import TopicPartition
@@ -55,18 +55,18 @@ class Consumer:
         self._subscriptions = SubscriptionState(ResetStrategy(self.config.auto_offset_reset))
         self._positions = Positions(self._client, self._subscriptions, self.config, now_s)
         self._fetcher = Fetcher(self._client, self._subscriptions, self._positions, self.config, now_s)
-        self._undelivered, self._in_hand = Undelivered(), InHand()
-        self._in_hand_counts = True  # as worked on
-        parts = self._client, self._subscriptions, self._positions
-        self._coordinator = ConsumerCoordinator(*parts, self.config, self._clock, self._consumed, self._partitions_went)
+        self._handed_out = handed_out = HandedOut(self._subscriptions)
+        self._undelivered, self._in_hand = handed_out.undelivered, handed_out.in_hand
+        parts = self._client, self._subscriptions, self._positions, self._fetcher, handed_out
+        self._coordinator = ConsumerCoordinator(*parts, self.config, self._clock)
         self._queries = OffsetQueries(self._client, self.config, now_s)
         deserializers = Deserializers(self.config.key_deserializer, self.config.value_deserializer)
-        self._poller = Poller(
-            self._client, self._subscriptions, self._coordinator, self._positions, self._fetcher, deserializers, now_s
-        )
+        parts_of_a_poll = self._client, self._subscriptions, self._coordinator, self._positions, self._fetcher
+        self._poller = Poller(*parts_of_a_poll, deserializers, handed_out, now_s)
         self._alone_lock = OneThread()
         self._closed = False
         self._default_timeout_s = self.config.default_api_timeout_ms / 1000
+        self._abandoned = abandoned.ended_with(self, self._client, self._coordinator.threads)
         if topics:
             try:
                 self.subscribe(topics)
@@ -81,7 +81,7 @@ class Consumer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         # An error may be of the work on what was given last: that is not committed, and will be read again.
-        self._in_hand_counts = kind is None
+        self._handed_out.in_hand_counts = kind is None
         self.close(HASTE_S if in_haste(kind) else _CLOSE_S)
 
     def __repr__(self) -> str:
@@ -126,11 +126,11 @@ class Consumer:
         with self._alone():
             named = partitions_of(partitions)
             if self._subscriptions.kind is SubscriptionType.USER_ASSIGNED and self._coordinator.commits is not None:
-                self._coordinator.commits.maybe_auto_commit(self._consumed)
+                self._coordinator.commits.maybe_auto_commit(self._handed_out.consumed)
             self._subscriptions.assign_from_user(named)
             for tp in named:
                 self._client.add_topic(tp.topic)
-            self._partitions_went()
+            self._coordinator.partitions_went()
 
     def unsubscribe(self) -> None:
         """Read nothing; leaves the group."""
@@ -143,7 +143,7 @@ class Consumer:
                 self._client.metadata.set_all_topics(False)
                 if self._coordinator.commits is not None:
                     self._coordinator.commits.in_group = False
-                self._partitions_went()
+                self._coordinator.partitions_went()
 
     def subscription(self) -> frozenset[str]:
         """The topics subscribed to, or matched by the pattern."""
@@ -166,11 +166,12 @@ class Consumer:
         with self._alone():
             limit = given.poll_limits(timeout_ms, max_records) or self.config.max_poll_records
             self._in_hand.clear()
-            found = self._undelivered.take_all()
-            if not found:
-                found = self._poller.poll(timeout_ms, limit, records_by_partition) or {}
-            self._in_hand.put({tp: (rows[0].offset, rows[0].leader_epoch) for tp, rows in found.items()})
-            return found
+            if self._undelivered:
+                found = self._handed_out.take(limit)
+            else:
+                found = self._poller.poll(timeout_ms, limit, self._handed_out.records) or {}
+        self._handed_out.taking = {}
+        return found
 
     def poll_columns(self, timeout_ms: int = 0, max_records: int | None = None) -> dict[TopicPartition, RecordColumns]:
         """Like :meth:`poll`, but each partition's records as columns: no object for each record is made.
@@ -184,9 +185,9 @@ class Consumer:
                     "Records of an iteration that was broken off wait: take them with poll() before poll_columns()."
                 )
             self._in_hand.clear()
-            found = self._poller.poll(timeout_ms, limit, columns_by_partition) or {}
-            self._in_hand.put({tp: columns.first() for tp, columns in found.items()})
-            return found
+            found = self._poller.poll(timeout_ms, limit, self._handed_out.columns) or {}
+        self._handed_out.taking = {}
+        return found
 
     def __iter__(self) -> Consumer:
         """Records one by one, for ever, or until ``consumer_timeout_ms`` pass without one.
@@ -205,11 +206,9 @@ class Consumer:
                 return record
             with self._alone():
                 self._in_hand.clear()
-                self._poller.poll(
-                    1000 if limit_ms is None else limit_ms,
-                    self.config.max_poll_records,
-                    lambda parts: self._undelivered.put_all(records_by_partition(parts)),
-                )
+                wait_ms = 1000 if limit_ms is None else limit_ms
+                self._poller.poll(wait_ms, self.config.max_poll_records, self._handed_out.iterate)
+                self._handed_out.taking = {}
             if limit_ms is not None and not self._undelivered:
                 break
         raise StopIteration
@@ -251,13 +250,10 @@ class Consumer:
     def pause(self, *partitions: TopicPartition) -> None:
         """Hand out nothing of these until :meth:`resume`; they stay ours. A new assignment forgets it."""
         with self._alone():
-            waiting = self._undelivered.first_offsets()
             for tp in partitions:
                 row = self._subscriptions.require(TopicPartition.of(tp))
                 row.paused = True
-                if tp in waiting and row.position is not None:  # what an iteration took goes back
-                    row.position = replace(row.position, offset=waiting[tp][0], offset_epoch=waiting[tp][1])
-                    self._undelivered.drop(tp)
+                self._handed_out.put_back(row)
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Hand out again."""
@@ -317,8 +313,8 @@ class Consumer:
         """
         with self._alone():
             rows, limit = None if offsets is None else offset_rows(offsets), self._limit(timeout)
-            self._in_hand.clear(rows)
-            self._commits().commit_sync(self._consumed() if rows is None else rows, limit)
+            self._in_hand.committed(rows)
+            self._commits().commit_sync(self._handed_out.consumed() if rows is None else rows, limit)
 
     def commit_async(self, offsets: Offsets | None = None, callback: OffsetCommitCallback | None = None) -> None:
         """Store offsets without waiting and without another try. ``callback(offsets, error)`` runs in a later poll,
@@ -327,8 +323,8 @@ class Consumer:
         with self._alone():
             check_callable("callback", callback)
             rows = None if offsets is None else offset_rows(offsets)
-            self._in_hand.clear(rows)
-            self._commits().commit_async(self._consumed() if rows is None else rows, callback)
+            self._in_hand.committed(rows)
+            self._commits().commit_async(self._handed_out.consumed() if rows is None else rows, callback)
 
     def committed(
         self, *partitions: TopicPartition, timeout: float | None = None
@@ -368,6 +364,7 @@ class Consumer:
                     self._coordinator.close(timeout)
             finally:
                 self._closed = True
+                self._abandoned.detach()
                 self._client.close()
 
     # -- inside
@@ -384,15 +381,6 @@ class Consumer:
         if self._coordinator.commits is None:
             raise IllegalSubscription("This consumer has no group_id, so there is no place for offsets: give one.")
         return self._coordinator.commits
-
-    def _consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What may be committed: the positions, but for records not given yet, and after an error for those in hand."""
-        in_hand = {} if self._in_hand_counts else self._in_hand.first_offsets()
-        return but_for_held(self._subscriptions.consumed(), {**self._undelivered.first_offsets(), **in_hand})
-
-    def _partitions_went(self) -> None:
-        self._fetcher.forget_unassigned()
-        self._undelivered.keep(self._subscriptions.assigned)
 
 
 __all__ = ["Consumer"]

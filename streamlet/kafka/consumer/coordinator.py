@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
@@ -21,9 +21,11 @@ from streamlet.kafka.consumer.assignors import (
 from streamlet.kafka.consumer.commits import Commits
 from streamlet.kafka.consumer.config import ConsumerConfig
 from streamlet.kafka.consumer.errors import GroupThreadDied, MembershipFenced
+from streamlet.kafka.consumer.fetcher import Fetcher
 from streamlet.kafka.consumer.first_positions import FirstPositions
 from streamlet.kafka.consumer.group_protocol import Subscription, decode_assignment
 from streamlet.kafka.consumer.group_thread import GroupThread
+from streamlet.kafka.consumer.handed_out import HandedOut
 from streamlet.kafka.consumer.membership import GroupSettings, Membership
 from streamlet.kafka.consumer.membership_events import (
     NO_GENERATION,
@@ -38,7 +40,6 @@ from streamlet.kafka.consumer.rebalance_listener import ConsumerRebalanceListene
 from streamlet.kafka.consumer.subscription_state import SubscriptionState, SubscriptionType
 from streamlet.kafka.errors import KafkaError, MalformedFrame
 from streamlet.kafka.future import RequestFuture
-from streamlet.kafka.group_offsets import OffsetAndMetadata
 from streamlet.kafka.metadata.cluster import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -56,19 +57,19 @@ class ConsumerCoordinator:
         client: KafkaClient,
         subscriptions: SubscriptionState,
         positions: Positions,
+        fetcher: Fetcher,
+        handed_out: HandedOut,
         config: ConsumerConfig,
         clock: Clock,
-        consumed: Callable[[], Mapping[TopicPartition, OffsetAndMetadata]],
-        dropped: Callable[[], None],
     ) -> None:
-        """``consumed``: what may be committed now; ``dropped`` is called when partitions went."""
         self._client = client
         self._subscriptions = subscriptions
         self._positions = positions
         self._config = config
         self._clock = clock
-        self._consumed = consumed
-        self._dropped = dropped
+        self._fetcher = fetcher
+        self._handed_out = handed_out
+        self._consumed = handed_out.consumed
         self._retry = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
         assignors = [resolve_assignor(one) for one in config.partition_assignment_strategy]
         self._assignors: dict[str, PartitionAssignor] = {one.name: one for one in assignors}
@@ -76,6 +77,8 @@ class ConsumerCoordinator:
         self.commits: Commits | None = None
         self.listener = ConsumerRebalanceListener()
         self._thread: GroupThread | None = None
+        self.threads: list[GroupThread] = []
+        """The thread, once there is one: for whoever must end it when nobody holds the consumer any more."""
         self._wants_join = True
         self._joining = False
         self._ended: KafkaError | None = None
@@ -146,7 +149,13 @@ class ConsumerCoordinator:
         membership = Membership(settings, random.random)
         self._thread = GroupThread(config, membership, self._assignors, self._client.wakeup, self._clock)
         self._thread.start()
+        self.threads.append(self._thread)
         return self._thread
+
+    def partitions_went(self) -> None:
+        """Whatever waits of partitions that are no longer ours is dropped."""
+        self._fetcher.forget_unassigned()
+        self._handed_out.keep(self._subscriptions.assigned)
 
     # -- news of the membership
 
@@ -187,7 +196,7 @@ class ConsumerCoordinator:
         self._last_owned = ()
         lost = self._subscriptions.assigned
         self._subscriptions.assign_from_subscribed((), ())
-        self._dropped()
+        self.partitions_went()
         if lost:
             self.listener.on_partitions_lost(lost)
 
@@ -222,7 +231,7 @@ class ConsumerCoordinator:
             self._revoke(revoked)
         finally:
             self._subscriptions.assign_from_subscribed(kept, ())
-            self._dropped()
+            self.partitions_went()
             thread.join(self._protocols(kept))
 
     def _committed_before_join(self) -> bool:
@@ -291,7 +300,7 @@ class ConsumerCoordinator:
                 self._revoke(revoked)
         finally:
             self._subscriptions.assign_from_subscribed(wanted, added)
-            self._dropped()
+            self.partitions_went()
             for tp in wanted:
                 self._client.add_topic(tp.topic)
             self.commits.restart_timer()

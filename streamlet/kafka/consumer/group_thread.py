@@ -17,6 +17,7 @@ from typing import TypeVar
 from streamlet.base.clock import Clock
 from streamlet.kafka.broker_errors import error_class
 from streamlet.kafka.client import KafkaClient
+from streamlet.kafka.closing import HASTE_S
 from streamlet.kafka.consumer.assignors import PartitionAssignor
 from streamlet.kafka.consumer.config import ConsumerConfig
 from streamlet.kafka.consumer.errors import GroupThreadDied
@@ -138,14 +139,20 @@ class GroupThread:
         if not self._started:
             self._client.close()
             return
+        self._end_within(timeout_s)
+        self._thread.join(timeout_s + 1.0)
 
+    def abandon(self) -> None:
+        """Leave the group and end by itself. For a consumer nobody holds any more: may run in any thread, this too."""
+        self._end_within(HASTE_S)
+
+    def _end_within(self, timeout_s: float) -> None:
         def ask() -> None:
             self._stop_by_s = self._clock.monotonic() + timeout_s
             self._joins += 1  # a join under way makes us a member no more
             self._membership.leave()
 
         self._wish(ask)
-        self._thread.join(timeout_s + 1.0)
 
     def _wish(self, wish: Callable[[], None]) -> None:
         self._wishes.append(wish)

@@ -14,6 +14,7 @@ from streamlet.kafka.consumer.coordinator import ConsumerCoordinator
 from streamlet.kafka.consumer.deserialization import Deserializers
 from streamlet.kafka.consumer.errors import ConsumerWakeup, IllegalSubscription, RecordDeserializationFailed
 from streamlet.kafka.consumer.fetcher import Fetcher
+from streamlet.kafka.consumer.handed_out import HandedOut
 from streamlet.kafka.consumer.idle_reasons import IdleReasons
 from streamlet.kafka.consumer.positions import Positions
 from streamlet.kafka.consumer.records import DecodedChunk
@@ -42,9 +43,11 @@ class Poller:
         positions: Positions,
         fetcher: Fetcher,
         deserializers: Deserializers,
+        handed_out: HandedOut,
         now_s: Callable[[], float],
     ) -> None:
         self._client = client
+        self._handed_out = handed_out
         self._subscriptions = subscriptions
         self._coordinator = coordinator
         self._positions = positions
@@ -59,7 +62,8 @@ class Poller:
         """What ``build`` makes of at most ``limit`` records, as soon as there are any; None when the time is up.
 
         Whatever interrupts the making (Ctrl-C, no memory), positions go back: nothing counts as handed out that was
-        not, and a last commit does not cover it.
+        not, and a last commit does not cover it. Nor does one that is made meanwhile, in a signal's handler: what was
+        made counts when the caller has emptied ``HandedOut.taking``.
         """
         if self._subscriptions.kind is SubscriptionType.NONE:
             raise IllegalSubscription("Nothing is subscribed or assigned: call subscribe() or assign() first.")
@@ -71,16 +75,18 @@ class Poller:
             self._coordinator.poll()
             self._find_positions()
             before = [(row, row.position) for row in self._subscriptions.fetchable()]
+            self._handed_out.began(before)
             try:
                 parts = self._take(limit)
                 if parts:
                     return build(parts)
-            except KafkaError:
+            except BaseException as err:
+                if not isinstance(err, KafkaError):
+                    for row, position in before:
+                        row.position = position
+                self._handed_out.taking = {}
                 raise
-            except BaseException:
-                for row, position in before:
-                    row.position = position
-                raise
+            self._handed_out.taking = {}
             self._fetcher.send_fetches()
             now = self._now_s()
             if polled and now >= deadline:

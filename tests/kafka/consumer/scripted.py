@@ -8,19 +8,27 @@ from collections.abc import Callable
 from typing import Any
 
 from streamlet.kafka import Consumer, TopicPartition
-from streamlet.kafka.protocol.api import Request
+from streamlet.kafka.protocol.api import ApiKey, Request
 from streamlet.kafka.protocol.messages.fetch import (
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
     FetchTopicResponse,
 )
+from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorResponse
 from streamlet.kafka.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from streamlet.kafka.protocol.messages.offset_commit import (
+    OffsetCommitPartitionResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitTopicResponse,
+)
 from streamlet.kafka.records.writing import BatchFields, NewRecord, encode_batch
+from streamlet.testing.fake_broker import FakeBroker
 from tests.patience import PATIENCE_S
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -95,6 +103,20 @@ def first_offsets(request: Request[Any]) -> ListOffsetsResponse:
             for topic in topics
         )
     )
+
+
+def take_commits(broker: FakeBroker) -> list[dict[int, int]]:
+    """Let the broker keep any group, and take its commits: each, by partition."""
+    taken: list[dict[int, int]] = []
+
+    def commit(request: OffsetCommitRequest) -> OffsetCommitResponse:
+        taken.append({row.partition_index: row.committed_offset for row in request.topics[0].partitions})
+        rows = tuple(OffsetCommitPartitionResponse(partition_index=number, error_code=0) for number in taken[-1])
+        return OffsetCommitResponse(topics=(OffsetCommitTopicResponse(name="t", partitions=rows),))
+
+    here = FindCoordinatorResponse(error_code=0, node_id=1, host="127.0.0.1", port=broker.port)
+    broker.on(ApiKey.FIND_COORDINATOR, here).on(ApiKey.OFFSET_COMMIT, commit)
+    return taken
 
 
 def poll_until(consumer: Consumer, reached: Callable[[], bool]) -> list[int]:

@@ -9,34 +9,16 @@ import pytest
 
 from streamlet.kafka import Consumer
 from streamlet.kafka.protocol.api import ApiKey
-from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorResponse
-from streamlet.kafka.protocol.messages.offset_commit import (
-    OffsetCommitPartitionResponse,
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetCommitTopicResponse,
-)
 from streamlet.testing.fake_broker import FakeBroker
 
-from .scripted import ONE, ZERO, Log, poll_until
+from .scripted import ONE, ZERO, Log, poll_until, take_commits
 
 
 @pytest.fixture
 def commits(broker: FakeBroker) -> list[dict[int, int]]:
     """Each commit that the broker took, by partition; partition 0 has 20 records, ten a batch."""
-    taken: list[dict[int, int]] = []
-
-    def commit(request: OffsetCommitRequest) -> OffsetCommitResponse:
-        taken.append({row.partition_index: row.committed_offset for row in request.topics[0].partitions})
-        rows = tuple(OffsetCommitPartitionResponse(partition_index=number, error_code=0) for number in taken[-1])
-        return OffsetCommitResponse(topics=(OffsetCommitTopicResponse(name="t", partitions=rows),))
-
-    broker.on(
-        ApiKey.FIND_COORDINATOR,
-        FindCoordinatorResponse(error_code=0, node_id=1, host="127.0.0.1", port=broker.port),
-    )
-    broker.on(ApiKey.OFFSET_COMMIT, commit).on(ApiKey.FETCH, Log(p0=20, p1=20))
-    return taken
+    broker.on(ApiKey.FETCH, Log(p0=20, p1=20))
+    return take_commits(broker)
 
 
 @pytest.fixture
@@ -104,6 +86,41 @@ def test_c7_what_the_user_committed_is_not_taken_back(reader: Consumer, commits:
         reader.commit()
         raise Fails
     assert commits[-1] == {0: 5}
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("read", [by_poll, by_iteration])
+def test_c7_a_commit_of_some_records_leaves_the_others_in_hand(
+    read: Callable[..., Any], asynchronous: bool, reader: Consumer, commits: list[dict[int, int]]
+) -> None:
+    """Of the same partition: an error at the next record must not commit it, nor those behind it."""
+
+    def work() -> None:
+        if read is by_iteration:
+            for record in reader:
+                done(record.offset)
+        while True:
+            for records in reader.poll(50, max_records=10).values():
+                for record in records:
+                    done(record.offset)
+
+    def done(offset: int) -> None:
+        if offset == 7:
+            raise Fails
+        if offset == 6:
+            reader.commit_async({ZERO: 7}) if asynchronous else reader.commit({ZERO: 7})
+
+    with pytest.raises(Fails), reader:
+        work()
+    assert commits == [{0: 7}, {0: 7}]
+
+
+def test_a_poll_takes_no_more_than_it_was_told_from_what_an_iteration_left(reader: Consumer) -> None:
+    """The rest comes with the next poll, in order; none is missing."""
+    first = next(reader)
+    assert [row.offset for row in reader.poll(0, max_records=4)[ZERO]] == [1, 2, 3, 4]
+    rest = poll_until(reader, lambda: reader.position(ZERO) == 20)
+    assert [first.offset, 1, 2, 3, 4, *rest] == list(range(20))
 
 
 def test_c2_a_pause_inside_an_iteration_holds_what_waits_back_too(reader: Consumer) -> None:
