@@ -24,6 +24,7 @@ from streamlet.kafka.errors import (
     ClientTimeout,
     KafkaError,
     RequestTimedOut,
+    anew,
 )
 from streamlet.kafka.future import RequestFuture, failed_future
 from streamlet.kafka.metadata.cluster import Broker, Cluster
@@ -367,7 +368,7 @@ class KafkaClient:
     def _raise_if_hopeless(self) -> None:
         hopeless = self.hopeless()
         if hopeless is not None:
-            raise hopeless
+            raise anew(hopeless)
 
     def _never_sent(self, entry: Unsent, broker: Broker | None) -> KafkaError:
         limit = self._request_timeout_s if entry.timeout_s is None else entry.timeout_s

@@ -41,6 +41,12 @@ class NoLeader(KafkaError):
     stale_metadata = True
 
 
+class CannotBeWritten(KafkaError, BadInput):
+    """A request holds what Kafka's protocol has no room for: nothing of it was sent."""
+
+    exit_status = BadInput.exit_status
+
+
 class ClientClosed(KafkaError):
     """The client was closed while the request was unsent or in flight."""
 
@@ -122,3 +128,11 @@ def also(error: KafkaError, sentence: str) -> KafkaError:
     error.message = f"{error.message} {sentence}"
     error.args = (error.message,)
     return error
+
+
+def anew(error: KafkaError) -> KafkaError:
+    """The same error for one more raise: raised again and again, one object would keep every frame it went through."""
+    copy = type(error).__new__(type(error), *error.args)
+    copy.__dict__.update(error.__dict__)
+    copy.__cause__ = error.__cause__
+    return copy

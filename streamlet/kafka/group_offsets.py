@@ -38,6 +38,7 @@ from streamlet.kafka.protocol.messages.offset_fetch import (
 T = TypeVar("T")
 
 OUTSIDE_GENERATION = -1
+_LONGEST_TEXT = (1 << 15) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +84,31 @@ def _row(tp: object, row: Any) -> OffsetAndMetadata:
         row = OffsetAndMetadata(row)
     offset, epoch, text = (getattr(row, name, None) for name in ("offset", "leader_epoch", "metadata"))
     epoch, text = UNKNOWN_EPOCH if epoch is None else epoch, text or ""
-    if not isinstance(offset, int) or not 0 <= offset < 1 << 63 or not isinstance(epoch, int) or type(text) is not str:
-        raise WrongArgument(
-            f"{row!r} is no offset to store for {tp}: write a number from 0 (the next offset to read), or "
-            "OffsetAndMetadata(offset, leader_epoch, metadata)."
-        )
+    if not isinstance(offset, int) or not 0 <= offset < 1 << 63 or type(text) is not str:
+        raise _no_offset(tp, row)
+    if not isinstance(epoch, int) or not UNKNOWN_EPOCH <= epoch < 1 << 31:
+        raise _no_offset(tp, row)
+    _check_text(tp, text)
     return OffsetAndMetadata(offset, epoch, text)
+
+
+def _no_offset(tp: object, row: object) -> WrongArgument:
+    return WrongArgument(
+        f"{row!r} is no offset to store for {tp}: write a number from 0 (the next offset to read), or "
+        "OffsetAndMetadata(offset, leader_epoch, metadata)."
+    )
+
+
+def _check_text(tp: object, text: str) -> None:
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as err:
+        raise WrongArgument(f"The metadata of the offset for {tp} is no text that can be sent ({err}).") from err
+    if size > _LONGEST_TEXT:
+        raise WrongArgument(
+            f"The metadata of the offset for {tp} has {size} bytes; Kafka's protocol takes {_LONGEST_TEXT}, and a "
+            "broker 4096 unless its offset.metadata.max.bytes says more. Store a reference, and the rest elsewhere."
+        )
 
 
 def find_coordinator(client: KafkaClient, group_id: str) -> RequestFuture[Broker]:

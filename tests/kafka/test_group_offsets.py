@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from streamlet.base.errors import WrongArgument
 from streamlet.kafka.broker_errors import CoordinatorNotAvailable
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.future import RequestFuture
-from streamlet.kafka.group_offsets import GroupOffsets, OffsetAndMetadata
+from streamlet.kafka.group_offsets import GroupOffsets, OffsetAndMetadata, offset_rows
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from streamlet.kafka.protocol.messages.offset_commit import OffsetCommitRequest
@@ -70,3 +71,17 @@ def test_a_commit_that_cannot_be_asked_once_the_coordinator_is_found_fails_and_t
     client.sent[0][1].complete(FindCoordinatorResponse(error_code=0, node_id=1, host="h", port=1))
     assert isinstance(futures[0].exception, KafkaError) and "AttributeError" in str(futures[0].exception)
     assert not futures[1].done and len(client.requests(OffsetCommitRequest)) == 1
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (OffsetAndMetadata(1, -1, "x" * 40_000), "has 40000 bytes; Kafka's protocol takes 32767"),
+        (OffsetAndMetadata(1, -1, "\u00e9" * 20_000), "has 40000 bytes"),
+        (OffsetAndMetadata(1, -1, "\ud800"), "no text that can be sent"),
+        (OffsetAndMetadata(1, 1 << 31), "is no offset to store"),
+    ],
+)
+def test_an_offset_that_the_protocol_has_no_room_for_is_refused_at_once(row: OffsetAndMetadata, words: str) -> None:
+    with pytest.raises(WrongArgument, match=words):
+        offset_rows({TP: row})

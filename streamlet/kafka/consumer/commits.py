@@ -35,9 +35,15 @@ T = TypeVar("T")
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 OffsetCommitCallback = Callable[[Offsets, KafkaError | None], None]
 
-
+COMMIT_BEFORE_JOIN_S = 5.0
+"""An automatic commit may hold a rebalance up for so long."""
 STORED_AGAIN_S = 3600.0
 """How often an unchanged offset is committed all the same: those of a consumer without members expire by their age."""
+
+
+def worth_another_try(error: KafkaError) -> bool:
+    """Whether the same commit may succeed a moment later; one that a rebalance refused needs a poll first."""
+    return error.retriable and not isinstance(error, (RebalanceUnderWay, UnknownTopicOrPartition))
 
 
 class Commits:
@@ -179,8 +185,7 @@ class Commits:
             except KafkaError as err:
                 attempt += 1
                 pause = self._retry.delay(attempt)
-                retriable = err.retriable and not isinstance(err, (RebalanceUnderWay, UnknownTopicOrPartition))
-                if isinstance(err, ClientTimeout) or not retriable:
+                if isinstance(err, ClientTimeout) or not worth_another_try(err):
                     raise
                 if self._now_s() + pause >= deadline:
                     raise ClientTimeout(
@@ -237,3 +242,46 @@ class Commits:
         if not self._auto or self._auto_running is not None:
             return float("inf")
         return max(self._next_auto_s - now_s, 0.0)
+
+
+class CommitBeforeJoin:
+    """The automatic commit before a rebalance: it may hold that up for a while, and is tried again meanwhile.
+
+    What it does not get through is read twice, by whoever gets the partitions. One thread.
+    """
+
+    def __init__(self, commits: Commits, consumed: Callable[[], Offsets], retry: Backoff, now_s: float) -> None:
+        """Sends what is ``consumed`` at once; with each further try, what is then."""
+        self._commits = commits
+        self._consumed = consumed
+        self._retry = retry
+        self._deadline_s = now_s + COMMIT_BEFORE_JOIN_S
+        self._failures = 0
+        self._again_s: float | None = None
+        """When the next try is due; None while one is under way, or its end was not looked at."""
+        self._future = commits.send(consumed())
+
+    def next_wake_s(self, now_s: float) -> float:
+        """Seconds until :meth:`over` has something to do without an event."""
+        again_s = self._again_s
+        if again_s is None:
+            again_s = now_s if self._future.done else self._deadline_s
+        return min(again_s, self._deadline_s) - now_s
+
+    def over(self, now_s: float) -> bool:
+        """Whether the group may be joined now: it is committed, or not to be waited for any longer, which is told."""
+        done, error = self._future.done, self._future.exception
+        if done and error is None:
+            return True
+        if now_s >= self._deadline_s or (error is not None and not worth_another_try(error)):
+            why = "it took too long" if error is None else error.message
+            _log.warning("the automatic commit before a rebalance failed: %s", why)
+            return True
+        if not done:
+            return False
+        if self._again_s is None:
+            self._failures += 1
+            self._again_s = now_s + self._retry.delay(self._failures)
+        elif now_s >= self._again_s:
+            self._again_s, self._future = None, self._commits.send(self._consumed())
+        return False

@@ -335,10 +335,13 @@ class Consumer:
             return self._commits().committed(wanted, self._limit(timeout))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Who we are in the group: for ``Producer.send_offsets_to_transaction``."""
+        """Who we are in the group: for ``Producer.send_offsets_to_transaction``. Ask anew for each transaction.
+
+        A member the group has gone on without is named as what it was, so that its offsets are refused.
+        """
         self._commits()
         assert self.config.group_id is not None
-        generation = self._coordinator.generation
+        generation = self._coordinator.last_generation
         return ConsumerGroupMetadata(
             self.config.group_id, generation.generation_id, generation.member_id, self.config.group_instance_id
         )

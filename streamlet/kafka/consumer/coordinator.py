@@ -18,7 +18,7 @@ from streamlet.kafka.consumer.assignors import (
     common_protocol,
     resolve_assignor,
 )
-from streamlet.kafka.consumer.commits import Commits
+from streamlet.kafka.consumer.commits import COMMIT_BEFORE_JOIN_S, CommitBeforeJoin, Commits
 from streamlet.kafka.consumer.config import ConsumerConfig
 from streamlet.kafka.consumer.errors import GroupThreadDied, MembershipFenced
 from streamlet.kafka.consumer.fetcher import Fetcher
@@ -38,15 +38,12 @@ from streamlet.kafka.consumer.membership_events import (
 from streamlet.kafka.consumer.positions import Positions
 from streamlet.kafka.consumer.rebalance_listener import ConsumerRebalanceListener
 from streamlet.kafka.consumer.subscription_state import SubscriptionState, SubscriptionType
-from streamlet.kafka.errors import KafkaError, MalformedFrame
-from streamlet.kafka.future import RequestFuture
+from streamlet.kafka.errors import KafkaError, MalformedFrame, anew
 from streamlet.kafka.metadata.cluster import TopicPartition
 
 _log = logging.getLogger(__name__)
 
 _NOTHING: tuple[TopicPartition, ...] = ()
-_COMMIT_BEFORE_JOIN_S = 5.0
-"""An automatic commit may hold a rebalance up for so long."""
 
 
 class ConsumerCoordinator:
@@ -83,9 +80,10 @@ class ConsumerCoordinator:
         self._joining = False
         self._ended: KafkaError | None = None
         """What ended the membership for good: raised by every poll."""
-        self._pre_join_commit: tuple[RequestFuture[None], float] | None = None
+        self._pre_join_commit: CommitBeforeJoin | None = None
         self._last_owned: tuple[TopicPartition, ...] = ()
         self._last_generation = -1
+        self._last_joined = NO_GENERATION
         self._cluster_seen: object = None
         if config.group_id is not None:
             self.commits = Commits(client, config, clock.monotonic)
@@ -111,7 +109,7 @@ class ConsumerCoordinator:
             self._hear(news)
         self._hear_refusal(thread)
         if self._ended is not None:
-            raise self._ended
+            raise anew(self._ended)
         self._match_pattern()
         if self._wants_join and not self._joining:
             self._prepare_join(thread)
@@ -122,7 +120,7 @@ class ConsumerCoordinator:
         if self.commits is not None:
             wait = self.commits.next_wake_s(now_s)
         if self._pre_join_commit is not None:
-            wait = min(wait, self._pre_join_commit[1] - now_s)
+            wait = min(wait, self._pre_join_commit.next_wake_s(now_s))
         return max(min(wait, self.first_positions.next_wake_s(now_s)), 0.0)
 
     def subscription_changed(self) -> None:
@@ -134,6 +132,15 @@ class ConsumerCoordinator:
     def generation(self) -> Generation:
         """Of the assignment we have."""
         return NO_GENERATION if self.commits is None else self.commits.generation
+
+    @property
+    def last_generation(self) -> Generation:
+        """Of the assignment we have, or had: under another, a transaction's offsets would be checked by nobody.
+
+        Who was in no group yet, and who reads partitions by name, is an outsider.
+        """
+        by_name = self._subscriptions.kind is SubscriptionType.USER_ASSIGNED
+        return NO_GENERATION if by_name else self._last_joined
 
     def _start_thread(self) -> GroupThread:
         config = self._config
@@ -171,7 +178,7 @@ class ConsumerCoordinator:
             if isinstance(news.error, (MembershipFenced, GroupThreadDied)):
                 self._ended = news.error
             self._lose(news.error.message)
-            raise news.error
+            raise anew(news.error)
         else:
             _log.info("group %r: joining again: %s", self._config.group_id, news.reason)
             self._wants_join = True
@@ -239,20 +246,17 @@ class ConsumerCoordinator:
         assert commits is not None
         if not commits.automatic or commits.generation is NO_GENERATION:
             return True
+        now = self._clock.monotonic()
         if self._pre_join_commit is None:
-            offsets = self._consumed()
-            if not offsets:
+            if not self._consumed():
                 return True
-            self._pre_join_commit = (commits.send(offsets), self._clock.monotonic() + _COMMIT_BEFORE_JOIN_S)
+            self._pre_join_commit = CommitBeforeJoin(commits, self._consumed, self._retry, now)
             if self.protocol is RebalanceProtocol.EAGER:
                 for row in self._subscriptions.rows():
                     row.pending_revocation = True  # or positions run ahead of this commit, and are read again
-        future, deadline = self._pre_join_commit
-        if not future.done and self._clock.monotonic() < deadline:
+        if not self._pre_join_commit.over(now):
             return False
         self._pre_join_commit = None
-        if future.exception is not None:
-            _log.warning("the automatic commit before a rebalance failed: %s", future.exception.message)
         return True
 
     def _protocols(self, owned: tuple[TopicPartition, ...]) -> tuple[tuple[str, bytes], ...]:
@@ -285,6 +289,7 @@ class ConsumerCoordinator:
         self._last_owned, self._last_generation = wanted, news.generation.generation_id
         # What was ours under the last generation is still committed under this one: the member has not changed.
         self.commits.generation, self.commits.lost_reason = news.generation, None
+        self._last_joined = news.generation
         _log.info(
             "group %r, generation %d%s: assigned %s",
             self._config.group_id,
@@ -312,7 +317,7 @@ class ConsumerCoordinator:
             return
         offsets = {tp: row for tp, row in self._consumed().items() if tp in revoked}
         try:
-            commits.commit_sync(offsets, _COMMIT_BEFORE_JOIN_S)
+            commits.commit_sync(offsets, COMMIT_BEFORE_JOIN_S)
         except KafkaError as err:
             _log.warning("the automatic commit of revoked partitions failed: %s", err.message)
 

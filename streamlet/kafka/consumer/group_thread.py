@@ -276,9 +276,10 @@ class GroupThread:
             self._membership.join_failed(error, member_id, now)
             return
         answer = done.value
-        generation = Generation(answer.generation_id, answer.member_id, answer.protocol_name)
+        generation = Generation(answer.generation_id, answer.member_id, answer.protocol_name or "")
         members = {row.member_id: (row.group_instance_id, row.metadata) for row in answer.members}
-        self._membership.joined(generation, answer.leader == answer.member_id, members, now)
+        leads = answer.leader == answer.member_id
+        self._membership.joined(generation, leads, members, now, skip=answer.skip_assignment)
 
     def _send_sync(self, action: Sync) -> None:
         request = SyncGroupRequest(
@@ -353,12 +354,19 @@ class GroupThread:
             return
         self._share = None
         self._counts = self._counts_of(topics)
+        if share.skip:
+            _log.info("group %r is led from here again; what is shared out stays", self._config.group_id)
+            self._hand_in({})
+            return
         assignor = self._assignors.get(share.protocol)
         if assignor is None:
             raise KafkaError(f"The group chose the assignor {share.protocol!r}, which this member did not offer.")
         shares = assignor.assign(self._counts, subscriptions)
         _log.info("group %r is led from here; %s gives %s", self._config.group_id, share.protocol, shares)
-        self._membership.shared({member: encode_assignment(partitions) for member, partitions in shares.items()})
+        self._hand_in({member: encode_assignment(partitions) for member, partitions in shares.items()})
+
+    def _hand_in(self, shares: Mapping[str, bytes]) -> None:
+        self._membership.shared(shares)
         while (action := self._membership.step(self._clock.monotonic())) is not None:
             self._do(action)
 

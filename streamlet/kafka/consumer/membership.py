@@ -207,13 +207,15 @@ class Membership:
         leads: bool,
         members: Mapping[str, tuple[str | None, bytes]],
         now_s: float,
+        *,
+        skip: bool = False,
     ) -> None:
-        """All have joined: a new generation. Its leader shares out first."""
+        """All have joined: a new generation. Its leader shares out first, unless it is to ``skip`` that."""
         self.generation, self.leads = generation, leads
         self.state = MemberState.COMPLETING_REBALANCE
         self._heard_s = self._beat_sent_s = self._taken_s = now_s
         self._failures = 0
-        self._to_do.append(Share(generation.protocol, members) if leads else Sync(generation, {}))
+        self._to_do.append(Share(generation.protocol, members, skip) if leads else Sync(generation, {}))
 
     def shared(self, assignments: Mapping[str, bytes]) -> None:
         """The leader has shared out."""

@@ -38,10 +38,14 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """We lead: share out for these members (id -> instance id, subscription), then call ``shared``."""
+    """We lead: share out for these members (id -> instance id, subscription), then call ``shared``.
+
+    ``skip``: we led before, and what is shared out stays (KIP-814): only watch its topics, and call ``shared({})``.
+    """
 
     protocol: str
     members: Mapping[str, tuple[str | None, bytes]]
+    skip: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from streamlet.kafka.consumer.subscription_state import (
     SubscriptionState,
     SubscriptionType,
 )
-from streamlet.kafka.errors import ClientTimeout, KafkaError
+from streamlet.kafka.errors import ClientTimeout, KafkaError, anew
 from streamlet.kafka.metadata.cluster import TopicPartition
 
 T = TypeVar("T")
@@ -137,7 +137,7 @@ class Poller:
             raise ConsumerWakeup("wakeup() was called.")
         refusal = self._client.hopeless()
         if refusal is not None:
-            raise refusal
+            raise anew(refusal)
 
     def _find_positions(self) -> None:
         self._positions.raise_told()

@@ -21,7 +21,7 @@ from streamlet.kafka.consumer.subscription_state import (
     ResetStrategy,
     SubscriptionState,
 )
-from streamlet.kafka.errors import BrokerError, KafkaError
+from streamlet.kafka.errors import BrokerError, KafkaError, anew
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.leader_requests import (
     EARLIEST_TIMESTAMP,
@@ -93,7 +93,7 @@ class Positions:
             if state is None or state.reset is not ResetStrategy.NONE:
                 del self._without_place[tp]
             else:
-                self.tell(error)
+                self.tell(anew(error))
         self._reset()
         self._validate()
 

@@ -13,6 +13,7 @@ from typing import Any
 from streamlet.base.clock import Clock
 from streamlet.kafka.errors import (
     AuthenticationFailed,
+    CannotBeWritten,
     ClientClosed,
     Disconnected,
     ForeignProtocol,
@@ -181,9 +182,12 @@ class NetworkClient:
         except UnsupportedVersion as err:
             if isinstance(request, MetadataRequest):  # without which nothing goes
                 self.states.get(broker.address).last_error = err
-            self._settled.append((on_complete, ClientResponse(broker, request, -1, None, err, 0.0)))
+            self._never_sent(request, broker, on_complete, err)
             return
-        self._send(request, version, broker, on_complete, timeout_s)
+        try:
+            self._send(request, version, broker, on_complete, timeout_s)
+        except CannotBeWritten as err:
+            self._never_sent(request, broker, on_complete, err)
 
     def disconnect(self, broker: Broker) -> None:
         """Close the connection; what was in flight on it fails in the next poll. No back-off follows."""
@@ -359,8 +363,12 @@ class NetworkClient:
         now = self._clock.monotonic()
         limit = self._settings.request_timeout_s if timeout_s is None else timeout_s
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        try:
+            frame = encode_request(request, version, self._correlation_id, self._settings.client_id)
+        except Exception as err:  # whatever it holds: whoever waits for it hears that, and nobody else
+            why = f"{request.api_key.name} cannot be sent to {broker}: the protocol has no room for it ({err})."
+            raise CannotBeWritten(why) from err
         self.counts.requests += not introduces
-        frame = encode_request(request, version, self._correlation_id, self._settings.client_id)
         entry = InFlightRequest(
             broker, request, version, self._correlation_id, on_complete, now, now + limit, limit, introduces
         )
@@ -369,6 +377,11 @@ class NetworkClient:
         if entry.sent and not request.expects_response():
             self.in_flight.complete(entry)
             self._settled.append(self._succeeded(entry, None, now))
+
+    def _never_sent(
+        self, request: Request[Any], broker: Broker, on_complete: OnComplete | None, error: KafkaError
+    ) -> None:
+        self._settled.append((on_complete, ClientResponse(broker, request, -1, None, error, 0.0)))
 
     @staticmethod
     def _succeeded(entry: InFlightRequest, value: Any, now: float) -> _Response:

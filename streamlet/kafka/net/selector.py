@@ -140,8 +140,9 @@ class Selector:
         for key, events in self._selector.select(max(timeout_s, 0.0)):
             if key.data is None:
                 self._wakeup.take()
-            else:
-                found[key.data.address] = (key.data, events)
+            else:  # an event of its socket says nothing of what its transport holds
+                holds = _READ if key.data.address in held else 0
+                found[key.data.address] = (key.data, events | holds)
         for channel, events in found.values():
             if self._channels.get(channel.address) is not channel:
                 continue  # closed since

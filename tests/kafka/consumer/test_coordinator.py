@@ -7,13 +7,19 @@ from typing import Any
 
 import pytest
 
+from streamlet.base.clock import ManualClock
 from streamlet.kafka import Consumer, ConsumerRebalanceListener, TopicPartition
-from streamlet.kafka.broker_errors import IllegalGeneration, UnknownMemberId
+from streamlet.kafka.broker_errors import (
+    IllegalGeneration,
+    NotCoordinator,
+    OffsetMetadataTooLarge,
+    UnknownMemberId,
+)
 from streamlet.kafka.consumer.assignors import CooperativeStickyAssignor
-from streamlet.kafka.consumer.errors import CommitFailed
+from streamlet.kafka.consumer.errors import CommitFailed, MembershipFenced
 from streamlet.kafka.consumer.group_protocol import decode_subscription, encode_assignment
-from streamlet.kafka.consumer.membership_events import Generation, Joined, MembershipLost, News, RejoinNeeded
-from streamlet.kafka.errors import BrokerError, KafkaError
+from streamlet.kafka.consumer.membership_events import Fatal, Generation, Joined, MembershipLost, News, RejoinNeeded
+from streamlet.kafka.errors import BrokerError, Disconnected, KafkaError
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Cluster, TopicInfo
 
@@ -146,6 +152,91 @@ def test_c7_nothing_is_handed_out_between_the_last_commit_and_the_revocation() -
     assert rig.consumer.assignment() == frozenset()
     assert len(rig.thread.joins) == 2
     rig.consumer.close(0)
+
+
+def before_a_join(clock: ManualClock) -> Rig:
+    """One that commits before it gives its partition back, and joins."""
+    rig = Rig(enable_auto_commit=True, partition_assignment_strategy=["range"], clock=clock)
+    rig.consumer.subscribe(["t"])
+    rig.coordinator.poll()
+    rig.thread.news = [rig.joined(ZERO)]
+    rig.coordinator.poll()
+    rig.consumer.seek(ZERO, 5)
+    rig.thread.news = [RejoinNeeded("a test")]
+    rig.coordinator.poll()
+    assert len(rig.committed) == 1 and len(rig.thread.joins) == 1
+    return rig
+
+
+@pytest.mark.parametrize("ends", [NotCoordinator, Disconnected])
+def test_c7_the_commit_before_a_join_is_tried_again(ends: type[KafkaError]) -> None:
+    """A coordinator that moves is no reason to read everything since the last commit twice."""
+    clock = ManualClock()
+    rig = before_a_join(clock)
+    if ends is Disconnected:
+        rig.committed[0].fail(Disconnected("gone"))
+    else:
+        rig.committed[0].complete({ZERO: ends})
+    rig.coordinator.poll()
+    assert len(rig.committed) == 1 and len(rig.thread.joins) == 1, "not before a pause"
+    assert 0 < rig.coordinator.next_wake_s(clock.monotonic()) < 1
+    clock.advance(rig.coordinator.next_wake_s(clock.monotonic()))
+    rig.coordinator.poll()
+    assert len(rig.committed) == 2 and len(rig.thread.joins) == 1
+    rig.committed[1].complete({ZERO: None})
+    rig.coordinator.poll()
+    assert len(rig.thread.joins) == 2
+    rig.consumer.close(0)
+
+
+def test_c7_the_commit_before_a_join_holds_it_up_for_seconds_at_most(caplog: pytest.LogCaptureFixture) -> None:
+    """And an error that stays does not hold it up at all."""
+    clock = ManualClock()
+    rig = before_a_join(clock)
+    while len(rig.thread.joins) == 1:
+        if not rig.committed[-1].done:
+            rig.committed[-1].complete({ZERO: NotCoordinator})
+        rig.coordinator.poll()
+        clock.advance(0.05)
+        assert clock.monotonic() < 6.0
+    assert len(rig.committed) > 3
+    assert "the automatic commit before a rebalance failed" in caplog.text
+    rig.consumer.close(0)
+    rig = before_a_join(clock)
+    rig.committed[0].complete({ZERO: OffsetMetadataTooLarge})
+    rig.coordinator.poll()
+    assert len(rig.thread.joins) == 2
+    rig.consumer.close(0)
+
+
+def test_c9_a_member_that_was_lost_is_named_as_what_it_was(rig: Rig) -> None:
+    """A coordinator does not look at offsets of generation -1, and would take them for partitions of others."""
+    assert rig.consumer.group_metadata().generation_id == -1
+    rig.consumer.subscribe(["t"])
+    rig.coordinator.poll()
+    rig.thread.news = [rig.joined(ZERO), MembershipLost("a test")]
+    rig.coordinator.poll()
+    assert rig.consumer.assignment() == frozenset()
+    told = rig.consumer.group_metadata()
+    assert (told.generation_id, told.member_id) == (1, "m")
+    rig.consumer.unsubscribe()
+    assert rig.consumer.group_metadata() == told
+    rig.consumer.assign([ZERO])
+    assert rig.consumer.group_metadata().generation_id == -1
+
+
+def test_what_ended_the_membership_is_told_by_each_poll_anew(rig: Rig) -> None:
+    """One object raised again and again would keep the frames of every poll, and what is in them."""
+    rig.consumer.subscribe(["t"])
+    rig.coordinator.poll()
+    rig.thread.news = [Fatal(MembershipFenced("a test"))]
+    raised = []
+    for _again in range(3):
+        with pytest.raises(MembershipFenced, match="a test") as info:
+            rig.coordinator.poll()
+        raised.append(info.value)
+    assert len(set(map(id, raised))) == 3
+    assert len({len(info.traceback) for info in map(pytest.ExceptionInfo.from_exception, raised[1:])}) == 1
 
 
 def test_c5_a_cooperative_member_reads_on_while_it_commits_and_joins() -> None:

@@ -13,8 +13,10 @@ from streamlet.kafka.consumer.config import ConsumerConfig
 from streamlet.kafka.consumer.group_protocol import Subscription
 from streamlet.kafka.consumer.group_thread import GroupThread
 from streamlet.kafka.consumer.membership import GroupSettings, Membership, MemberState
-from streamlet.kafka.consumer.membership_events import Generation, MembershipLost, RejoinNeeded, Share
+from streamlet.kafka.consumer.membership_events import Generation, MembershipLost, RejoinNeeded, Share, Sync
+from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Cluster, PartitionInfo, TopicInfo
+from streamlet.kafka.protocol.messages.join_group import JoinGroupMember, JoinGroupResponse
 
 
 @pytest.fixture
@@ -60,6 +62,36 @@ def test_c5_the_leader_notices_partitions_that_came(leader: GroupThread) -> None
     """Also of a topic that was not there when it shared out."""
     leader._client.metadata.cluster = cluster_of(a=2)
     share_out(leader, "a")
+    assert rejoins(leader) == []
+    leader._client.metadata.cluster = cluster_of(a=3)
+    leader._metadata_changed(leader._client.cluster)
+    assert rejoins(leader) == ["the partitions of a changed"]
+
+
+def test_c5_a_static_leader_that_comes_back_watches_and_syncs_without_shares(leader: GroupThread) -> None:
+    """KIP-814: what is shared out stays, and partitions that are added later must not be read by nobody."""
+    leader._client.metadata.cluster = cluster_of(a=2)
+    members = (JoinGroupMember(member_id="m", group_instance_id="i", metadata=Subscription(("a",)).encode()),)
+    answer = JoinGroupResponse(
+        error_code=0,
+        generation_id=7,
+        protocol_name="range",
+        leader="m",
+        member_id="m",
+        members=members,
+        skip_assignment=True,
+    )
+    done: RequestFuture[JoinGroupResponse] = RequestFuture()
+    done.complete(answer)
+    synced: list[Sync] = []
+    leader._send_sync = synced.append  # type: ignore[method-assign]
+    leader._join_answered(leader._joins, done)
+    while (action := leader._membership.step(0.0)) is not None:
+        leader._do(action)
+    leader._try_share()
+    assert synced == [Sync(Generation(7, "m", "range"), {})]
+    leader._membership.synced(b"", 0.0)
+    leader._metadata_changed(leader._client.cluster)
     assert rejoins(leader) == []
     leader._client.metadata.cluster = cluster_of(a=3)
     leader._metadata_changed(leader._client.cluster)

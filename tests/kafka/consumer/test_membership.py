@@ -93,6 +93,21 @@ def test_c5_the_leader_shares_out_and_everyone_syncs() -> None:
     assert membership.told == [Joined(FIRST, b"x", True)]
 
 
+def test_c5_a_leader_that_comes_back_leads_and_shares_out_nothing() -> None:
+    """KIP-814: the group goes on as it was, but somebody must watch its topics."""
+    membership = machine(group_instance_id="a")
+    membership.join(PROTOCOLS, 0.0)
+    steps(membership, 0.0)
+    membership.coordinator_found(0.0)
+    steps(membership, 0.0)
+    membership.joined(FIRST, True, {"m-1": ("a", b"s")}, 0.0, skip=True)
+    assert steps(membership, 0.0) == [Share("range", {"m-1": ("a", b"s")}, skip=True)]
+    membership.shared({})
+    assert steps(membership, 0.0) == [Sync(FIRST, {})]
+    membership.synced(b"x", 0.0)
+    assert membership.told == [Joined(FIRST, b"x", True)]
+
+
 def test_c5_the_member_id_that_is_asked_for_is_brought_at_once() -> None:
     """JoinGroup 4 and later: the first answer names an id."""
     membership = machine()
