@@ -58,7 +58,7 @@ class MalformedFrame(KafkaError):
 class HungUp(Disconnected, BadInput):
     """The broker closes each fresh connection without a word: what a listener does that speaks another protocol.
 
-    One that is being stopped does it too, so the first times it is Disconnected.
+    One that is being stopped does it too, and a proxy whose broker is not there yet: for seconds it is Disconnected.
     """
 
     exit_status = BadInput.exit_status

@@ -68,7 +68,7 @@ class NodeConnection:
     """One address's connection: its state, its failures, and what the broker behind it speaks.
 
     ``answered``: a request of ours was answered on this connection. ``hang_ups``: fresh connections in a row that
-    were closed without a word.
+    were closed without a word; ``hung_up_s``: when the first of them was.
     """
 
     state: ConnectionState = ConnectionState.DISCONNECTED
@@ -81,6 +81,7 @@ class NodeConnection:
     session_ends_s: float = float("inf")
     answered: bool = False
     hang_ups: int = 0
+    hung_up_s: float = float("-inf")
     versions: ApiRanges = field(default_factory=dict)
     last_error: KafkaError | None = None
     candidates: list[SocketAddress] = field(default_factory=list)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from streamlet.kafka.errors import (
     AuthenticationFailed,
     Disconnected,
@@ -13,9 +15,14 @@ from streamlet.kafka.errors import (
 from streamlet.kafka.metadata.cluster import Broker
 from streamlet.kafka.net.connection_states import ConnectionState, NodeConnection
 
+_log = logging.getLogger(__name__)
+
 HANG_UPS = 3
-"""Fresh connections in a row that were closed without a word: so many mean that the listener wants something else. One
-that is being stopped does it too, once."""
+"""Fresh connections in a row that were closed without a word: so many may mean that the listener wants something else.
+One that is being stopped does it too, once."""
+HANG_UPS_S = 3.0
+"""So long it must go on before that is believed. A proxy whose broker is only just starting hangs up at once, and three
+times in a fraction of a second."""
 
 
 class ClosedByUs(Disconnected):
@@ -30,6 +37,23 @@ def hung_up(error: KafkaError, node: NodeConnection, in_flight: int) -> bool:
     if isinstance(error, HungUp):
         return True
     return type(error) is Disconnected and not node.answered and in_flight > 0
+
+
+def count_hang_up(
+    broker: Broker, node: NodeConnection, error: KafkaError, security_protocol: str, now_s: float
+) -> KafkaError:
+    """One more: Disconnected, which is tried again; HungUp once it is enough. The text says what it may mean before."""
+    node.hang_ups += 1
+    if node.hang_ups == 1:
+        node.hung_up_s = now_s
+    if node.hang_ups < HANG_UPS:
+        return explain(broker, node, Disconnected(error.message), security_protocol)
+    told = explain(broker, node, HungUp(error.message), security_protocol)
+    if now_s - node.hung_up_s >= HANG_UPS_S:
+        return told
+    if node.hang_ups == HANG_UPS:
+        _log.info("%s", told.message)
+    return Disconnected(told.message)
 
 
 _MEANT = {

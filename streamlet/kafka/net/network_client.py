@@ -17,7 +17,6 @@ from streamlet.kafka.errors import (
     ClientClosed,
     Disconnected,
     ForeignProtocol,
-    HungUp,
     KafkaError,
     MalformedFrame,
     RequestTimedOut,
@@ -26,7 +25,7 @@ from streamlet.kafka.errors import (
 from streamlet.kafka.metadata.cluster import Address, Broker
 from streamlet.kafka.metadata.metadata import Metadata
 from streamlet.kafka.net.connection_states import ConnectionState, ConnectionStates, SocketAddress
-from streamlet.kafka.net.failures import HANG_UPS, ClosedByUs, explain, hung_up
+from streamlet.kafka.net.failures import ClosedByUs, count_hang_up, explain, hung_up
 from streamlet.kafka.net.in_flight import ClientResponse, Counts, InFlightRequest, InFlightRequests, OnComplete
 from streamlet.kafka.net.introduction import Introductions
 from streamlet.kafka.net.metadata_updater import MetadataUpdater
@@ -282,10 +281,11 @@ class NetworkClient:
         broker = self._brokers[address]
         node = self.states.get(address)
         wanted = isinstance(error, ClosedByUs)
+        protocol = self._settings.security_protocol
         if hung_up(error, node, self.in_flight.count(address)):
-            node.hang_ups += 1
-            error = (HungUp if node.hang_ups >= HANG_UPS else Disconnected)(error.message)
-        error = explain(broker, node, error, self._settings.security_protocol)
+            error = count_hang_up(broker, node, error, protocol, now)
+        else:
+            error = explain(broker, node, error, protocol)
         _log.debug("connection to %s lost while %s: %s", broker, node.state.value, error.message)
         self._introductions.lost(address)
         if wanted:
