@@ -56,7 +56,7 @@ class Complaints:
 def _paragraph(component: str, task_id: int, error: BaseException, tup: Any, unsaid: int, defined: Defined) -> str:
     again = f" ({unsaid} more since the last report)" if unsaid else ""
     if isinstance(error, StreamletError):
-        return f"{error}{again}"
+        return f"{said(error)}{again}"
     where = place(error, defined)
     at = f" at {where}" if where else ""
     what = f"on a tuple from {tup.component}" if tup is not None else "in process_tick"

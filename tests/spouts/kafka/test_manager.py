@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,11 +12,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from streamlet.base.backoff import Backoff
+from streamlet.base.clock import ManualClock
 from streamlet.base.errors import ValueCannotTravel
+from streamlet.components.spout import Spout
 from streamlet.kafka.errors import CorruptRecord
 from streamlet.kafka.records.batch import BatchHeader, RecordBatch
+from streamlet.model.grouping import Grouping
 from streamlet.model.stream import Stream
 from streamlet.runtime.emitter import Emitter, StreamRoutes
+from streamlet.runtime.outbox import Outbox
+from streamlet.runtime.routing import Target
+from streamlet.runtime.spout_task import SpoutTask
 from streamlet.spouts.kafka.errors import PoisonRecord
 from streamlet.spouts.kafka.manager import (
     EMITTED_END,
@@ -271,19 +278,24 @@ def test_a_value_that_cannot_travel_is_not_tried_again() -> None:
 
 
 class Checked(Out):
-    """Checks rows as the task of a spout with the field ``word`` does."""
+    """Emits as the task of a spout with these fields does."""
 
     def __init__(self, fields: Sequence[str] = ("word",)) -> None:
         super().__init__()
-        self.emitter = Emitter("lines", [StreamRoutes(Stream(list(fields)), [], lambda: 0.0)])
+        target = Target(Grouping.SHUFFLE, (), (Outbox(1, 2, "default"),), ())
+        emitter = Emitter("lines", [StreamRoutes(Stream(list(fields)), [target], lambda: 0.0)])
+        bits = random.Random(1).getrandbits
+        self.task = SpoutTask(
+            Spout(), 1, 1, emitter, bits, ManualClock(), print, tracked=True, max_pending=99, timeout_s=30.0
+        )
 
     def emit(self, values: Sequence[Any], tup_id: Any) -> None:
-        self.emit_many([values], tup_id)
+        self.task.emit(values, tup_id)
+        super().emit(values, tup_id)
 
     def emit_many(self, tuples: Sequence[Sequence[Any]], tup_id: Any) -> None:
-        routes = self.emitter.routes(None, None)
-        checked = [self.emitter.checked(values, routes) for values in tuples]
-        self.sent.append((checked, tup_id))
+        self.task.emit_many(tuples, tup_id)
+        super().emit_many(tuples, tup_id)
 
 
 WRONG_ROWS = {
