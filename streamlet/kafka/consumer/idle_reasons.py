@@ -29,7 +29,7 @@ class IdleReasons:
         self._look_s = now_s
 
     def look(self, now_s: float) -> None:
-        """Warn of a cluster that does not answer, now and then; of a topic or partition that is not there, once."""
+        """Warn of a cluster that does not answer, now and then; of what is not there (a topic, a partition), once."""
         if not self._client.metadata.update_version:
             if now_s >= self._next_s:
                 self._next_s = now_s + TOLD_AGAIN_S
@@ -50,7 +50,14 @@ class IdleReasons:
         self._told = found
 
     def _missing(self) -> Iterator[tuple[str, str]]:
-        cluster = self._client.cluster
+        cluster, metadata, pattern = self._client.cluster, self._client.metadata, self._subscriptions.pattern
+        known_all = metadata.all_topics and not metadata.update_requested
+        if pattern is not None and known_all and not self._subscriptions.topics:
+            yield (
+                "the pattern",
+                f"The pattern {pattern.pattern!r} matches none of the {len(cluster.topics)} topics that may be read: "
+                "it must match the whole name, so write 'lines.*' for all that begin so. This client goes on looking.",
+            )
         assigned = self._subscriptions.assigned
         for topic in {*self._subscriptions.topics, *(tp.topic for tp in assigned)}:
             info = cluster.topics.get(topic)

@@ -36,6 +36,8 @@ from streamlet.kafka.metadata.cluster import Broker, Cluster, TopicPartition
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+BEHIND_S = 10.0
+"""How long metadata is waited for that is as new as a position; then the position is of a log that is gone."""
 _TIMES = {ResetStrategy.EARLIEST: EARLIEST_TIMESTAMP, ResetStrategy.LATEST: LATEST_TIMESTAMP}
 
 
@@ -57,6 +59,8 @@ class Positions:
         self._request_timeout_s = config.request_timeout_ms / 1000
         self._metadata_seen: tuple[object, int] | None = None
         self._error: KafkaError | None = None
+        self._behind: dict[TopicPartition, tuple[int, float]] = {}
+        """Epochs of positions that metadata does not know yet, and since when each is waited for."""
         self._left: dict[TopicPartition, int] = {}
         """Positions that were not in the log any more, until it is known where reading goes on."""
         self._without_place: dict[TopicPartition, PositionOutOfRange] = {}
@@ -270,7 +274,8 @@ class Positions:
     def _validate(self) -> None:
         now = self._now_s()
         due = self._subscriptions.in_state(FetchState.AWAIT_VALIDATION, now)
-        positions = {row.topic_partition: row.position for row in due if row.position is not None}
+        rows = {row.topic_partition: row.position for row in due if row.position is not None}
+        positions = {tp: position for tp, position in rows.items() if self._leader_known(tp, position, now)}
         for leader, tps in self._by_leader(list(positions)).items():
             asked = {tp: positions[tp] for tp in tps}
             self._subscriptions.retry_at(tps, now + self._request_timeout_s + 1)
@@ -280,6 +285,30 @@ class Positions:
                 {tp: (position.offset_epoch, position.leader_epoch) for tp, position in asked.items()},
             )
             future.add_listener(lambda done, asked=asked: self._validate_answered(asked, done))  # type: ignore[misc]
+
+    def _leader_known(self, tp: TopicPartition, position: Position, now_s: float) -> bool:
+        """Whether metadata is as new as the position. An older leader would say of it that its records are gone."""
+        known, wanted = self._client.cluster.leader_epoch(tp), position.offset_epoch
+        if wanted <= known:
+            self._behind.pop(tp, None)
+            return True
+        epoch, since_s = self._behind.get(tp, (wanted, now_s))
+        if epoch != wanted:
+            since_s = now_s
+        self._behind[tp] = wanted, since_s
+        if now_s - since_s >= BEHIND_S:
+            _log.warning(
+                "the position of %s, %d, is of leader epoch %d, and no broker names a leader newer than epoch %d: its "
+                "log is compared with that one's",
+                tp,
+                position.offset,
+                wanted,
+                known,
+            )
+            return True
+        self._client.metadata.request_update(reset_equivalent=False)
+        self._subscriptions.retry_at([tp], now_s + self._retry.initial)
+        return False
 
     def _validate_answered(
         self, asked: Mapping[TopicPartition, Position], done: RequestFuture[dict[TopicPartition, EpochEnd]]

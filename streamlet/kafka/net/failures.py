@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 from streamlet.kafka.errors import (
     AuthenticationFailed,
     Disconnected,
@@ -14,8 +12,6 @@ from streamlet.kafka.errors import (
 )
 from streamlet.kafka.metadata.cluster import Broker
 from streamlet.kafka.net.connection_states import ConnectionState, NodeConnection
-
-_log = logging.getLogger(__name__)
 
 HANG_UPS = 3
 """Fresh connections in a row that were closed without a word: so many may mean that the listener wants something else.
@@ -49,11 +45,7 @@ def count_hang_up(
     if node.hang_ups < HANG_UPS:
         return explain(broker, node, Disconnected(error.message), security_protocol)
     told = explain(broker, node, HungUp(error.message), security_protocol)
-    if now_s - node.hung_up_s >= HANG_UPS_S:
-        return told
-    if node.hang_ups == HANG_UPS:
-        _log.info("%s", told.message)
-    return Disconnected(told.message)
+    return told if now_s - node.hung_up_s >= HANG_UPS_S else Disconnected(told.message)
 
 
 _MEANT = {

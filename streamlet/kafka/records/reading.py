@@ -107,8 +107,9 @@ def _unpack(view: memoryview, header: BatchHeader, options: ReadOptions) -> Reco
             raise DecompressedTooLarge(
                 f"The batch of topic {options.topic!r}, partition {options.partition}, at offset "
                 f"{header.base_offset} has {len(view)} bytes and unpacks to more than "
-                f"{options.decompressed_limit}; it was not read. If such batches are meant, raise the "
-                "limit on decompressed size."
+                f"{options.decompressed_limit}, which is all this client holds, and no setting raises that. It was not "
+                f"read. Read on behind it, at offset {header.next_offset}, and take what it holds with another client; "
+                "let its producer write smaller batches (batch_size)."
             ) from err
         raise _corrupt(options, header.base_offset, str(err)) from err
     except (ValueError, IndexError) as err:

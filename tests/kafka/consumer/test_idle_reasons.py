@@ -10,7 +10,10 @@ import pytest
 from streamlet.base.errors import SettingError
 from streamlet.kafka import Consumer, TopicPartition
 from streamlet.kafka.consumer import idle_reasons
+from streamlet.kafka.protocol.api import ApiKey
+from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorResponse
 from streamlet.testing import DevCluster
+from streamlet.testing.fake_broker import SILENCE, FakeBroker
 from streamlet.testing.ports import free_ports
 from tests.patience import PATIENCE_S
 
@@ -37,6 +40,28 @@ def test_a_broker_that_is_not_there_is_told_now_and_then(
         for _ in range(5):
             consumer.poll(timeout_ms=20)
         assert caplog.text.count("no Kafka broker has answered") == 1
+
+
+def test_a_pattern_that_matches_nothing_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Without a word, a pattern of the beginning of a name looks like topics that are quiet."""
+    with FakeBroker(topics={"lines": 1, "lines-2": 1}) as broker:
+        here = FindCoordinatorResponse(error_code=0, node_id=1, host="127.0.0.1", port=broker.port)
+        broker.on(ApiKey.FIND_COORDINATOR, here).on(ApiKey.JOIN_GROUP, SILENCE)
+        with (
+            caplog.at_level(logging.WARNING),
+            Consumer(bootstrap_servers=broker.address, group_id="g", enable_auto_commit=False) as consumer,
+        ):
+            consumer.subscribe(pattern="line")
+            said = poll_until(consumer, caplog, "The pattern 'line' matches none of the 2 topics")
+            assert "whole name" in said
+            for _ in range(5):
+                consumer.poll(timeout_ms=20)
+            assert caplog.text.count("matches none") == 1
+            consumer.subscribe(pattern="line.*")
+            consumer.poll(timeout_ms=20)
+            caplog.clear()
+            consumer.subscribe(pattern="nothing")
+            poll_until(consumer, caplog, "The pattern 'nothing' matches none of the 2 topics")
 
 
 @pytest.mark.real

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from streamlet.kafka import Consumer
+from streamlet.kafka.consumer import positions
 from streamlet.kafka.consumer.errors import LogTruncated, PositionOutOfRange
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.fetch import (
@@ -32,6 +33,62 @@ from streamlet.testing.fake_broker import FakeBroker
 from .scripted import PATIENCE_S, ZERO, Log, fetched, poll_until
 
 
+def at_epoch(broker: FakeBroker, epoch: Callable[[], int]) -> Callable[[MetadataRequest], MetadataResponse]:
+    """Metadata in which all leaders are of this epoch."""
+
+    def metadata(request: MetadataRequest) -> MetadataResponse:
+        answer, now = broker.metadata(request), epoch()
+        topics = [
+            replace(row, partitions=tuple(replace(part, leader_epoch=now) for part in row.partitions))
+            for row in answer.topics
+        ]
+        return replace(answer, topics=tuple(topics))
+
+    return metadata
+
+
+def epoch_end(epoch: int, offset: int) -> OffsetForLeaderEpochResponse:
+    row = EpochEndOffsetPartition(error_code=0, partition=0, leader_epoch=epoch, end_offset=offset)
+    return OffsetForLeaderEpochResponse(topics=(EpochEndOffsetTopic(topic="t", partitions=(row,)),))
+
+
+def test_c2_an_epoch_that_metadata_does_not_know_yet_is_no_cut_log(
+    broker: FakeBroker, consumer_of: Callable[..., Consumer], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Committed under a leader we have not heard of. One that was cut off knows nothing of it, and is not asked."""
+
+    def epoch() -> int:
+        return 5 if len(broker.seen(ApiKey.METADATA)) < 4 else 7
+
+    broker.on(ApiKey.METADATA, at_epoch(broker, epoch)).on(ApiKey.FETCH, Log(p0=1210))
+    broker.on(
+        ApiKey.OFFSET_FOR_LEADER_EPOCH, lambda _request: epoch_end(-1, -1) if epoch() == 5 else epoch_end(7, 1300)
+    )
+    consumer = consumer_of(auto_offset_reset="earliest")
+    consumer.assign([ZERO])
+    consumer.partitions_for_topic("t")
+    consumer.seek(ZERO, 1200, leader_epoch=7)
+    assert poll_until(consumer, lambda: consumer.position(ZERO) == 1210) == list(range(1200, 1210))
+    assert caplog.text == ""
+
+
+def test_c2_an_epoch_that_no_leader_ever_reaches_is_waited_for_only_so_long(
+    broker: FakeBroker,
+    consumer_of: Callable[..., Consumer],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The topic was made anew, and counts its epochs from 0: the policy decides, and it is told."""
+    monkeypatch.setattr(positions, "BEHIND_S", 0.5)
+    broker.on(ApiKey.FETCH, Log(p0=20)).on(ApiKey.OFFSET_FOR_LEADER_EPOCH, epoch_end(-1, -1))
+    consumer = consumer_of(auto_offset_reset="earliest")
+    consumer.assign([ZERO])
+    consumer.partitions_for_topic("t")
+    consumer.seek(ZERO, 1200, leader_epoch=7)
+    assert poll_until(consumer, lambda: consumer.position(ZERO) == 20) == list(range(20))
+    assert "of leader epoch 7" in caplog.text and "no longer in the log" in caplog.text
+
+
 def test_c2_a_cut_log_is_noticed_by_its_leader_epoch_and_told(
     broker: FakeBroker, consumer_of: Callable[..., Consumer]
 ) -> None:
@@ -48,7 +105,7 @@ def test_c2_a_cut_log_is_noticed_by_its_leader_epoch_and_told(
         ),
     )
     log = Log(p0=50)
-    broker.on(ApiKey.FETCH, log)
+    broker.on(ApiKey.FETCH, log).on(ApiKey.METADATA, at_epoch(broker, lambda: 6))
     strict = consumer_of(auto_offset_reset="none")
     strict.assign([ZERO])
     strict.partitions_for_topic("t")

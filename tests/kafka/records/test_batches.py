@@ -269,9 +269,10 @@ def test_what_unpacks_to_too_much_is_refused_with_bounded_memory(codec: Compress
 
 
 def test_a_bomb_names_its_batch_and_the_limit() -> None:
-    """As an error of its own class."""
-    raw = encode_batch([NewRecord(bytes(1 << 20))], BatchFields(9, Compression.ZSTD))
-    with pytest.raises(DecompressedTooLarge, match=r"'lines', partition 3, at offset 9 .* more than 1000"):
+    """As an error of its own class; and where to read on, for no setting helps."""
+    raw = encode_batch([NewRecord(bytes(1 << 20)), NewRecord(b"")], BatchFields(9, Compression.ZSTD))
+    words = r"'lines', partition 3, at offset 9 .* more than 1000, .*no setting raises.*Read on .* at offset 11,"
+    with pytest.raises(DecompressedTooLarge, match=words):
         list(read_batches(raw, ReadOptions("lines", 3, decompressed_limit=1000)))
 
 
