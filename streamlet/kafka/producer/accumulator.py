@@ -174,7 +174,9 @@ class RecordAccumulator:
         return rows
 
     def _is_full(self, queue: PartitionQueue, head: ProducerBatch) -> bool:
-        return len(queue.batches) > 1 or queue.open is not head or head.size >= self._settings.batch_size
+        """One that was given more room is: a record did not fit, and who uses that room wakes nobody."""
+        size = self._settings.batch_size
+        return len(queue.batches) > 1 or queue.open is not head or head.size >= size or head.room > size
 
     def _linger_s(self, head: ProducerBatch, now_s: float) -> float:
         return head.created_s + self._settings.linger_s - now_s

@@ -12,7 +12,7 @@ from streamlet.kafka.errors import ClientTimeout
 from streamlet.kafka.producer.accumulator import PartitionQueue
 from streamlet.kafka.producer.batch import ProducerBatch
 from streamlet.kafka.producer.config import ProducerConfig
-from streamlet.kafka.producer.errors import BufferExhausted, ProducerClosed, RecordTooLarge
+from streamlet.kafka.producer.errors import BufferExhausted, ProducerClosed, RecordTooLarge, again
 from streamlet.kafka.producer.partitioners import INTERVAL_STICKY
 from streamlet.kafka.producer.record_future import FutureRecordMetadata
 from streamlet.kafka.producer.sender import Sender
@@ -85,25 +85,30 @@ class Appender:
                 return found
         deadline = self._clock.monotonic() + self._max_block_s
         need = self._check_size(topic, key, value, headers)
-        state = self.await_topic(topic, partition, deadline)
-        with self._lock:
-            self.check_open()
-            queue = self._queue(state, key, partition, partition_key)
-            self._keep_apart(queue, key, partition)
-            batch = self._open(queue, need, timestamp, deadline)
-            delta, place = timestamp - batch.base_timestamp, len(batch.parts)
-            if headers:
-                part = encode_record(key, value, headers, delta, place)
-            else:
-                part = encode_plain(key, value, delta, place)
-            index = batch.append(part, timestamp)
-            batch.pinned = batch.pinned or partition is not None
-            batch.keyed = batch.keyed or key is not None
-            if state.sticky_queue is queue:
-                self._spend(state, len(part))
-            if batch.size >= self._batch_bytes > batch.size - len(part):
-                self._sender.wake()
-        return FutureRecordMetadata(batch, index, timestamp)
+        while True:
+            state = self.await_topic(topic, partition, deadline)
+            count = state.count
+            number = partition if partition is not None else self.topics.ask(topic, count, key, partition_key)
+            with self._lock:
+                self.check_open()
+                if not self._is_current(state, count):
+                    continue
+                queue = self._queue(state, number, key, partition_key)
+                self._keep_apart(queue, key, partition)
+                batch = self._open(queue, need, timestamp, deadline)
+                before = batch.size
+                index = batch.append(_encoded(batch, key, value, headers, timestamp), timestamp)
+                batch.pinned = batch.pinned or partition is not None
+                batch.keyed = batch.keyed or key is not None
+                if state.sticky_queue is queue:
+                    self._spend(state, batch.size - before)
+                if batch.size >= self._batch_bytes > before:
+                    self._sender.wake()
+                return FutureRecordMetadata(batch, index, timestamp)
+
+    def _is_current(self, state: TopicState, count: int) -> bool:
+        """Whether what was found without the lock still holds: metadata may have come meanwhile."""
+        return state.count == count and self.topics.get(state.name) is state
 
     def _append_directly(
         self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, partition: int | None
@@ -129,7 +134,7 @@ class Appender:
         if batch is None or (partition is not None and not batch.pinned) or (key is not None and not batch.keyed):
             return None
         part = encode_plain(key, value, timestamp - batch.base_timestamp, len(batch.parts))
-        if batch.size + len(part) > batch.room:
+        if batch.size + len(part) >= batch.room:  # one that fills it takes the long way, which wakes the sender
             return None
         return FutureRecordMetadata(batch, batch.append(part, timestamp), timestamp)
 
@@ -143,19 +148,23 @@ class Appender:
         partition: int | None,
     ) -> None:
         """Keyless records in order, a batch at a time under the lock; each may wait as long as if it came alone.
+        Not for a partitioner of the user's, which is asked for each record.
 
         The futures of those taken are put into ``done``, so that they are there whatever this raises.
         """
         if not values:
             return
-        state = self.await_topic(topic, partition, self._clock.monotonic() + self._max_block_s)
         while len(done) < len(values):
             deadline = self._clock.monotonic() + self._max_block_s
+            state = self.await_topic(topic, partition, deadline)
+            count = state.count
             head = values[len(done)]
             need = self._check_size(topic, None, head, headers)
             with self._lock:
                 self.check_open()
-                queue = self._queue(state, None, partition, None)
+                if not self._is_current(state, count):
+                    continue
+                queue = self._queue(state, partition, None, None)
                 self._keep_apart(queue, None, partition)
                 batch = self._open(queue, need, timestamp, deadline)
                 batch.pinned = batch.pinned or partition is not None
@@ -194,11 +203,9 @@ class Appender:
         if state.sticky.left <= 0:
             state.sticky_queue = None
 
-    def _queue(
-        self, state: TopicState, key: bytes | None, partition: int | None, partition_key: object
-    ) -> PartitionQueue:
-        if partition is not None:
-            return state.queues[partition]
+    def _queue(self, state: TopicState, number: int | None, key: bytes | None, partition_key: object) -> PartitionQueue:
+        if number is not None:
+            return state.queues[number]
         return self.topics.choose(state, key, partition_key, self._clock.monotonic())
 
     def _keep_apart(self, queue: PartitionQueue, key: bytes | None, partition: int | None) -> None:
@@ -217,7 +224,11 @@ class Appender:
         try:
             while True:
                 batch = queue.open
-                if batch is not None and (batch.size + need <= batch.room or accumulator.grow(batch, need)):
+                if batch is not None and batch.size + need <= batch.room:
+                    return batch
+                if batch is not None and accumulator.grow(batch, need):
+                    if batch.size < self._batch_bytes:
+                        sender.wake()  # it is due now, and who fills it further does not look at its size
                     return batch
                 if sender.manager is not None:
                     sender.manager.check_may_send(queue.topic_partition)
@@ -308,7 +319,7 @@ class Appender:
         sender.wake()
         while True:
             if sender.refusal is not None:
-                raise sender.refusal
+                raise again(sender.refusal)
             if sender.is_own_thread:
                 raise ClientTimeout(
                     f"What partitions topic {topic!r} has is not known yet, and a callback must not wait for that. "
@@ -344,6 +355,11 @@ class Appender:
         else:
             why = diagnosis.no_metadata(client.cluster, client.connections())
         _log.warning("a record for topic %r waits, at most %.0f s more (max_block_ms): %s", topic, deadline - now, why)
+
+
+def _encoded(batch: ProducerBatch, key: bytes | None, value: bytes | None, headers: Headers, timestamp: int) -> bytes:
+    delta, place = timestamp - batch.base_timestamp, len(batch.parts)
+    return encode_record(key, value, headers, delta, place) if headers else encode_plain(key, value, delta, place)
 
 
 def _fill(

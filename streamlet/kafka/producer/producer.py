@@ -21,7 +21,7 @@ from streamlet.kafka.producer.append import Appender
 from streamlet.kafka.producer.batch import ProducerBatch
 from streamlet.kafka.producer.config import ProducerConfig
 from streamlet.kafka.producer.ending import EXIT_S, end_within, leave
-from streamlet.kafka.producer.errors import IllegalProducerState, ProducerClosed
+from streamlet.kafka.producer.errors import IllegalProducerState, ProducerClosed, again
 from streamlet.kafka.producer.record_arguments import check_headers, check_place, check_timestamp
 from streamlet.kafka.producer.record_future import FutureRecordMetadata
 from streamlet.kafka.producer.record_lists import RecordLists
@@ -155,7 +155,7 @@ class Producer:
                         body = size + len(lead) + len(place) + len(length) + 3
                         part = b"%b\0%b%b\1%b%b\0" % (VARINT[body], lead, place, length, value)
                         grown = batch.size + len(part)
-                        if grown <= batch.room:
+                        if grown < batch.room:
                             parts.append(part)
                             batch.size = grown
                             if timestamp > batch.max_timestamp:
@@ -342,7 +342,7 @@ class Producer:
                 sender.changed.wait(left)
             self._manager().claimed(result)
         if result.error is not None:
-            raise result.error
+            raise again(result.error)
 
     def _manager(self) -> Any:  # Any: None is refused here
         if self._sender.manager is None or not self._sender.manager.is_transactional:

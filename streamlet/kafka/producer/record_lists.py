@@ -8,7 +8,7 @@ from typing import Any
 
 from streamlet.base.errors import StreamletError
 from streamlet.kafka.producer.append import Appender
-from streamlet.kafka.producer.errors import SerializationFailed
+from streamlet.kafka.producer.errors import SerializationFailed, again
 from streamlet.kafka.producer.record_arguments import check_headers, check_place, check_timestamp, listed
 from streamlet.kafka.producer.record_future import FutureRecordMetadata
 from streamlet.kafka.producer.serializing import Serialize, as_bytes
@@ -67,10 +67,10 @@ class RecordLists:
         timestamp = int(time() * 1000) if timestamp_ms is None else check_timestamp(timestamp_ms)
         extra = check_headers(topic, headers) if headers else ()
         raws = _serialized("value", self._value_serializer, topic, values)
-        if given is None:
+        if given is None and (partition is not None or self._appender.topics.custom is None):
             self._appender.append_many(taken, topic, raws, extra, timestamp, partition)
             return
-        raw_keys = _serialized("key", self._key_serializer, topic, given)
+        raw_keys = [None] * len(raws) if given is None else _serialized("key", self._key_serializer, topic, given)
         originals = given if self._appender.hashes_raw_keys else None
         self._appender.append_keyed(taken, topic, raw_keys, raws, extra, timestamp, partition, originals)
 
@@ -107,8 +107,7 @@ def _told(error: Exception, taken: list[FutureRecordMetadata], count: int | None
     text: str = error.args[0]
     for sentence in _OF_ONE:
         text = text.replace(sentence, "")
-    told: Exception = error.__class__.__new__(error.__class__)
-    told.__dict__.update(error.__dict__)
+    told = again(error)
     told.args = (f"{text} {_counted(len(taken), count)}", *error.args[1:])
     if isinstance(told, StreamletError):
         told.message = told.args[0]

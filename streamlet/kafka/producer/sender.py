@@ -212,7 +212,7 @@ class Sender(Settlement):
         with self.lock:
             if self.manager is not None:
                 wait = min(wait, self.manager.wait_s(now))
-            if self._poked:
+            if self._poked or self.untold:
                 wait = 0.0
             self.sleeping = wait > 0
         self.client.poll(min(max(wait, 0.0), _LONGEST_WAIT_S))
@@ -226,17 +226,6 @@ class Sender(Settlement):
                 self.changed.notify_all()
 
     # -- the parts of a turn
-
-    def _tell_failures(self) -> None:
-        """Once a turn and topic: whoever looks at no future must hear of it somewhere."""
-        if not self.untold:
-            return
-        with self.lock:
-            untold, self.untold = self.untold, []
-        for topic in dict.fromkeys(name for name, _count, _error in untold):
-            failed = [(count, error) for name, count, error in untold if name == topic]
-            records = sum(count for count, _error in failed)
-            _log.warning("%d records for topic %r failed: %s", records, topic, failed[0][1].message)
 
     def _next_ask(self, now: float) -> Ask | None:
         if self.manager is None:
@@ -323,7 +312,8 @@ class Sender(Settlement):
                 self.manager.add_partition(tp._replace(partition=number))
             count = sum(batch.count for batch in moved)
             self.metrics.records_moved += count
-            _log.warning("every replica of %s is down: %d records go to partition %d instead", tp, count, number)
+            text = "every replica of %s is down: %d records go to partition %d instead"
+            self.unlogged.append((logging.WARNING, text, (tp, count, number)))
             self._poked = True
 
     def _send_ask(self, asked: Ask) -> None:

@@ -59,6 +59,8 @@ class Settlement:
         self.metrics = ProducerMetrics()
         self.untold: list[tuple[str, int, KafkaError]] = []
         """Records that failed, and of which the log does not know yet: a handler of it may be our user's code."""
+        self.unlogged: list[tuple[int, str, tuple[object, ...]]] = []
+        """Other lines for the log (level, text, arguments), which wait for the same reason."""
         retry = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
         self.sequences = Sequences(config.transactional_id is not None) if config.idempotent else None
         self.manager = (
@@ -175,10 +177,11 @@ class Settlement:
             return True
         error = outcome.error
         assert error is not None
-        self.on_send_error(batch.topic_partition.topic)
+        tp = batch.topic_partition
+        self.on_send_error(tp.topic)
         if verdict is Verdict.RETRY:
             self.metrics.retries += 1
-            _log.debug("batch for %s is sent again after: %s", batch.topic_partition, error.message)
+            self.unlogged.append((logging.DEBUG, "batch for %s is sent again after: %s", (tp, error.message)))
             self.accumulator.reenqueue(batch, now)
             return False
         if verdict is Verdict.SPLIT:
@@ -193,13 +196,11 @@ class Settlement:
         if outcome.error is None and batch.final_state is not FinalState.SUCCEEDED:
             batch.complete(outcome.base_offset, outcome.log_append_time)
             self.metrics.late_successes += 1
-            _log.warning(
+            text = (
                 "%d record(s) for %s were written at offset %d after all: their futures had failed with outcome "
-                "unknown before the answer came",
-                batch.count,
-                batch.topic_partition,
-                outcome.base_offset,
+                "unknown before the answer came"
             )
+            self.unlogged.append((logging.WARNING, text, (batch.count, batch.topic_partition, outcome.base_offset)))
 
     def _learn(self, batch: ProducerBatch, outcome: Outcome, future: RequestFuture[ProduceResponse]) -> None:
         """What an error says about the cluster: its new leader, or that what we know is out of date."""
@@ -243,3 +244,19 @@ class Settlement:
                 self.unfired.difference_update(ended)
                 self.metrics.callback_errors += raised
                 self.changed.notify_all()
+
+    def _tell_failures(self) -> None:
+        """Once a turn and topic: whoever looks at no future must hear of it somewhere. Without the lock, as all that
+        goes to the log: a handler of it may send with this very producer, or wait for one who does.
+        """
+        if not self.untold and not self.unlogged:
+            return
+        with self.lock:
+            untold, self.untold = self.untold, []
+            unlogged, self.unlogged = self.unlogged, []
+        for level, text, values in unlogged:
+            _log.log(level, text, *values)
+        for topic in dict.fromkeys(name for name, _count, _error in untold):
+            failed = [(count, error) for name, count, error in untold if name == topic]
+            records = sum(count for count, _error in failed)
+            _log.warning("%d records for topic %r failed: %s", records, topic, failed[0][1].message)

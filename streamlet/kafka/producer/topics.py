@@ -38,7 +38,7 @@ class TopicState:
 
 
 class Topics:
-    """All topics that were sent to; whoever holds the producer's lock calls."""
+    """All topics that were sent to; whoever holds the producer's lock calls, but for :meth:`ask`."""
 
     def __init__(self, config: ProducerConfig, accumulator: RecordAccumulator, uniform: Callable[[], float]) -> None:
         self._config = config
@@ -86,12 +86,18 @@ class Topics:
             state.sticky.forget()
             state.sticky_queue = None
 
+    def ask(self, topic: str, count: int, key: bytes | None, partition_key: object) -> int | None:
+        """What the user's partitioner says of a record that names no partition; None when there is no such partitioner.
+
+        Without the lock: it may be slow, and may call the producer.
+        """
+        if self.custom is None:
+            return None
+        return ask_custom(self.custom, topic, partition_key if partition_key is not None else key, count)
+
     def choose(self, state: TopicState, key: bytes | None, partition_key: object, now_s: float) -> PartitionQueue:
-        """The queue of a record that names no partition."""
-        if self.custom is not None:
-            given = partition_key if partition_key is not None else key
-            number = ask_custom(self.custom, state.name, given, state.count)
-        elif (key is None and partition_key is None) or self._config.partitioner_ignore_keys:
+        """The queue of a record that names no partition, where no partitioner of the user's decides."""
+        if (key is None and partition_key is None) or self._config.partitioner_ignore_keys:
             return self.keyless(state, now_s)
         else:
             number = self._keyed(state, key, partition_key)

@@ -9,7 +9,7 @@ from streamlet.base.backoff import Backoff
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.producer import transaction_faults as faults
-from streamlet.kafka.producer.errors import IllegalProducerState, TransactionFailed
+from streamlet.kafka.producer.errors import IllegalProducerState, TransactionFailed, again
 from streamlet.kafka.producer.sequences import Sequences
 from streamlet.kafka.producer.transaction_state import (
     ALLOWED,
@@ -221,14 +221,14 @@ class TransactionProgress:
             raise self._fatal()
         if self.state is State.ABORTABLE_ERROR:
             assert self.error is not None
-            raise self.error
+            raise again(self.error)
         raise IllegalProducerState(
             f"{call} is not possible now: the producer is {self.state.value}.{_hint(self.state)}"
         )
 
     def _fatal(self) -> KafkaError:
         assert self.error is not None
-        return self.error
+        return again(self.error)
 
 
 def _hint(state: State) -> str:

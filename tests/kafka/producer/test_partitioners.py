@@ -126,7 +126,7 @@ def test_p9_an_index_out_of_range_names_partitioner_index_and_count(answer: obje
     state = made.get("t")
     assert state is not None
     with pytest.raises(PartitionerFailed, match=rf"mine.*{answer!r}.*3 partitions.*0 to 2"):
-        made.choose(state, b"k", None, 0)
+        made.ask("t", state.count, b"k", None)
 
 
 def test_p9_the_contract() -> None:
@@ -143,12 +143,12 @@ def test_p9_the_contract() -> None:
     made = topics(cluster({0: 1, 1: 1}), partitioner=Mine())
     state = made.get("t")
     assert state is not None
-    assert made.choose(state, b"k", None, 0) is state.queues[1]
-    assert made.choose(state, b"k", {"any": "thing"}, 0) is state.queues[1]
-    assert made.choose(state, None, None, 0) is state.queues[1]
+    assert made.ask("t", state.count, b"k", None) == 1
+    assert made.ask("t", state.count, b"k", {"any": "thing"}) == 1
+    assert made.ask("t", state.count, None, None) == 1
     assert asked == [(b"k", 2), ({"any": "thing"}, 2), (None, 2)]
     with pytest.raises(PartitionerFailed, match=r"Mine\.partition raised LookupError: no such key"):
-        made.choose(state, b"bad", None, 0)
+        made.ask("t", state.count, b"bad", None)
 
 
 def test_p9_a_partition_key_decides_in_place_of_the_key() -> None:
