@@ -89,7 +89,7 @@ class KafkaClient:
             conversations(config),
         )
         self._unsent = UnsentRequests()
-        self._closed = False
+        self.closed = False
 
     def __enter__(self) -> KafkaClient:
         return self
@@ -100,7 +100,7 @@ class KafkaClient:
         self.close()
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else f"{len(self.connected_brokers())} connected"
+        state = "closed" if self.closed else f"{len(self.connected_brokers())} connected"
         servers = ",".join(str(broker) for broker in self._bootstrap)
         waiting = len(self._network.in_flight)
         return f"<KafkaClient {self.config.client_id!r} of {servers}: {state}, {waiting} in flight>"
@@ -138,7 +138,7 @@ class KafkaClient:
         ForeignProtocol, MalformedFrame or ClientClosed; error codes inside of a response are the caller's
         to read.
         """
-        if self._closed:
+        if self.closed:
             return failed_future(ClientClosed("The client is closed."))
         future: RequestFuture[T] = RequestFuture()
         limit = self._request_timeout_s if timeout_s is None else timeout_s
@@ -209,7 +209,7 @@ class KafkaClient:
 
     def poll(self, timeout_s: float = 0.0) -> None:
         """Send what is queued, wait at most ``timeout_s`` for something to happen, and run listeners."""
-        if self._closed:
+        if self.closed:
             raise ClientClosed("The client is closed.")
         if os.getpid() != self.pid:
             # Two processes on one connection would read each other's answers.
@@ -232,7 +232,7 @@ class KafkaClient:
         For an event loop that sleeps right afterwards. A poll would take answers off the descriptor behind the back of
         those who wait for it to become readable.
         """
-        if not self._closed:
+        if not self.closed:
             self._try_send(self._clock.monotonic())
 
     def wait(self, future: RequestFuture[T], timeout_s: float) -> T:
@@ -320,7 +320,7 @@ class KafkaClient:
 
         What is still open fails with ClientClosed. May be called twice, and from a listener.
         """
-        if self._closed:
+        if self.closed:
             return
         deadline = self._clock.monotonic() + timeout_s
         while os.getpid() == self.pid and (len(self._network.in_flight) or len(self._unsent)):
@@ -328,7 +328,7 @@ class KafkaClient:
             if left <= 0:
                 break
             self.poll(left)
-        self._closed = True
+        self.closed = True
         self._network.close()
         gone = ClientClosed("The client was closed before the request was sent.")
         for entry in self._unsent.take_all():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 from collections.abc import Iterable, Mapping
@@ -207,7 +208,8 @@ class Consumer:
             with self._alone():
                 self._in_hand.clear()
                 wait_ms = 1000 if limit_ms is None else limit_ms
-                self._poller.poll(wait_ms, self.config.max_poll_records, self._handed_out.iterate)
+                with contextlib.suppress(ConsumerClosed):  # by a signal's handler, in this very poll
+                    self._poller.poll(wait_ms, self.config.max_poll_records, self._handed_out.iterate)
                 self._handed_out.taking = {}
             if limit_ms is not None and not self._undelivered:
                 break

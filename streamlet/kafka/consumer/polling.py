@@ -12,7 +12,12 @@ from typing import TypeVar
 from streamlet.kafka.client import KafkaClient
 from streamlet.kafka.consumer.coordinator import ConsumerCoordinator
 from streamlet.kafka.consumer.deserialization import Deserializers
-from streamlet.kafka.consumer.errors import ConsumerWakeup, IllegalSubscription, RecordDeserializationFailed
+from streamlet.kafka.consumer.errors import (
+    ConsumerClosed,
+    ConsumerWakeup,
+    IllegalSubscription,
+    RecordDeserializationFailed,
+)
 from streamlet.kafka.consumer.fetcher import Fetcher
 from streamlet.kafka.consumer.handed_out import HandedOut
 from streamlet.kafka.consumer.idle_reasons import IdleReasons
@@ -132,6 +137,8 @@ class Poller:
 
     def _raise_if_stopped(self) -> None:
         """Whether something forbids to go on."""
+        if self._client.closed:  # by a signal's handler, while we waited
+            raise ConsumerClosed("This consumer was closed.")
         if self._woken:
             self._woken = False
             raise ConsumerWakeup("wakeup() was called.")

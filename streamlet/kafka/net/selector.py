@@ -66,7 +66,7 @@ class Wakeup:
     def take(self) -> None:
         """Silent again until the next signal."""
         with self._lock:
-            with contextlib.suppress(BlockingIOError):
+            with contextlib.suppress(OSError):  # nothing there, or closed
                 self.receiver.recv(16)
             self._signalled = False
 
@@ -90,6 +90,7 @@ class Selector:
         self._failed_at_once: dict[Address, KafkaError] = {}
         self._held: dict[Address, _Channel] = {}
         """Those whose transport holds bytes that no event announces."""
+        self._closed = False
         self._wakeup = Wakeup()
         self._selector.register(self._wakeup.receiver, _READ, None)
 
@@ -137,7 +138,13 @@ class Selector:
         if ready.disconnected or held:
             timeout_s = 0.0
         found = {channel.address: (channel, _READ) for channel in held.values()}
-        for key, events in self._selector.select(max(timeout_s, 0.0)):
+        try:
+            happened = self._selector.select(max(timeout_s, 0.0))
+        except (OSError, ValueError):
+            if not self._closed:
+                raise
+            return ready  # a signal's handler closed it while it waited
+        for key, events in happened:
             if key.data is None:
                 self._wakeup.take()
             else:  # an event of its socket says nothing of what its transport holds
@@ -170,6 +177,7 @@ class Selector:
 
     def close_all(self) -> None:
         """Close everything, the epoll object too. May be called twice."""
+        self._closed = True
         # The epoll object first: a forked child shares it, and must take no socket out of its parent's.
         self._selector.close()
         for channel in self._channels.values():

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import signal
+import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from streamlet.kafka import Consumer, TopicPartition
+from streamlet.kafka.consumer.errors import ConsumerClosed
 from streamlet.kafka.protocol.api import ApiKey
-from streamlet.testing.fake_broker import FakeBroker
+from streamlet.kafka.protocol.messages.fetch import FetchRequest
+from streamlet.testing.fake_broker import SILENCE, Act, FakeBroker
+from tests.patience import PATIENCE_S
 
 from .scripted import Log, first_offsets, poll_until, take_commits
 
@@ -101,3 +106,38 @@ def test_c7_a_signals_handler_commits_no_record_that_nobody_got(
         with pytest.raises(SystemExit):
             read(consumer)
     assert commits and all(row == {0: 10} for row in commits)
+
+
+@pytest.mark.parametrize("by_iteration", [True, False])
+def test_a_handler_that_closes_ends_the_poll_it_interrupts(
+    by_iteration: bool, on_signal: Callable[[Callable[[], None]], None]
+) -> None:
+    """``close()`` may be all it does. An iteration ends then, and a poll says that the consumer was closed."""
+    with FakeBroker(topics={"t": 1}) as broker:
+        broker.ranges[ApiKey.FETCH] = (10, 12)
+        broker.on(ApiKey.LIST_OFFSETS, first_offsets)
+        waits = threading.Event()
+
+        def fetch(_request: FetchRequest) -> Act:
+            waits.set()
+            return SILENCE
+
+        broker.on(ApiKey.FETCH, fetch)
+        consumer = Consumer(bootstrap_servers=broker.address)
+        on_signal(lambda: consumer.close(5))
+        consumer.assign([ZERO])
+        consumer.seek(ZERO, 0)
+
+        def interrupt() -> None:
+            waits.wait(PATIENCE_S)
+            time.sleep(0.2)  # for it to wait for the answer; earlier it must end as well
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        if by_iteration:
+            assert list(consumer) == []
+        else:
+            with pytest.raises(ConsumerClosed):
+                poll_until(consumer, lambda: False)
+        thread.join()
