@@ -8,7 +8,9 @@ import pytest
 
 from streamlet.kafka import broker_errors
 from streamlet.kafka.broker_errors import OffsetOutOfRange, UnknownServerError, error_class
-from streamlet.kafka.errors import BrokerError
+from streamlet.kafka.consumer.errors import NoOffsetForPartition
+from streamlet.kafka.errors import BootstrapFailed, BrokerError, KafkaError, anew
+from streamlet.kafka.metadata.cluster import TopicPartition
 
 JAVA = [line.split() for line in Path(__file__).with_name("golden").joinpath("errors.txt").read_text().splitlines()]
 # Where a shorter or later name says more than Java's constant.
@@ -61,3 +63,22 @@ def test_a_session_time_out_that_the_broker_refuses_names_the_settings() -> None
     text = str(broker_errors.InvalidSessionTimeout("Joining group 'g'"))
     for name in ("session_timeout_ms", "group.min.session.timeout.ms", "group.max.session.timeout.ms", "Joining group"):
         assert name in text
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        KafkaError("a text"),
+        OffsetOutOfRange("Fetching", "Seek."),
+        BootstrapFailed("none answers", {"h:1": "refused"}),
+        NoOffsetForPartition("no offset", (TopicPartition("t", 0),)),
+    ],
+)
+def test_an_error_for_one_more_raise_is_the_same_in_all_but_its_traceback(error: KafkaError) -> None:
+    try:
+        raise error from OSError("the cause")
+    except KafkaError:
+        copy = anew(error)
+    assert type(copy) is type(error) and copy is not error
+    assert (str(copy), copy.args, vars(copy)) == (str(error), error.args, vars(error))
+    assert copy.__traceback__ is None and copy.__cause__ is error.__cause__

@@ -12,7 +12,7 @@ from streamlet.kafka import Consumer, KafkaError, OffsetAndMetadata
 from streamlet.kafka.broker_errors import TopicAuthorizationFailed
 from streamlet.kafka.consumer.errors import CommitFailed, GroupThreadDied
 from streamlet.kafka.consumer.membership import Membership
-from streamlet.kafka.errors import CorruptRecord
+from streamlet.kafka.errors import CorruptRecord, ForeignProtocol
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorResponse
 from streamlet.kafka.protocol.messages.join_group import JoinGroupResponse
@@ -223,6 +223,20 @@ def test_a_topic_that_may_not_be_read_is_told(broker: FakeBroker, consumer_of: C
     consumer.assign([ZERO])
     with pytest.raises(TopicAuthorizationFailed, match="Topic 't' cannot be read"):
         poll_until(consumer, lambda: False)
+
+
+def test_each_poll_raises_an_error_of_its_own(broker: FakeBroker, consumer_of: Callable[..., Consumer]) -> None:
+    """A loop that logs and polls on would else keep the frames of all its polls in one traceback."""
+    broker.greeting = b"HTTP/1.1 400 Bad Request\r\n\r\n"
+    consumer = consumer_of()
+    consumer.assign([ZERO])
+    raised = []
+    for _again in range(3):
+        with pytest.raises(ForeignProtocol) as info:
+            poll_until(consumer, lambda: False)
+        raised.append(info)
+    assert len({id(info.value) for info in raised}) == 3
+    assert len({len(info.traceback) for info in raised}) == 1
 
 
 def test_c7_a_commit_before_the_first_poll_says_what_is_missing(
