@@ -21,14 +21,15 @@ from streamlet.kafka.producer.append import Appender
 from streamlet.kafka.producer.batch import ProducerBatch
 from streamlet.kafka.producer.config import ProducerConfig
 from streamlet.kafka.producer.ending import EXIT_S, end_within, leave
-from streamlet.kafka.producer.errors import IllegalProducerState, ProducerClosed, again
 from streamlet.kafka.producer.record_arguments import check_headers, check_place, check_timestamp
 from streamlet.kafka.producer.record_future import FutureRecordMetadata
 from streamlet.kafka.producer.record_lists import RecordLists
 from streamlet.kafka.producer.sender import Sender
 from streamlet.kafka.producer.serializing import as_bytes, serializer
 from streamlet.kafka.producer.transaction_arguments import group_metadata
-from streamlet.kafka.producer.transaction_state import ConsumerGroupMetadata, TransactionResult
+from streamlet.kafka.producer.transaction_calls import TransactionCalls
+from streamlet.kafka.producer.transaction_manager import TransactionManager
+from streamlet.kafka.producer.transaction_state import ConsumerGroupMetadata
 from streamlet.kafka.records.appending import VARINT
 
 Headers = Sequence[tuple[str, bytes | None]] | Mapping[str, bytes | None]
@@ -71,6 +72,7 @@ class Producer:
         self._sender = Sender(self.config, self._clock, uniform)
         self._appender = Appender(self.config, self._sender, uniform)
         self._lists = RecordLists(self._appender, self._key_serializer, self._value_serializer)
+        self._calls = TransactionCalls(self._sender, self._appender)
         self._lock = self._sender.lock
         self._holds_lock = self._sender.holds_lock
         self._topic = self._appender.topics.get
@@ -194,7 +196,7 @@ class Producer:
     def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
         """The topic's partitions; waits for metadata, at most ``max_block_ms``."""
         check_topic(topic)
-        self._may_lock("partitions_for()")
+        self._calls.may_lock("partitions_for()")
         self._appender.await_topic(topic, None, self._clock.monotonic() + self.config.max_block_ms / 1000, note="")
         return self._sender.client.cluster.partitions_for(topic)
 
@@ -214,7 +216,7 @@ class Producer:
         records are told by their futures, not here. Not in a callback.
         """
         sender = self._sender
-        self._may_wait("flush()")
+        self._calls.may_wait("flush()")
         deadline = None if timeout is None else self._clock.monotonic() + seconds(timeout)
         with self._lock:
             self._check_open()
@@ -263,7 +265,7 @@ class Producer:
 
     def metrics(self) -> dict[str, object]:
         """Counts since the start, by name: :class:`ProducerMetrics`, and what is in use now."""
-        self._may_lock("metrics()")
+        self._calls.may_lock("metrics()")
         with self._lock:
             found = self._sender.metrics.snapshot(self._clock.monotonic())
             found["buffer_bytes_in_use"] = self._sender.accumulator.pool.in_use
@@ -278,14 +280,15 @@ class Producer:
         Waits at most ``max_block_ms`` (ClientTimeout: call it again to wait on). ProducerFenced, or what the broker
         refuses.
         """
-        self._transact("init_transactions()", lambda manager: manager.begin_initialize())
+        self._calls.transact("init_transactions()", TransactionManager.begin_initialize)
 
     def begin_transaction(self) -> None:
-        """From here on records belong to one transaction. No I/O."""
-        self._may_lock("begin_transaction()")
-        with self._lock:
-            self._check_open()
-            self._manager().begin_transaction()
+        """From here on records belong to one transaction.
+
+        Waits, at most ``max_block_ms``, only after a transaction that failed, or of which an answer was lost: the next
+        one takes a new epoch. ProducerFenced, or what the broker refuses.
+        """
+        self._calls.begin_transaction()
 
     def send_offsets_to_transaction(
         self,
@@ -299,67 +302,19 @@ class Producer:
         """
         rows, member = offset_rows(offsets), group_metadata(group)
         if rows:
-            self._transact("send_offsets_to_transaction()", lambda manager: manager.send_offsets(rows, member))
+            self._calls.transact("send_offsets_to_transaction()", lambda manager: manager.send_offsets(rows, member))
 
     def commit_transaction(self) -> None:
         """Send what is queued, and commit. Waits at most ``max_block_ms`` (ClientTimeout: call it again to wait on).
 
-        TransactionFailed: something in it failed; abort it. ProducerFenced: close this producer.
+        TransactionFailed: something in it failed; abort it. ProducerFenced: close this producer. After a ClientTimeout
+        the commit is still under way and may be done yet: abort_transaction() is refused (IllegalProducerState).
         """
-
-        def begin(manager: Any) -> TransactionResult:
-            self._sender.accumulator.close_open_batches()
-            return manager.begin_commit()  # type: ignore[no-any-return]
-
-        self._transact("commit_transaction()", begin)
+        self._calls.end("commit_transaction()", TransactionManager.begin_commit)
 
     def abort_transaction(self) -> None:
         """Give up what the transaction wrote: nobody who reads read_committed sees it. Waits like a commit."""
-
-        def begin(manager: Any) -> TransactionResult:
-            self._sender.accumulator.close_open_batches()
-            return manager.begin_abort()  # type: ignore[no-any-return]
-
-        self._transact("abort_transaction()", begin)
-
-    def _transact(self, call: str, begin: Callable[[Any], TransactionResult]) -> None:
-        self._may_wait(call)
-        sender = self._sender
-        deadline = self._clock.monotonic() + self.config.max_block_ms / 1000
-        with self._lock:
-            self._check_open()
-            result = begin(self._manager())
-            sender.wake()
-            while not result.done:
-                left = deadline - self._clock.monotonic()
-                if left <= 0:
-                    raise ClientTimeout(
-                        f"{call} has had no answer for {self.config.max_block_ms / 1000:.3g} s (max_block_ms); it is "
-                        f"still under way: call it again to wait on. {sender.client.connections()}"
-                    )
-                if sender.died is not None or sender.forced:
-                    raise ProducerClosed(f"The producer was closed during {call}.")
-                sender.changed.wait(left)
-            self._manager().claimed(result)
-        if result.error is not None:
-            raise again(result.error)
-
-    def _manager(self) -> Any:  # Any: None is refused here
-        if self._sender.manager is None or not self._sender.manager.is_transactional:
-            raise IllegalProducerState("Transactions need a producer with transactional_id set, and this one has none.")
-        return self._sender.manager
-
-    def _may_lock(self, call: str) -> None:
-        if self._holds_lock():
-            raise self._sender.interrupted(call)
-
-    def _may_wait(self, call: str) -> None:
-        self._may_lock(call)
-        if self._sender.is_own_thread:
-            raise IllegalProducerState(
-                f"{call} was called in a callback of the same producer: it waits for what only the thread that runs "
-                "the callback can do."
-            )
+        self._calls.end("abort_transaction()", TransactionManager.begin_abort)
 
     def _check_open(self) -> None:
         self._appender.check_open()

@@ -75,8 +75,13 @@ class TransactionProgress:
         self._require_transactional("init_transactions()")
         return self._repeated("init_transactions()") or self._begin("init_transactions()", State.UNINITIALIZED)
 
+    @property
+    def takes_epoch(self) -> bool:
+        """A transaction is over, and the next one waits for its epoch."""
+        return self.state is State.INITIALIZING and self.result is None
+
     def begin_transaction(self) -> None:
-        """begin_transaction."""
+        """begin_transaction; not while :attr:`takes_epoch`."""
         self._require_transactional("begin_transaction()")
         self._require("begin_transaction()", State.READY)
         self._go(State.IN_TRANSACTION)
@@ -182,16 +187,16 @@ class TransactionProgress:
         self._settle(error)
 
     def _ended(self) -> bool:
-        """The transaction is over on the broker. After doubts the next one gets a new epoch (KIP-890's holes): True."""
+        """The transaction is over on the broker, and so is its call, whatever comes of a new epoch.
+
+        After doubts the next one gets that (KIP-890's holes): True.
+        """
         self._started = False
         self._partitions.clear()
         self._new_partitions.clear()
-        if self._bump:
-            self._go(State.INITIALIZING)
-            return True
-        self._go(State.READY)
+        self._go(State.INITIALIZING if self._bump else State.READY)
         self._settle()
-        return False
+        return self._bump
 
     def _settle(self, error: KafkaError | None = None) -> None:
         if self.result is not None:
@@ -222,9 +227,8 @@ class TransactionProgress:
         if self.state is State.ABORTABLE_ERROR:
             assert self.error is not None
             raise again(self.error)
-        raise IllegalProducerState(
-            f"{call} is not possible now: the producer is {self.state.value}.{_hint(self.state)}"
-        )
+        state = State.READY if self.takes_epoch else self.state
+        raise IllegalProducerState(f"{call} is not possible now: the producer is {state.value}.{_hint(state)}")
 
     def _fatal(self) -> KafkaError:
         assert self.error is not None
