@@ -21,6 +21,7 @@ from streamlet.backends.folders import socket_folder
 from streamlet.backends.inline import component_status
 from streamlet.backends.ports import Observer, RunRequest, RunResult, RunStatus, Stop
 from streamlet.base.clock import SystemClock
+from streamlet.base.errors import FAILED
 from streamlet.model.plan import Plan, fingerprint, make_plan
 from streamlet.model.spec import SPOUT
 from streamlet.runtime import instructions
@@ -258,6 +259,7 @@ class Coordinator:
             self._do(supervisor.gone(worker, epoch, wrong, now))
         elif kind == "beat":
             self.beats[worker] = message
+            supervisor.initializing(worker, epoch, message["initializing"])
             self.partitions[worker] = message["partitions"]
         elif kind == "state":
             said = message["drained"], message["caught_up"]
@@ -271,16 +273,28 @@ class Coordinator:
         elif kind == "linked":
             self._do(supervisor.linked(worker, epoch, message["version"]))
         elif kind == "link_lost":
-            self._do(supervisor.link_lost(worker, epoch, message["worker"], message["epoch"], message["version"]))
+            link = message["worker"], message["epoch"], message["version"], message["why"]
+            self._do(supervisor.link_lost(worker, epoch, *link, now))
+        elif kind == "unlinked":
+            supervisor.unlinked(worker, epoch, message["worker"], message["why"])
         elif kind == "event":
             self.observer.on_event(message["level"], message["text"])
         elif kind == "complaint":
             self.complaints.append(message["text"])
         elif kind == "failed":
-            self.failure = self.failure or RunFailed(message["message"], message["status"], message["trace"])
+            self._failed(worker, epoch, message, now)
         elif kind == "stopped":
             self._close_errors += message["errors"]
             supervisor.stopped(worker, epoch)
+
+    def _failed(self, worker: int, epoch: int, message: Message, now: float) -> None:
+        """A worker cannot go on, and says why. What may pass ends no run that had begun: a replacement tries again."""
+        if message["retriable"] and self.supervisor.starts_again(worker, epoch):
+            why = f"could not start: {message['message'].rstrip('.')}"
+            self._do(self.supervisor.gone(worker, epoch, why, now))
+            return
+        status = FAILED if self.supervisor.began else message["status"]  # what has begun was not refused
+        self.failure = self.failure or RunFailed(message["message"], status, message["trace"])
 
     # -- doing -------------------------------------------------------------------------------------------------
 
@@ -291,8 +305,10 @@ class Coordinator:
                     self.launcher.start(worker, epoch, self.adopt)
                 case instructions.Kill(worker, epoch):
                     self._bury(worker)
-                    self._hang_up(worker, epoch)
                     self.launcher.kill(worker, epoch)
+                    self._hang_up(
+                        worker, epoch
+                    )  # now: one that lives would take it for our end, and remove the sockets
                 case instructions.SendBook(version, book):
                     entries = {index: [epoch, *address] for index, (epoch, address) in book.items()}
                     self._broadcast({"t": "book", "version": version, "workers": entries})

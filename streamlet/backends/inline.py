@@ -77,7 +77,7 @@ class InlineBackend:
             except BaseException as error:  # a sys.exit() must not decide the exit status of whoever runs the topology
                 raise exited(error, component_names(loop.tasks.values())) from error
             finally:
-                raised = _closed(loop, clean)
+                raised = loop.close(clean)
         complaints.flush()
         if raised:
             raise _closing(raised)
@@ -133,13 +133,6 @@ def component_status(row: dict[str, Any]) -> ComponentStatus:
     """A row of ``runtime.status`` as what observers see."""
     fields = {key: value for key, value in row.items() if key != "timed_out"}
     return ComponentStatus(**fields)
-
-
-def _closed(loop: WorkerLoop, clean: bool) -> list[BaseException]:
-    try:
-        return loop.close(clean)
-    except SystemExit as error:
-        return [error]
 
 
 def _closing(raised: list[BaseException]) -> StreamletError:

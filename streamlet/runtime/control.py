@@ -2,8 +2,8 @@
 
 To a worker: ``plan`` (all it needs to build itself), ``book`` (address book), ``whole`` (every worker is linked, tuples
 may flow), ``pause`` (for good), ``lost`` (a worker is gone), ``cut`` (the link of a pair is), ``stop``. From it:
-``ready``, ``initialized``, ``linked``, ``beat``, ``state``, ``event``, ``complaint``, ``link_lost``, ``failed``,
-``stopped``.
+``ready``, ``initialized``, ``linked``, ``unlinked``, ``beat``, ``state``, ``event``, ``complaint``, ``link_lost``,
+``failed``, ``stopped``.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 
 from streamlet.runtime.dialing import Secured
+from streamlet.runtime.link_watch import COORDINATOR_SAID, PEER_CLOSED
 from streamlet.runtime.outbox import Run
 from streamlet.runtime.ports import Incoming, Outgoing, Traffic
 from streamlet.runtime.wire import BadFrame, data_payloads, decode_data
@@ -76,7 +77,7 @@ class SocketLinks:
         """Close the link to a worker if it is of this epoch or older, and made by an older book than ``version``."""
         link = self._links.get(worker)
         if link is not None and link.epoch <= epoch and link.version < version:
-            self._close(link, "the coordinator says so")
+            self._close(link, COORDINATOR_SAID)
 
     def epochs(self) -> dict[int, int]:
         """Worker -> epoch of every link there is."""
@@ -121,7 +122,7 @@ class SocketLinks:
             except OSError as error:
                 return f"the connection broke ({error.strerror or error})"
             if not data:
-                return "the peer closed it"
+                return PEER_CLOSED
             try:
                 for payload in link.secured.reader.feed(data):
                     incoming = decode_data(payload)

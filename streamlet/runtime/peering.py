@@ -17,6 +17,9 @@ from streamlet.runtime.wire import MAX_DATA_FRAME
 
 DIAL_AGAIN_S = 0.05
 
+TOLD_EACH = 20
+"""Of so many dials in vain the first is told: about one a second."""
+
 logger = logging.getLogger("streamlet")
 
 Post = Callable[[Callable[[], None]], None]
@@ -27,7 +30,7 @@ class Peering:
     """One worker's side of every pair. Methods are the loop's, but ``admits`` and ``welcomed``, which any thread calls.
 
     Of a pair the worker with the higher index dials. ``linked`` is told each version of the book by which every peer
-    in it is linked.
+    in it is linked; ``unlinked`` whom this one dials in vain, and why.
     """
 
     def __init__(
@@ -38,6 +41,7 @@ class Peering:
         links: SocketLinks,
         post: Post,
         linked: Callable[[int], None],
+        unlinked: Callable[[int, str], None],
     ) -> None:
         self.index = me.worker
         self._me = me
@@ -46,6 +50,8 @@ class Peering:
         self._links = links
         self._post = post
         self._linked = linked
+        self._unlinked = unlinked
+        self._in_vain: dict[int, int] = {}
         self._book: Message = {"version": 0, "workers": {}}
         self._told = 0
         self._void_before: dict[int, int] = {}
@@ -69,6 +75,7 @@ class Peering:
 
     def _add(self, secured: Secured, worker: int, epoch: int) -> None:
         self._dialing.discard(worker)
+        self._in_vain.pop(worker, None)
         if secured.hello.version < self._void_before.get(worker, 0):
             secured.sock.close()  # made before the pair was told to start anew
         else:
@@ -117,12 +124,16 @@ class Peering:
         except (Refused, OSError) as error:
             logger.debug("worker %d cannot reach worker %d yet: %s", self.index, worker, error)
             time.sleep(DIAL_AGAIN_S)
-            self._post(lambda: self._dial_again(worker))
+            why = str(error)  # the name is unbound when this block ends
+            self._post(lambda: self._dial_again(worker, why))
             return
         self._post(lambda: self._add(secured, worker, epoch))
 
-    def _dial_again(self, worker: int) -> None:
+    def _dial_again(self, worker: int, why: str) -> None:
         self._dialing.discard(worker)
+        tries = self._in_vain[worker] = self._in_vain.get(worker, 0) + 1
+        if tries % TOLD_EACH == 1:
+            self._unlinked(worker, why)
         self._dial_missing()
 
     def _check(self) -> None:

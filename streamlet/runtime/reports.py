@@ -70,12 +70,19 @@ SHAPES: Mapping[str, Mapping[str, Test]] = {
     "ready": {"address": _address, "pid": _natural},
     "initialized": {},
     "linked": {"version": _natural},
-    "beat": {"tasks": _tasks, "partitions": _rows, "pending": _natural, "unfinished": _natural},
+    "beat": {
+        "tasks": _tasks,
+        "partitions": _rows,
+        "pending": _natural,
+        "unfinished": _natural,
+        "initializing": _is(str),
+    },
     "state": {"drained": _is(bool), "caught_up": _is(bool), "done": _is(bool), "traffic": _traffic},
     "event": {"level": _is(str), "text": _is(str)},
     "complaint": {"text": _is(str)},
     "link_lost": {"worker": _natural, "epoch": _natural, "version": _natural, "why": _is(str)},
-    "failed": {"message": _is(str), "status": _natural, "trace": _is(str)},
+    "failed": {"message": _is(str), "status": _natural, "trace": _is(str), "retriable": _is(bool)},
+    "unlinked": {"worker": _natural, "why": _is(str)},
     "stopped": {"errors": _texts},
 }
 
@@ -92,7 +99,7 @@ def misshapen(message: Message, workers: int, tasks: int) -> str | None:
     for name, test in shape.items():
         if name not in message or not test(message[name]):
             return f"sent a message of kind {kind!r} without a proper {name!r}"
-    if kind == "link_lost" and message["worker"] >= workers:
+    if kind in ("link_lost", "unlinked") and message["worker"] >= workers:
         return f"lost a link to worker {message['worker']}, and there are {workers}"
     if kind == "beat" and not all(1 <= task <= tasks for task in message["tasks"]):
         return "sent numbers of a task that does not exist"

@@ -7,10 +7,8 @@ STARTING with the next epoch. Only when all workers are UP by one version of the
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import dataclass
 
 from streamlet.base.backoff import Backoff
 from streamlet.runtime.dialing import Address
@@ -28,7 +26,9 @@ from streamlet.runtime.instructions import (
     Start,
     Tell,
 )
+from streamlet.runtime.link_watch import LinkWatch
 from streamlet.runtime.ports import Traffic
+from streamlet.runtime.standing import Patience, Standing, WorkerState
 
 WINDOW_S = 300.0
 
@@ -40,32 +40,6 @@ INTERRUPT_S = 5.0
 
 STALL_S = 1.0
 """Longer between two ticks, and the coordinator itself stood still."""
-
-
-class WorkerState(Enum):
-    """Where a worker stands in its life."""
-
-    STARTING = "starting"
-    READY = "ready"
-    UP = "up"
-    GONE = "gone"
-
-
-@dataclass
-class _Worker:
-    state: WorkerState = WorkerState.GONE
-    epoch: int = 0
-    address: Address | None = None
-    heard_s: float = 0.0
-    initialized: bool = False
-    linked: int = 0
-    drained: bool = False
-    traffic: Traffic = ({}, {})
-    caught_up: bool = False
-    done: bool = True
-    stopped: bool = False
-    restart_at: float | None = None
-    deaths: deque[float] = field(default_factory=deque)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +60,10 @@ class Supervisor:
     def __init__(
         self, workers: int, spout_workers: frozenset[int], limits: Limits, holds: Mapping[int, str] = {}
     ) -> None:
-        self.workers = {index: _Worker() for index in range(workers)}
+        self.workers = {index: Standing() for index in range(workers)}
         self._holds = holds
+        self._links = LinkWatch(limits.restarts, WINDOW_S)
+        self._patience = Patience()
         self.spout_workers = spout_workers
         self.limits = limits
         self.version = 0
@@ -128,13 +104,30 @@ class Supervisor:
         worker.initialized = True
         return self._maybe_whole()
 
+    def initializing(self, index: int, epoch: int, component: str) -> None:
+        """Which component a worker was initialising of late; none when it has done them all."""
+        if self.workers[index].epoch == epoch:
+            self.workers[index].begun = component
+
+    def starts_again(self, index: int, epoch: int) -> bool:
+        """Whether this is a replacement that has not come up yet: what it lacks, the one before it had."""
+        worker = self.workers[index]
+        return self.began and worker.epoch == epoch > 1 and not worker.initialized
+
     def linked(self, index: int, epoch: int, version: int) -> list[Instruction]:
         """A worker has every link of a version of the book."""
         worker = self.workers[index]
         if worker.epoch != epoch:
             return []
         worker.linked = version
+        if version == self.version:
+            self._links.linked(index)
         return self._maybe_whole()
+
+    def unlinked(self, index: int, epoch: int, peer: int, why: str) -> None:
+        """A worker dialled another, in vain."""
+        if self.workers[index].epoch == epoch:
+            self._links.refused(index, peer, why)
 
     def heard(self, index: int, epoch: int, now: float) -> None:
         """Any sign of life."""
@@ -166,7 +159,9 @@ class Supervisor:
             return self.end("caught_up", now)
         return self._maybe_stop(now)
 
-    def link_lost(self, index: int, epoch: int, peer: int, peer_epoch: int, version: int) -> list[Instruction]:
+    def link_lost(
+        self, index: int, epoch: int, peer: int, peer_epoch: int, version: int, why: str = "", now: float = 0.0
+    ) -> list[Instruction]:
         """A worker lost a link that was made by ``version``. If both live on, they link anew by the next version.
 
         Both ends report the same loss: the second report, and one of a link already declared void, changes nothing.
@@ -176,10 +171,11 @@ class Supervisor:
             return []
         pair = (min(index, peer), max(index, peer))
         if version < self._cut.get(pair, 0):
+            self._links.lost_too((index, epoch), (peer, peer_epoch), why)
             return []
         if other.state is WorkerState.GONE or worker.state is WorkerState.GONE:
             return []
-        self.whole = False
+        self._links.lost((index, epoch), (peer, peer_epoch), why, now)
         book = self._new_book()
         self._cut[pair] = self.version
         return [SendCut(pair, self.version), *book]
@@ -190,6 +186,7 @@ class Supervisor:
         if worker.epoch != epoch or worker.state is WorkerState.GONE:
             return []
         worker.state, worker.address = WorkerState.GONE, None
+        self._links.gone(index)
         kill: list[Instruction] = [Kill(index, epoch)]
         if self._stopping:
             return [*kill, *self._not_closed(index, f"{why} before it had closed")]
@@ -247,6 +244,7 @@ class Supervisor:
             out += self._stop(now)
         if self._stopping:
             return out if now < self._deadline else [*out, *self._end_the_rest(now)]
+        out += [*self._links.tick(now), *self._say_what_is_waited_for(now)]
         for index, worker in self.workers.items():
             if worker.state is WorkerState.GONE:
                 if worker.restart_at is not None and now >= worker.restart_at:
@@ -257,6 +255,10 @@ class Supervisor:
                 verb = "did not start" if worker.state is WorkerState.STARTING else "was silent"
                 out += self.gone(index, worker.epoch, f"{verb} for {limit:g} s", now)
         return out
+
+    def _say_what_is_waited_for(self, now: float) -> list[Instruction]:
+        text = self._patience.waits_for(self.whole, self.version, self.workers, self._links, self._called, now)
+        return [Tell("warning", text)] if text else []
 
     def _forgive_own_stall(self, now: float) -> None:
         """While the coordinator stood still it heard nobody, whoever spoke: that silence is its own.
@@ -278,7 +280,7 @@ class Supervisor:
     def _start(self, index: int, now: float) -> Start:
         deaths = self.workers[index].deaths
         epoch = self.workers[index].epoch + 1
-        self.workers[index] = _Worker(WorkerState.STARTING, epoch, heard_s=now, deaths=deaths)
+        self.workers[index] = Standing(WorkerState.STARTING, epoch, heard_s=now, deaths=deaths)
         return Start(index, epoch)
 
     def _new_book(self) -> list[Instruction]:

@@ -69,11 +69,17 @@ class Worker:
         self.complaints = Complaints(self.tell, self.clock, self._complain)
         me = Hello(handshake.DATA, plan["run_id"], self.index, self.epoch, wanted=self.index)
         self.peering = Peering(
-            me, plan["workers"], plan["secret"], self.links, lambda act: self.loop.post(act), self._linked
+            me,
+            plan["workers"],
+            plan["secret"],
+            self.links,
+            lambda act: self.loop.post(act),
+            self._linked,
+            lambda peer, why: self.channel.try_send({"t": "unlinked", "worker": peer, "why": why}),
         )
         self.numbers: Message = {"t": "beat", "tasks": {}, "partitions": [], "pending": 0, "unfinished": 0}
         self.reported: Message = {}
-        self.clean = False
+        self.clean = self.initialized = False
         self.server: LinkServer | None = None
         self.over = threading.Event()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -98,6 +104,7 @@ class Worker:
             self.loop.timers.every(self.plan["heartbeat_s"], self._look, self.clock.monotonic(), aligned=True)
             self._look()
             settle_collector()
+            self.initialized = True
             self.channel.send({"t": "initialized"})
             self._turn()
         except ChannelClosed:
@@ -181,19 +188,14 @@ class Worker:
     def _say_failed(self, error: Exception, status: int) -> None:
         message = str(error) if isinstance(error, StreamletError) else self._bug(error)
         trace = "".join(traceback.format_exception(error))
-        self.channel.try_send({"t": "failed", "message": message, "status": status, "trace": trace})
+        told = {"message": message, "status": status, "trace": trace, "retriable": _retriable(error)}
+        self.channel.try_send({"t": "failed", **told})
 
     def _failed(self, error: Exception, status: int) -> int:
         self._say_failed(error, status)
         if hasattr(self, "loop"):
-            self._close_loop(clean=False)
+            self.loop.close(clean=False)
         return status
-
-    def _close_loop(self, clean: bool) -> list[BaseException]:
-        try:
-            return self.loop.close(clean)
-        except BaseException as error:  # noqa: BLE001 - sys.exit() in a cleanup: what it was to write may be missing
-            return [error]
 
     def _bug(self, error: Exception) -> str:
         frame = traceback.extract_tb(error.__traceback__)[-1]
@@ -204,7 +206,7 @@ class Worker:
         )
 
     def _close(self) -> int:
-        raised = self._close_loop(self.clean)
+        raised = self.loop.close(self.clean)
         try:
             self._look()  # after the last commit: what is shown as committed is committed
             self._beat()
@@ -246,13 +248,13 @@ class Worker:
 
     def _link_lost(self, worker: int, epoch: int, version: int, why: str) -> None:
         """On the loop's thread. No tuple may be sent into the gap, so spouts pause until all is linked again."""
-        self._recover(worker)
+        self._recover(f"its link to worker {worker}", worker)
         self.channel.try_send({"t": "link_lost", "worker": worker, "epoch": epoch, "version": version, "why": why})
 
-    def _recover(self, *lost: int) -> None:
+    def _recover(self, what: str, *lost: int) -> None:
         failed = self.loop.recover(lost)
         if failed:
-            logger.info("worker %d: worker %d was lost and %d open trees failed", self.index, lost[0], failed)
+            logger.info("worker %d: %s was lost and %d open trees failed", self.index, what, failed)
 
     # -- the control thread ----------------------------------------------------------------------------------------
 
@@ -314,19 +316,20 @@ class Worker:
     def _worker_lost(self, worker: int, epoch: int) -> None:
         """The coordinator says that a worker is gone."""
         self.peering.gone(worker, epoch)
-        self._recover(worker)
+        self._recover(f"worker {worker}", worker)
 
     def _cut(self, pair: list[int], version: int) -> None:
         """The coordinator says that two workers, perhaps this one among them, lost the link between them."""
         self.peering.cut(pair, version)
-        self._recover(*pair)
+        self._recover(f"the link between workers {pair[0]} and {pair[1]}", *pair)
 
     def _stop(self, clean: bool) -> None:
         self.clean = clean
         self.loop.stopped = True
 
     def _beat(self) -> None:
-        self.channel.send(self.numbers)
+        begun = [] if self.initialized else list(self.loop.tasks.values())
+        self.channel.send({**self.numbers, "initializing": begun[-1].plan.component if begun else ""})
 
     def _orphaned(self) -> None:
         """The coordinator is gone: end unclean, soon, even if user code never returns; nobody else can tidy up."""
@@ -343,6 +346,11 @@ class Worker:
     def tell(self, level: str, text: str) -> None:
         """Show a line to whoever watches the run. Any thread."""
         self.channel.try_send({"t": "event", "level": level, "text": text})
+
+
+def _retriable(error: BaseException) -> bool:
+    """The error says so, or the one that it was made of."""
+    return any(isinstance(one, StreamletError) and one.retriable for one in (error, error.__cause__))
 
 
 def serve(channel: ControlChannel, known: Message | None = None) -> int:

@@ -108,7 +108,9 @@ def test_what_was_open_with_a_worker_that_ends_before_the_others(
     supervisor = coordinator.supervisor
     coordinator._do(supervisor.begin(0.0))
     snapshot = {**TaskStats().snapshot(), "emitted": 20}
-    coordinator._handle(0, 1, {"t": "beat", "tasks": {1: snapshot}, "partitions": [], "pending": 7, "unfinished": 7})
+    coordinator._handle(
+        0, 1, {"t": "beat", "tasks": {1: snapshot}, "partitions": [], "pending": 7, "unfinished": 7, "initializing": ""}
+    )
     coordinator.started = 0.0
     if ending:
         coordinator._do(supervisor.end("interrupted", 1.0))
@@ -130,6 +132,25 @@ class Restarting(Nothing):
 
     def kill(self, worker: int, epoch: int) -> None:
         self.killed.append((worker, epoch))
+
+
+def test_a_worker_is_dead_before_its_channel_is_closed(coordinator: Coordinator) -> None:
+    """It would take the end of its channel for the coordinator's, and remove everybody's sockets."""
+    coordinator._do(coordinator.supervisor.begin(0.0))
+    channel, end = pair()
+    coordinator._welcome(0, 1, channel)
+
+    class Looking(Nothing):
+        def kill(self, worker: int, epoch: int) -> None:
+            assert end.recv(1 << 16, socket.MSG_DONTWAIT), "the plan"
+            with pytest.raises(BlockingIOError):
+                end.recv(1, socket.MSG_DONTWAIT)
+
+    coordinator.launcher = Looking()  # type: ignore[assignment]
+    coordinator._do(coordinator.supervisor.gone(0, 1, "was silent for 10 s", 1.0))
+    assert end.recv(1) == b""
+    end.close()
+    coordinator._clear()
 
 
 @pytest.mark.parametrize("seed", seeds("coordinator"))

@@ -12,11 +12,21 @@ FILE = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
 from streamlet import Bolt, ReliableSpout, Topology
+from streamlet.base.errors import BadInput
+
+class Away(BadInput):
+    retriable = RETRIABLE
 
 class Few(ReliableSpout):
     outputs = ["n"]
     n = 0
+    dies = False
+    def initialize(self, conf, context):
+        super().initialize(conf, context)
+        SPOUT
     def next_tuple(self):
+        if self.dies:
+            os.kill(os.getpid(), signal.SIGKILL)
         if self.n < 5:
             self.n += 1
             self.emit([self.n], tup_id=self.n)
@@ -38,12 +48,13 @@ class Made(Topology):
     sink = Sink.spec(inputs=[few])
 """
 
-processes = ("--backend", "processes")
 
-
-def made(initialize: str = "pass", process: str = "pass", cleanup: str = "pass") -> str:
-    """The topology with the bolt's methods filled in."""
-    return FILE.replace("INITIALIZE", initialize).replace("PROCESS", process).replace("CLEANUP", cleanup)
+def made(
+    initialize: str = "pass", process: str = "pass", cleanup: str = "pass", spout: str = "pass", retriable: bool = True
+) -> str:
+    """The topology with its methods filled in."""
+    text = FILE.replace("INITIALIZE", initialize).replace("PROCESS", process).replace("CLEANUP", cleanup)
+    return text.replace("SPOUT", spout).replace("RETRIABLE", str(retriable))
 
 
 FORKS = f"os.fork() or (time.sleep({4 * PATIENCE_S}), os._exit(0))"
@@ -131,3 +142,34 @@ def test_a_component_that_exits_while_it_closes_ends_the_run_with_1(streamlet, b
                      *workers)  # fmt: skip
     assert done.returncode == 1, done
     assert "SystemExit" in done.stderr.splitlines()[-1] and "may be missing" in done.stderr.splitlines()[-1]
+
+
+DYING = """self.dies = context.epoch == 1
+        if context.epoch in (2, 3):
+            raise Away("No store answers. Start it.")"""
+
+
+def test_a_replaced_worker_whose_server_is_away_tries_again(streamlet) -> None:
+    """What ends a first start at once may pass while the run is under way: it counts as a death, not as the end."""
+    done = streamlet("run", streamlet.write(made(spout=DYING)), "--until-caught-up")
+    assert done.returncode == 0, done
+    for epoch in (2, 3):
+        assert f"worker 0 (epoch {epoch}) could not start: No store answers. Start it\n" in done.stderr
+    assert "worker 0 was started again (epoch 4)" in done.stderr
+
+
+def test_tries_of_a_replaced_worker_are_bounded_and_the_end_is_no_refusal(streamlet) -> None:
+    """By the budget of restarts; 2 would say that nothing ever ran."""
+    conf = ("-c", "streamlet.worker.restarts.max=2")
+    done = streamlet("run", streamlet.write(made(spout=DYING)), "--until-caught-up", *conf)
+    assert done.returncode == 1 and "died 3 times" in done.stderr and "No store answers" in done.stderr, done
+
+
+def test_what_no_wait_mends_ends_a_run_that_had_begun_with_1(streamlet) -> None:
+    done = streamlet("run", streamlet.write(made(spout=DYING, retriable=False)), "--until-caught-up")
+    assert done.returncode == 1 and done.stderr.splitlines()[-1] == "Error: No store answers. Start it.", done
+
+
+def test_what_cannot_start_at_first_is_refused_though_it_might_pass(streamlet) -> None:
+    done = streamlet("run", streamlet.write(made(spout="raise Away('No store answers.')")), "--until-caught-up")
+    assert done.returncode == 2 and done.stderr.splitlines()[-1] == "Error: No store answers.", done

@@ -147,7 +147,7 @@ class Me:
     def turn(self, seconds: float) -> None:
         if time.monotonic() > self.beat_at:
             self.beat_at = time.monotonic() + 1
-            self.say({"t": "beat", "tasks": {}, "partitions": [], "pending": 0, "unfinished": 0})
+            self.say({"t": "beat", "tasks": {}, "partitions": [], "pending": 0, "unfinished": 0, "initializing": ""})
         for key, _ in self.selector.select(seconds):
             key.data()
         self.link()
@@ -298,6 +298,7 @@ class Run:
                 "streamlet.until.caught.up": True,
                 "topology.max.spout.pending": 20,
                 "topology.message.timeout.secs": 3,
+                "streamlet.worker.restarts.max": 10_000,  # a link is lost with each frame that is refused
                 "test.folder": str(folder),
             },
             also_known=["test.folder"],
