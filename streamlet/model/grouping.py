@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,8 @@ class Grouping:
     """
 
     kind: str
-    field_names: tuple[str, ...] = ()
+    field_names: tuple[Any, ...] = ()
+    """Strings, in a topology that is valid."""
 
     SHUFFLE: ClassVar[Grouping]
     ALL: ClassVar[Grouping]
@@ -27,9 +29,10 @@ class Grouping:
     DIRECT: ClassVar[Grouping]
 
     @classmethod
-    def fields(cls, *names: str) -> Grouping:
-        """Equal values of the named fields always reach the same task."""
-        return cls("fields", names)
+    def fields(cls, *names: str | Sequence[str]) -> Grouping:
+        """Equal values of the named fields always reach the same task. One list of names is as good."""
+        only = names[0] if len(names) == 1 else None
+        return cls("fields", tuple(only) if isinstance(only, (list, tuple)) else names)
 
     @classmethod
     def shuffle(cls) -> Grouping:
@@ -47,7 +50,7 @@ class Grouping:
         return cls.LOCAL_OR_SHUFFLE
 
     def __str__(self) -> str:
-        return f"fields({', '.join(self.field_names)})" if self.kind == "fields" else self.kind
+        return f"fields({', '.join(map(str, self.field_names))})" if self.kind == "fields" else str(self.kind)
 
 
 # `global` and `none` are not callable names in Python, so all parameterless groupings are constants.

@@ -9,16 +9,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamlet.base.errors import SettingError
+from streamlet.model.spec import BOLT, SPOUT
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One key: how its text is read, its default, what it means."""
+    """One key: how its text is read, its default, what it means.
+
+    ``component``: the kind that may have one of its own in its config; None where it is the whole run's.
+    """
 
     key: str
     parse: Callable[[Any], Any]
     default: Any
     meaning: str
+    component: str | None = None
 
 
 def _at_least(kind: type, least: float) -> Callable[[Any], Any]:
@@ -58,10 +63,10 @@ SETTINGS: dict[str, Setting] = {
     setting.key: setting
     for setting in (
         Setting("topology.workers", _optional(_at_least(int, 1)), None, "worker processes; default: one a core"),
-        Setting("topology.max.spout.pending", _at_least(int, 1), 2000, "open tuple trees a spout task"),
-        Setting("topology.message.timeout.secs", _positive, 30.0, "a tree not acked by then is failed"),
-        Setting("topology.acker.executors", _at_least(int, 0), 1, "0 turns tracking off; any other value is on"),
-        Setting("topology.tick.tuple.freq.secs", _optional(_positive), None, "period of process_tick for bolts"),
+        Setting("topology.max.spout.pending", _at_least(int, 1), 2000, "open tuple trees a spout task", SPOUT),
+        Setting("topology.message.timeout.secs", _positive, 30.0, "a tree not acked by then is failed", SPOUT),
+        Setting("topology.acker.executors", _at_least(int, 0), 1, "0 turns tracking off; any other value is on", SPOUT),
+        Setting("topology.tick.tuple.freq.secs", _optional(_positive), None, "period of process_tick for bolts", BOLT),
         Setting(
             "streamlet.seed",
             _optional(_at_least(int, 0)),

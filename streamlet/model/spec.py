@@ -56,10 +56,15 @@ class ComponentSpec:
 
     def __getitem__(self, stream: str) -> OutputRef:
         """The named stream of this component, as a source for ``inputs``."""
-        return OutputRef(self, stream)
+        return OutputRef(self, as_name(stream))
 
     def __repr__(self) -> str:
         return f"<{self.kind} spec {self.name or '?'} of {self.cls.__qualname__}>"
+
+
+def as_name(given: Any) -> str:
+    """What stands where a name belongs, in a form that can be compared: ``validate`` says what is wrong with it."""
+    return given if isinstance(given, str) else repr(given)
 
 
 def input_pairs(inputs: Any) -> list[tuple[Any, Any]]:

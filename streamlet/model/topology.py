@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from streamlet.model.grouping import Grouping
-from streamlet.model.spec import ComponentSpec, OutputRef, input_pairs, source_stream
+from streamlet.model.spec import ComponentSpec, OutputRef, as_name, input_pairs, source_stream
 from streamlet.model.stream import DEFAULT_STREAM, Stream, StreamId
 
 
@@ -84,7 +84,7 @@ class TopologyMeta(type):
 
 
 def _freeze(topology: str, specs: Mapping[str, ComponentSpec], config: Mapping[str, Any]) -> TopologySpec:
-    names = {id(spec): spec.name or attribute for attribute, spec in specs.items()}
+    names = {id(spec): as_name(spec.name or attribute) for attribute, spec in specs.items()}
     components = tuple(
         ComponentDef(
             name=names[id(spec)],
@@ -103,13 +103,13 @@ def _freeze(topology: str, specs: Mapping[str, ComponentSpec], config: Mapping[s
 
 def _subscription(source: Any, grouping: Any, names: Mapping[int, str]) -> Subscription:
     if isinstance(source, StreamId):
-        return Subscription(source, grouping)
+        return Subscription(StreamId(*map(as_name, source)), grouping)
     if isinstance(source, str):
         return Subscription(StreamId(source, DEFAULT_STREAM), grouping)
     spec = source.spec if isinstance(source, OutputRef) else source
     if id(spec) in names:
         return Subscription(StreamId(names[id(spec)], source_stream(source)), grouping)
-    shown = spec.name or spec.cls.__name__ if isinstance(spec, ComponentSpec) else repr(spec)
+    shown = as_name(spec.name or spec.cls.__name__) if isinstance(spec, ComponentSpec) else repr(spec)
     return Subscription(StreamId(shown, source_stream(source)), grouping, stray=True)
 
 

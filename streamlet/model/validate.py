@@ -12,7 +12,7 @@ from streamlet.model.spec import BOLT, SPOUT
 from streamlet.model.topology import ComponentDef, TopologySpec
 from streamlet.model.validate_inputs import input_problems
 from streamlet.model.validate_outputs import NAME, outputs_problem
-from streamlet.model.validate_settings import config_problems, override_problems, unknown_components
+from streamlet.model.validate_settings import config_problems, misplaced_settings, override_problems, unknown_components
 
 
 def checked(topology: TopologySpec, overrides: Mapping[str, Mapping[str, Any]] | None = None) -> TopologySpec:
@@ -33,6 +33,7 @@ def validate(topology: TopologySpec, overrides: Mapping[str, Mapping[str, Any]] 
         problems += _component(component)
         problems += input_problems(topology, component)
         problems += config_problems(component.name, component.config)
+        problems += misplaced_settings(component)
         problems += override_problems(component, (overrides or {}).get(component.name, {}))
     return [*problems, *unknown_components(topology, overrides or {}), *_unreachable(topology)]
 
@@ -104,8 +105,12 @@ def _name(component: ComponentDef) -> Iterator[Problem]:
         yield Problem(name, "Names that begin with two underscores are streamlet's own.", "Give it another name.")
 
 
-HOOKS = ("initialize", "process", "process_tick", "next_tuple", "ack", "fail", "activate", "deactivate", "cleanup")
-"""Methods that are called for what they do."""
+HOOKS = (
+    *("initialize", "process", "process_tick", "cleanup"),
+    *("next_tuple", "ack", "ack_many", "fail", "fail_many", "activate", "deactivate", "close"),
+    *("fileno", "on_timer", "unfinished_count", "caught_up", "partition_status", "given_up", "replay"),
+)
+"""Methods that a component may override: what they do, or answer, comes of a plain call."""
 
 NEVER_RUN: dict[str, Callable[[Any], bool]] = {
     "async": inspect.iscoroutinefunction,
@@ -140,14 +145,15 @@ def _class(component: ComponentDef) -> Iterator[Problem]:
                 f"The class {shown} does not define {duty}.",
                 f"Give it a method {signature} that {what}.",
             )
+    ours = {name for base in cls.__mro__ if base.__module__.startswith("streamlet.") for name in vars(base)}
     for name in HOOKS:
-        method = getattr(cls, name, None)
+        method = getattr(cls, name, None) if name in ours else None
         kind = next((kind for kind, test in NEVER_RUN.items() if test(method)), None)
         if kind is not None:
             yield Problem(
                 component.name,
-                f"The method {name} of {shown} is {kind}: a call of it runs none of it, and what it was given would "
-                "count as processed.",
+                f"The method {name} of {shown} is {kind}: a call of it runs none of it, and what it was given, or is "
+                "asked for, would count as done.",
                 "Make it a plain method; run coroutines with asyncio.run inside it.",
             )
 

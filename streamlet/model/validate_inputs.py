@@ -28,7 +28,7 @@ def input_problems(topology: TopologySpec, component: ComponentDef) -> Iterator[
 
 def _subscription(topology: TopologySpec, component: ComponentDef, sub: Subscription) -> Iterator[Problem]:
     grouping = sub.grouping
-    if grouping is not None and (not isinstance(grouping, Grouping) or grouping.kind not in KINDS):
+    if grouping is not None and (not isinstance(grouping, Grouping) or str(grouping.kind) not in KINDS):
         yield Problem(
             component.name,
             f"The grouping of input {sub.source} is {grouping!r:.80}.",
@@ -101,9 +101,10 @@ def _grouping(component: ComponentDef, source: ComponentDef, stream: Stream, gro
             )
         for name in grouping.field_names:
             if name not in stream.fields:
+                remedy = "Group by one of these."
                 yield Problem(
                     component.name,
                     f"It groups {of} by the field {name!r}, which that stream does not have: it declares "
                     f"{', '.join(map(repr, stream.fields)) or 'none'}.",
-                    nearest(name, stream.fields, "Group by one of these."),
+                    nearest(name, stream.fields, remedy) if isinstance(name, str) else remedy,
                 )

@@ -30,6 +30,24 @@ def config_problems(component: str | None, config: Mapping[Any, Any]) -> Iterato
             )
 
 
+def misplaced_settings(component: ComponentDef) -> Iterator[Problem]:
+    """Settings of the whole run, or of the other kind of component, that nothing reads in this one's config."""
+    for key in component.config:
+        of = SETTINGS[key].component if key in SETTINGS else component.kind
+        if of is None:
+            yield Problem(
+                component.name,
+                f"config has the setting {key!r}, which is the whole run's: nothing reads it here.",
+                "Move it into the topology's config, or give it by -c.",
+            )
+        elif of != component.kind:
+            yield Problem(
+                component.name,
+                f"config has the setting {key!r}, which only a {of} has, and this is a {component.kind}.",
+                f"Move it to the {of} that it is meant for, or into the topology's config for all of them.",
+            )
+
+
 def override_problems(component: ComponentDef, overrides: Mapping[str, Any]) -> Iterator[Problem]:
     """What ``-c COMPONENT.NAME=VALUE`` asks of a component that it does not have, or refuses."""
     if not overrides:

@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from streamlet import Bolt, Grouping, Spout, Stream, StreamId, Topology
+from streamlet import Bolt, Grouping, ReliableSpout, Spout, Stream, StreamId, Topology
 from streamlet.base.errors import SettingError
 from streamlet.model.problem import InvalidTopology, Problem
 from streamlet.model.spec import ComponentSpec
@@ -247,6 +247,48 @@ def test_a_method_whose_call_runs_none_of_it(cls: type[Bolt], kind: str) -> None
     assert kind in found.message and "process" in found.message
 
 
+@pytest.mark.parametrize(
+    "name", ["caught_up", "ack_many", "fail_many", "close", "on_timer", "fileno", "unfinished_count", "given_up"]
+)
+def test_a_hook_of_a_spout_whose_call_runs_none_of_it(name: str) -> None:
+    """A coroutine is true: a spout with an async caught_up would have caught up before it began."""
+
+    async def hook(self: Any, *args: Any) -> None: ...
+
+    lazy = type("Lazy", (ReliableSpout,), {"next_tuple": lambda self: None, name: hook, "__module__": "m"})
+    found = only(problems(lines=lazy.spec(outputs=["line"])))
+    assert name in found.message and "async" in found.message
+    own = type("Own", (Lines,), {"given_up": hook, "__module__": "m"})  # no reliable spout: a method of its own
+    assert problems(lines=own.spec()) == []
+
+
+def test_what_stands_where_a_name_belongs() -> None:
+    """Each is a problem by name, not a TypeError of ours; one list of fields is what streamparse takes, too."""
+    lines = Lines.spec()
+    assert problems(lines=lines, split=Split.spec(inputs={lines: Grouping.fields(["line"])})) == []
+    for wrong in (
+        {"lines": lines, "split": Split.spec(inputs={lines: Grouping.fields(3)})},
+        {"lines": lines, "split": Split.spec(inputs={lines: Grouping.fields("line", ["line"])})},
+        {"lines": lines, "split": Split.spec(inputs={lines: Grouping(["x"])})},
+        {"lines": lines, "split": Split.spec(inputs=[lines[["x"]]])},
+        {"lines": lines, "split": Split.spec(inputs=[StreamId(["x"], "default")])},
+        {"lines": lines, "split": Split.spec(inputs=[StreamId("lines", ["x"])])},
+        {"lines": Lines.spec(name=["x"])},
+    ):
+        found = only(problems(**wrong))
+        assert "3" in found.message or "['" in found.message
+
+
+def test_a_setting_where_nothing_reads_it() -> None:
+    """Those of the run in a component's config, and those of the other kind; its own are its own."""
+    lines = Lines.spec(config={"topology.workers": 3, "topology.message.timeout.secs": 5})
+    split = Split.spec(inputs=[lines], config={"topology.acker.executors": 0, "topology.tick.tuple.freq.secs": 1})
+    found = problems(lines=lines, split=split)
+    assert [p.component for p in found] == ["lines", "split"]
+    assert "'topology.workers'" in found[0].message and "the whole run's" in found[0].message
+    assert "'topology.acker.executors'" in found[1].message and "only a spout" in found[1].message
+
+
 def test_bolts_that_no_spout_reaches() -> None:
     """A circle of bolts runs for ever on nothing."""
     one = Split.spec(inputs=["two"])
@@ -255,7 +297,7 @@ def test_bolts_that_no_spout_reaches() -> None:
 
 
 def test_reserved_keys_that_nothing_reads_and_bad_values() -> None:
-    lines = Lines.spec(config={"topology.tick.tuple.freq.secs": "often", "my.own": object()})
+    lines = Lines.spec(config={"topology.max.spout.pending": "often", "my.own": object()})
     found = problems(lines=lines, config={"topology.max.spout.pendign": 5, "streamlet.seed": -1, "mine": 1})
     assert [p.component for p in found] == [None, None, "lines"]
     assert "'topology.max.spout.pending'" in found[0].remedy

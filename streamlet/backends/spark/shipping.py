@@ -31,12 +31,19 @@ EXIT_SCHEMA = "status int, why string"
 def make_archive(file: Path) -> bytes:
     """streamlet and the Python files of ``file``'s own folder, as a zip. Raises BadInput when that folder is huge."""
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+    # Reproducible images and stores of packages date their files 1970, which a zip cannot say.
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
         for package in PURE:
             for path, name in _package_files(package):
                 archive.write(path, f"{LIBRARY}/{name}")
         for path, name in _neighbours(file.absolute()):
-            archive.write(path, f"{TOPOLOGY}/{name}")
+            try:
+                archive.write(path, f"{TOPOLOGY}/{name}")
+            except OSError as error:
+                raise BadInput(
+                    f"{path} cannot be read ({error.strerror}), and all Python files of a topology's folder travel to "
+                    f"the executors. Make it readable, or move {file.name} and its imports into a folder of their own."
+                ) from error
     return buffer.getvalue()
 
 
@@ -71,8 +78,10 @@ def _python_files(folder: Path) -> Iterator[Path]:
             if name.isidentifier() and name != "__pycache__" and not (Path(here) / name / "pyvenv.cfg").exists()
         )
         for name in sorted(files):
-            if name.endswith(".py"):
-                yield Path(here) / name
+            path = Path(here) / name
+            # A hidden one, or a link to nowhere, is an editor's: nobody imports it.
+            if name.endswith(".py") and not name.startswith(".") and path.is_file():
+                yield path
 
 
 @dataclass(frozen=True, slots=True)

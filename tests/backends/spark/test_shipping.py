@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
 import zipfile
@@ -33,6 +34,32 @@ def test_the_python_files_of_the_folder_travel_and_nothing_else_of_it(tmp_path: 
     assert mine == {
         f"topology/{name}" for name in ("top.py", "beside.py", "package/__init__.py", "package/deep/one.py")
     }
+
+
+def test_files_of_editors_and_of_no_date_are_no_trouble(tmp_path: Path) -> None:
+    """Emacs' lock is a link to nowhere; reproducible images date every file 1970."""
+    (tmp_path / "made.py").write_text("x = 1\n")
+    os.utime(tmp_path / "made.py", (0, 0))
+    (tmp_path / ".#made.py").symlink_to("someone@somewhere.123")
+    (tmp_path / ".hidden.py").write_text("")
+    (tmp_path / "gone.py").symlink_to("nowhere.py")
+    with zipfile.ZipFile(io.BytesIO(shipping.make_archive(tmp_path / "made.py"))) as archive:
+        assert [name for name in archive.namelist() if name.startswith("topology/")] == ["topology/made.py"]
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "made.py").write_text("")
+    (tmp_path / "other.py").write_text("")
+    read = zipfile.ZipFile.write
+
+    def write(archive: zipfile.ZipFile, path: Path, name: str) -> None:
+        if path.name == "other.py":  # root may read whatever it likes
+            raise PermissionError(13, "Permission denied")
+        read(archive, path, name)
+
+    monkeypatch.setattr(zipfile.ZipFile, "write", write)
+    with pytest.raises(BadInput, match=r"other\.py cannot be read \(Permission denied\)"):
+        shipping.make_archive(tmp_path / "made.py")
 
 
 def test_streamlet_travels_whole(tmp_path: Path) -> None:
