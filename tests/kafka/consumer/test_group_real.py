@@ -12,7 +12,6 @@ from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 
 from streamlet.kafka import (
-    Admin,
     Consumer,
     ConsumerRebalanceListener,
     ConsumerRecord,
@@ -188,24 +187,6 @@ def test_c5_a_static_member_comes_back_without_a_rebalance(
     until([usurper, other], lambda: bool(usurper.assignment()))
     with pytest.raises(MembershipFenced, match="group_instance_id 'a'"):
         until([again], lambda: False)
-
-
-def test_c5_a_static_leader_that_comes_back_notices_new_partitions(
-    cluster: DevCluster, make_topic: Callable[..., str], make_consumer: Make
-) -> None:
-    """The group goes on without a rebalance, and the one who leads it again watches its topics (KIP-814)."""
-    topic = make_topic(cluster, partitions=2)
-    names = {"group_id": topic, "group_instance_id": "a", "metadata_max_age_ms": 500, **QUICK}
-    first = make_consumer(cluster, topic, **names)
-    until([first], lambda: len(first.assignment()) == 2)
-    generation = first.group_metadata().generation_id
-    first.close()
-    again = make_consumer(cluster, topic, **names)
-    until([again], lambda: len(again.assignment()) == 2)
-    assert again.group_metadata().generation_id == generation
-    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        admin.create_partitions({topic: 3})
-    until([again], lambda: len(again.assignment()) == 3)
 
 
 def test_c6_a_slow_user_is_told_which_setting_to_change(
