@@ -137,7 +137,8 @@ class Me:
         self.links: dict[int, Secured] = {}
         self.told = self.whole = self.seen = self.refused = 0
         self.unseen: dict[int, Secured] = {}
-        self.stopped = False
+        self.stopped = self.draining = False
+        self.traffic: list[dict[int, int]] = []
         self.lost: list[Message] = []
         self.recorded: list[bytes] = []
         self.beat_at = 0.0
@@ -151,6 +152,8 @@ class Me:
         for key, _ in self.selector.select(seconds):
             key.data()
         self.link()
+        if self.draining:
+            self.say_drained()
 
     def say(self, message: Message) -> None:
         self.channel.try_send(message)
@@ -176,10 +179,19 @@ class Me:
                         self.unseen[peer] = self.links[peer]
                         self.hang_up(peer)
             elif kind == "pause":
-                self.say({"t": "state", "drained": True, "caught_up": False, "done": True})
+                self.draining = True
             elif kind == "stop":
                 self.say({"t": "stopped", "errors": []})
                 self.stopped = True
+
+    def say_drained(self) -> None:
+        """All is worked off as it comes; the drain is over when nothing is on its way either."""
+        links = self.links.items()
+        sent = {peer: link.writer._number for peer, link in links}
+        traffic = [sent, {peer: link.reader._number for peer, link in links}]
+        if traffic != self.traffic:
+            self.traffic = traffic
+            self.say({"t": "state", "drained": True, "caught_up": False, "done": True, "traffic": traffic})
 
     def link(self) -> None:
         version = self.book["version"]
