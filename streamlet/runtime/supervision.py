@@ -344,6 +344,8 @@ class Supervisor:
         if self.limits.stop_s is not None:
             return now + self.limits.stop_s
         if self.ending == "interrupted":
+            if self.limits.drain_s >= INTERRUPT_S:  # whoever lets the drain take longer gave up that bound
+                return now + INTERRUPT_S
             return max(self._ended_s + INTERRUPT_S, now + 1.0)
         return now + CLOSE_S
 
