@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,17 +17,20 @@ from typing import IO, Any
 
 import click
 
-from streamlet.base.errors import BadInput, SettingError
+from streamlet.base.errors import BadInput, SettingError, StreamletError
 from streamlet.cli.dev_topics import standing_cluster
 from streamlet.cli.options import client_settings_in_file
 from streamlet.cli.records import JsonLines, Lines
 from streamlet.kafka import Admin, AdminError, ClientConfig, Consumer, ConsumerConfig, TopicPartition
 from streamlet.kafka.broker_errors import UnknownTopicOrPartition
+from streamlet.kafka.consumer import ConsumerRebalanceListener
 from streamlet.testing import resident
 
 _POLL_MS = 200
 """How soon Ctrl-C is heeded while nothing comes."""
 _COMMIT_S = 1.0
+_NOTHING_LEFT_S = 5.0
+"""A member that was given no partition for so long gets none: cooperative members give up theirs a heartbeat later."""
 _REACH_S = 5.0
 """How long an address that takes no connection is waited for."""
 _TOLD_AFTER_S = 3.0
@@ -60,7 +63,7 @@ class Wanted:
             )
 
 
-class Reading:
+class Reading(ConsumerRebalanceListener):
     """One consumer and what it has shown. ``stop`` may be set by a signal's handler."""
 
     def __init__(self, consumer: Consumer, wanted: Wanted, form: Lines | JsonLines, out: IO[bytes]) -> None:
@@ -70,9 +73,16 @@ class Reading:
         self._out = out
         self._ends: dict[TopicPartition, int] = {}
         self._committed_s = time.monotonic()
-        self._uncommitted = False
+        self._stored = 0
+        """How many of ``shown`` the group is known to have stored."""
+        self._unwritten = False
+        """Records were polled that have not left us: a commit would cover them."""
+        self._given_s: float | None = None
+        """Since when the group's latest round is over."""
         self.stop: int | None = None
         self.shown = 0
+        self.left_out = False
+        """Others of the group hold every partition."""
         self.partitions: set[int] = set()
 
     def begin(self, partitions: list[TopicPartition]) -> None:
@@ -81,7 +91,7 @@ class Reading:
         if wanted.until_end:
             self._ends = consumer.end_offsets(partitions)
         if wanted.group is not None:
-            consumer.subscribe([wanted.topic])
+            consumer.subscribe([wanted.topic], listener=self)
             return
         consumer.assign(partitions)
         if wanted.from_offset is not None:
@@ -98,15 +108,41 @@ class Reading:
         while self.stop is None and not self._done():
             left = None if self._wanted.max_records is None else self._wanted.max_records - self.shown
             most = 500 if left is None else min(left, 500)
-            for tp, records in self._consumer.poll(_POLL_MS, most).items():
+            polled = self._consumer.poll(_POLL_MS, most)
+            self._unwritten = True
+            for tp, records in polled.items():
                 self._out.writelines(map(self._form.line, records))
                 self.shown += len(records)
                 self.partitions.add(tp.partition)
-                self._uncommitted = True
             self._out.flush()
+            self._unwritten = False
             self._commit_now_and_then()
-        if self._wanted.group is not None and self._uncommitted:
+        if self._uncommitted:
+            self._stored = self.shown
             self._consumer.commit()
+
+    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        """Whoever has them next goes on behind what was shown here."""
+        self._given_s = None
+        if self._uncommitted:
+            shown = self.shown
+            try:
+                self._consumer.commit()
+            except StreamletError as error:
+                click.echo(f"Warning: What was shown last will be shown again: {error.message}", err=True)
+            self._stored = shown
+
+    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        """The group's round is over."""
+        self._given_s = time.monotonic()
+
+    def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
+        """They are others' already: a commit would be refused."""
+        self._given_s, self._stored = None, self.shown
+
+    @property
+    def _uncommitted(self) -> bool:
+        return self._wanted.group is not None and self._stored < self.shown and not self._unwritten
 
     def _done(self) -> bool:
         if self._wanted.max_records is not None and self.shown >= self._wanted.max_records:
@@ -114,15 +150,23 @@ class Reading:
         if not self._wanted.until_end:
             return False
         assigned = self._consumer.assignment()
+        if not assigned:
+            self.left_out = self._given_s is not None and time.monotonic() - self._given_s >= _NOTHING_LEFT_S
+            return self.left_out
         # A partition that came since had nothing in it when the end was looked up.
-        return bool(assigned) and all(self._consumer.position(tp) >= self._ends.get(tp, 0) for tp in assigned)
+        return all(self._consumer.position(tp) >= self._ends.get(tp, 0) for tp in assigned)
 
     def _commit_now_and_then(self) -> None:
         """Only behind what has left us: a group goes on exactly after what was shown."""
         now = time.monotonic()
-        if self._wanted.group is not None and self._uncommitted and now - self._committed_s >= _COMMIT_S:
-            self._consumer.commit_async()
-            self._committed_s, self._uncommitted = now, False
+        if self._uncommitted and now - self._committed_s >= _COMMIT_S:
+            self._committed_s, shown = now, self.shown
+
+            def answered(_: object, error: Exception | None) -> None:
+                if error is None:  # else the next one, or the last, covers it
+                    self._stored = max(self._stored, shown)
+
+            self._consumer.commit_async(callback=answered)
 
     def _check_offset(self, offset: int, partitions: list[TopicPartition]) -> None:
         first, last = self._consumer.beginning_offsets(partitions), self._consumer.end_offsets(partitions)
@@ -188,6 +232,8 @@ def consume(
             reading.begin(there)
             reading.read()
     count = len(reading.partitions)
+    if reading.left_out:
+        click.echo(f"Other members of group {group!r} hold every partition of {topic}: none is left here.", err=True)
     click.echo(
         f"{reading.shown} record{'' if reading.shown == 1 else 's'} of {topic}"
         + (f" from {count} partition{'' if count == 1 else 's'}" if count else ""),

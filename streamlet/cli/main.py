@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -12,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 import click
 
 from streamlet.cli.errors import show
+from streamlet.cli.output import give_up_output, name_output_errors, open_standard_streams
 from streamlet.cli.printable import forgive
 
 COMMANDS = {
@@ -83,22 +83,24 @@ def streamlet(ctx: click.Context) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """The entry point. Never returns: it exits with 0, 2 (bad input), 1 (failed later), 130 or 143 (interrupted)."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    forgive(sys.stdout)
     if sys.platform == "win32":
         click.echo(
             "Error: streamlet needs Unix sockets and signals: it runs on Linux (WSL too), not Windows.", err=True
         )
         sys.exit(2)
     try:
-        status = streamlet.main(given, prog_name="streamlet", standalone_mode=False)
+        open_standard_streams()
+        name_output_errors()
+        forgive(sys.stdout)
+        answer = streamlet.main(given, prog_name="streamlet", standalone_mode=False)
         sys.stdout.flush()
+        status = answer if isinstance(answer, int) else 0
     except BrokenPipeError:
-        # Whoever read the output has gone (`| head`): nobody is left to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        status = 1  # whoever read the output has gone (`| head`): nobody is left to tell
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the edge: whatever it is, the user gets a paragraph
-        sys.exit(show(error, debug="--debug" in given))
-    sys.exit(status if isinstance(status, int) else 0)
+        status = show(error, debug="--debug" in given)
+    give_up_output()
+    sys.exit(status)
 
 
 if __name__ == "__main__":

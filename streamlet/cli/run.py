@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
@@ -16,6 +17,7 @@ from streamlet.cli.errors import explain
 from streamlet.cli.interrupts import Interrupts
 from streamlet.cli.metrics_file import MetricsFile
 from streamlet.cli.options import divided, given_in_file, given_on_line
+from streamlet.cli.output import LastingView, OutputFailed
 from streamlet.cli.show import JsonView, PlainView, View
 from streamlet.cli.target import Target, debug_option, target_argument
 from streamlet.model.settings import resolve
@@ -43,8 +45,14 @@ class RunCommand(click.Command):
             return super().make_context(info_name, args, parent, **extra)
         except click.UsageError as error:
             if as_json:
-                JsonView().failed(error, explain(error)[1])
+                _refused_as_json(error)
             raise
+
+
+def _refused_as_json(error: Exception) -> None:
+    # Where it cannot be written, the paragraph on stderr is still to come.
+    with contextlib.suppress(OutputFailed):
+        JsonView().failed(error, explain(error)[1])
 
 
 @click.command(cls=RunCommand)
@@ -96,7 +104,7 @@ def run(
             view = MetricsFile(metrics_file, view)
     except Exception as error:
         if as_json:
-            JsonView().failed(error, explain(error)[1])
+            _refused_as_json(error)
         raise
     return _watched(made, request, view, debug)
 
@@ -171,9 +179,12 @@ def choose_view(as_json: bool) -> View:
     return PlainView()
 
 
-def _watched(backend: Backend, request: RunRequest, view: View, debug: bool) -> int:
-    """Run and show; the exit status. Raises what the run raises, after the view has shown that it failed."""
+def _watched(backend: Backend, request: RunRequest, shown: View, debug: bool) -> int:
+    """Run and show; the exit status. Raises what the run raises, after the view has shown that it failed; else, when
+    that is over in good order, what kept it from being shown.
+    """
     stop = Stop()
+    view = LastingView(shown, stop.ask)
     interrupts = Interrupts(stop, view.notice, view.killed, request.conf["streamlet.drain.timeout.secs"])
     try:
         with logs_shown(view.log, debug), interrupts:
@@ -181,6 +192,8 @@ def _watched(backend: Backend, request: RunRequest, view: View, debug: bool) -> 
             result = backend.run(request, view, stop)
             status = interrupts.exit_status if result.reason == "interrupted" and interrupts.exit_status else 0
             view.finish(result, status)
+        if view.lost is not None:
+            raise view.lost
         return status
     except Exception as error:
         view.failed(error, explain(error)[1])

@@ -303,7 +303,7 @@ def test_the_end_is_that_of_the_partitions_there_were() -> None:
         def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
             return dict.fromkeys(partitions, 0)
 
-        def subscribe(self, topics: list[str]) -> None:
+        def subscribe(self, topics: list[str], listener: object) -> None:
             pass
 
         def assignment(self) -> frozenset[TopicPartition]:

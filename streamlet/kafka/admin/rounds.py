@@ -9,6 +9,7 @@ from streamlet.kafka.admin.errors import Answers, Unanswered
 from streamlet.kafka.broker_errors import (
     BrokerRequestTimedOut,
     GroupIdNotFound,
+    InvalidPartitions,
     NotController,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
@@ -18,7 +19,7 @@ from streamlet.kafka.errors import BrokerError, ClientTimeout, Disconnected, Kaf
 K = TypeVar("K")
 V = TypeVar("V")
 
-_PERHAPS_OURS = (TopicAlreadyExists, UnknownTopicOrPartition, GroupIdNotFound)
+_PERHAPS_OURS = (TopicAlreadyExists, UnknownTopicOrPartition, GroupIdNotFound, InvalidPartitions)
 """What one hears when an earlier try, whose answer was lost, had done it already."""
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 from streamlet.kafka.admin.errors import Answers, Unanswered
 from streamlet.kafka.admin.rounds import Rounds
 from streamlet.kafka.broker_errors import (
     BrokerRequestTimedOut,
+    InvalidPartitions,
     NotController,
     PolicyViolation,
     TopicAlreadyExists,
@@ -41,11 +44,13 @@ def test_an_item_that_the_answer_leaves_out_has_failed() -> None:
 
 
 def test_what_an_unanswered_try_may_have_done_is_said() -> None:
-    """A topic "exists" because the lost request made it."""
-    for lost in (Disconnected("gone"), BrokerRequestTimedOut("a")):
+    """A topic "exists", or has as many partitions, because the lost request made them."""
+    for lost, told in product(
+        (Disconnected("gone"), BrokerRequestTimedOut("a")), (TopicAlreadyExists, InvalidPartitions)
+    ):
         rounds: Rounds[str, int] = Rounds("ab")
         rounds.fail("a", lost)
-        rounds.take("ab", Answers({}, {"a": TopicAlreadyExists("a"), "b": TopicAlreadyExists("b")}))
+        rounds.take("ab", Answers({}, {"a": told("a"), "b": told("b")}))
         assert "earlier try of this call got no answer" in rounds.answers.errors["a"].message
         assert "earlier try" not in rounds.answers.errors["b"].message
 
