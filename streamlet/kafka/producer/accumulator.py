@@ -96,6 +96,26 @@ class RecordAccumulator:
             found = self._queues[tp] = PartitionQueue(tp)
         return found
 
+    def forget_topics(self, topics: Iterable[str]) -> set[str]:
+        """Drop what is known of idle topics; gives those of them that have nothing queued or on its way."""
+        idle = set(topics) - {batch.topic_partition.topic for batch in self.incomplete}
+        rows = [queue for tp, queue in self._queues.items() if tp.topic in idle]
+        idle -= {queue.topic_partition.topic for queue in rows if queue.muted}
+        for queue in rows:
+            if queue.topic_partition.topic in idle:
+                del self._queues[queue.topic_partition]
+        for topic in idle:
+            self._largest.pop(topic, None)
+        if self.sequences is not None:
+            self.sequences.forget(idle)
+        return idle
+
+    def unmute(self, tp: TopicPartition) -> None:
+        """Its batch is answered for."""
+        queue = self._queues.get(tp)
+        if queue is not None:
+            queue.muted = False
+
     # -- filling
 
     def grow(self, batch: ProducerBatch, size: int) -> bool:
@@ -123,7 +143,8 @@ class RecordAccumulator:
         return max(self._settings.batch_size, HEADER_SIZE + record_size)
 
     def open_batch(self, queue: PartitionQueue, memory: int, timestamp: int, now_s: float) -> ProducerBatch:
-        """A new last batch, for memory that was taken."""
+        """A new last batch, for memory that was taken. The queue may have been forgotten while that was waited for."""
+        queue = self.queue(queue.topic_partition)
         batch = ProducerBatch(queue.topic_partition, timestamp, now_s, memory, memory)
         batch.settler = self.settler
         queue.batches.append(batch)
@@ -337,56 +358,3 @@ class RecordAccumulator:
 def _goes_before(other: ProducerBatch, batch: ProducerBatch) -> bool:
     """Of batches without sequences that are sent again: the one that was drained first."""
     return other.retry and other.drained_turn < batch.drained_turn
-
-
-class InFlightBatches:
-    """Batches on their way, by partition, as they were sent (E2). A batch leaves on its answer, or when it expires."""
-
-    __slots__ = ("_by_partition", "_delivery_timeout_s")
-
-    def __init__(self, delivery_timeout_s: float) -> None:
-        self._delivery_timeout_s = delivery_timeout_s
-        self._by_partition: dict[TopicPartition, list[ProducerBatch]] = {}
-
-    def __len__(self) -> int:
-        return sum(map(len, self._by_partition.values()))
-
-    def __iter__(self) -> Iterator[ProducerBatch]:
-        return (batch for rows in list(self._by_partition.values()) for batch in list(rows))
-
-    def add(self, batch: ProducerBatch) -> None:
-        """It goes out now."""
-        self._by_partition.setdefault(batch.topic_partition, []).append(batch)
-
-    def remove(self, batch: ProducerBatch) -> bool:
-        """Its answer came; False when it had expired here."""
-        rows = self._by_partition.get(batch.topic_partition)
-        if not rows or batch not in rows:
-            return False
-        rows.remove(batch)
-        if not rows:
-            del self._by_partition[batch.topic_partition]
-        return True
-
-    def has(self, tp: TopicPartition) -> bool:
-        """Something of this partition is on its way."""
-        return tp in self._by_partition
-
-    def expired(self, now_s: float) -> list[ProducerBatch]:
-        """Those whose time is up, taken off; one that has its final state already would be a mistake of ours."""
-        found: list[ProducerBatch] = []
-        for tp, rows in list(self._by_partition.items()):
-            late = [batch for batch in rows if now_s - batch.created_s >= self._delivery_timeout_s]
-            for batch in late:
-                if batch.final_state is not None:
-                    raise RuntimeError(f"{batch!r} is in flight and over at once")
-                rows.remove(batch)
-            found += late
-            if not rows:
-                del self._by_partition[tp]
-        return found
-
-    def next_expiry_s(self, now_s: float) -> float:
-        """Seconds until one expires."""
-        first = min((batch.created_s for batch in self), default=float("inf"))
-        return first + self._delivery_timeout_s - now_s

@@ -18,7 +18,7 @@ from streamlet.kafka.arguments import seconds
 from streamlet.kafka.errors import ClientTimeout, KafkaError
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.producer.batch import UNKNOWN_OFFSET, Callback, ProducerBatch, Waiter
-from streamlet.kafka.producer.errors import IllegalProducerState, again
+from streamlet.kafka.producer.errors import IllegalProducerState
 
 _log = logging.getLogger(__name__)
 
@@ -133,7 +133,7 @@ class FutureRecordMetadata:
         if not batch.fired:
             batch, index = self._wait(timeout)
         if batch.error is not None:
-            raise again(batch.error)
+            raise batch.error.with_traceback(None)  # the batch's records share it: it must not gather their frames
         return _metadata(batch, index, self._timestamp)
 
     def _wait(self, timeout: float | None) -> tuple[ProducerBatch, int]:

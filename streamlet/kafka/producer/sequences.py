@@ -7,7 +7,7 @@ drained and kept for every retry. A batch that failed (refused, or expired after
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from streamlet.kafka.broker_errors import OutOfOrderSequenceNumber, UnknownProducerId
 from streamlet.kafka.errors import KafkaError
@@ -36,7 +36,7 @@ class PartitionSequences:
         self.next = 0
         self.last_acked = _NONE_ACKED
         self.last_acked_offset = UNKNOWN_OFFSET
-        self.unresolved: int | None = None
+        self.unresolved = False
         for batch in self.in_flight:
             batch.set_producer_state(producer_id, producer_epoch, self.next)
             batch.sequence_was_reset = True
@@ -52,10 +52,6 @@ class PartitionSequences:
         """
         return not self.in_flight or (self.last_acked != _NONE_ACKED and len(self.in_flight) < _REMEMBERED)
 
-    def is_next(self, batch: ProducerBatch) -> bool:
-        """Whether the broker expects this one now."""
-        return batch.base_sequence == increment_sequence(self.last_acked, 1)
-
 
 class Sequences:
     """All partitions of one producer. Whoever holds the producer's lock calls."""
@@ -66,6 +62,8 @@ class Sequences:
         self.producer_epoch = NO_ID
         self._partitions: dict[TopicPartition, PartitionSequences] = {}
         self._to_bump: set[TopicPartition] = set()
+        self._unresolved: dict[TopicPartition, None] = {}
+        """The rows that :meth:`settle_unresolved` looks at, so that idle partitions cost nothing."""
 
     @property
     def has_id(self) -> bool:
@@ -85,6 +83,7 @@ class Sequences:
         if self.transactional:
             self._partitions.clear()
             self._to_bump.clear()
+            self._unresolved.clear()
         self._restart(self._to_bump)
 
     def of(self, tp: TopicPartition) -> PartitionSequences:
@@ -102,7 +101,7 @@ class Sequences:
             return False
         row = self.of(batch.topic_partition)
         if not batch.has_sequence:
-            return row.unresolved is None and not self._is_stale(row) and row.takes_more
+            return not row.unresolved and not self._is_stale(row) and row.takes_more
         # Retries go one at a time: the lowest sequence first, or the broker would refuse the ones behind it.
         return not row.in_flight or row.in_flight[0].base_sequence == batch.base_sequence
 
@@ -139,12 +138,13 @@ class Sequences:
         if row is None or not batch.has_sequence:
             return
         self._remove(row, batch)
-        if self._is_stale(row):
-            return
+        if self._is_stale(row) and not row.in_flight:
+            return  # the partition begins anew, under the epoch that another one has brought
         if isinstance(error, (OutOfOrderSequenceNumber, UnknownProducerId)) and not self.transactional:
             self._to_bump.add(batch.topic_partition)
-        else:
-            row.unresolved = max(row.unresolved or 0, increment_sequence(batch.base_sequence, batch.count))
+            return
+        row.unresolved = True
+        self._unresolved[batch.topic_partition] = None
 
     def can_retry(self, batch: ProducerBatch, error: KafkaError, log_start_offset: int) -> bool:
         """Whether a batch that failed so is to be sent again; may ask for a new epoch first."""
@@ -154,13 +154,13 @@ class Sequences:
         if isinstance(error, UnknownProducerId):
             return self._retry_unknown_id(row, batch, log_start_offset)
         if isinstance(error, OutOfOrderSequenceNumber):
-            if row.unresolved is None and not row.is_next(batch):
-                return True  # one before it failed, and is sent again first
+            if row.in_flight and row.in_flight[0] is not batch:
+                return True  # one before it is sent again first, which may be in the log: neither is numbered anew
             if self.transactional:
                 return False
-            if row.unresolved is None or batch.base_sequence == row.unresolved:
-                self._to_bump.add(batch.topic_partition)
-            return True  # it is not in the log; further behind a gap it waits until that is settled
+            # Nothing before it can come any more: the gap is real, and neither this nor what is behind is in the log.
+            self._to_bump.add(batch.topic_partition)
+            return True
         return error.retriable
 
     def _retry_unknown_id(self, row: PartitionSequences, batch: ProducerBatch, log_start_offset: int) -> bool:
@@ -184,15 +184,30 @@ class Sequences:
         Without transactions they go on under a new epoch; with them, the transaction has failed.
         """
         lost = []
-        for tp, row in self._partitions.items():
-            if row.unresolved is None or row.in_flight or self._is_stale(row):
+        for tp in list(self._unresolved):
+            row = self._partitions.get(tp)
+            if row is not None and row.unresolved and row.in_flight:
                 continue
+            del self._unresolved[tp]
+            if row is None or not row.unresolved or self._is_stale(row):
+                continue  # it has begun anew meanwhile, or will
             if increment_sequence(row.last_acked, 1) != row.next:
                 lost.append(tp)
                 if not self.transactional:
                     self._to_bump.add(tp)
-            row.unresolved = None
+            row.unresolved = False
         return lost
+
+    def forget(self, topics: Container[str]) -> None:
+        """Nothing of these topics is queued or on its way: drop the rows that no batch can need again.
+
+        Those are the ones of an earlier epoch, which would begin anew. A row of the present one stays: the broker goes
+        on checking, and a partition that counted from 0 again would have its records refused, or taken for copies.
+        """
+        for tp in [tp for tp in self._partitions if tp.topic in topics]:
+            row = self._partitions[tp]
+            if self._is_stale(row) and not row.in_flight and tp not in self._to_bump:
+                del self._partitions[tp]
 
     def bump_epoch(self) -> bool:
         """Take the next epoch for the partitions that need it (KIP-360). False: none is left, a new id is needed."""

@@ -18,13 +18,13 @@ from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Broker
 from streamlet.kafka.producer.accumulator import (
     AccumulatorSettings,
-    InFlightBatches,
     RecordAccumulator,
 )
 from streamlet.kafka.producer.batch import FinalState, ProducerBatch
 from streamlet.kafka.producer.buffer_pool import BufferPool
 from streamlet.kafka.producer.config import ProducerConfig
 from streamlet.kafka.producer.errors import BatchExpired, OutcomeUnknown
+from streamlet.kafka.producer.in_flight_batches import InFlightBatches
 from streamlet.kafka.producer.metrics import ProducerMetrics
 from streamlet.kafka.producer.record_future import fire, split_batch
 from streamlet.kafka.producer.responses import (
@@ -144,7 +144,7 @@ class Settlement:
                 batch.on_wire = False
                 self._on_wire.discard(batch)
                 self.in_flight.remove(batch)
-                self.accumulator.queue(batch.topic_partition).muted = False
+                self.accumulator.unmute(batch.topic_partition)
                 outcome = self._outcome(batch, broker, future, outcomes.get(batch.topic_partition))
                 if self._settle(batch, outcome, now):
                     ended.append(batch)

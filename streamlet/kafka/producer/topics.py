@@ -20,6 +20,8 @@ from streamlet.kafka.producer.partitioners import (
 )
 
 _MOST_KEYS = 16_384
+_LONGEST_KEY = 64
+"""In bytes: what is remembered stands outside of ``buffer_memory``, so that it must stay small."""
 
 
 class TopicState:
@@ -66,9 +68,9 @@ class Topics:
             current = state.sticky_queue
             if current is not None and cluster.leader_for(current.topic_partition) is None:
                 state.sticky_queue = None
-        for name in [name for name in self._states if name not in cluster.topics]:
-            if not any(queue.batches for queue in self._states[name].queues):
-                del self._states[name]
+        gone = [name for name in self._states if name not in cluster.topics]
+        for name in self._accumulator.forget_topics(gone) if gone else ():
+            del self._states[name]
 
     def _sticky(self) -> StickyPartition:
         return StickyPartition(self._config.batch_bytes, self._interval_s)
@@ -136,7 +138,9 @@ class Topics:
         """The partition of a key that is not remembered, by a hash of its bytes."""
         if len(state.keys) >= _MOST_KEYS:
             state.keys.clear()
-        number = state.keys[key] = self._hash.choose(key, state.count)
+        number = self._hash.choose(key, state.count)
+        if len(key) <= _LONGEST_KEY:
+            state.keys[key] = number
         return number
 
     def _living(self, state: TopicState, number: int) -> int:

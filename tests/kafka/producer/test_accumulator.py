@@ -11,12 +11,12 @@ from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.metadata.cluster import Broker, Cluster, PartitionInfo, TopicInfo, TopicPartition
 from streamlet.kafka.producer.accumulator import (
     AccumulatorSettings,
-    InFlightBatches,
     PartitionQueue,
     RecordAccumulator,
 )
 from streamlet.kafka.producer.batch import ProducerBatch
 from streamlet.kafka.producer.buffer_pool import BufferPool
+from streamlet.kafka.producer.in_flight_batches import InFlightBatches
 from streamlet.kafka.producer.record_future import FutureRecordMetadata, fire, split_batch
 from streamlet.kafka.producer.sequences import Sequences
 from streamlet.kafka.records.appending import encode_record

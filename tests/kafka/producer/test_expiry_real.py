@@ -142,7 +142,7 @@ def test_e3_a_late_success_is_counted_and_changes_nothing(
         assert future.exception is caught.value and told == [caught.value]
         assert (producer.metrics()["records_failed"], producer.metrics()["records_sent"]) == (1, 1)
         assert producer.metrics()["buffer_bytes_in_use"] == 0
-        assert f"1 record(s) for {topic}-0 were written at offset 1 after all" in caplog.text
+        until(lambda: f"1 record(s) for {topic}-0 were written at offset 1 after all" in caplog.text)
         assert producer.send(topic, b"after").get(PATIENCE_S).offset == 2
     assert [row.value for row in read_back(cluster, topic, 3)] == [b"before", b"late", b"after"]
 

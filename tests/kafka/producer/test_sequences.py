@@ -125,7 +125,7 @@ def test_sequences_go_round_after_the_greatest() -> None:
     last, after = drained(made, 1, 2)
     assert (last.base_sequence, after.base_sequence) == (0x7FFFFFFF, 0)
     made.acked(last)
-    assert made.of(TP).is_next(after)
+    assert row.last_acked == 0x7FFFFFFF
     made.acked(after)
     assert row.last_acked == 1
 
@@ -215,3 +215,79 @@ def test_a_new_epoch_waits_for_what_is_in_flight_elsewhere() -> None:
     assert made.may_drain(fresh)
     made.assign(fresh)
     assert (fresh.producer_epoch, fresh.base_sequence) == (1, 0)
+
+
+def stale(*counts: int) -> tuple[Sequences, list[ProducerBatch]]:
+    """Batches in flight under an epoch that another partition has ended meanwhile."""
+    made = warm()
+    rows = drained(made, *counts)
+    lost = ProducerBatch(TopicPartition("t", 1), 0, 0.0)
+    lost.record_count = 1
+    made.assign(lost)
+    made.failed(lost, OutOfOrderSequenceNumber())
+    assert made.bump_wanted and made.bump_epoch() and made.producer_epoch == 1
+    return made, rows
+
+
+def test_a_gap_under_an_epoch_that_has_ended_is_settled_like_any_other() -> None:
+    """What is refused behind it was sent again for ever, and nothing new went out until it expired."""
+    made, (refused, behind, last) = stale(1, 1, 1)
+    made.failed(refused, InvalidRecord())
+    assert made.can_retry(last, OutOfOrderSequenceNumber(), -1) and not made.bump_wanted
+    assert made.can_retry(behind, OutOfOrderSequenceNumber(), -1) and made.bump_wanted and made.bump_epoch()
+    assert [(row.producer_epoch, row.base_sequence) for row in (behind, last)] == [(2, 0), (2, 1)]
+    assert made.may_drain(behind) and not made.may_drain(last)
+
+
+def test_what_is_behind_such_a_gap_keeps_its_number_until_it_is_known_not_to_be_in_the_log() -> None:
+    """The first one may have been written by an earlier try, and then so may this: a new number would be a copy."""
+    made, (expired, behind) = stale(1, 1)
+    made.failed(expired, None)
+    assert made.can_retry(behind, NotLeaderOrFollower(), -1) and not made.bump_wanted
+    assert (behind.producer_epoch, behind.base_sequence) == (0, 2) and made.may_drain(behind)
+    made.acked(behind)
+    assert made.settle_unresolved() == [] and not made.bump_wanted
+    (fresh,) = drained(made, 1)
+    assert (fresh.producer_epoch, fresh.base_sequence) == (1, 0)
+
+
+def test_the_last_in_flight_under_an_epoch_that_has_ended_needs_no_other() -> None:
+    """Its partition begins anew under the present one."""
+    made, (refused,) = stale(1)
+    made.failed(refused, OutOfOrderSequenceNumber())
+    assert made.settle_unresolved() == [] and not made.bump_wanted
+    (fresh,) = drained(made, 1)
+    assert (fresh.producer_epoch, fresh.base_sequence) == (1, 0)
+
+
+def test_a_gap_where_sequences_go_round_is_found() -> None:
+    """The one behind it has the sequence 0, which counts as later."""
+    made = warm()
+    row = made.of(TP)
+    row.next, row.last_acked = 0x7FFFFFFE, 0x7FFFFFFD
+    first, second, behind = drained(made, 1, 1, 1)
+    made.failed(first, None)
+    made.failed(second, None)
+    assert behind.base_sequence == 0
+    assert made.can_retry(behind, OutOfOrderSequenceNumber(), -1) and made.bump_wanted
+
+
+def test_what_may_be_in_the_log_before_a_gap_is_not_numbered_anew() -> None:
+    """The last one is refused for the gap before it; the first may have been written, and is asked for as it was."""
+    made = warm()
+    first, expired, behind = drained(made, 1, 1, 1)
+    made.failed(expired, None)
+    assert made.can_retry(first, NotLeaderOrFollower(), -1)
+    assert made.can_retry(behind, OutOfOrderSequenceNumber(), -1) and not made.bump_wanted
+    assert (first.producer_epoch, first.base_sequence) == (0, 1) and made.may_drain(first)
+    made.acked(first)
+    assert made.can_retry(behind, OutOfOrderSequenceNumber(), -1) and made.bump_wanted
+
+
+def test_a_gap_is_told_by_the_first_behind_it_whatever_failed_later() -> None:
+    """It was sent again until it expired, for the last gap is not the one before it."""
+    made = warm()
+    expired, behind, refused = drained(made, 1, 1, 1)
+    made.failed(expired, None)
+    made.failed(refused, InvalidRecord())
+    assert made.can_retry(behind, OutOfOrderSequenceNumber(), -1) and made.bump_wanted
