@@ -73,11 +73,22 @@ class Elsewhere(Coordinator):
             kind, path, port = message["address"]
             message = {**message, "address": [kind, f"{path}x", port]}
         super()._handle(worker, epoch, message)
+        if message["t"] == "unlinked":
+            standing.UNWHOLE_S = 0.0  # it has been long enough
+
+
+class Initialising(Coordinator):
+    """Has waited long enough when one worker is up and the other has begun."""
+
+    def _handle(self, worker: int, epoch: int, message: Message) -> None:
+        super()._handle(worker, epoch, message)
+        if self.supervisor.workers[0].initialized and self.supervisor.workers[1].begun:
+            standing.UNWHOLE_S = 0.0
 
 
 def test_a_pair_that_cannot_link_is_named_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is tried again for ever, which nobody saw."""
-    monkeypatch.setattr(standing, "UNWHOLE_S", 2.0)
+    monkeypatch.setattr(standing, "UNWHOLE_S", PATIENCE_S)
     _, text = run(tmp_path, Elsewhere, "No tuple has flowed")
     assert "worker 1 cannot reach worker 0 (" in text and "No such file" in text
 
@@ -85,9 +96,9 @@ def test_a_pair_that_cannot_link_is_named_with_the_reason(tmp_path: Path, monkey
 def test_a_worker_that_initialises_for_long_is_named_with_its_component(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(standing, "UNWHOLE_S", 2.0)
+    monkeypatch.setattr(standing, "UNWHOLE_S", PATIENCE_S)
     settings = {"slow": 4 * PATIENCE_S, "streamlet_worker_heartbeat_secs": 0.1, "streamlet_stop_timeout_secs": 0.1}
-    _, text = run(tmp_path, Coordinator, "No tuple has flowed", **settings)
+    _, text = run(tmp_path, Initialising, "No tuple has flowed", **settings)
     assert "worker 1 (slow) is still initialising its components (last begun: slow)" in text
     assert "worker 0" not in text
 
