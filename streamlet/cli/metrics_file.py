@@ -5,6 +5,8 @@ A file and not a port, because nothing of a run listens without authentication. 
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -45,6 +47,7 @@ class MetricsFile:
         self._view = view
         self._topology = ""
         self._complained = False
+        self._last = RunStatus("starting", 0.0)
         try:
             from prometheus_client import write_to_textfile
         except ImportError as error:
@@ -57,7 +60,7 @@ class MetricsFile:
     def start(self, request: RunRequest, backend: str) -> None:
         self._topology = request.topology.name
         try:
-            self._write(RunStatus("starting", 0.0))
+            self._write(self._last)
         except OSError as error:
             raise MetricsUnavailable(
                 f"--metrics-file {self._path} cannot be written: {error.strerror}. Name a file in a folder that exists "
@@ -66,13 +69,8 @@ class MetricsFile:
         self._view.start(request, backend)
 
     def on_status(self, status: RunStatus) -> None:
-        try:
-            self._write(status)
-            self._complained = False
-        except OSError as error:  # a full disk must not end a run that works
-            if not self._complained:
-                log.warning("--metrics-file %s is out of date: %s.", self._path, error.strerror)
-            self._complained = True
+        self._last = status
+        self._keep(status)
         self._view.on_status(status)
 
     def on_event(self, level: str, text: str) -> None:
@@ -86,15 +84,28 @@ class MetricsFile:
 
     def killed(self, exit_status: int) -> None:
         self._view.killed(exit_status)
+        # The last act of the process: a write that this signal interrupted is never resumed, so the file is whole.
+        with contextlib.suppress(Exception):
+            self._write(dataclasses.replace(self._last, state="killed"))
 
     def finish(self, result: RunResult, exit_status: int = 0) -> None:
         self._view.finish(result, exit_status)
 
     def failed(self, error: BaseException, exit_status: int) -> None:
+        self._keep(dataclasses.replace(self._last, state="failed"))
         self._view.failed(error, exit_status)
 
     def close(self) -> None:
         self._view.close()
+
+    def _keep(self, status: RunStatus) -> None:
+        try:
+            self._write(status)
+            self._complained = False
+        except OSError as error:  # a full disk must not end a run that works
+            if not self._complained:
+                log.warning("--metrics-file %s is out of date: %s.", self._path, error.strerror)
+            self._complained = True
 
     def _write(self, status: RunStatus) -> None:
         self._write_to_textfile(str(self._path), _Families(self._topology, status))

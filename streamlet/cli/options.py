@@ -10,7 +10,7 @@ from typing import Any
 
 from streamlet.base.errors import SettingError
 from streamlet.model.settings import SETTINGS, parse_setting, unknown_key
-from streamlet.model.topology import TopologySpec
+from streamlet.model.topology import ComponentDef, TopologySpec
 
 Given = list[tuple[str, Any, str]]
 """(key, value, who gave it), later ones winning."""
@@ -31,18 +31,25 @@ def given_on_line(pairs: tuple[str, ...]) -> Given:
 
 def given_in_file(path: Path, topology: TopologySpec) -> Given:
     """A TOML or JSON file of settings, by its ending; tables are joined by dots. Raises SettingError."""
-    return [(key, value, str(path)) for key, value in _flat(_table_in(path), "", topology.config)]
+    return [(key, value, str(path)) for key, value in _rows_in(path, topology.config)]
 
 
 def client_settings_in_file(path: Path) -> dict[str, Any]:
     """A file of a Kafka client's settings; ``sasl.mechanism`` is ``sasl_mechanism``. Raises SettingError."""
     settings: dict[str, Any] = {}
-    for key, value in _flat(_table_in(path), "", {}):
+    for key, value in _rows_in(path, {}):
         name = key.replace(".", "_")
         if name in settings:
             raise SettingError(f"{path}: {name} is given twice, with dots and with underscores: leave one of them out.")
         settings[name] = value
     return settings
+
+
+def _rows_in(path: Path, own: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    try:
+        return list(_flat(_table_in(path), "", own))
+    except RecursionError:  # a parser's, or our own
+        raise SettingError(f"{path} nests its tables too deeply: no setting's name has so many parts.") from None
 
 
 def _table_in(path: Path) -> dict[str, Any]:
@@ -80,6 +87,12 @@ def divided(topology: TopologySpec, given: Given) -> tuple[dict[str, Any], dict[
         component, dot, name = key.partition(".")
         if key in SETTINGS or key in topology.config:
             settings[key] = parse_setting(key, value, source)
+        elif key.endswith("password") and name not in _names_of(components.get(component)):
+            raise SettingError(
+                f"{key} given by {source} is not taken: what stands on a command line every user of the machine can "
+                "read, so passwords are given neither there nor in the files that do the same. Let the topology read "
+                "it from a file that only its user can, as docs/security.md shows."
+            )
         elif dot and component in components:
             overrides.setdefault(component, {})[name] = value
         else:
@@ -88,4 +101,9 @@ def divided(topology: TopologySpec, given: Given) -> tuple[dict[str, Any], dict[
 
 
 def _override_names(topology: TopologySpec) -> dict[str, frozenset[str]]:
-    return {component.name: getattr(component.cls, "override_keys", frozenset)() for component in topology.components}
+    return {component.name: _names_of(component) for component in topology.components}
+
+
+def _names_of(component: ComponentDef | None) -> frozenset[str]:
+    names: frozenset[str] = getattr(component.cls, "override_keys", frozenset)() if component else frozenset()
+    return names

@@ -99,14 +99,14 @@ def run(
         _check_options(backend, master, workers, seconds, until_caught_up)
         request = _request(target, backend, master, workers, pairs, config, seconds, until_caught_up, as_json)
         made = make_backend(backend, debug)
-        view = choose_view(as_json)
-        if metrics_file is not None:
-            view = MetricsFile(metrics_file, view)
+        stop = Stop()
+        lasting = LastingView(choose_view(as_json), stop.ask)
+        view = lasting if metrics_file is None else MetricsFile(metrics_file, lasting)
     except Exception as error:
         if as_json:
             _refused_as_json(error)
         raise
-    return _watched(made, request, view, debug)
+    return _watched(made, request, stop, lasting, view, debug)
 
 
 def _request(
@@ -179,12 +179,10 @@ def choose_view(as_json: bool) -> View:
     return PlainView()
 
 
-def _watched(backend: Backend, request: RunRequest, shown: View, debug: bool) -> int:
+def _watched(backend: Backend, request: RunRequest, stop: Stop, lasting: LastingView, view: View, debug: bool) -> int:
     """Run and show; the exit status. Raises what the run raises, after the view has shown that it failed; else, when
     that is over in good order, what kept it from being shown.
     """
-    stop = Stop()
-    view = LastingView(shown, stop.ask)
     interrupts = Interrupts(stop, view.notice, view.killed, request.conf["streamlet.drain.timeout.secs"])
     try:
         with logs_shown(view.log, debug), interrupts:
@@ -192,8 +190,8 @@ def _watched(backend: Backend, request: RunRequest, shown: View, debug: bool) ->
             result = backend.run(request, view, stop)
             status = interrupts.exit_status if result.reason == "interrupted" and interrupts.exit_status else 0
             view.finish(result, status)
-        if view.lost is not None:
-            raise view.lost
+        if lasting.lost is not None:
+            raise lasting.lost
         return status
     except Exception as error:
         view.failed(error, explain(error)[1])

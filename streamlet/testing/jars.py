@@ -18,6 +18,7 @@ from xml.sax.saxutils import escape
 
 from streamlet.testing.errors import JarsUnavailable
 from streamlet.testing.java import Java
+from streamlet.testing.jvm import keeper_command
 
 Progress = Callable[[str], None]
 """Told one line before each long step."""
@@ -141,8 +142,10 @@ def _fetch_into(wanted: Path, release: Release, java: Java, progress: Progress, 
 
 def _run_fetch(fetcher: str, command: list[str], release: Release) -> None:
     try:
+        # Under a keeper: a Maven that outlived us would go on writing where the next one sweeps.
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            keeper_command("tool", command), start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, errors="replace", timeout=FETCH_TIMEOUT_S, check=False,
         )  # fmt: skip
         why = f"ended with {done.returncode}" if done.returncode else ""

@@ -27,6 +27,8 @@ from streamlet.testing.tools import KafkaTools
 WELL_KNOWN_PORTS = (2181, 9092, 9093, 9094)
 """ZooKeeper's and the brokers', taken where they are free: what documentation and other tools expect."""
 
+_PIDS = 1 << 31
+
 
 @dataclass(frozen=True, slots=True)
 class ResidentProcess:
@@ -263,7 +265,7 @@ def require(*, state: Path | None = None) -> Resident:
 
 def down(*, state: Path | None = None) -> Down:
     """End every process of the cluster and remove its data and logs. Nothing is left, also when part of it had
-    died.
+    died. DevStackError names what could not be removed; it stays on record, for the next ``down``.
     """
     state = default_state() if state is None else state
     if not state.exists():
@@ -272,14 +274,39 @@ def down(*, state: Path | None = None) -> Down:
         found = _read(state)
         ended = () if found is None else _end(found)
         directory = state / "cluster"
-        there = directory.exists()
-        shutil.rmtree(directory, ignore_errors=True)
-        _file(state).unlink(missing_ok=True)
+        there = os.path.lexists(directory)
+        if there:
+            _remove(directory)
+        with _kept_in(state):
+            _file(state).unlink(missing_ok=True)
         return Down(ended, str(directory) if there else None)
 
 
+def _remove(directory: Path) -> None:
+    """As much of it as can be, then say what is left."""
+    try:
+        shutil.rmtree(directory)
+    except OSError as error:
+        shutil.rmtree(directory, ignore_errors=True)
+        if os.path.lexists(directory):
+            raise DevStackError(
+                f"The development cluster's processes have ended, but its data in {directory} cannot be removed: "
+                f"{error.filename}: {error.strerror or error}. Mend that, then run `streamlet dev down` again."
+            ) from error
+
+
 def _end(resident: Resident) -> tuple[ResidentProcess, ...]:
-    return tuple(process for process in reversed(resident.processes) if process.identity.kill())
+    return tuple(process for process in reversed(resident.processes) if _killed(process))
+
+
+def _killed(process: ResidentProcess) -> bool:
+    try:
+        return process.identity.kill()
+    except OSError as error:
+        raise DevStackError(
+            f"{process.name} of the development cluster (pid {process.identity.pid}) cannot be ended: "
+            f"{error.strerror or error}. End it by hand, then run `streamlet dev down` again."
+        ) from error
 
 
 # -- the state file
@@ -292,40 +319,52 @@ def _file(state: Path) -> Path:
 @contextlib.contextmanager
 def _locked(state: Path) -> Iterator[None]:
     """One ``up`` or ``down`` at a time; the other waits."""
-    try:
-        state.mkdir(parents=True, exist_ok=True)
-        state.chmod(0o700)
-        with (state / "lock").open("a") as lock:
+    with contextlib.ExitStack() as held:
+        with _kept_in(state):
+            state.mkdir(parents=True, exist_ok=True)
+            state.chmod(0o700)
+            lock = held.enter_context((state / "lock").open("a"))
             fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+        yield
+
+
+@contextlib.contextmanager
+def _kept_in(state: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise DevStackError(
             f"The development cluster's state cannot be kept in {state}: {error.strerror or error}. Make room there "
-            "or "
-            "make it writable, or let XDG_STATE_HOME name another directory."
+            "or make it writable, or let XDG_STATE_HOME name another directory."
         ) from error
 
 
 def _write(state: Path, resident: Resident) -> None:
     fresh = _file(state).with_suffix(".new")
-    fresh.write_text(json.dumps(dataclasses.asdict(resident), indent=1))
-    fresh.replace(_file(state))
+    with _kept_in(state):
+        fresh.write_text(json.dumps(dataclasses.asdict(resident), indent=1), encoding="utf-8")
+        fresh.replace(_file(state))
 
 
 def _read(state: Path) -> Resident | None:
     try:
-        text = _file(state).read_text()
+        text = _file(state).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise DevStackError(
+            f"{_file(state)}, which says what development cluster is up, cannot be read: {error.strerror or error}. "
+            "Make it readable, or let XDG_STATE_HOME name another directory."
+        ) from error
     try:
-        told = json.loads(text)
+        told = json.loads(text.decode())
         processes = tuple(
             ResidentProcess(
                 str(process["name"]),
                 int(process["port"]),
                 str(process["log"]),
                 ProcessIdentity(
-                    int(process["identity"]["pid"]),
+                    _pid(process["identity"]["pid"]),
                     int(process["identity"]["started"]),
                     str(process["identity"]["boot"]),
                 ),
@@ -336,9 +375,14 @@ def _read(state: Path) -> Resident | None:
         if kafka not in RELEASES:
             raise ValueError(f"kafka {kafka}")
         return Resident(kafka, int(told["brokers"]), str(told["directory"]), processes)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise DevStackError(
             f"{_file(state)} does not say what a development cluster's state says ({type(error).__name__}: {error}). "
-            "End "
-            "its processes by hand, if there are any, and remove the file."
+            "End its processes by hand, if there are any, and remove the file."
         ) from error
+
+
+def _pid(told: object) -> int:
+    if not isinstance(told, int) or not 0 < told < _PIDS:
+        raise ValueError(f"pid {told!r}")
+    return told

@@ -74,14 +74,28 @@ def test_bad_input(state: Path, arguments: tuple[str, ...]) -> None:
     assert run(*arguments)[0] == 2
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"kafka": "9", "brokers": 1, "directory": "/", "processes": []}'])
-def test_a_state_file_that_says_something_else(state: Path, text: str) -> None:
+def one_process(pid: str) -> str:
+    identity = f'{{"pid": {pid}, "started": 1, "boot": "b"}}'
+    process = f'{{"name": "broker 0", "port": 9092, "log": "l", "identity": {identity}}}'
+    return f'{{"kafka": "3.9", "brokers": 1, "directory": "/", "processes": [{process}]}}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"", b"[]", b"{}", b'{"kafka": "9", "brokers": 1, "directory": "/", "processes": []}', b"\xff\xfe",
+        *(one_process(pid).encode() for pid in ("-1", "0", "1e400", "99999999999999999999", '"7"')),
+        b"[" * 100_000,
+    ],
+    ids=lambda text: text[-60:],
+)  # fmt: skip
+def test_a_state_file_that_says_something_else(state: Path, text: bytes) -> None:
     """Named, with what to do; nothing is killed or removed on its word."""
     state.mkdir(parents=True)
-    (state / "state.json").write_text(text)
+    (state / "state.json").write_bytes(text)
     try:
         for command in ("status", "up", "down"):
-            with pytest.raises(DevStackError, match=r"state\.json"):
+            with pytest.raises(DevStackError, match=r"state\.json does not say what"):
                 run(command)
     finally:
         (state / "state.json").unlink()
@@ -93,6 +107,53 @@ def test_a_state_directory_that_cannot_be_made(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     with pytest.raises(DevStackError, match="XDG_STATE_HOME"):
         run("up")
+
+
+def test_a_state_file_that_cannot_be_read(state: Path) -> None:
+    """Said as that, not as a lack of room."""
+    (state / "state.json").mkdir(parents=True)
+    try:
+        for command in ("status", "up", "down"):
+            with pytest.raises(DevStackError, match=r"state\.json, which says .* cannot be read: Is a directory"):
+                run(command)
+    finally:
+        (state / "state.json").rmdir()
+
+
+def test_an_error_of_what_is_started_is_not_one_of_the_state(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the state's own directory is told to have no room."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(resident, "_start", refuse)
+    with pytest.raises(OSError, match="Resource temporarily"):
+        run("up")
+
+
+def test_what_down_cannot_remove_is_named(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Status 1, nothing is said to be removed, and the next ``down`` goes on."""
+    recorded = Recorded(state)
+    (recorded.data / "kept").touch()
+    unlink = os.unlink
+
+    def refuse(path: object, **options: object) -> None:
+        if str(path).endswith("kept"):
+            raise PermissionError(1, "Operation not permitted", "kept")
+        unlink(path, **options)  # type: ignore[call-overload]
+
+    try:
+        with monkeypatch.context() as patched, pytest.raises(DevStackError) as caught:
+            patched.setattr(os, "unlink", refuse)
+            run("down")
+        message = caught.value.message
+        assert str(state / "cluster") in message and "kept: Operation not permitted" in message
+        assert caught.value.exit_status == 1 and (recorded.data / "kept").exists()
+        assert not any(process.identity.alive for process in recorded.resident.processes)
+        assert run("down") == (0, f"removed {state / 'cluster'}\n")
+        assert os.listdir(state) == ["lock"]
+    finally:
+        recorded.end()
 
 
 def test_another_cluster_than_the_one_that_is_up(state: Path) -> None:

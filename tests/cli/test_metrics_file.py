@@ -72,6 +72,21 @@ def test_a_disk_that_fills_up_costs_the_file_only(tmp_path: Path, caplog: pytest
     assert "is out of date: No such file or directory" in caplog.text
 
 
+@pytest.mark.parametrize("state", ["failed", "killed"])
+def test_a_run_that_did_not_end_well_is_not_running_for_ever(tmp_path: Path, state: str) -> None:
+    """Its numbers stay as they were last."""
+    path = tmp_path / "m.prom"
+    view = MetricsFile(path, Silent())
+    view.on_status(RunStatus("running", 1.5, (ComponentStatus("lines", "spout", 1, emitted=7),)))
+    if state == "failed":
+        view.failed(RuntimeError("no"), 1)
+    else:
+        view.killed(130)
+    assert value(path, "streamlet_run", state=state) == 1
+    assert value(path, "streamlet_run", state="running") is None
+    assert value(path, "streamlet_emitted_total", component="lines") == 7
+
+
 def test_without_the_extra_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(MetricsUnavailable, match=r"pip install 'streamlet-storm\[metrics\]'"):

@@ -9,7 +9,7 @@ import pytest
 
 from streamlet import Spout, Topology
 from streamlet.base.errors import SettingError
-from streamlet.cli.options import divided, given_in_file, given_on_line
+from streamlet.cli.options import client_settings_in_file, divided, given_in_file, given_on_line
 
 
 class Tunable(Spout):
@@ -71,6 +71,30 @@ def test_the_nearest_right_name_of_any_kind(key: str, near: str) -> None:
     """Settings, keys of the topology's own and components' settings are all candidates."""
     with pytest.raises(SettingError, match=f"Did you mean '{near}'"):
         divided(SPEC, [(key, "1", "-c")])
+
+
+@pytest.mark.parametrize("key", ["lines.sasl_plain_password", "sasl_plain_password", "lines.ssl_password"])
+@pytest.mark.parametrize("source", ["-c", "mine.toml"])
+def test_a_password_is_told_where_it_goes(key: str, source: str) -> None:
+    """No other setting is meant, and what was given is not said again."""
+    with pytest.raises(SettingError, match=f"^{key} given by {source} is not taken: .*docs/security.md") as caught:
+        divided(SPEC, [(key, "geheim", source)])
+    assert "geheim" not in caught.value.message and "Did you mean" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("deep.json", '{"a":' * 100_000 + "1" + "}" * 100_000),
+        ("deep.toml", "a = " + "[" * 100_000 + "]" * 100_000),
+        ("wide.toml", ".".join("a" * 5000) + " = 1"),
+    ],
+)
+def test_a_file_that_nests_too_deeply_is_named(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    for read in (lambda path: given_in_file(path, SPEC), client_settings_in_file):
+        with pytest.raises(SettingError, match=f"{name} nests its tables too deeply"):
+            read(tmp_path / name)
 
 
 def test_who_gave_a_bad_value_is_named(tmp_path: Path) -> None:

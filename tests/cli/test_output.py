@@ -11,6 +11,7 @@ import pytest
 
 from streamlet.backends.ports import RunStatus
 from streamlet.cli.output import LastingView, OutputFailed
+from tests.cli.test_metrics_file import value
 from tests.cli.test_run import READINGS
 from tests.patience import PATIENCE_S
 
@@ -81,15 +82,16 @@ def test_a_run_whose_output_ends_drains(streamlet: Any, backend: str) -> None:
     # A file may hold one block more than what is in it: the first lines have room, then no other has.
     out = streamlet.folder / "out"
     out.write_bytes(b"\n" * 0)
-    arguments = ("run", file, "--json", "--backend", backend, "--workers", "1")
+    arguments = ("run", file, "--json", "--backend", backend, "--workers", "1", "--metrics-file", "m.prom")
     command = [*streamlet.command, *map(str, arguments)]
     with out.open("wb") as into:
         done = subprocess.run(
-            ["/bin/sh", "-c", 'ulimit -f 2; exec "$@"', "sh", *command], stdout=into, stderr=subprocess.PIPE,
+            ["/bin/sh", "-c", 'ulimit -f 8; exec "$@"', "sh", *command], stdout=into, stderr=subprocess.PIPE,
             cwd=streamlet.folder, env=streamlet.environment, text=True, timeout=PATIENCE_S, check=False,
         )  # fmt: skip
     assert done.returncode == 1, done
     assert done.stderr.splitlines()[-1].startswith("Error: Standard output cannot be written: File too large."), done
+    assert value(streamlet.folder / "m.prom", "streamlet_run", state="failed") == 1
     assert (streamlet.folder / "closed").exists() and os.path.getsize(out) > 0
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 import threading
+import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -14,6 +17,8 @@ from streamlet.testing import jars
 from streamlet.testing.errors import JarsUnavailable
 from streamlet.testing.jars import RELEASES, Release, default_cache, ensure_jars, ivy_text, pom_text
 from streamlet.testing.java import Java, find_java
+from streamlet.testing.processes import ProcessIdentity
+from tests.patience import PATIENCE_S
 
 RELEASE = Release("1.2.3", (("group", "artifact", "1.2.3"), ("other", "thing", "4")))
 JAVA = Java(Path("/none/java"), 17)
@@ -111,6 +116,32 @@ def test_a_disk_that_refuses(
     with pytest.raises(JarsUnavailable, match=os.strerror(number)):
         ensure_jars(RELEASE, JAVA, environ=environ)
     assert os.listdir(default_cache(environ)) == [".lock"]
+
+
+def test_a_fetch_ends_with_whoever_wanted_it(tmp_path: Path, environ: dict[str, str]) -> None:
+    """Killed without a word, it leaves nobody who writes where the next one sweeps."""
+    told = tmp_path / "pid"
+    fake_maven(tmp_path, f"echo $$ > {told}.new; mv {told}.new {told}; exec sleep {10 * PATIENCE_S}")
+    body = (
+        "import os\nfrom pathlib import Path\nfrom tests.testing.test_jars import JAVA, RELEASE\n"
+        "from streamlet.testing.jars import ensure_jars\nensure_jars(RELEASE, JAVA, environ=dict(os.environ))"
+    )
+    root = str(Path(__file__).parents[2])
+    with subprocess.Popen([sys.executable, "-c", body], env={**environ, "PYTHONPATH": root}, cwd=root) as owner:
+        try:
+            deadline = time.monotonic() + PATIENCE_S
+            while not told.exists():
+                assert owner.poll() is None and time.monotonic() < deadline
+                time.sleep(0.01)
+            maven = ProcessIdentity.of(int(told.read_text()))
+        finally:
+            owner.kill()
+    try:
+        while maven.alive:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        maven.kill()
 
 
 def test_neither_maven_nor_ivy(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
