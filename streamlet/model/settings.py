@@ -89,7 +89,7 @@ SETTINGS: dict[str, Setting] = {
             "streamlet.worker.restarts.max",
             _at_least(int, 0),
             20,
-            "restarts of one worker, or losses of one link, in 5 min",
+            "restarts of one worker, or losses of one link, in 5 min; or its starts in a row that come to nothing",
         ),
         Setting("streamlet.link.high.water.bytes", _at_least(int, 1), 8 << 20, "unsent bytes that pause spouts"),
         Setting("streamlet.inbox.high.water.tuples", _at_least(int, 1), 50_000, "waiting tuples that pause spouts"),

@@ -43,6 +43,8 @@ class Standing:
     stopped: bool = False
     restart_at: float | None = None
     deaths: deque[float] = field(default_factory=deque)
+    barren: int = 0
+    """Starts in a row that brought up nothing. They may be so far apart that few of them fall into a window."""
 
     @property
     def lacks(self) -> str:

@@ -185,6 +185,7 @@ class Supervisor:
         worker = self.workers[index]
         if worker.epoch != epoch or worker.state is WorkerState.GONE:
             return []
+        was_up = worker.state is WorkerState.UP
         worker.state, worker.address = WorkerState.GONE, None
         self._links.gone(index)
         kill: list[Instruction] = [Kill(index, epoch)]
@@ -200,13 +201,17 @@ class Supervisor:
         worker.deaths.append(now)
         while worker.deaths and now - worker.deaths[0] > WINDOW_S:
             worker.deaths.popleft()
-        if len(worker.deaths) > self.limits.restarts:
+        worker.barren = 0 if was_up else worker.barren + 1
+        if max(len(worker.deaths), worker.barren) > self.limits.restarts:
+            often = f"died {len(worker.deaths)} times within {WINDOW_S:.0f} s"
+            if worker.barren > self.limits.restarts:
+                often = f"was started {worker.barren} times and never came up"
             return [
                 *lost,
                 GiveUp(
-                    f"{self._called(index, 'Worker')} died {len(worker.deaths)} times within {WINDOW_S:.0f} s, the "
-                    f"last time because it {why}. Restarting it again would not help: look at what its components do "
-                    "just before, or raise streamlet.worker.restarts.max."
+                    f"{self._called(index, 'Worker')} {often}, the last time because it {why}. Restarting it again "
+                    "would not help: look at what its components do just before, or raise "
+                    "streamlet.worker.restarts.max."
                 ),
             ]
         worker.restart_at = now + self._backoff.delay(len(worker.deaths) - 1)
@@ -278,9 +283,10 @@ class Supervisor:
     # -- decisions ---------------------------------------------------------------------------------------------------
 
     def _start(self, index: int, now: float) -> Start:
-        deaths = self.workers[index].deaths
-        epoch = self.workers[index].epoch + 1
-        self.workers[index] = Standing(WorkerState.STARTING, epoch, heard_s=now, deaths=deaths)
+        before = self.workers[index]
+        epoch = before.epoch + 1
+        worker = Standing(WorkerState.STARTING, epoch, heard_s=now, deaths=before.deaths, barren=before.barren)
+        self.workers[index] = worker
         return Start(index, epoch)
 
     def _new_book(self) -> list[Instruction]:

@@ -1,0 +1,34 @@
+"""A supervisor whose workers do what healthy workers do."""
+
+from __future__ import annotations
+
+from streamlet.runtime.instructions import (
+    SendWhole,
+    Start,
+)
+from streamlet.runtime.ports import Traffic
+from streamlet.runtime.supervision import Limits, Supervisor
+
+ADDRESS = ("unix", "/s", 0)
+QUIET: Traffic = ({}, {})
+
+
+def running(workers: int = 2, spouts: frozenset[int] = frozenset({0}), limits: Limits | None = None) -> Supervisor:
+    """A supervisor whose workers are all up."""
+    supervisor = Supervisor(workers, spouts, limits or Limits())
+    assert supervisor.begin(0.0) == [Start(index, 1) for index in range(workers)]
+    out = bring_up(supervisor, range(workers), 1.0)
+    assert out[-1] == SendWhole(supervisor.version)
+    return supervisor
+
+
+def bring_up(supervisor: Supervisor, indexes: object, now: float) -> list[object]:
+    """Let these workers do all that a healthy worker does; every instruction that followed."""
+    out: list[object] = []
+    epochs = {index: worker.epoch for index, worker in supervisor.workers.items()}
+    for index in indexes:  # type: ignore[attr-defined]
+        out += supervisor.ready(index, epochs[index], ADDRESS, now)
+        out += supervisor.initialized(index, epochs[index])
+    for index in supervisor.workers:
+        out += supervisor.linked(index, epochs[index], supervisor.version)
+    return out
