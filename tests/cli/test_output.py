@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from tests.cli.test_metrics_file import value
 from tests.cli.test_run import READINGS
 from tests.patience import PATIENCE_S
 
+_8K = (8192, 8192)
 FULL = "Error: Standard output cannot be written: No space left on device."
 
 
@@ -64,7 +66,7 @@ def test_what_is_refused_is_said_though_its_json_cannot_be(streamlet: Any) -> No
 def test_a_run_whose_output_ends_drains(streamlet: Any, backend: str) -> None:
     """The disk fills up while it runs: components are closed, and the last word says why."""
     file = streamlet.write(
-        "import resource, os\n"
+        "import os\n"
         "from streamlet import Bolt, ReliableSpout, Topology\n"
         "class Numbers(ReliableSpout):\n"
         "    outputs = ['n']\n"
@@ -79,20 +81,21 @@ def test_a_run_whose_output_ends_drains(streamlet: Any, backend: str) -> None:
         "    numbers = Numbers.spec()\n"
         "    sink = Sink.spec(inputs=[numbers])\n"
     )
-    # A file may hold one block more than what is in it: the first lines have room, then no other has.
+    # The first lines have room in the file, then no other has.
     out = streamlet.folder / "out"
-    out.write_bytes(b"\n" * 0)
+    out.write_bytes(b"\n" * 7_200)
     arguments = ("run", file, "--json", "--backend", backend, "--workers", "1", "--metrics-file", "m.prom")
     command = [*streamlet.command, *map(str, arguments)]
-    with out.open("wb") as into:
+    with out.open("ab") as into:
         done = subprocess.run(
-            ["/bin/sh", "-c", 'ulimit -f 8; exec "$@"', "sh", *command], stdout=into, stderr=subprocess.PIPE,
+            command, stdout=into, stderr=subprocess.PIPE,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, _8K),
             cwd=streamlet.folder, env=streamlet.environment, text=True, timeout=PATIENCE_S, check=False,
         )  # fmt: skip
     assert done.returncode == 1, done
     assert done.stderr.splitlines()[-1].startswith("Error: Standard output cannot be written: File too large."), done
     assert value(streamlet.folder / "m.prom", "streamlet_run", state="failed") == 1
-    assert (streamlet.folder / "closed").exists() and os.path.getsize(out) > 0
+    assert (streamlet.folder / "closed").exists() and os.path.getsize(out) > 7_200
 
 
 def test_a_lost_view_asks_for_a_drain_once() -> None:
