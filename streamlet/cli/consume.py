@@ -81,7 +81,7 @@ class Reading(ConsumerRebalanceListener):
         """Since when the group's latest round is over."""
         self.stop: int | None = None
         self.shown = 0
-        self.left_out = False
+        self.left_out = self._told = False
         """Others of the group hold every partition."""
         self.partitions: set[int] = set()
 
@@ -144,9 +144,22 @@ class Reading(ConsumerRebalanceListener):
     def _uncommitted(self) -> bool:
         return self._wanted.group is not None and self._stored < self.shown and not self._unwritten
 
+    def _say_if_waiting(self) -> None:
+        """Once: a topic that is quiet looks the same as one whose partitions are all with others."""
+        if self._told or self._wanted.until_end or self._given_s is None or self._consumer.assignment():
+            return
+        if time.monotonic() - self._given_s >= _NOTHING_LEFT_S:
+            self._told = True
+            click.echo(
+                f"Other members of group {self._wanted.group!r} hold every partition of {self._wanted.topic}: waiting "
+                "until one is given to this one. Ctrl-C ends.",
+                err=True,
+            )
+
     def _done(self) -> bool:
         if self._wanted.max_records is not None and self.shown >= self._wanted.max_records:
             return True
+        self._say_if_waiting()
         if not self._wanted.until_end:
             return False
         assigned = self._consumer.assignment()

@@ -128,6 +128,21 @@ def test_a_member_that_is_given_nothing_is_at_the_end(monkeypatch: pytest.Monkey
     assert reading.left_out and reading.shown == 0
 
 
+def test_a_member_that_waits_for_a_partition_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else it looks like a topic that is quiet."""
+    monkeypatch.setattr("streamlet.cli.consume._NOTHING_LEFT_S", 0.0)
+    consumer = Group(assigned=0)
+    reading = Reading(cast(Consumer, consumer), Wanted("t", (), "g", False, None, False, None), Lines(), io.BytesIO())
+    for _ in range(3):
+        assert not reading._done()
+        reading.on_partitions_assigned([])
+    assert capsys.readouterr().err.splitlines() == [
+        "Other members of group 'g' hold every partition of t: waiting until one is given to this one. Ctrl-C ends."
+    ]
+
+
 @pytest.mark.real
 def test_until_the_end_beside_a_member_that_holds_all(
     kafka39: DevCluster, consume: Consume, make_topic: Callable[..., str], topic_name: Callable[[], str]

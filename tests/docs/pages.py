@@ -142,6 +142,7 @@ class Sandbox:
             "PYTHONUNBUFFERED": "1",
         }
         self.addresses: dict[str, str] = {}
+        self.files: dict[str, str] = {}
         self.output: dict[int, str] = {}
 
     def run_page(self, page: Path) -> None:
@@ -156,6 +157,7 @@ class Sandbox:
             return
         text = self._here(block.text)
         if "file" in block.says:
+            self.files[block.says["file"]] = block.text
             (self.folder / block.says["file"]).write_text(text)
         elif block.language == "pycon":
             self._doctest(block, text)
@@ -204,6 +206,8 @@ class Sandbox:
         )
         told = json.loads(status.stdout)
         self.addresses = {written: told[key] for key, written in WELL_KNOWN.items() if told[key]}
+        for name, text in self.files.items():  # those saved before the cluster was there would find somebody else's
+            (self.folder / name).write_text(self._here(text))
 
     def _here(self, text: str) -> str:
         for written, real in self.addresses.items():

@@ -46,6 +46,9 @@ def worth_another_try(error: KafkaError) -> bool:
     return error.retriable and not isinstance(error, (RebalanceUnderWay, UnknownTopicOrPartition))
 
 
+NOT_JOINED = "it has not joined yet"
+
+
 class Commits:
     """One consumer's commits. One thread."""
 
@@ -59,12 +62,16 @@ class Commits:
         self._order: deque[tuple[RequestFuture[None], Offsets, OffsetCommitCallback | None]] = deque()
         self.generation: Generation = NO_GENERATION
         """Of the assignment we have; no other may be committed under."""
-        self.lost_reason: str | None = "it has not joined yet, which the first poll begins"
+        self.lost_reason: str | None = NOT_JOINED
         """Why there is no generation any more, for the message of a commit that comes too late."""
         self.refused: tuple[Generation, type[KafkaError]] | None = None
         """The generation under which the coordinator took no commit: we are no member of it any more."""
         self.in_group = False
         """Whether partitions come from the group; else commits are those of an outsider."""
+        self.rejoining: Callable[[Iterable[TopicPartition]], bool] = lambda tps: False
+        """Whether the group is being joined again while these partitions stay ours, as under cooperative assignors."""
+        self.joined_since: Callable[[], Generation | None] = lambda: None
+        """The generation of a join that is through, and that no poll has heard of yet."""
         self._interval_s = config.auto_commit_interval_ms / 1000
         self._auto = config.enable_auto_commit
         self._next_auto_s = now_s() + self._interval_s
@@ -83,6 +90,8 @@ class Commits:
                 future: RequestFuture[None] = RequestFuture()
                 future.fail(self._too_late(None))
                 return future
+            if self.rejoining(offsets):  # the last generation is over before its successor is heard of
+                generation = self.joined_since() or generation
             member = GroupMember(generation.generation_id, generation.member_id, self._config.group_instance_id)
         sent = dict(offsets)
 
@@ -96,6 +105,8 @@ class Commits:
         for tp, error in rows.items():
             if error is None:
                 continue
+            if error is IllegalGeneration and self.rejoining(()):
+                error = RebalanceInProgress
             if error in (UnknownMemberId, IllegalGeneration, StaleMemberEpoch):
                 if self.in_group:
                     self.refused = (generation, error)
@@ -115,6 +126,11 @@ class Commits:
 
     def _too_late(self, error: type[BrokerError] | None) -> CommitFailed:
         config = self._config
+        if self.lost_reason == NOT_JOINED:
+            return CommitFailed(
+                f"The offsets were not committed: this consumer is not in group {config.group_id!r} yet, which the "
+                "first poll joins. Poll until it has partitions, then commit what it was given."
+            )
         name = f" ({error.__name__})" if error is not None else ""
         why = self.lost_reason or (
             "it was silent for longer than session_timeout_ms, or did not poll for max_poll_interval_ms"
@@ -130,7 +146,7 @@ class Commits:
         """Commit and wait, trying again what may succeed later; then earlier async commits are waited for, too."""
         deadline = self._now_s() + timeout_s
         if offsets:
-            self._retrying(lambda: self.send(offsets), timeout_s, "commit")
+            self._retrying(lambda: self.send(offsets), timeout_s, "commit", offsets)
         self.wait_for_async(deadline - self._now_s())
 
     def commit_async(self, offsets: Offsets, callback: OffsetCommitCallback | None) -> RequestFuture[None]:
@@ -176,7 +192,13 @@ class Commits:
         wanted = tuple(tps)
         return self._retrying(lambda: self.fetch(wanted), timeout_s, "answer about committed offsets")
 
-    def _retrying(self, make: Callable[[], RequestFuture[T]], timeout_s: float, what: str) -> T:
+    def _retrying(
+        self,
+        make: Callable[[], RequestFuture[T]],
+        timeout_s: float,
+        what: str,
+        committed: Iterable[TopicPartition] = (),
+    ) -> T:
         deadline, attempt = self._now_s() + timeout_s, 0
         while True:
             left = max(deadline - self._now_s(), 0.0)
@@ -185,7 +207,9 @@ class Commits:
             except KafkaError as err:
                 attempt += 1
                 pause = self._retry.delay(attempt)
-                if isinstance(err, ClientTimeout) or not worth_another_try(err):
+                if isinstance(err, ClientTimeout) or not (
+                    worth_another_try(err) or self._ends_by_itself(err, committed)
+                ):
                     raise
                 if self._now_s() + pause >= deadline:
                     raise ClientTimeout(
@@ -195,6 +219,10 @@ class Commits:
             resume = self._now_s() + pause
             while self._now_s() < resume:
                 self._client.poll(resume - self._now_s())
+
+    def _ends_by_itself(self, error: KafkaError, committed: Iterable[TopicPartition]) -> bool:
+        """A rebalance that the group's thread gets through without a poll, after which they can be committed."""
+        return isinstance(error, RebalanceUnderWay) and self.rejoining(committed)
 
     # -- automatic commits
 

@@ -223,7 +223,7 @@ class Consumer:
             tp = TopicPartition.of(partition)
             given.check_offset(tp, offset, leader_epoch)
             self._positions.start_at(tp, offset, leader_epoch)
-            self._undelivered.drop(tp)
+            self._handed_out.moved(tp)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Read on at the first offset there is; of all assigned partitions when none is named."""
@@ -237,7 +237,7 @@ class Consumer:
         with self._alone():
             for tp in partitions or self._subscriptions.assigned:
                 self._subscriptions.request_reset(TopicPartition.of(tp), strategy)
-                self._undelivered.drop(tp)
+                self._handed_out.moved(tp)
 
     def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
         """The offset of the next record to be handed out. Waits until it is known: ClientTimeout."""

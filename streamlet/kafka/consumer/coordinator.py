@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
@@ -87,6 +87,7 @@ class ConsumerCoordinator:
         self._cluster_seen: object = None
         if config.group_id is not None:
             self.commits = Commits(client, config, clock.monotonic)
+            self.commits.rejoining, self.commits.joined_since = self._rejoining, self._joined_since
         self.first_positions = FirstPositions(subscriptions, positions, self.commits, self._retry, clock)
 
     # -- poll
@@ -141,6 +142,15 @@ class ConsumerCoordinator:
         """
         by_name = self._subscriptions.kind is SubscriptionType.USER_ASSIGNED
         return NO_GENERATION if by_name else self._last_joined
+
+    def _rejoining(self, tps: Iterable[TopicPartition]) -> bool:
+        """Whether the group is being joined again, by its thread and without a poll, and these stay ours meanwhile."""
+        return self._joining and all(tp in self._subscriptions for tp in tps)
+
+    def _joined_since(self) -> Generation | None:
+        """The generation that the thread has joined, and no poll has heard of yet."""
+        news = self._thread.unheard() if self._thread is not None else []
+        return news[-1].generation if news and isinstance(news[-1], Joined) else None
 
     def _start_thread(self) -> GroupThread:
         config = self._config

@@ -76,9 +76,8 @@ class GroupThread:
         self._client = KafkaClient(config, clock, allow_auto_topic_creation=config.allow_auto_create_topics)
         self._wishes: deque[Callable[[], None]] = deque()
         self._news: deque[tuple[int, News]] = deque()
-        self._lives = 0
+        self._lives = self._life = 0
         """How often the consumer left: news of an earlier life are not for it any more. ``_life``: the thread's."""
-        self._life = 0
         self._died: Fatal | None = None
         self._mistake: Exception | None = None
         self._thread = threading.Thread(target=self._run, name=f"streamlet-group-{config.group_id}", daemon=True)
@@ -86,9 +85,8 @@ class GroupThread:
         self._stop_by_s: float | None = None
         self._coordinator: Broker | None = None
         self._leaving: RequestFuture[LeaveGroupResponse] | None = None
-        self._joins = 0
         self._share: Share | None = None
-        self._share_by_s = 0.0
+        self._joins, self._share_by_s = 0, 0.0
         self._counts: dict[str, int] = {}
         self._client.metadata.add_listener(self._metadata_changed)
 
@@ -133,6 +131,10 @@ class GroupThread:
             if life == self._lives:
                 return news
         return self._died
+
+    def unheard(self) -> list[News]:
+        """What :meth:`next_news` will give."""
+        return [news for life, news in list(self._news) if life == self._lives]
 
     def stop(self, timeout_s: float) -> None:
         """Leave the group and end, in that time: later the thread is left to its end by itself."""

@@ -32,16 +32,17 @@ def but_for_held(
 class InHand:
     """The records given last. That they are worked on is known when their user comes back for more, or commits."""
 
-    __slots__ = ("_firsts", "record")
+    __slots__ = ("_firsts", "_named", "record")
 
     def __init__(self) -> None:
         self._firsts: dict[TopicPartition, tuple[int, int]] = {}
+        self._named: dict[TopicPartition, OffsetAndMetadata] = {}
         self.record: ConsumerRecord | None = None
         """What an iteration gave."""
 
     def put(self, firsts: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """What a poll gave: the first record of each partition, and its leader epoch."""
-        self._firsts, self.record = dict(firsts), None
+        self._firsts, self._named, self.record = dict(firsts), {}, None
 
     def clear(self) -> None:
         """It is worked on, all of it."""
@@ -52,10 +53,17 @@ class InHand:
         if offsets is None:
             self.clear()
             return
-        firsts = dict(self.first_offsets())
-        for tp in firsts.keys() & offsets.keys():
-            firsts[tp] = offsets[tp].offset, offsets[tp].leader_epoch
-        self.put(firsts)
+        firsts, named = self.first_offsets(), {**self.named(), **offsets}
+        self.put({**firsts, **{tp: (offset.offset, offset.leader_epoch) for tp, offset in offsets.items()}})
+        self._named = named
+
+    def named(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What was committed by name since the last records were given: it holds, before the position or behind it."""
+        return {} if self.record is not None else self._named
+
+    def forget(self, tp: TopicPartition) -> None:
+        """Its position was changed."""
+        self._named.pop(tp, None)
 
     def first_offsets(self) -> dict[TopicPartition, tuple[int, int]]:
         """The first record of each partition, and its leader epoch."""
@@ -139,7 +147,10 @@ class HandedOut:
         """What may be committed: the positions, but for what nobody has got, and after an error for what is in hand."""
         in_hand = {} if self.in_hand_counts else self.in_hand.first_offsets()
         held = {**self.undelivered.first_offsets(), **in_hand, **self.taking}
-        return but_for_held(self._subscriptions.consumed(), held)
+        found = but_for_held(self._subscriptions.consumed(), held)
+        if not self.in_hand_counts:
+            found.update((tp, offset) for tp, offset in self.in_hand.named().items() if tp in found)
+        return found
 
     def began(self, before: Iterable[tuple[PartitionState, Position | None]]) -> None:
         """Positions will run ahead of what was given. Who ends that stores ``{}`` in :attr:`taking`, last of all."""
@@ -175,6 +186,11 @@ class HandedOut:
     def iterate(self, parts: list[DecodedChunk]) -> None:
         """The same for an iteration, which gives them one by one."""
         self.undelivered.put_all(records_by_partition(parts))
+
+    def moved(self, tp: TopicPartition) -> None:
+        """Its position was changed by its user, who has done with what there was of it."""
+        self.undelivered.drop(tp)
+        self.in_hand.forget(tp)
 
     def put_back(self, row: PartitionState) -> None:
         """What an iteration took of this partition and has not given is read again."""

@@ -245,7 +245,7 @@ def test_c7_a_commit_before_the_first_poll_says_what_is_missing(
     """A member that has not joined owns nothing."""
     consumer = consumer_of(group_id="g")
     consumer.subscribe(["t"])
-    with pytest.raises(CommitFailed, match="has not joined yet"):
+    with pytest.raises(CommitFailed, match="is not in group 'g' yet"):
         consumer.commit({ZERO: OffsetAndMetadata(1)}, timeout=5)
 
 

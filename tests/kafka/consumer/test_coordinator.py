@@ -16,11 +16,12 @@ from streamlet.kafka.broker_errors import (
     UnknownMemberId,
 )
 from streamlet.kafka.consumer.assignors import CooperativeStickyAssignor
-from streamlet.kafka.consumer.errors import CommitFailed, MembershipFenced
+from streamlet.kafka.consumer.errors import CommitFailed, MembershipFenced, RebalanceUnderWay
 from streamlet.kafka.consumer.group_protocol import decode_subscription, encode_assignment
 from streamlet.kafka.consumer.membership_events import Fatal, Generation, Joined, MembershipLost, News, RejoinNeeded
 from streamlet.kafka.errors import BrokerError, Disconnected, KafkaError
 from streamlet.kafka.future import RequestFuture
+from streamlet.kafka.group_offsets import OffsetAndMetadata
 from streamlet.kafka.metadata.cluster import Cluster, TopicInfo
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -50,6 +51,9 @@ class FakeThread:
     def next_news(self) -> News | None:
         return self.news.pop(0) if self.news else None
 
+    def unheard(self) -> list[News]:
+        return self.news
+
     def stop(self, timeout_s: float) -> None:
         pass
 
@@ -69,8 +73,10 @@ class Rig:
         assert commits is not None
         commits._offsets = self  # type: ignore[assignment]
         self.committed: list[RequestFuture[Any]] = []
+        self.members: list[Any] = []
 
     def commit(self, offsets: Any, member: Any) -> RequestFuture[Any]:
+        self.members.append(member)
         self.committed.append(RequestFuture())
         return self.committed[-1]
 
@@ -253,6 +259,35 @@ def test_c5_a_cooperative_member_reads_on_while_it_commits_and_joins() -> None:
     rig.committed[0].complete({ZERO: None})
     rig.coordinator.poll()
     assert rig.consumer.assignment() == {ZERO, ONE}
+    rig.consumer.close(0)
+
+
+@pytest.mark.parametrize("strategy", ["cooperative-sticky", "range"])
+def test_c7_a_commit_while_the_group_is_joined_again_says_so_and_succeeds_when_it_is(strategy: str) -> None:
+    """The generation is over for the broker before its successor is heard of: that is no silence of this member's."""
+    rig = Rig(enable_auto_commit=False, partition_assignment_strategy=[strategy])
+    rig.consumer.subscribe(["t"])
+    rig.coordinator.poll()
+    rig.thread.news = [rig.joined(ZERO)]
+    rig.coordinator.poll()
+    commits = rig.coordinator.commits
+    assert commits is not None
+    rig.thread.news = [RejoinNeeded("a test")]
+    rig.coordinator.poll()
+    future = commits.send({ZERO: OffsetAndMetadata(5)})
+    rig.committed[-1].complete({ZERO: IllegalGeneration})
+    assert isinstance(future.exception, RebalanceUnderWay) and commits.refused is None
+    waits = commits._ends_by_itself(future.exception, [ZERO])
+    assert waits is (strategy == "cooperative-sticky"), "the other owns nothing meanwhile, and must poll first"
+    if not waits:
+        rig.consumer.close(0)
+        return
+    rig.thread.news = [Joined(Generation(2, "m"), encode_assignment([ZERO]), False)]
+    commits.send({ZERO: OffsetAndMetadata(5)})
+    assert (rig.members[-2].generation_id, rig.members[-1].generation_id) == (FIRST.generation_id, 2)
+    rig.coordinator.poll()
+    commits.send({ZERO: OffsetAndMetadata(5)})
+    assert rig.members[-1].generation_id == 2 and rig.consumer.assignment() == {ZERO}
     rig.consumer.close(0)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streamlet.kafka import Consumer
+from streamlet.kafka import Consumer, OffsetAndMetadata
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.testing.fake_broker import FakeBroker
 
@@ -86,6 +86,25 @@ def test_c7_what_the_user_committed_is_not_taken_back(reader: Consumer, commits:
         reader.commit()
         raise Fails
     assert commits[-1] == {0: 5}
+
+
+@pytest.mark.parametrize(
+    ("named", "committed"), [([3], 3), ([8], 8), ([None, 3], 3), ([3, None], 5), ([4, 3], 3), ([None, 3, "seek"], 1)]
+)
+def test_c7_the_last_offset_committed_by_name_holds_when_an_error_ends_the_block(
+    named: list[Any], committed: int, reader: Consumer, commits: list[dict[int, int]]
+) -> None:
+    """Before what was given or behind it, and after a commit of all; a seek is a newer word."""
+    with pytest.raises(Fails), reader:
+        while not reader.poll(50, max_records=5):
+            pass
+        for offset in named:
+            if offset == "seek":
+                reader.seek(ZERO, 1)
+            else:
+                reader.commit(None if offset is None else {ZERO: OffsetAndMetadata(offset, metadata="mine")})
+        raise Fails
+    assert commits[-1] == {0: committed}
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
