@@ -210,7 +210,9 @@ class TransactionManager(TransactionProgress):
 
     def _handle(self, asked: Ask, fault: type[BrokerError], now_s: float, what: str = "") -> None:
         """Try again, look for the coordinator, fail the transaction, or the producer: by the table of faults."""
-        error = fault(what or f"{asked.kind.value} of the transactional id {self.transactional_id!r}")
+        name = self.transactional_id
+        whose = "an idempotent producer" if name is None else f"the transactional id {name!r}"
+        error = fault(what or f"{asked.kind.value} of {whose}")
         verdict = faults.verdict(asked.kind, fault)
         if verdict is faults.Verdict.FIND_COORDINATOR:
             self._forget_coordinator(asked)
