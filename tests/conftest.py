@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-from streamlet.testing import DevCluster
+from streamlet.devcluster import DevCluster
 from tests import seeds  # noqa: F401 - drawn before a parallel run starts its processes
 from tests.patience import PATIENCE_S
 

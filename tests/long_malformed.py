@@ -17,9 +17,9 @@ import sys
 import time
 from collections.abc import Callable
 
-from streamlet.runtime import handshake
-from streamlet.runtime.handshake import HELLO_BYTES, Hello, Refused
-from streamlet.runtime.wire import BadFrame, FrameReader, FrameWriter, unpack
+from streamlet.runtime.links import handshake
+from streamlet.runtime.links.handshake import HELLO_BYTES, Hello, Refused
+from streamlet.runtime.links.wire import BadFrame, FrameReader, FrameWriter, unpack
 from tests.kafka.malformed import bytes_changed, run
 from tests.kafka.malformed_decoders import everything
 from tests.runtime.test_wire import decodes_or_is_refused, mutated

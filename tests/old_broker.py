@@ -20,9 +20,9 @@ from unittest import mock
 
 import pytest
 
-from streamlet.testing import DevCluster, cluster
-from streamlet.testing.jars import RELEASES, Release, default_cache
-from streamlet.testing.java import Java
+from streamlet.devcluster import DevCluster, cluster
+from streamlet.devcluster.jars import RELEASES, Release, default_cache
+from streamlet.devcluster.java import Java
 
 RELEASE = Release(
     "2.1.1",

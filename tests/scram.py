@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from streamlet.testing import DevCluster
+from streamlet.devcluster import DevCluster
 from tests.patience import PATIENCE_S
 
 _NAMES = {ScramMechanism.SCRAM_SHA_256: "SCRAM-SHA-256", ScramMechanism.SCRAM_SHA_512: "SCRAM-SHA-512"}

@@ -24,12 +24,12 @@ from streamlet.base.clock import SystemClock
 from streamlet.base.errors import FAILED
 from streamlet.model.plan import Plan, fingerprint, make_plan
 from streamlet.model.spec import SPOUT
-from streamlet.runtime import instructions
-from streamlet.runtime.control import ChannelClosed, ControlChannel, Message
-from streamlet.runtime.reports import misshapen
-from streamlet.runtime.status import component_rows
-from streamlet.runtime.supervision import Limits, Supervisor
-from streamlet.runtime.timers import next_multiple
+from streamlet.runtime.supervision import instructions
+from streamlet.runtime.supervision.reports import misshapen
+from streamlet.runtime.supervision.status import component_rows
+from streamlet.runtime.supervision.supervisor import Limits, Supervisor
+from streamlet.runtime.worker.channel import ChannelClosed, ControlChannel, Message
+from streamlet.runtime.worker.timers import next_multiple
 
 STATUS_S = 1.0
 STATUS_AFTER_S = 0.3

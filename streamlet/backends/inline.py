@@ -18,12 +18,12 @@ from streamlet.backends.ports import ComponentStatus, Observer, RunRequest, RunR
 from streamlet.base.clock import Clock, SystemClock
 from streamlet.base.errors import StreamletError
 from streamlet.model.plan import make_plan
-from streamlet.runtime.complaints import Complaints
-from streamlet.runtime.loop import Trace, WorkerLoop
 from streamlet.runtime.ports import NoLinks
-from streamlet.runtime.status import component_rows
-from streamlet.runtime.task_building import Running, component_names
-from streamlet.runtime.user_errors import exited
+from streamlet.runtime.supervision.status import component_rows
+from streamlet.runtime.tasks.building import Running, component_names
+from streamlet.runtime.worker.complaints import Complaints
+from streamlet.runtime.worker.loop import Trace, WorkerLoop
+from streamlet.runtime.worker.user_errors import exited
 
 STATUS_S = 1.0
 LOOK_S = 0.02

@@ -15,7 +15,7 @@ import streamlet
 from streamlet.backends.coordinator import Adopt, Coordinator
 from streamlet.backends.ports import Observer, RunRequest, RunResult, Stop
 from streamlet.base.errors import BadInput
-from streamlet.runtime.control import ControlChannel
+from streamlet.runtime.worker.channel import ControlChannel
 
 
 class ProcessesBackend:
@@ -38,7 +38,7 @@ class ProcessesBackend:
 
 
 class ProcessLauncher:
-    """Starts ``python -m streamlet.runtime.worker`` with one end of a socket pair and nothing else.
+    """Starts ``python -m streamlet.runtime.worker.worker`` with one end of a socket pair and nothing else.
 
     Plan and secret travel over that pair, never through arguments or environment. Each worker leads a process group of
     its own, so Ctrl-C reaches the coordinator only; the pair's end of file tells it when the coordinator is gone.
@@ -53,7 +53,7 @@ class ProcessLauncher:
         ours, theirs = socket.socketpair()
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "streamlet.runtime.worker", str(theirs.fileno())],
+                [sys.executable, "-P", "-m", "streamlet.runtime.worker.worker", str(theirs.fileno())],
                 env=_environment(),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,

@@ -21,10 +21,10 @@ from streamlet.base.errors import BadInput, SettingError, StreamletError
 from streamlet.cli.dev_topics import standing_cluster
 from streamlet.cli.options import client_settings_in_file
 from streamlet.cli.records import JsonLines, Lines
+from streamlet.devcluster import resident
 from streamlet.kafka import Admin, AdminError, ClientConfig, Consumer, ConsumerConfig, TopicPartition
 from streamlet.kafka.broker_errors import UnknownTopicOrPartition
 from streamlet.kafka.consumer import ConsumerRebalanceListener
-from streamlet.testing import resident
 
 _POLL_MS = 200
 """How soon Ctrl-C is heeded while nothing comes."""

@@ -8,8 +8,8 @@ import click
 
 from streamlet.cli.dev_produce import produce
 from streamlet.cli.dev_topics import topic, topics
-from streamlet.testing import resident
-from streamlet.testing.resident import Resident
+from streamlet.devcluster import resident
+from streamlet.devcluster.resident import Resident
 
 
 def _say(line: str) -> None:

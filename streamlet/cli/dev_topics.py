@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import click
 
 from streamlet.base.errors import BadInput
+from streamlet.devcluster import resident
+from streamlet.devcluster.resident import Resident
 from streamlet.kafka import Admin, AdminError, NewTopic, TopicPartition
 from streamlet.kafka.admin import TopicDescription
 from streamlet.kafka.broker_errors import InvalidReplicationFactor, TopicAlreadyExists, UnknownTopicOrPartition
 from streamlet.kafka.metadata.cluster import NO_LEADER, PartitionInfo
-from streamlet.testing import resident
-from streamlet.testing.resident import Resident
 
 TIMEOUT_S = 20.0
 """On one machine whatever takes longer does not come."""

@@ -22,7 +22,7 @@ from streamlet.cli.show import JsonView, PlainView, View
 from streamlet.cli.target import Target, debug_option, target_argument
 from streamlet.model.settings import resolve
 from streamlet.model.validate import checked
-from streamlet.runtime.log_lines import logs_shown
+from streamlet.runtime.worker.log_lines import logs_shown
 
 if TYPE_CHECKING:
     from streamlet.model.topology import TopologySpec

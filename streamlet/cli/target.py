@@ -19,7 +19,7 @@ class Target:
 
     def load(self) -> TopologySpec:
         """Import the file. Raises CannotLoad (exit status 2)."""
-        from streamlet.runtime.loading import load_topology
+        from streamlet.runtime.worker.loading import load_topology
 
         return load_topology(self.file, self.attribute)
 

@@ -6,8 +6,8 @@ and on top of it ``leader_requests`` (fetch, list offsets) and ``group_offsets``
 """
 
 from streamlet.kafka.admin import Admin, AdminError, ConfigResource, NewPartitions, NewTopic
-from streamlet.kafka.client import KafkaClient
-from streamlet.kafka.config import ClientConfig
+from streamlet.kafka.client.client import KafkaClient
+from streamlet.kafka.client.group_requests import ConsumerGroupMetadata, OffsetAndMetadata
 from streamlet.kafka.consumer import (
     Consumer,
     ConsumerConfig,
@@ -18,9 +18,9 @@ from streamlet.kafka.consumer import (
 )
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.future import RequestFuture
-from streamlet.kafka.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from streamlet.kafka.metadata.cluster import Broker, Cluster, TopicPartition
 from streamlet.kafka.producer import FutureRecordMetadata, Producer, ProducerConfig, RecordMetadata
+from streamlet.kafka.settings.client_config import ClientConfig
 
 __all__ = [
     "Admin",

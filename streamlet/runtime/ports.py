@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from streamlet.runtime.outbox import Run
+from streamlet.runtime.tasks.outbox import Run
 
 
 @dataclass(slots=True)

@@ -15,10 +15,10 @@ from streamlet.backends.coordinator import Coordinator
 from streamlet.backends.ports import RunRequest, Stop
 from streamlet.base.clock import ManualClock
 from streamlet.model.settings import resolve
-from streamlet.runtime.control import INHERITED_KEY, ControlChannel
-from streamlet.runtime.supervision import Limits, WorkerState
-from streamlet.runtime.task_stats import TaskStats
-from streamlet.runtime.wire import FrameWriter, pack
+from streamlet.runtime.links.wire import FrameWriter, pack
+from streamlet.runtime.supervision.supervisor import Limits, WorkerState
+from streamlet.runtime.tasks.task_stats import TaskStats
+from streamlet.runtime.worker.channel import INHERITED_KEY, ControlChannel
 from tests.runtime.test_reports import mutated
 from tests.seeds import seeds
 

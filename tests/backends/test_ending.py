@@ -12,7 +12,7 @@ from streamlet.backends.inline import InlineBackend
 from streamlet.backends.ports import ComponentStatus, RunRequest, RunResult, RunStatus, Stop
 from streamlet.backends.processes import ProcessesBackend
 from streamlet.model.settings import resolve
-from streamlet.runtime.loading import load_topology
+from streamlet.runtime.worker.loading import load_topology
 
 FILE = """
 from streamlet import Bolt, ReliableSpout, Spout, Topology

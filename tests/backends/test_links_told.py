@@ -11,9 +11,9 @@ from streamlet.backends.coordinator import Coordinator, RunFailed
 from streamlet.backends.ports import RunRequest, RunResult, Stop
 from streamlet.backends.processes import ProcessLauncher
 from streamlet.model.settings import resolve
-from streamlet.runtime import instructions, link_watch, standing
-from streamlet.runtime.control import Message
-from streamlet.runtime.loading import load_topology
+from streamlet.runtime.supervision import instructions, link_watch, standing
+from streamlet.runtime.worker.channel import Message
+from streamlet.runtime.worker.loading import load_topology
 from tests.backends.test_processes import Silent
 from tests.faults.inside import Proxied
 from tests.patience import PATIENCE_S

@@ -9,8 +9,8 @@ import threading
 import pytest
 
 from streamlet.base.port_probe import named_by, spoken_at
-from streamlet.testing import DevCluster
-from streamlet.testing.ports import free_ports
+from streamlet.devcluster import DevCluster
+from streamlet.devcluster.tcp_ports import free_ports
 from tests.wrong_ports import saying
 
 

@@ -19,9 +19,9 @@ import sys
 import threading
 from collections import Counter
 
+from streamlet.devcluster.cluster import DevCluster
+from streamlet.devcluster.tcp_ports import free_ports
 from streamlet.kafka.protocol.api import ApiKey
-from streamlet.testing.cluster import DevCluster
-from streamlet.testing.ports import free_ports
 from tests.benchmarks.rivals.idle_clients import TOPIC
 
 OURS, FLOOR = "streamlet", "nothing"

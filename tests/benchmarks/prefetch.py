@@ -13,8 +13,8 @@ import time
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from streamlet.devcluster import DevCluster
 from streamlet.kafka import Consumer, TopicPartition
-from streamlet.testing import DevCluster
 
 TOPIC = "prefetch"
 

@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from streamlet.testing.cluster import DevCluster
+from streamlet.devcluster.cluster import DevCluster
 
 HERE = Path(__file__).parent
 TOPIC = "lines"

@@ -26,10 +26,10 @@ from streamlet.base.errors import BadInput, SettingError
 from streamlet.cli.consume import Reading, Wanted
 from streamlet.cli.consume import consume as consume_command
 from streamlet.cli.records import JsonLines, Lines, key_and_value
+from streamlet.devcluster import DevCluster
 from streamlet.kafka import Consumer, TopicPartition
 from streamlet.kafka.consumer import ConsumerRecord
 from streamlet.kafka.records.batch import TimestampType
-from streamlet.testing import DevCluster
 from tests.patience import PATIENCE_S
 
 

@@ -13,10 +13,10 @@ from confluent_kafka import Consumer as ConfluentConsumer
 
 from streamlet.cli.consume import Reading, Wanted
 from streamlet.cli.records import Lines
+from streamlet.devcluster import DevCluster
 from streamlet.kafka import Consumer, TopicPartition
 from streamlet.kafka.broker_errors import NotCoordinator
 from streamlet.kafka.consumer import ConsumerRebalanceListener
-from streamlet.testing import DevCluster
 from tests.cli.test_consume import Consume, consume, record
 from tests.patience import PATIENCE_S
 

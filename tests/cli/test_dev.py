@@ -18,10 +18,10 @@ from confluent_kafka.admin import AdminClient
 
 from streamlet.cli.dev import dev
 from streamlet.cli.dev_topics import standing_cluster
-from streamlet.testing import DevStackError, resident
-from streamlet.testing.errors import NotAsWanted
-from streamlet.testing.ports import free_ports, is_free
-from streamlet.testing.processes import ProcessIdentity
+from streamlet.devcluster import DevStackError, resident
+from streamlet.devcluster.errors import NotAsWanted
+from streamlet.devcluster.processes import ProcessIdentity
+from streamlet.devcluster.tcp_ports import free_ports, is_free
 from tests.patience import PATIENCE_S
 
 DEV = [sys.executable, "-c", "from streamlet.cli.dev import dev; dev()"]
@@ -32,7 +32,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A state directory of the test's own; what is up in it goes down when the test, or its runner, has ended."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     # The end of this guard's standard input is our end, however we end.
-    body = "import sys; sys.stdin.read()\nfrom streamlet.testing import resident; resident.down()"
+    body = "import sys; sys.stdin.read()\nfrom streamlet.devcluster import resident; resident.down()"
     guard = subprocess.Popen([sys.executable, "-c", body], stdin=subprocess.PIPE, start_new_session=True)
     yield tmp_path / "streamlet" / "dev"
     guard.communicate()

@@ -12,9 +12,9 @@ from confluent_kafka import Consumer, Producer
 
 from streamlet.base.errors import BadInput
 from streamlet.cli.dev import dev
-from streamlet.testing import DevCluster, resident
-from streamlet.testing.processes import ProcessIdentity
-from streamlet.testing.resident import Resident, ResidentProcess
+from streamlet.devcluster import DevCluster, resident
+from streamlet.devcluster.processes import ProcessIdentity
+from streamlet.devcluster.resident import Resident, ResidentProcess
 
 pytestmark = pytest.mark.real
 

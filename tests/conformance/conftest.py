@@ -14,7 +14,7 @@ from streamlet.backends.inline import InlineBackend
 from streamlet.backends.ports import RunRequest, RunStatus, Stop
 from streamlet.backends.processes import ProcessesBackend
 from streamlet.model.settings import resolve
-from streamlet.runtime.loading import load_topology
+from streamlet.runtime.worker.loading import load_topology
 from tests.patience import PATIENCE_S
 
 SUITE = Path(__file__).with_name("suite.py")

@@ -11,7 +11,7 @@ import pytest
 
 from streamlet.backends.ports import RunRequest, Stop
 from streamlet.model.settings import resolve
-from streamlet.runtime.loading import load_topology
+from streamlet.runtime.worker.loading import load_topology
 from tests.conformance.conftest import Watcher, backend_named
 from tests.patience import PATIENCE_S
 

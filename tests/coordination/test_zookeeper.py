@@ -11,8 +11,8 @@ from kazoo.client import KazooClient
 
 from streamlet.coordination import AuthFailed, ConnectionState, NodeStoreUnavailable
 from streamlet.coordination.zookeeper import ZooKeeperNodeStore
-from streamlet.testing import DevCluster
-from streamlet.testing.ports import free_ports
+from streamlet.devcluster import DevCluster
+from streamlet.devcluster.tcp_ports import free_ports
 from tests.patience import PATIENCE_S
 from tests.wrong_ports import saying, web_server
 

@@ -18,7 +18,7 @@ def sandbox(tmp_path: Path) -> Iterator[Sandbox]:
     """Where one page is run. A cluster started there goes down when the test, or its runner, has ended."""
     box = Sandbox(tmp_path)
     # The end of this guard's standard input is our end, however we end.
-    body = "import sys; sys.stdin.read()\nfrom streamlet.testing import resident; resident.down()"
+    body = "import sys; sys.stdin.read()\nfrom streamlet.devcluster import resident; resident.down()"
     guard = subprocess.Popen(
         [sys.executable, "-c", body],
         stdin=subprocess.PIPE,

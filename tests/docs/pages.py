@@ -27,7 +27,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from streamlet.testing.jars import default_cache
+from streamlet.devcluster.jars import default_cache
 from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]

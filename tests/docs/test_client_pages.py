@@ -9,8 +9,8 @@ import re
 import pytest
 
 from streamlet.kafka import Admin, ClientConfig, Consumer, ConsumerConfig, NewTopic, Producer, ProducerConfig
-from streamlet.kafka.admin.config import AdminConfig
-from streamlet.kafka.setting_names import PAGE
+from streamlet.kafka.admin.admin_config import AdminConfig
+from streamlet.kafka.settings.foreign_names import PAGE
 from tests.docs.pages import ROOT
 from tests.docs.test_reference import rows
 

@@ -17,10 +17,10 @@ from streamlet.backends.ports import RunResult, RunStatus
 from streamlet.base import errors
 from streamlet.cli import show
 from streamlet.cli.main import COMMANDS, streamlet
+from streamlet.devcluster.jars import RELEASES
 from streamlet.model.grouping import KINDS
 from streamlet.model.settings import SETTINGS
 from streamlet.spouts.kafka import SpoutConfig, scheme
-from streamlet.testing.jars import RELEASES
 from tests.docs.pages import ROOT
 
 PAGE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")

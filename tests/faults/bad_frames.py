@@ -7,9 +7,9 @@ import random
 import socket
 from typing import Any
 
-from streamlet.runtime import handshake
-from streamlet.runtime.handshake import Hello
-from streamlet.runtime.wire import MAX_DATA_FRAME, pack, unpack
+from streamlet.runtime.links import handshake
+from streamlet.runtime.links.handshake import Hello
+from streamlet.runtime.links.wire import MAX_DATA_FRAME, pack, unpack
 
 BAD: list[Any] = [
     None, True, -1, 0, 1, 2, 3, 99, 2**63, 2**64 - 1, -(2**63), 1.5, "", "default", b"x", [], [[]], [1], [None], {},

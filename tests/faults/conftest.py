@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from streamlet.testing import DevCluster
+from streamlet.devcluster import DevCluster
 
 
 @pytest.fixture(scope="session")

@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from streamlet.testing import DevCluster
-from streamlet.testing.jvm import keeper_command
+from streamlet.devcluster import DevCluster
+from streamlet.devcluster.jvm import keeper_command
 from tests.patience import PATIENCE_S
 
 KINDS = ("ours", "librdkafka", "java")

@@ -14,8 +14,8 @@ from streamlet.backends.coordinator import Coordinator, Launcher
 from streamlet.backends.ports import RunRequest, RunResult, RunStatus, Stop
 from streamlet.backends.processes import Adopt, ProcessLauncher
 from streamlet.model.settings import resolve
-from streamlet.runtime.control import Message
-from streamlet.runtime.loading import load_topology
+from streamlet.runtime.worker.channel import Message
+from streamlet.runtime.worker.loading import load_topology
 from tests.faults.rig import MAX_PENDING, PATIENCE_S, Rig, wait_for
 
 

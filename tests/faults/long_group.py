@@ -14,7 +14,7 @@ import tempfile
 import traceback
 from pathlib import Path
 
-from streamlet.testing import DevCluster
+from streamlet.devcluster import DevCluster
 from tests.faults import mixed_group
 
 

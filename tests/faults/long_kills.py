@@ -15,7 +15,7 @@ import time
 import traceback
 from pathlib import Path
 
-from streamlet.testing import DevCluster
+from streamlet.devcluster import DevCluster
 from tests.faults import rounds
 
 

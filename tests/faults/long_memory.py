@@ -19,7 +19,7 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from streamlet.testing import DevCluster
+from streamlet.devcluster import DevCluster
 from tests.faults.rig import HERE, Run
 
 RECORD_BYTES = 1024
@@ -68,7 +68,7 @@ def workers(run: Run) -> list[int]:
             command = Path(f"/proc/{pid}/cmdline").read_bytes()
         except OSError:
             continue
-        if b"streamlet.runtime.worker" in command:
+        if b"streamlet.runtime.worker.worker" in command:
             found.append(pid)
     return found
 

@@ -13,7 +13,7 @@ import random
 import sys
 import traceback
 
-from streamlet.testing import DevCluster
+from streamlet.devcluster import DevCluster
 from tests.faults import producer_rounds
 
 SCENARIOS = ("idempotent", "transactions", "read_process_write", "memory")

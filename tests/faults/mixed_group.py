@@ -15,7 +15,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from streamlet.testing import DevCluster
+from streamlet.devcluster import DevCluster
 from tests.patience import PATIENCE_S
 
 from .group_members import KINDS, GroupMember

@@ -21,10 +21,10 @@ from pathlib import Path
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from streamlet.devcluster import DevCluster
 from streamlet.kafka import KafkaError, Producer
 from streamlet.kafka.errors import ClientTimeout
 from streamlet.kafka.producer.errors import BufferExhausted
-from streamlet.testing import DevCluster
 from tests.patience import PATIENCE_S
 
 PARTITIONS = 3

@@ -20,8 +20,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from streamlet.testing import DevCluster
-from streamlet.testing.jvm import keeper_command
+from streamlet.devcluster import DevCluster
+from streamlet.devcluster.jvm import keeper_command
 from tests.faults.evidence import WORDS, Evidence
 from tests.faults.offset_watcher import OffsetWatcher
 from tests.patience import PATIENCE_S

@@ -8,7 +8,7 @@ import signal
 import time
 from pathlib import Path
 
-from streamlet.testing import DevCluster
+from streamlet.devcluster import DevCluster
 from tests.faults.rig import Rig, rig
 
 KINDS = ("count", "spout", "run", "slot")

@@ -27,13 +27,13 @@ from streamlet.backends.ports import RunRequest, RunResult, RunStatus, Stop
 from streamlet.backends.processes import ProcessLauncher
 from streamlet.model.plan import Plan
 from streamlet.model.settings import resolve
-from streamlet.runtime.control import ControlChannel, Message
-from streamlet.runtime.dialing import Secured, dial
-from streamlet.runtime.expected import ExpectedRuns
-from streamlet.runtime.handshake import DATA, Hello, Refused
-from streamlet.runtime.loading import load_topology
+from streamlet.runtime.links.dialing import Secured, dial
+from streamlet.runtime.links.expected import ExpectedRuns
+from streamlet.runtime.links.handshake import DATA, Hello, Refused
+from streamlet.runtime.links.wire import MAX_DATA_FRAME, BadFrame, decode_data, encode_data
 from streamlet.runtime.ports import Outgoing
-from streamlet.runtime.wire import MAX_DATA_FRAME, BadFrame, decode_data, encode_data
+from streamlet.runtime.worker.channel import ControlChannel, Message
+from streamlet.runtime.worker.loading import load_topology
 from tests.faults.bad_frames import mutated, stranger, without_secret
 from tests.patience import PATIENCE_S
 from tests.seeds import seeds

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streamlet.testing import DevCluster
+from streamlet.devcluster import DevCluster
 from tests.faults import rounds
 
 pytestmark = [pytest.mark.faults, pytest.mark.real]

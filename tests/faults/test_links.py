@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streamlet.testing import DevCluster
+from streamlet.devcluster import DevCluster
 from tests.faults.inside import Inside, Proxied
 from tests.faults.rig import MAX_PENDING, rig
 

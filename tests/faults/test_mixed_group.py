@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from streamlet.testing import DevCluster
+from streamlet.devcluster import DevCluster
 
 from .mixed_group import play
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from streamlet.testing import DevCluster
+from streamlet.devcluster import DevCluster
 
 from . import producer_rounds
 

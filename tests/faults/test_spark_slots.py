@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from streamlet.testing import DevCluster
+from streamlet.devcluster import DevCluster
 from tests.backends.spark.processes import command_line, parent
 from tests.faults.rig import Rig, rig
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from streamlet.testing import DevCluster
+from streamlet.devcluster import DevCluster
 from tests.faults.rig import rig, wait_for
 
 DRAINED_WITHIN_S = 5.0

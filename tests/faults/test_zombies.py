@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from streamlet.runtime import handshake
-from streamlet.runtime.dialing import dial
-from streamlet.runtime.handshake import Hello, Refused
-from streamlet.runtime.wire import MAX_DATA_FRAME
-from streamlet.testing import DevCluster
+from streamlet.devcluster import DevCluster
+from streamlet.runtime.links import handshake
+from streamlet.runtime.links.dialing import dial
+from streamlet.runtime.links.handshake import Hello, Refused
+from streamlet.runtime.links.wire import MAX_DATA_FRAME
 from tests.faults.inside import Inside, NeverKills
 from tests.faults.rig import rig, wait_for
 

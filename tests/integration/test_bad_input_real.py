@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import Producer
 from kazoo.client import KazooClient
 
+from streamlet.devcluster import DevCluster
+from streamlet.devcluster.fake_broker import FakeBroker
 from streamlet.kafka.protocol.api import ApiKey
-from streamlet.testing import DevCluster
-from streamlet.testing.fake_broker import FakeBroker
 from tests.integration.conftest import ROOT, Streamlet
 from tests.wrong_ports import web_server
 
@@ -170,7 +170,7 @@ def test_a_class_that_cannot_be_imported_in_the_worker(streamlet: Streamlet) -> 
     file = streamlet.write(
         """
 import sys
-if any("streamlet.runtime.worker" in word for word in sys.orig_argv):
+if any("streamlet.runtime.worker.worker" in word for word in sys.orig_argv):
     raise ModuleNotFoundError("No module named 'only_here'")
 from streamlet import Bolt, Spout, Topology
 class Lines(Spout):
@@ -204,7 +204,7 @@ class Lines(Spout):
     def next_tuple(self): pass
 class Sink(Bolt):
     def process(self, tup): pass
-if not any("streamlet.runtime.worker" in word for word in sys.orig_argv):
+if not any("streamlet.runtime.worker.worker" in word for word in sys.orig_argv):
     class T(Topology):
         lines = Lines.spec()
         sink = Sink.spec(inputs=[lines])

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from streamlet.testing import DevCluster
+from streamlet.devcluster import DevCluster
 from tests.integration.conftest import ROOT, Streamlet, counted, random_lines
 
 TOPOLOGY = """

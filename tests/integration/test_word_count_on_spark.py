@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from streamlet.testing import DevCluster
+from streamlet.devcluster import DevCluster
 from tests.backends.spark.processes import command_line, parent, streamlet
 from tests.integration.conftest import ROOT, counted, random_lines
 

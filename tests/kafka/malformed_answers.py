@@ -7,10 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from streamlet.kafka import leader_requests
 from streamlet.kafka.admin import configs, groups, positions, topics
-from streamlet.kafka.client import KafkaClient
-from streamlet.kafka.config import ClientConfig
+from streamlet.kafka.client import leader_requests
+from streamlet.kafka.client.client import KafkaClient
+from streamlet.kafka.client.group_requests import commit_offsets, fetch_offsets, find_coordinator
+from streamlet.kafka.client.leader_requests import FetchPosition, FetchSettings, SessionPart
 from streamlet.kafka.consumer.completed_fetch import CompletedFetch
 from streamlet.kafka.consumer.fetch_session import FetchSession
 from streamlet.kafka.consumer.group_protocol import (
@@ -18,8 +19,6 @@ from streamlet.kafka.consumer.group_protocol import (
     decode_subscription,
 )
 from streamlet.kafka.future import RequestFuture
-from streamlet.kafka.group_offsets import commit_offsets, fetch_offsets, find_coordinator
-from streamlet.kafka.leader_requests import FetchPosition, FetchSettings, SessionPart
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.metadata.metadata import Metadata
 from streamlet.kafka.producer import responses
@@ -27,6 +26,7 @@ from streamlet.kafka.protocol.api import ApiKey, Request, decode_response, skip_
 from streamlet.kafka.protocol.messages import REQUESTS
 from streamlet.kafka.protocol.messages.api_versions import ApiVersionsRequest, decode_api_versions
 from streamlet.kafka.protocol.schema import codec_of
+from streamlet.kafka.settings.client_config import ClientConfig
 from tests.kafka.malformed import MEMORY_CONSTANT, Decoder, Span, SpanReader
 from tests.kafka.malformed_records import UNPACKED_LIMIT, use_batches
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka import Producer
 
+from streamlet.devcluster import DevCluster
 from streamlet.kafka import Broker, ClientConfig, KafkaClient, TopicPartition
+from streamlet.kafka.client.leader_requests import FetchPosition, FetchSettings, fetch
 from streamlet.kafka.errors import Disconnected, KafkaError, RequestTimedOut
-from streamlet.kafka.leader_requests import FetchPosition, FetchSettings, fetch
 from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
-from streamlet.testing import DevCluster
 from tests.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.real, pytest.mark.faults]

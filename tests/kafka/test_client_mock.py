@@ -12,8 +12,8 @@ from confluent_kafka import Producer
 
 from streamlet.kafka import ClientConfig, KafkaClient, TopicPartition
 from streamlet.kafka.broker_errors import NotLeaderOrFollower
-from streamlet.kafka.group_offsets import GroupOffsets, OffsetAndMetadata
-from streamlet.kafka.leader_requests import FetchPosition, FetchSettings, fetch
+from streamlet.kafka.client.group_requests import GroupOffsets, OffsetAndMetadata
+from streamlet.kafka.client.leader_requests import FetchPosition, FetchSettings, fetch
 from streamlet.kafka.protocol.api import ApiKey
 from tests.patience import PATIENCE_S
 

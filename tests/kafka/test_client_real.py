@@ -9,11 +9,11 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient
 
+from streamlet.devcluster import DevCluster
 from streamlet.kafka import ClientConfig, KafkaClient, RequestFuture, TopicPartition
 from streamlet.kafka.broker_errors import UnknownTopicOrPartition
-from streamlet.kafka.errors import Disconnected, KafkaError
-from streamlet.kafka.group_offsets import GroupOffsets, OffsetAndMetadata
-from streamlet.kafka.leader_requests import (
+from streamlet.kafka.client.group_requests import GroupOffsets, OffsetAndMetadata
+from streamlet.kafka.client.leader_requests import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     FetchPosition,
@@ -22,8 +22,8 @@ from streamlet.kafka.leader_requests import (
     list_offsets,
     offsets_for_leader_epoch,
 )
+from streamlet.kafka.errors import Disconnected, KafkaError
 from streamlet.kafka.protocol.messages.metadata import MetadataRequest
-from streamlet.testing import DevCluster
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.real

@@ -7,10 +7,10 @@ import time
 
 import pytest
 
+from streamlet.devcluster.fake_broker import SILENCE, FakeBroker
 from streamlet.kafka import Consumer, Producer, TopicPartition
 from streamlet.kafka.producer.errors import ProducerClosed
 from streamlet.kafka.protocol.api import ApiKey
-from streamlet.testing.fake_broker import SILENCE, FakeBroker
 from tests.kafka.consumer.scripted import Log, first_offsets
 
 SOON_S = 20.0

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from streamlet.devcluster.fake_broker import SILENCE, FakeBroker
 from streamlet.kafka import Consumer, TopicPartition
 from streamlet.kafka.consumer.errors import PositionOutOfRange
 from streamlet.kafka.errors import DecompressedTooLarge
@@ -41,7 +42,6 @@ from streamlet.kafka.protocol.messages.metadata import (
 )
 from streamlet.kafka.records.compression import Compression
 from streamlet.kafka.records.writing import BatchFields, NewRecord, encode_batch
-from streamlet.testing.fake_broker import SILENCE, FakeBroker
 from tests.patience import PATIENCE_S
 
 from .producer.scripted import scripted

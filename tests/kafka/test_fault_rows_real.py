@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer as Confluent
 
+from streamlet.devcluster import DevCluster
+from streamlet.devcluster.members import data_directory
 from streamlet.kafka import Admin, Consumer, KafkaError, NewTopic, Producer, TopicPartition
 from streamlet.kafka.consumer.errors import PositionOutOfRange
 from streamlet.kafka.errors import CorruptRecord
 from streamlet.kafka.producer.errors import ProducerFenced
-from streamlet.testing import DevCluster
-from streamlet.testing.members import data_directory
 from tests.patience import PATIENCE_S
 
 from .producer.witness import read_back

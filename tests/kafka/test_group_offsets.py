@@ -8,9 +8,9 @@ import pytest
 
 from streamlet.base.errors import WrongArgument
 from streamlet.kafka.broker_errors import CoordinatorNotAvailable
+from streamlet.kafka.client.group_requests import GroupOffsets, OffsetAndMetadata, offset_rows
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.future import RequestFuture
-from streamlet.kafka.group_offsets import GroupOffsets, OffsetAndMetadata, offset_rows
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from streamlet.kafka.protocol.messages.offset_commit import OffsetCommitRequest

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
+from streamlet.devcluster import DevCluster
 from streamlet.kafka import ClientConfig, Cluster, KafkaClient, TopicPartition
 from streamlet.kafka.errors import ClientTimeout
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
-from streamlet.testing import DevCluster
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.real

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from streamlet.base.errors import SettingError
+from streamlet.devcluster.certificates import KEY_PASSWORD, Certificates, make_certificates
 from streamlet.kafka import ClientConfig, KafkaClient
-from streamlet.kafka.security import SECRETS, security_of
-from streamlet.testing.certificates import KEY_PASSWORD, Certificates, make_certificates
+from streamlet.kafka.settings.security import SECRETS, security_of
 
 SASL = {"sasl_mechanism": "SCRAM-SHA-256", "sasl_plain_username": "bob", "sasl_plain_password": "hunter2"}
 

@@ -13,12 +13,12 @@ import pytest
 from confluent_kafka import Producer as ConfluentProducer
 from confluent_kafka.admin import ScramMechanism
 
+from streamlet.devcluster import DevCluster
+from streamlet.devcluster.broker_settings import SESSION_LIFETIME_MS
 from streamlet.kafka import Admin, ClientConfig, Consumer, KafkaClient, NewTopic, Producer, TopicPartition
+from streamlet.kafka.client.leader_requests import LATEST_TIMESTAMP, FetchPosition, FetchSettings, fetch, list_offsets
 from streamlet.kafka.errors import AuthenticationFailed, ForeignProtocol, HungUp, KafkaError, TlsFailed
-from streamlet.kafka.leader_requests import LATEST_TIMESTAMP, FetchPosition, FetchSettings, fetch, list_offsets
 from streamlet.kafka.metadata.cluster import UNKNOWN_NODE, Broker
-from streamlet.testing import DevCluster
-from streamlet.testing.settings import SESSION_LIFETIME_MS
 from tests.patience import PATIENCE_S
 from tests.scram import set_password
 
@@ -191,9 +191,9 @@ def test_fault_c23_a_wrong_user_or_password_fails_at_once(
 
 def test_a_mechanism_the_listener_does_not_take_is_told_with_those_it_takes() -> None:
     """A broker with PLAIN alone would be a cluster of its own: a scripted one says so here."""
+    from streamlet.devcluster.fake_broker import FakeBroker
     from streamlet.kafka.protocol.api import ApiKey
     from streamlet.kafka.protocol.messages.sasl_handshake import SaslHandshakeResponse
-    from streamlet.testing.fake_broker import FakeBroker
 
     with FakeBroker() as broker:
         broker.on(ApiKey.SASL_HANDSHAKE, SaslHandshakeResponse(error_code=33, mechanisms=("PLAIN", "GSSAPI")))

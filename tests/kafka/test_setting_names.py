@@ -10,8 +10,8 @@ import pytest
 
 from streamlet.base.errors import SettingError
 from streamlet.kafka import Admin, ClientConfig, Consumer, ConsumerConfig, Producer, ProducerConfig
-from streamlet.kafka.admin.config import AdminConfig
-from streamlet.kafka.setting_names import _ABSENT, _RENAMED, PAGE, unknown
+from streamlet.kafka.admin.admin_config import AdminConfig
+from streamlet.kafka.settings.foreign_names import _ABSENT, _RENAMED, PAGE, unknown
 
 SERVERS = "127.0.0.1:1"
 CONFIGS: Mapping[Callable[..., Any], type[ClientConfig]] = {

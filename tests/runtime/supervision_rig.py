@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from streamlet.runtime.instructions import (
+from streamlet.runtime.ports import Traffic
+from streamlet.runtime.supervision.instructions import (
     SendWhole,
     Start,
 )
-from streamlet.runtime.ports import Traffic
-from streamlet.runtime.supervision import Limits, Supervisor
+from streamlet.runtime.supervision.supervisor import Limits, Supervisor
 
 ADDRESS = ("unix", "/s", 0)
 QUIET: Traffic = ({}, {})

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from streamlet import Bolt, Tuple
-from streamlet.runtime.bolt_task import SLICE
-from streamlet.runtime.outbox import Run, Work
+from streamlet.runtime.tasks.bolt_task import SLICE
+from streamlet.runtime.tasks.outbox import Run, Work
 from tests.runtime.bolt_rig import Rig, bolt
 
 

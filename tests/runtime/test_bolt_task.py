@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streamlet import Bolt, Stream, Tuple
-from streamlet.runtime.emitter import BadEmit
+from streamlet.runtime.tasks.emitter import BadEmit
 from tests.runtime.bolt_rig import DOWN, Rig, bolt
 
 

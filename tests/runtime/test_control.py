@@ -7,9 +7,9 @@ from decimal import Decimal
 
 import pytest
 
-from streamlet.runtime.control import LONGEST_TEXT, ControlChannel
-from streamlet.runtime.task_stats import TaskStats
-from streamlet.runtime.wire import MAX_CONTROL_FRAME, pack
+from streamlet.runtime.links.wire import MAX_CONTROL_FRAME, pack
+from streamlet.runtime.tasks.task_stats import TaskStats
+from streamlet.runtime.worker.channel import LONGEST_TEXT, ControlChannel
 
 
 def test_a_line_of_any_length_is_cut_and_not_refused() -> None:

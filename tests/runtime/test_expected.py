@@ -8,10 +8,10 @@ import pytest
 
 from streamlet import Bolt, Spout, Stream, Topology
 from streamlet.model.plan import make_plan
-from streamlet.runtime.expected import ExpectedRuns
-from streamlet.runtime.outbox import Run
+from streamlet.runtime.links.expected import ExpectedRuns
+from streamlet.runtime.links.wire import BadFrame
 from streamlet.runtime.ports import Incoming
-from streamlet.runtime.wire import BadFrame
+from streamlet.runtime.tasks.outbox import Run
 
 
 class Numbers(Spout):

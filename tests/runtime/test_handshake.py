@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from streamlet.runtime import handshake
-from streamlet.runtime.dialing import Secured, dial
-from streamlet.runtime.handshake import DATA, Hello, Refused
-from streamlet.runtime.link_server import MAX_UNPROVED, LinkServer
+from streamlet.runtime.links import handshake
+from streamlet.runtime.links.dialing import Secured, dial
+from streamlet.runtime.links.handshake import DATA, Hello, Refused
+from streamlet.runtime.links.server import MAX_UNPROVED, LinkServer
 from tests.patience import PATIENCE_S
 
 SECRET = b"s" * 32

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from streamlet.runtime.instructions import GiveUp, Tell
-from streamlet.runtime.link_watch import COORDINATOR_SAID, PEER_CLOSED
-from streamlet.runtime.supervision import Limits, Supervisor
+from streamlet.runtime.supervision.instructions import GiveUp, Tell
+from streamlet.runtime.supervision.link_watch import COORDINATOR_SAID, PEER_CLOSED
+from streamlet.runtime.supervision.supervisor import Limits, Supervisor
 from tests.runtime.test_supervision import bring_up, running
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from streamlet.runtime.loading import CannotLoad, load_topology
+from streamlet.runtime.worker.loading import CannotLoad, load_topology
 
 ONE = """
 from streamlet import Spout, Topology

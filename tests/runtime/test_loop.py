@@ -19,15 +19,15 @@ from streamlet.base.errors import ValueCannotTravel
 from streamlet.components.spout import FailReason
 from streamlet.model.plan import make_plan
 from streamlet.model.settings import resolve
-from streamlet.runtime import links as links_module
-from streamlet.runtime.dialing import Secured
-from streamlet.runtime.handshake import DATA, Hello
-from streamlet.runtime.links import SocketLinks
-from streamlet.runtime.loop import BOLTS_S, WorkerLoop
-from streamlet.runtime.outbox import Run
+from streamlet.runtime.links import links as links_module
+from streamlet.runtime.links.dialing import Secured
+from streamlet.runtime.links.handshake import DATA, Hello
+from streamlet.runtime.links.links import SocketLinks
+from streamlet.runtime.links.wire import FrameReader, FrameWriter, data_payloads, decode_data
 from streamlet.runtime.ports import Incoming, Links, Outgoing
-from streamlet.runtime.task_building import Running
-from streamlet.runtime.wire import FrameReader, FrameWriter, data_payloads, decode_data
+from streamlet.runtime.tasks.building import Running
+from streamlet.runtime.tasks.outbox import Run
+from streamlet.runtime.worker.loop import BOLTS_S, WorkerLoop
 
 SPOUT, BOLT = 1, 2
 """Task ids; with two workers the spout is on worker 0, the bolt on worker 1."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from streamlet.runtime.reports import SHAPES, misshapen
-from streamlet.runtime.task_stats import TaskStats
+from streamlet.runtime.supervision.reports import SHAPES, misshapen
+from streamlet.runtime.tasks.task_stats import TaskStats
 
 GOOD: list[dict[str, Any]] = [
     {"t": "ready", "address": ["unix", "/tmp/x/w0.1", 0], "pid": 7},

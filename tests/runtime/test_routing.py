@@ -9,11 +9,11 @@ import pytest
 
 from streamlet.model.grouping import Grouping
 from streamlet.model.stream import Stream
-from streamlet.runtime import routing
-from streamlet.runtime.emitter import BadEmit, Emitter, StreamRoutes
-from streamlet.runtime.outbox import Outbox
-from streamlet.runtime.routing import Target, picker
-from streamlet.runtime.values import key_hash
+from streamlet.runtime.tasks import routing
+from streamlet.runtime.tasks.emitter import BadEmit, Emitter, StreamRoutes
+from streamlet.runtime.tasks.outbox import Outbox
+from streamlet.runtime.tasks.routing import Target, picker
+from streamlet.runtime.tasks.values import key_hash
 
 
 def zero() -> float:

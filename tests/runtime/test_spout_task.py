@@ -11,10 +11,10 @@ from streamlet import Spout, Stream
 from streamlet.base.clock import ManualClock
 from streamlet.base.errors import ValueCannotTravel
 from streamlet.model.grouping import Grouping
-from streamlet.runtime.emitter import BadEmit, Emitter, StreamRoutes
-from streamlet.runtime.outbox import Outbox
-from streamlet.runtime.routing import Target
-from streamlet.runtime.spout_task import SpoutTask
+from streamlet.runtime.tasks.emitter import BadEmit, Emitter, StreamRoutes
+from streamlet.runtime.tasks.outbox import Outbox
+from streamlet.runtime.tasks.routing import Target
+from streamlet.runtime.tasks.spout_task import SpoutTask
 
 
 class Scripted(Spout):

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from streamlet.runtime.instructions import (
+from streamlet.runtime.supervision.instructions import (
     GiveUp,
     Kill,
     Replaced,
@@ -17,7 +17,7 @@ from streamlet.runtime.instructions import (
     Start,
     Tell,
 )
-from streamlet.runtime.supervision import Limits, Supervisor, WorkerState
+from streamlet.runtime.supervision.supervisor import Limits, Supervisor, WorkerState
 from tests.runtime.supervision_rig import ADDRESS, bring_up, running
 from tests.seeds import seeds
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from streamlet.runtime.instructions import (
+from streamlet.runtime.supervision.instructions import (
     Instruction,
     Kill,
     SendPause,
     SendStop,
     Tell,
 )
-from streamlet.runtime.supervision import Limits, Supervisor
+from streamlet.runtime.supervision.supervisor import Limits, Supervisor
 from tests.runtime.supervision_rig import ADDRESS, QUIET, bring_up, running
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamlet.runtime.timers import Timers, next_multiple
+from streamlet.runtime.worker.timers import Timers, next_multiple
 
 
 def ran_at(timers: Timers, ran: list[float], times: list[float]) -> list[float]:

@@ -14,8 +14,8 @@ from streamlet.backends.inline import InlineBackend
 from streamlet.backends.ports import RunRequest, RunStatus, Stop
 from streamlet.base.errors import StreamletError
 from streamlet.model.settings import resolve
-from streamlet.runtime.loading import load_topology
-from streamlet.runtime.user_errors import definition
+from streamlet.runtime.worker.loading import load_topology
+from streamlet.runtime.worker.user_errors import definition
 
 FILE = """
 from streamlet import Bolt, ReliableSpout, Topology

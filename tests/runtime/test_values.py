@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamlet.base.errors import ValueCannotTravel
-from streamlet.runtime.values import INT_MAX, INT_MIN, MAX_DEPTH, canonical, key_hash, travelling
+from streamlet.runtime.tasks.values import INT_MAX, INT_MIN, MAX_DEPTH, canonical, key_hash, travelling
 
 ROOT = Path(__file__).parents[2]
 
@@ -175,7 +175,7 @@ def test_numbers_hash_by_value(number: Any) -> None:
 def test_the_hash_is_the_same_in_every_process() -> None:
     """Unlike ``hash``: another interpreter with another PYTHONHASHSEED gives the same numbers, today's too."""
     code = (
-        "from streamlet.runtime.values import key_hash\n"
+        "from streamlet.runtime.tasks.values import key_hash\n"
         "print([key_hash([k]) for k in ['word', 1, 2.5, None, b'x', True, ['a', {'b': 1}]]])"
     )
     answers = {

@@ -12,9 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from streamlet.runtime.outbox import Run
-from streamlet.runtime.ports import Outgoing
-from streamlet.runtime.wire import (
+from streamlet.runtime.links.wire import (
     MAX_DATA_FRAME,
     BadFrame,
     FrameReader,
@@ -25,6 +23,8 @@ from streamlet.runtime.wire import (
     pack,
     unpack,
 )
+from streamlet.runtime.ports import Outgoing
+from streamlet.runtime.tasks.outbox import Run
 from tests.seeds import seeds
 
 KEY = b"k" * 32

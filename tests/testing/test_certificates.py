@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from streamlet.testing import DevCluster, DevStackError
-from streamlet.testing.certificates import KEY_PASSWORD, make_certificates
+from streamlet.devcluster import DevCluster, DevStackError
+from streamlet.devcluster.certificates import KEY_PASSWORD, make_certificates
 
 
 def test_each_is_what_its_name_says(tmp_path: Path) -> None:

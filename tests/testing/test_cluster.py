@@ -11,8 +11,8 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 
-from streamlet.testing import DevCluster, DevStackError, ToolFailed
-from streamlet.testing.ports import free_ports
+from streamlet.devcluster import DevCluster, DevStackError, ToolFailed
+from streamlet.devcluster.tcp_ports import free_ports
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.real
@@ -124,7 +124,7 @@ def test_a_port_that_somebody_else_took_meanwhile_is_not_taken_for_ours(
         chosen.append(ports)
         return [ports[0], taken] if len(chosen) == 1 else ports
 
-    monkeypatch.setattr("streamlet.testing.members.free_ports", stale)
+    monkeypatch.setattr("streamlet.devcluster.members.free_ports", stale)
     with DevCluster("3.9") as cluster:
         assert len(chosen) == 2
         assert cluster.bootstrap_servers == f"127.0.0.1:{chosen[1][1]}"

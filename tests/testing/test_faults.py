@@ -12,9 +12,9 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 
-from streamlet.testing import ClusterFailed, DevCluster, DevStackError, JavaMissing
-from streamlet.testing.ports import free_ports
-from streamlet.testing.processes import ProcessIdentity
+from streamlet.devcluster import ClusterFailed, DevCluster, DevStackError, JavaMissing
+from streamlet.devcluster.processes import ProcessIdentity
+from streamlet.devcluster.tcp_ports import free_ports
 from tests.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.real, pytest.mark.faults]
@@ -121,7 +121,7 @@ def test_kill_9_of_the_owner_leaves_no_jvm() -> None:
     """Within 5 s; and the next cluster sweeps its directory away."""
     program = (
         "import sys\n"
-        "from streamlet.testing import DevCluster\n"
+        "from streamlet.devcluster import DevCluster\n"
         "cluster = DevCluster('3.9').start()\n"
         "print(cluster.directory, *(member.jvm.pid for member in cluster.members), flush=True)\n"
         "sys.stdin.read()"
@@ -160,7 +160,7 @@ def test_a_taken_port_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
     real, taken = free_ports, free_ports(1)
     answers = iter([taken])
-    monkeypatch.setattr("streamlet.testing.members.free_ports", lambda *a: next(answers, None) or real(*a))
+    monkeypatch.setattr("streamlet.devcluster.members.free_ports", lambda *a: next(answers, None) or real(*a))
     with socket.create_server(("127.0.0.1", taken[0])), DevCluster("3.9", brokers=0) as cluster:
         assert cluster.zookeeper != f"127.0.0.1:{taken[0]}"
 

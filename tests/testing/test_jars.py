@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from streamlet.testing import jars
-from streamlet.testing.errors import JarsUnavailable
-from streamlet.testing.jars import RELEASES, Release, default_cache, ensure_jars, ivy_text, pom_text
-from streamlet.testing.java import Java, find_java
-from streamlet.testing.processes import ProcessIdentity
+from streamlet.devcluster import jars
+from streamlet.devcluster.errors import JarsUnavailable
+from streamlet.devcluster.jars import RELEASES, Release, default_cache, ensure_jars, ivy_text, pom_text
+from streamlet.devcluster.java import Java, find_java
+from streamlet.devcluster.processes import ProcessIdentity
 from tests.patience import PATIENCE_S
 
 RELEASE = Release("1.2.3", (("group", "artifact", "1.2.3"), ("other", "thing", "4")))
@@ -124,7 +124,7 @@ def test_a_fetch_ends_with_whoever_wanted_it(tmp_path: Path, environ: dict[str, 
     fake_maven(tmp_path, f"echo $$ > {told}.new; mv {told}.new {told}; exec sleep {10 * PATIENCE_S}")
     body = (
         "import os\nfrom pathlib import Path\nfrom tests.testing.test_jars import JAVA, RELEASE\n"
-        "from streamlet.testing.jars import ensure_jars\nensure_jars(RELEASE, JAVA, environ=dict(os.environ))"
+        "from streamlet.devcluster.jars import ensure_jars\nensure_jars(RELEASE, JAVA, environ=dict(os.environ))"
     )
     root = str(Path(__file__).parents[2])
     with subprocess.Popen([sys.executable, "-c", body], env={**environ, "PYTHONPATH": root}, cwd=root) as owner:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from streamlet.testing import java
-from streamlet.testing.errors import JavaMissing
-from streamlet.testing.java import find_java, parse_version
+from streamlet.devcluster import java
+from streamlet.devcluster.errors import JavaMissing
+from streamlet.devcluster.java import find_java, parse_version
 
 
 @pytest.fixture(autouse=True)

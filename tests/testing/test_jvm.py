@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from streamlet.testing.errors import ClusterFailed
-from streamlet.testing.jvm import Jvm, is_stopped, log_tail
-from streamlet.testing.processes import ProcessIdentity
+from streamlet.devcluster.errors import ClusterFailed
+from streamlet.devcluster.jvm import Jvm, is_stopped, log_tail
+from streamlet.devcluster.processes import ProcessIdentity
 
 SLEEP = ["/bin/sleep", "300"]
 
@@ -41,7 +41,7 @@ def owner(tmp_path: Path, body: str) -> tuple[subprocess.Popen[bytes], ProcessId
     script = f"""
         import os, sys, time
         from pathlib import Path
-        from streamlet.testing.jvm import Jvm
+        from streamlet.devcluster.jvm import Jvm
         jvm = Jvm("sleeper", {SLEEP!r}, Path({str(tmp_path)!r}) / "log", detachable={"release" in body})
         print(jvm.pid, flush=True)
     """

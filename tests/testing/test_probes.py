@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from streamlet.testing.probes import ProtocolError, kafka_state, zookeeper_serves
+from streamlet.devcluster.probes import ProtocolError, kafka_state, zookeeper_serves
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streamlet.testing import settings
+from streamlet.devcluster import broker_settings as settings
 
 DATA = Path("/data")
 ZOOKEEPER = settings.zookeeper(DATA, 2181)

@@ -12,12 +12,12 @@ from typing import Protocol
 
 from streamlet.backends.coordinator import Adopt
 from streamlet.base.errors import StreamletError
-from streamlet.runtime import handshake
-from streamlet.runtime.control import ControlChannel
-from streamlet.runtime.dialing import Secured
-from streamlet.runtime.handshake import Hello, Refused
-from streamlet.runtime.link_server import LinkServer
-from streamlet.runtime.wire import MAX_CONTROL_FRAME
+from streamlet.runtime.links import handshake
+from streamlet.runtime.links.dialing import Secured
+from streamlet.runtime.links.handshake import Hello, Refused
+from streamlet.runtime.links.server import LinkServer
+from streamlet.runtime.links.wire import MAX_CONTROL_FRAME
+from streamlet.runtime.worker.channel import ControlChannel
 
 LAST_S = 1.0
 """How long a job whose worker is gone may take to end by itself: a cancel is a SIGKILL, and takes Spark seconds."""

@@ -10,12 +10,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from streamlet.runtime import handshake
-from streamlet.runtime.control import LONGEST_TEXT, ControlChannel, Message
-from streamlet.runtime.dialing import dial
-from streamlet.runtime.handshake import Hello, Refused
-from streamlet.runtime.wire import MAX_CONTROL_FRAME
-from streamlet.runtime.worker import serve
+from streamlet.runtime.links import handshake
+from streamlet.runtime.links.dialing import dial
+from streamlet.runtime.links.handshake import Hello, Refused
+from streamlet.runtime.links.wire import MAX_CONTROL_FRAME
+from streamlet.runtime.worker.channel import LONGEST_TEXT, ControlChannel, Message
+from streamlet.runtime.worker.worker import serve
 
 LINGER_S = 3.0
 

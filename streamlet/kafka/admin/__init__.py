@@ -6,7 +6,7 @@ Reading order: ``model`` (what is asked and told), ``errors``, then ``topics``, 
 """
 
 from streamlet.kafka.admin.admin import Admin
-from streamlet.kafka.admin.config import AdminConfig
+from streamlet.kafka.admin.admin_config import AdminConfig
 from streamlet.kafka.admin.errors import AdminError
 from streamlet.kafka.admin.model import (
     AlterConfig,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from streamlet.base.errors import BadInput
 from streamlet.kafka import arguments
 from streamlet.kafka.admin.model import ConfigResource, NewPartitions, NewTopic, ResourceType
-from streamlet.kafka.group_offsets import OffsetAndMetadata, offset_rows
+from streamlet.kafka.client.group_requests import OffsetAndMetadata, offset_rows
 from streamlet.kafka.metadata.cluster import TopicPartition
 
 

@@ -12,10 +12,10 @@ from streamlet.kafka.admin.errors import Answers, NoController, item_error
 from streamlet.kafka.admin.rounds import Rounds
 from streamlet.kafka.admin.topics import metadata_request, read_descriptions
 from streamlet.kafka.broker_errors import UnknownTopicOrPartition
-from streamlet.kafka.client import KafkaClient
+from streamlet.kafka.client.client import KafkaClient
+from streamlet.kafka.client.group_requests import find_coordinator
 from streamlet.kafka.errors import ClientTimeout, KafkaError, NoLeader
 from streamlet.kafka.future import RequestFuture
-from streamlet.kafka.group_offsets import find_coordinator
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.protocol.api import Request
 

@@ -12,8 +12,8 @@ from streamlet.kafka.admin.errors import admin_error
 from streamlet.kafka.admin.model import GroupDescription, GroupListing, OffsetSpec
 from streamlet.kafka.admin.topic_calls import TopicCalls
 from streamlet.kafka.arguments import by_partition, partitions_of
-from streamlet.kafka.client import KafkaClient
-from streamlet.kafka.group_offsets import OffsetAndMetadata
+from streamlet.kafka.client.client import KafkaClient
+from streamlet.kafka.client.group_requests import OffsetAndMetadata
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.protocol.messages.delete_groups import DeleteGroupsRequest
 from streamlet.kafka.protocol.messages.describe_groups import DescribeGroupsRequest

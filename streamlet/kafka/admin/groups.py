@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from streamlet.kafka.admin.errors import Answers, NewerGroupProtocol, item_error
 from streamlet.kafka.admin.model import GroupDescription, GroupListing, MemberDescription
 from streamlet.kafka.broker_errors import GroupIdNotFound
+from streamlet.kafka.client.group_requests import OffsetAndMetadata
+from streamlet.kafka.client.leader_requests import by_topic
 from streamlet.kafka.errors import KafkaError, MalformedFrame
-from streamlet.kafka.group_offsets import OffsetAndMetadata
-from streamlet.kafka.leader_requests import by_topic
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.protocol import primitives as p
 from streamlet.kafka.protocol.messages import offset_commit as wire_commit

@@ -9,7 +9,7 @@ from typing import TypeGuard
 from streamlet.base.errors import BadInput
 from streamlet.kafka.admin.errors import Answers, item_error
 from streamlet.kafka.admin.model import OffsetSpec
-from streamlet.kafka.leader_requests import ListedOffset, by_topic, list_offsets_request
+from streamlet.kafka.client.leader_requests import ListedOffset, by_topic, list_offsets_request
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.protocol.messages import delete_records as wire_records
 from streamlet.kafka.protocol.messages import list_offsets as wire_offsets

@@ -12,10 +12,10 @@ from typing import Never, Self
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import SystemClock
 from streamlet.base.errors import BadInput
+from streamlet.kafka.admin.admin_config import AdminConfig
 from streamlet.kafka.admin.calls import Calls, Deadline
-from streamlet.kafka.admin.config import AdminConfig
 from streamlet.kafka.arguments import by_name_only
-from streamlet.kafka.client import KafkaClient
+from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.errors import ClientClosed, KafkaError
 
 

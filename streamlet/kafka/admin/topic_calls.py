@@ -20,8 +20,8 @@ from streamlet.kafka.admin.model import (
 )
 from streamlet.kafka.admin.session import Session
 from streamlet.kafka.arguments import by_partition, mapping
+from streamlet.kafka.client.leader_requests import ListedOffset
 from streamlet.kafka.errors import KafkaError
-from streamlet.kafka.leader_requests import ListedOffset
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.protocol.messages.delete_records import HIGH_WATERMARK
 

@@ -1,7 +1,7 @@
 """The consumer: what is read, from where, by whom of a group, and how far it was committed."""
 
-from streamlet.kafka.consumer.config import ConsumerConfig
 from streamlet.kafka.consumer.consumer import Consumer
+from streamlet.kafka.consumer.consumer_config import ConsumerConfig
 from streamlet.kafka.consumer.offset_queries import OffsetAndTimestamp
 from streamlet.kafka.consumer.rebalance_listener import ConsumerRebalanceListener
 from streamlet.kafka.consumer.records import ConsumerRecord, RecordColumns

@@ -7,7 +7,7 @@ import os
 import weakref
 from typing import TYPE_CHECKING
 
-from streamlet.kafka.client import KafkaClient
+from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.consumer.group_thread import GroupThread
 
 if TYPE_CHECKING:

@@ -20,13 +20,13 @@ from streamlet.kafka.broker_errors import (
     UnknownMemberId,
     UnknownTopicOrPartition,
 )
-from streamlet.kafka.client import KafkaClient
-from streamlet.kafka.consumer.config import ConsumerConfig
+from streamlet.kafka.client.client import KafkaClient
+from streamlet.kafka.client.group_requests import OUTSIDER, GroupMember, GroupOffsets, OffsetAndMetadata
+from streamlet.kafka.consumer.consumer_config import ConsumerConfig
 from streamlet.kafka.consumer.errors import CommitFailed, MembershipFenced, RebalanceUnderWay
 from streamlet.kafka.consumer.membership_events import NO_GENERATION, Generation
 from streamlet.kafka.errors import BrokerError, ClientTimeout, KafkaError
 from streamlet.kafka.future import RequestFuture
-from streamlet.kafka.group_offsets import OUTSIDER, GroupMember, GroupOffsets, OffsetAndMetadata
 from streamlet.kafka.metadata.cluster import TopicPartition
 
 _log = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from struct import Struct
 
+from streamlet.kafka.client.leader_requests import FetchedPartition
 from streamlet.kafka.consumer.records import Chunk
-from streamlet.kafka.leader_requests import FetchedPartition
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.records.batch import RecordBatch
 

@@ -10,12 +10,13 @@ from types import TracebackType
 
 from streamlet.base.clock import Clock, SystemClock
 from streamlet.kafka.arguments import check_callable, check_topic, partitions_of, seconds
-from streamlet.kafka.client import KafkaClient
-from streamlet.kafka.closing import HASTE_S, in_haste, telling
+from streamlet.kafka.client.client import KafkaClient
+from streamlet.kafka.client.closing import HASTE_S, in_haste, telling
+from streamlet.kafka.client.group_requests import ConsumerGroupMetadata, OffsetAndMetadata, offset_rows
 from streamlet.kafka.consumer import abandoned
 from streamlet.kafka.consumer import consumer_arguments as given
 from streamlet.kafka.consumer.commits import Commits, OffsetCommitCallback, Offsets
-from streamlet.kafka.consumer.config import ConsumerConfig
+from streamlet.kafka.consumer.consumer_config import ConsumerConfig
 from streamlet.kafka.consumer.coordinator import ConsumerCoordinator
 from streamlet.kafka.consumer.deserialization import Deserializers
 from streamlet.kafka.consumer.errors import ConsumerClosed, IllegalSubscription
@@ -28,7 +29,6 @@ from streamlet.kafka.consumer.positions import Positions
 from streamlet.kafka.consumer.rebalance_listener import ConsumerRebalanceListener
 from streamlet.kafka.consumer.records import ConsumerRecord, RecordColumns
 from streamlet.kafka.consumer.subscription_state import ResetStrategy, SubscriptionState, SubscriptionType
-from streamlet.kafka.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata, offset_rows
 from streamlet.kafka.metadata.cluster import TopicPartition
 
 _log = logging.getLogger(__name__)

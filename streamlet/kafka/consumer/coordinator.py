@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
-from streamlet.kafka.client import KafkaClient
+from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.consumer.assignors import (
     PartitionAssignor,
     RebalanceProtocol,
@@ -19,7 +19,7 @@ from streamlet.kafka.consumer.assignors import (
     resolve_assignor,
 )
 from streamlet.kafka.consumer.commits import COMMIT_BEFORE_JOIN_S, CommitBeforeJoin, Commits
-from streamlet.kafka.consumer.config import ConsumerConfig
+from streamlet.kafka.consumer.consumer_config import ConsumerConfig
 from streamlet.kafka.consumer.errors import GroupThreadDied, MembershipFenced
 from streamlet.kafka.consumer.fetcher import Fetcher
 from streamlet.kafka.consumer.first_positions import FirstPositions

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from streamlet.kafka.broker_errors import FetchSessionIdNotFound
+from streamlet.kafka.client.leader_requests import FetchPosition, SessionPart
 from streamlet.kafka.errors import BrokerError
-from streamlet.kafka.leader_requests import FetchPosition, SessionPart
 from streamlet.kafka.metadata.cluster import TopicPartition
 
 _NO_SESSION = 0

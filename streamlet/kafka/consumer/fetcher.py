@@ -19,22 +19,22 @@ from streamlet.kafka.broker_errors import (
     OffsetOutOfRange,
     TopicAuthorizationFailed,
 )
-from streamlet.kafka.client import KafkaClient
-from streamlet.kafka.consumer.completed_fetch import CompletedFetch
-from streamlet.kafka.consumer.config import READ_COMMITTED, ConsumerConfig
-from streamlet.kafka.consumer.fetch_session import FetchSession
-from streamlet.kafka.consumer.positions import Positions
-from streamlet.kafka.consumer.records import Chunk
-from streamlet.kafka.consumer.subscription_state import PartitionState, Position, SubscriptionState
-from streamlet.kafka.errors import KafkaError
-from streamlet.kafka.future import RequestFuture
-from streamlet.kafka.leader_requests import (
+from streamlet.kafka.client.client import KafkaClient
+from streamlet.kafka.client.leader_requests import (
     FetchedPartition,
     FetchPosition,
     FetchSettings,
     SessionAnswer,
     fetch_in_session,
 )
+from streamlet.kafka.consumer.completed_fetch import CompletedFetch
+from streamlet.kafka.consumer.consumer_config import READ_COMMITTED, ConsumerConfig
+from streamlet.kafka.consumer.fetch_session import FetchSession
+from streamlet.kafka.consumer.positions import Positions
+from streamlet.kafka.consumer.records import Chunk
+from streamlet.kafka.consumer.subscription_state import PartitionState, Position, SubscriptionState
+from streamlet.kafka.errors import KafkaError
+from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 
 _log = logging.getLogger(__name__)

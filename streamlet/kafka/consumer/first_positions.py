@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
+from streamlet.kafka.client.group_requests import OffsetAndMetadata
 from streamlet.kafka.consumer.commits import Commits
 from streamlet.kafka.consumer.positions import Positions
 from streamlet.kafka.consumer.subscription_state import FetchState, SubscriptionState
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.future import RequestFuture
-from streamlet.kafka.group_offsets import OffsetAndMetadata
 from streamlet.kafka.metadata.cluster import TopicPartition
 
 

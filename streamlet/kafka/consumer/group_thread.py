@@ -16,10 +16,11 @@ from typing import TypeVar
 
 from streamlet.base.clock import Clock
 from streamlet.kafka.broker_errors import error_class
-from streamlet.kafka.client import KafkaClient
-from streamlet.kafka.closing import HASTE_S
+from streamlet.kafka.client.client import KafkaClient
+from streamlet.kafka.client.closing import HASTE_S
+from streamlet.kafka.client.group_requests import find_coordinator
 from streamlet.kafka.consumer.assignors import PartitionAssignor
-from streamlet.kafka.consumer.config import ConsumerConfig
+from streamlet.kafka.consumer.consumer_config import ConsumerConfig
 from streamlet.kafka.consumer.errors import GroupThreadDied
 from streamlet.kafka.consumer.group_protocol import (
     PROTOCOL_TYPE,
@@ -43,7 +44,6 @@ from streamlet.kafka.consumer.membership_events import (
 )
 from streamlet.kafka.errors import KafkaError, MalformedFrame
 from streamlet.kafka.future import RequestFuture
-from streamlet.kafka.group_offsets import find_coordinator
 from streamlet.kafka.metadata.cluster import Broker, Cluster
 from streamlet.kafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from streamlet.kafka.protocol.messages.join_group import JoinGroupProtocol, JoinGroupRequest, JoinGroupResponse

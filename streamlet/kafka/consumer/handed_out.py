@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from streamlet.kafka.client.group_requests import OffsetAndMetadata
 from streamlet.kafka.consumer.records import (
     ConsumerRecord,
     DecodedChunk,
@@ -14,7 +15,6 @@ from streamlet.kafka.consumer.records import (
     records_by_partition,
 )
 from streamlet.kafka.consumer.subscription_state import PartitionState, Position, SubscriptionState
-from streamlet.kafka.group_offsets import OffsetAndMetadata
 from streamlet.kafka.metadata.cluster import TopicPartition
 
 

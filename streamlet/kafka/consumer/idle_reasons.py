@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from streamlet.kafka.client import KafkaClient
+from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.consumer.subscription_state import SubscriptionState
 
 _log = logging.getLogger(__name__)

@@ -8,11 +8,11 @@ from typing import NamedTuple
 from streamlet.base.errors import WrongArgument
 from streamlet.kafka.arguments import by_partition, partitions_of
 from streamlet.kafka.broker_errors import LeaderNotAvailable, UnknownTopicOrPartition
-from streamlet.kafka.client import KafkaClient
-from streamlet.kafka.consumer.config import READ_COMMITTED, ConsumerConfig
+from streamlet.kafka.client.client import KafkaClient
+from streamlet.kafka.client.leader_requests import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListedOffset, list_offsets
+from streamlet.kafka.consumer.consumer_config import READ_COMMITTED, ConsumerConfig
 from streamlet.kafka.errors import ClientTimeout, KafkaError, NoLeader
 from streamlet.kafka.future import RequestFuture
-from streamlet.kafka.leader_requests import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListedOffset, list_offsets
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 
 _ABSENT_S = 1.0

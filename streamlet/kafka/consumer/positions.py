@@ -11,8 +11,16 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from streamlet.base.backoff import Backoff
-from streamlet.kafka.client import KafkaClient
-from streamlet.kafka.consumer.config import READ_COMMITTED, ConsumerConfig
+from streamlet.kafka.client.client import KafkaClient
+from streamlet.kafka.client.leader_requests import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    EpochEnd,
+    ListedOffset,
+    list_offsets,
+    offsets_for_leader_epoch,
+)
+from streamlet.kafka.consumer.consumer_config import READ_COMMITTED, ConsumerConfig
 from streamlet.kafka.consumer.errors import LogTruncated, NoOffsetForPartition, PositionOutOfRange
 from streamlet.kafka.consumer.subscription_state import (
     FetchState,
@@ -23,14 +31,6 @@ from streamlet.kafka.consumer.subscription_state import (
 )
 from streamlet.kafka.errors import BrokerError, KafkaError, anew
 from streamlet.kafka.future import RequestFuture
-from streamlet.kafka.leader_requests import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    EpochEnd,
-    ListedOffset,
-    list_offsets,
-    offsets_for_leader_epoch,
-)
 from streamlet.kafka.metadata.cluster import Broker, Cluster, TopicPartition
 
 _log = logging.getLogger(__name__)

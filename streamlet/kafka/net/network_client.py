@@ -29,8 +29,8 @@ from streamlet.kafka.net.failures import ClosedByUs, count_hang_up, explain, hun
 from streamlet.kafka.net.in_flight import ClientResponse, Counts, InFlightRequest, InFlightRequests, OnComplete
 from streamlet.kafka.net.introduction import Introductions
 from streamlet.kafka.net.metadata_updater import MetadataUpdater
+from streamlet.kafka.net.network_settings import NetworkSettings
 from streamlet.kafka.net.selector import Ready, Selector
-from streamlet.kafka.net.settings import NetworkSettings
 from streamlet.kafka.net.transport import Dial
 from streamlet.kafka.protocol.api import (
     Request,

@@ -5,8 +5,8 @@ Reading order is import order: ``hashing``, ``partitioners``, ``batch``, ``buffe
 ``record_future``, ``sender``, ``append``, ``producer``.
 """
 
-from streamlet.kafka.producer.config import ProducerConfig
 from streamlet.kafka.producer.producer import Producer
+from streamlet.kafka.producer.producer_config import ProducerConfig
 from streamlet.kafka.producer.record_future import FutureRecordMetadata, RecordMetadata
 from streamlet.kafka.producer.transaction_state import ConsumerGroupMetadata
 

@@ -6,14 +6,14 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 
-from streamlet.kafka import diagnosis
 from streamlet.kafka.arguments import check_topic
+from streamlet.kafka.client import diagnosis
 from streamlet.kafka.errors import ClientTimeout
 from streamlet.kafka.producer.accumulator import PartitionQueue
 from streamlet.kafka.producer.batch import ProducerBatch
-from streamlet.kafka.producer.config import ProducerConfig
 from streamlet.kafka.producer.errors import BufferExhausted, ProducerClosed, RecordTooLarge, again
 from streamlet.kafka.producer.partitioners import INTERVAL_STICKY
+from streamlet.kafka.producer.producer_config import ProducerConfig
 from streamlet.kafka.producer.record_future import FutureRecordMetadata
 from streamlet.kafka.producer.sender import Sender
 from streamlet.kafka.producer.topics import Topics, TopicState

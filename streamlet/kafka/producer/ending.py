@@ -6,7 +6,7 @@ import atexit
 import logging
 from functools import partial
 
-from streamlet.kafka.closing import TOLD_AFTER_S
+from streamlet.kafka.client.closing import TOLD_AFTER_S
 from streamlet.kafka.producer.sender import Sender
 
 _log = logging.getLogger(__name__)

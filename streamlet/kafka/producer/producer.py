@@ -13,14 +13,14 @@ from typing import Any, Never, Self
 
 from streamlet.base.clock import Clock, SystemClock
 from streamlet.kafka.arguments import by_name_only, check_topic, seconds
-from streamlet.kafka.closing import HASTE_S, in_haste
+from streamlet.kafka.client.closing import HASTE_S, in_haste
+from streamlet.kafka.client.group_requests import offset_rows
 from streamlet.kafka.errors import ClientTimeout
-from streamlet.kafka.group_offsets import offset_rows
 from streamlet.kafka.metadata.cluster import PartitionInfo, TopicPartition
 from streamlet.kafka.producer.append import Appender
 from streamlet.kafka.producer.batch import ProducerBatch
-from streamlet.kafka.producer.config import ProducerConfig
 from streamlet.kafka.producer.ending import EXIT_S, end_within, leave
+from streamlet.kafka.producer.producer_config import ProducerConfig
 from streamlet.kafka.producer.record_arguments import check_headers, check_place, check_timestamp
 from streamlet.kafka.producer.record_future import FutureRecordMetadata
 from streamlet.kafka.producer.record_lists import RecordLists

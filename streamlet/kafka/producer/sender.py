@@ -18,9 +18,9 @@ from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Broker, Cluster
 from streamlet.kafka.producer.accumulator import PartitionQueue, ReadyNodes
 from streamlet.kafka.producer.batch import ProducerBatch
-from streamlet.kafka.producer.config import ProducerConfig
 from streamlet.kafka.producer.errors import IllegalProducerState, OutcomeUnknown, ProducerClosed, TransactionAborted
 from streamlet.kafka.producer.partitioners import all_replicas_down, elsewhere
+from streamlet.kafka.producer.producer_config import ProducerConfig
 from streamlet.kafka.producer.record_future import SenderThread
 from streamlet.kafka.producer.responses import produce_request
 from streamlet.kafka.producer.settlement import Settlement

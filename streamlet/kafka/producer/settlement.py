@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
-from streamlet.kafka.client import KafkaClient
+from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.errors import KafkaError, MalformedFrame
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Broker
@@ -22,10 +22,10 @@ from streamlet.kafka.producer.accumulator import (
 )
 from streamlet.kafka.producer.batch import FinalState, ProducerBatch
 from streamlet.kafka.producer.buffer_pool import BufferPool
-from streamlet.kafka.producer.config import ProducerConfig
 from streamlet.kafka.producer.errors import BatchExpired, OutcomeUnknown
 from streamlet.kafka.producer.in_flight_batches import InFlightBatches
 from streamlet.kafka.producer.metrics import ProducerMetrics
+from streamlet.kafka.producer.producer_config import ProducerConfig
 from streamlet.kafka.producer.record_future import fire, split_batch
 from streamlet.kafka.producer.responses import (
     Outcome,

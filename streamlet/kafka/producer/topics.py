@@ -7,7 +7,6 @@ from typing import Any
 
 from streamlet.kafka.metadata.cluster import Cluster, TopicPartition
 from streamlet.kafka.producer.accumulator import PartitionQueue, RecordAccumulator
-from streamlet.kafka.producer.config import ProducerConfig
 from streamlet.kafka.producer.errors import PartitionerFailed
 from streamlet.kafka.producer.partitioners import (
     INTERVAL_STICKY,
@@ -18,6 +17,7 @@ from streamlet.kafka.producer.partitioners import (
     elsewhere,
     key_hash,
 )
+from streamlet.kafka.producer.producer_config import ProducerConfig
 
 _MOST_KEYS = 16_384
 _LONGEST_KEY = 64

@@ -19,7 +19,7 @@ from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.protocol.api import Request
 
 if TYPE_CHECKING:
-    from streamlet.kafka.group_offsets import OffsetAndMetadata
+    from streamlet.kafka.client.group_requests import OffsetAndMetadata
 
 
 class State(Enum):

@@ -3,7 +3,6 @@
 The bridge between the two towers: it stands on ``streamlet.kafka`` and on ``streamlet.components``.
 """
 
-from streamlet.spouts.kafka.config import GroupOffsets, SpoutConfig, ZkOffsets
 from streamlet.spouts.kafka.hosts import KafkaHosts, StaticHosts, ZkHosts
 from streamlet.spouts.kafka.partition import Broker, GlobalPartitionInformation, Partition
 from streamlet.spouts.kafka.scheme import (
@@ -15,6 +14,7 @@ from streamlet.spouts.kafka.scheme import (
     StringScheme,
 )
 from streamlet.spouts.kafka.spout import KafkaSpout
+from streamlet.spouts.kafka.spout_config import GroupOffsets, SpoutConfig, ZkOffsets
 
 __all__ = [
     "Broker",

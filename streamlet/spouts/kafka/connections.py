@@ -6,10 +6,8 @@ import logging
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
-from streamlet.kafka.client import KafkaClient
-from streamlet.kafka.errors import KafkaError
-from streamlet.kafka.future import RequestFuture
-from streamlet.kafka.leader_requests import (
+from streamlet.kafka.client.client import KafkaClient
+from streamlet.kafka.client.leader_requests import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     EpochEnd,
@@ -21,6 +19,8 @@ from streamlet.kafka.leader_requests import (
     list_offsets,
     offsets_for_leader_epoch,
 )
+from streamlet.kafka.errors import KafkaError
+from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import UNKNOWN_NODE, TopicPartition
 from streamlet.kafka.metadata.cluster import Broker as KafkaBroker
 from streamlet.spouts.kafka.partition import Broker, Partition

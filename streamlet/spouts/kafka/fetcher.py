@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from streamlet.base.backoff import Backoff
 from streamlet.kafka.broker_errors import UnknownTopicId
+from streamlet.kafka.client.leader_requests import FetchedPartition, FetchPosition, FetchSettings
 from streamlet.kafka.errors import KafkaError
-from streamlet.kafka.leader_requests import FetchedPartition, FetchPosition, FetchSettings
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.records.batch import HEADER, LENGTH_END, parse_header
 from streamlet.spouts.kafka.connections import Answer, Connection, DynamicPartitionConnections

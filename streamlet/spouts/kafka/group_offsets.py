@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from streamlet.kafka.broker_errors import BrokerRequestTimedOut, GroupIdNotFound, UnknownMemberId
-from streamlet.kafka.client import KafkaClient
+from streamlet.kafka.client.client import KafkaClient
+from streamlet.kafka.client.group_requests import GroupOffsets, OffsetAndMetadata
 from streamlet.kafka.errors import BrokerError, KafkaError
-from streamlet.kafka.group_offsets import GroupOffsets, OffsetAndMetadata
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.spouts.kafka.connections import Answer
 from streamlet.spouts.kafka.errors import Deposed, UnusableOffset

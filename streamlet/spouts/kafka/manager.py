@@ -11,13 +11,13 @@ from typing import Any, Protocol
 
 from streamlet.base.errors import StreamletError, ValueCannotTravel, said
 from streamlet.kafka.errors import KafkaError
-from streamlet.spouts.kafka.config import STOP
 from streamlet.spouts.kafka.errors import PoisonRecord
 from streamlet.spouts.kafka.offset_ledger import OffsetLedger
 from streamlet.spouts.kafka.partition import Partition
 from streamlet.spouts.kafka.read_buffer import Fetched, ReadBuffer
 from streamlet.spouts.kafka.retry import FailedMsgRetryManager
 from streamlet.spouts.kafka.scheme import Record, Scheme, columns_of, misfit, name_of
+from streamlet.spouts.kafka.spout_config import STOP
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,6 @@ from typing import Any
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
 from streamlet.base.errors import StreamletError
-from streamlet.spouts.kafka.config import SpoutConfig
 from streamlet.spouts.kafka.connections import Connection, DynamicPartitionConnections, epoch_end, log_bounds
 from streamlet.spouts.kafka.errors import OffsetsLost, describe_loss
 from streamlet.spouts.kafka.manager import EmitLimits, PartitionManager
@@ -19,6 +18,7 @@ from streamlet.spouts.kafka.offset_store import Decide, OffsetStore, Owner
 from streamlet.spouts.kafka.partition import Broker, Partition
 from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
 from streamlet.spouts.kafka.scheme import Scheme
+from streamlet.spouts.kafka.spout_config import SpoutConfig
 from streamlet.spouts.kafka.start import LogBounds, Reason, StartDecision, StoredOffset, decide_start
 from streamlet.spouts.kafka.steps import Pause, Steps
 

@@ -12,7 +12,7 @@ from streamlet.base.clock import Clock
 from streamlet.base.errors import StreamletError
 from streamlet.base.port_probe import spoken_at
 from streamlet.coordination import NodeStoreUnavailable
-from streamlet.kafka.client import KafkaClient
+from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.errors import BootstrapFailed, ForeignProtocol, HungUp
 from streamlet.spouts.kafka.errors import NoZooKeeper
 from streamlet.spouts.kafka.partition import Broker

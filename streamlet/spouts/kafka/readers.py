@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from streamlet.base.errors import SettingError, StreamletError
 from streamlet.coordination import NodeMissing, NodeStore
 from streamlet.kafka.broker_errors import InvalidTopic, UnknownTopicOrPartition, error_class
-from streamlet.kafka.client import KafkaClient
+from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from streamlet.spouts.kafka.connections import Answer
 from streamlet.spouts.kafka.errors import NoSuchTopic

@@ -11,10 +11,10 @@ from streamlet.components.context import TopologyContext
 from streamlet.components.spout import FailReason, Spout
 from streamlet.kafka.errors import KafkaError
 from streamlet.model.spec import SPOUT, ComponentSpec
-from streamlet.spouts.kafka.config import SpoutConfig, override_names
 from streamlet.spouts.kafka.manager import EMITTED_MORE_LEFT, NO_EMITTED, PartitionManager
 from streamlet.spouts.kafka.partition import Broker, Partition
 from streamlet.spouts.kafka.scheme import as_scheme
+from streamlet.spouts.kafka.spout_config import SpoutConfig, override_names
 from streamlet.spouts.kafka.wiring import Parts, wire
 
 FINAL_COMMIT_S = 3.0

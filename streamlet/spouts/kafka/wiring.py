@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from streamlet.components.context import TopologyContext
 from streamlet.coordination import NodeStore, NodeStoreUnavailable
 from streamlet.kafka.broker_errors import CoordinatorNotAvailable
-from streamlet.kafka.client import KafkaClient
-from streamlet.kafka.config import ClientConfig
-from streamlet.kafka.leader_requests import FetchSettings
+from streamlet.kafka.client.client import KafkaClient
+from streamlet.kafka.client.leader_requests import FetchSettings
+from streamlet.kafka.settings.client_config import ClientConfig
 from streamlet.spouts.kafka.commits import Commits
-from streamlet.spouts.kafka.config import GroupOffsets, SpoutConfig, ZkOffsets
 from streamlet.spouts.kafka.connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.coordinator import (
     KafkaCoordinator,
@@ -31,6 +30,7 @@ from streamlet.spouts.kafka.partition import Broker
 from streamlet.spouts.kafka.reaching import TOLD_AFTER_S, Say, bootstrap, living_brokers, no_zookeeper, say_for
 from streamlet.spouts.kafka.readers import KafkaBrokerReader, StaticBrokerReader, ZkBrokerReader
 from streamlet.spouts.kafka.scheme import Scheme
+from streamlet.spouts.kafka.spout_config import GroupOffsets, SpoutConfig, ZkOffsets
 from streamlet.spouts.kafka.static_coordinator import StaticCoordinator
 from streamlet.spouts.kafka.steps import Activity, Background
 from streamlet.spouts.kafka.zookeeper_offsets import ZooKeeperOffsets

@@ -22,7 +22,7 @@ from streamlet.backends.spark.masters import DEFAULT_MASTER, parse_master
 from streamlet.backends.spark.session import KILL_ON_IDLE, Session, open_session
 from streamlet.base.errors import BadInput
 from streamlet.model.settings import resolve
-from streamlet.runtime.loading import load_topology
+from streamlet.runtime.worker.loading import load_topology
 from tests.backends.spark.processes import command_line, parent
 from tests.patience import PATIENCE_S
 

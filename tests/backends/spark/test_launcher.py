@@ -20,12 +20,12 @@ from streamlet.backends.ports import RunRequest, RunStatus, Stop
 from streamlet.backends.spark import launcher as launcher_module
 from streamlet.backends.spark.launcher import SlotLauncher, SparkLost
 from streamlet.model.settings import resolve
-from streamlet.runtime import handshake
-from streamlet.runtime.control import ControlChannel
-from streamlet.runtime.dialing import Secured, dial
-from streamlet.runtime.handshake import Hello, Refused
-from streamlet.runtime.loading import load_topology
-from streamlet.runtime.wire import MAX_CONTROL_FRAME
+from streamlet.runtime.links import handshake
+from streamlet.runtime.links.dialing import Secured, dial
+from streamlet.runtime.links.handshake import Hello, Refused
+from streamlet.runtime.links.wire import MAX_CONTROL_FRAME
+from streamlet.runtime.worker.channel import ControlChannel
+from streamlet.runtime.worker.loading import load_topology
 from tests.backends.spark.processes import REPOSITORY
 from tests.patience import PATIENCE_S
 

@@ -11,7 +11,7 @@ from streamlet.backends.ports import RunRequest, Stop
 from streamlet.backends.spark import backend
 from streamlet.backends.spark.session import Executor
 from streamlet.base.errors import BadInput
-from streamlet.runtime.loading import load_topology
+from streamlet.runtime.worker.loading import load_topology
 
 FILE = Path(__file__).with_name("topologies") / "numbered.py"
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from streamlet.base.errors import BadInput, SettingError
+from streamlet.devcluster.fake_broker import CLOSE, SILENCE, FakeBroker
 from streamlet.kafka import Admin, KafkaError, NewTopic, TopicPartition
 from streamlet.kafka.admin import AdminError
 from streamlet.kafka.broker_errors import InvalidReplicationFactor, NotController, TopicAlreadyExists
@@ -32,7 +33,6 @@ from streamlet.kafka.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from streamlet.kafka.protocol.messages.metadata import MetadataBroker, MetadataRequest, MetadataResponse
-from streamlet.testing.fake_broker import CLOSE, SILENCE, FakeBroker
 from tests.patience import PATIENCE_S
 
 

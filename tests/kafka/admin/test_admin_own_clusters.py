@@ -19,6 +19,7 @@ from confluent_kafka.admin import (
 )
 from confluent_kafka.admin import NewTopic as ConfluentTopic
 
+from streamlet.devcluster import DevCluster
 from streamlet.kafka import Admin, AdminError, ConfigResource, NewTopic, TopicPartition
 from streamlet.kafka.broker_errors import (
     ClusterAuthorizationFailed,
@@ -27,7 +28,6 @@ from streamlet.kafka.broker_errors import (
     TopicAuthorizationFailed,
 )
 from streamlet.kafka.errors import KafkaError
-from streamlet.testing import DevCluster
 from tests.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.real, pytest.mark.faults]

@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin import ConfigResource as ConfluentResource
 
+from streamlet.devcluster import DevCluster
 from streamlet.kafka import (
     Admin,
     AdminError,
@@ -35,7 +36,6 @@ from streamlet.kafka.broker_errors import (
     UnknownMemberId,
     UnknownTopicOrPartition,
 )
-from streamlet.testing import DevCluster
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.real

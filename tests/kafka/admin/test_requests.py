@@ -24,8 +24,8 @@ from streamlet.kafka.admin import (
     topics,
 )
 from streamlet.kafka.admin.errors import TopicBeingDeleted, admin_error, item_error
+from streamlet.kafka.client.group_requests import OffsetAndMetadata
 from streamlet.kafka.errors import Disconnected, MalformedFrame
-from streamlet.kafka.group_offsets import OffsetAndMetadata
 from streamlet.kafka.protocol.messages import create_topics as wire_create
 from streamlet.kafka.protocol.messages import describe_configs as wire_configs
 from streamlet.kafka.protocol.messages.describe_groups import (

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from streamlet.devcluster import DevCluster
+from streamlet.devcluster.fake_broker import FakeBroker
 from streamlet.kafka import Consumer, ConsumerRecord
 from streamlet.kafka.protocol.api import ApiKey
-from streamlet.testing import DevCluster
-from streamlet.testing.fake_broker import FakeBroker
 
 from .scripted import PATIENCE_S as PATIENCE_S
 from .scripted import first_offsets

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from streamlet.devcluster.fake_broker import FakeBroker
 from streamlet.kafka import Consumer, TopicPartition
 from streamlet.kafka.protocol.api import ApiKey, Request
 from streamlet.kafka.protocol.messages.fetch import (
@@ -28,7 +29,6 @@ from streamlet.kafka.protocol.messages.offset_commit import (
     OffsetCommitTopicResponse,
 )
 from streamlet.kafka.records.writing import BatchFields, NewRecord, encode_batch
-from streamlet.testing.fake_broker import FakeBroker
 from tests.patience import PATIENCE_S
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)

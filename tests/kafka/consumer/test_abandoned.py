@@ -10,10 +10,10 @@ import weakref
 
 import pytest
 
+from streamlet.devcluster.fake_broker import SILENCE, FakeBroker
 from streamlet.kafka import Consumer, ConsumerRebalanceListener
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorResponse
-from streamlet.testing.fake_broker import SILENCE, FakeBroker
 from tests.patience import PATIENCE_S
 
 from .scripted import ZERO, Log

@@ -6,10 +6,10 @@ from typing import Any
 
 from streamlet.base.clock import ManualClock
 from streamlet.kafka.broker_errors import CoordinatorLoadInProgress
+from streamlet.kafka.client.group_requests import OffsetAndMetadata
 from streamlet.kafka.consumer.commits import STORED_AGAIN_S, Commits
-from streamlet.kafka.consumer.config import ConsumerConfig
+from streamlet.kafka.consumer.consumer_config import ConsumerConfig
 from streamlet.kafka.future import RequestFuture
-from streamlet.kafka.group_offsets import OffsetAndMetadata
 from streamlet.kafka.metadata.cluster import TopicPartition
 
 TP = TopicPartition("t", 0)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from streamlet.base.errors import SettingError
+from streamlet.devcluster.fake_broker import SILENCE, FakeBroker
 from streamlet.kafka import Consumer, KafkaError, OffsetAndMetadata
 from streamlet.kafka.broker_errors import TopicAuthorizationFailed
 from streamlet.kafka.consumer.errors import CommitFailed, GroupThreadDied
@@ -21,7 +22,6 @@ from streamlet.kafka.protocol.messages.metadata import (
     MetadataResponse,
     MetadataTopic,
 )
-from streamlet.testing.fake_broker import SILENCE, FakeBroker
 
 from .scripted import ONE, PATIENCE_S, ZERO, Log, batch, fetched, poll_until
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from streamlet.devcluster import DevCluster
 from streamlet.kafka import Consumer, OffsetAndMetadata, TopicPartition
 from streamlet.kafka.consumer.errors import IllegalSubscription, NoOffsetForPartition, RecordDeserializationFailed
-from streamlet.testing import DevCluster
 
 from .conftest import PATIENCE_S, take, until
 

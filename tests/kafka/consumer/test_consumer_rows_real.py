@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from streamlet.devcluster import DevCluster
 from streamlet.kafka import Consumer, TopicPartition
-from streamlet.testing import DevCluster
 from tests.brokers import BROKERS
 
 from .conftest import PATIENCE_S, take, until

@@ -15,13 +15,13 @@ from streamlet.kafka.broker_errors import (
     OffsetMetadataTooLarge,
     UnknownMemberId,
 )
+from streamlet.kafka.client.group_requests import OffsetAndMetadata
 from streamlet.kafka.consumer.assignors import CooperativeStickyAssignor
 from streamlet.kafka.consumer.errors import CommitFailed, MembershipFenced, RebalanceUnderWay
 from streamlet.kafka.consumer.group_protocol import decode_subscription, encode_assignment
 from streamlet.kafka.consumer.membership_events import Fatal, Generation, Joined, MembershipLost, News, RejoinNeeded
 from streamlet.kafka.errors import BrokerError, Disconnected, KafkaError
 from streamlet.kafka.future import RequestFuture
-from streamlet.kafka.group_offsets import OffsetAndMetadata
 from streamlet.kafka.metadata.cluster import Cluster, TopicInfo
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)

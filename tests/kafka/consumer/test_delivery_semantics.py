@@ -17,7 +17,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from streamlet.testing import DevCluster
+from streamlet.devcluster import DevCluster
 from tests.brokers import BROKERS, ONE_BROKER
 from tests.docs.pages import ROOT, blocks
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from streamlet.devcluster import DevCluster
 from streamlet.kafka import Consumer
-from streamlet.testing import DevCluster
 
 from .conftest import until
 

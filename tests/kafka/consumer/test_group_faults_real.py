@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
+from streamlet.devcluster import DevCluster
 from streamlet.kafka import Consumer, ConsumerRecord, TopicPartition
-from streamlet.testing import DevCluster
 from tests.brokers import BROKERS, ONE_BROKER
 
 from .conftest import PATIENCE_S, take, until

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 
+from streamlet.devcluster import DevCluster
 from streamlet.kafka import (
     Consumer,
     ConsumerRebalanceListener,
@@ -20,7 +21,6 @@ from streamlet.kafka import (
     TopicPartition,
 )
 from streamlet.kafka.consumer.errors import CommitFailed, ConcurrentUse, ConsumerWakeup, MembershipFenced
-from streamlet.testing import DevCluster
 from tests.brokers import BROKERS, ONE_BROKER
 
 from .conftest import PATIENCE_S, take, until

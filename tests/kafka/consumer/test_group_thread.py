@@ -9,7 +9,7 @@ import pytest
 from streamlet.base.backoff import Backoff, no_jitter
 from streamlet.base.clock import ManualClock
 from streamlet.kafka.consumer.assignors import RangeAssignor
-from streamlet.kafka.consumer.config import ConsumerConfig
+from streamlet.kafka.consumer.consumer_config import ConsumerConfig
 from streamlet.kafka.consumer.group_protocol import Subscription
 from streamlet.kafka.consumer.group_thread import GroupThread
 from streamlet.kafka.consumer.membership import GroupSettings, Membership, MemberState

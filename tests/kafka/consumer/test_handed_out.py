@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from streamlet.devcluster.fake_broker import FakeBroker
 from streamlet.kafka import Consumer, OffsetAndMetadata
 from streamlet.kafka.protocol.api import ApiKey
-from streamlet.testing.fake_broker import FakeBroker
 
 from .scripted import ONE, ZERO, Log, poll_until, take_commits
 

@@ -8,13 +8,13 @@ import time
 import pytest
 
 from streamlet.base.errors import SettingError
+from streamlet.devcluster import DevCluster
+from streamlet.devcluster.fake_broker import SILENCE, FakeBroker
+from streamlet.devcluster.tcp_ports import free_ports
 from streamlet.kafka import Consumer, TopicPartition
 from streamlet.kafka.consumer import idle_reasons
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorResponse
-from streamlet.testing import DevCluster
-from streamlet.testing.fake_broker import SILENCE, FakeBroker
-from streamlet.testing.ports import free_ports
 from tests.patience import PATIENCE_S
 
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from streamlet.devcluster.fake_broker import SILENCE, Act, FakeBroker
 from streamlet.kafka import Consumer, TopicPartition
 from streamlet.kafka.consumer.errors import ConsumerClosed
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.fetch import FetchRequest
-from streamlet.testing.fake_broker import SILENCE, Act, FakeBroker
 from tests.patience import PATIENCE_S
 
 from .scripted import Log, first_offsets, poll_until, take_commits

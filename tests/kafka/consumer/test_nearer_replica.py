@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from streamlet.devcluster.fake_broker import FakeBroker
 from streamlet.kafka import Consumer, TopicPartition
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.fetch import (
@@ -18,7 +19,6 @@ from streamlet.kafka.protocol.messages.metadata import (
     MetadataResponse,
     MetadataTopic,
 )
-from streamlet.testing.fake_broker import FakeBroker
 
 from .conftest import PATIENCE_S
 from .scripted import batch, fetched, first_offsets

@@ -9,7 +9,7 @@ import pytest
 
 from streamlet.base.clock import ManualClock
 from streamlet.kafka.consumer import offset_queries
-from streamlet.kafka.consumer.config import ConsumerConfig
+from streamlet.kafka.consumer.consumer_config import ConsumerConfig
 from streamlet.kafka.consumer.offset_queries import OffsetQueries
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.future import RequestFuture

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from streamlet.devcluster.fake_broker import FakeBroker
 from streamlet.kafka import Consumer
 from streamlet.kafka.consumer import positions
 from streamlet.kafka.consumer.errors import LogTruncated, PositionOutOfRange
@@ -28,7 +29,6 @@ from streamlet.kafka.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffsetTopic,
     OffsetForLeaderEpochResponse,
 )
-from streamlet.testing.fake_broker import FakeBroker
 
 from .scripted import PATIENCE_S, ZERO, Log, fetched, poll_until
 

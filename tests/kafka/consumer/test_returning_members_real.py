@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from streamlet.devcluster import DevCluster
 from streamlet.kafka import Admin, Consumer, KafkaError, Producer, TopicPartition
-from streamlet.testing import DevCluster
 from tests.brokers import BROKERS
 
 from .conftest import take, until

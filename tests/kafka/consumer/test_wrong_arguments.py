@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from streamlet.base.errors import BadInput
+from streamlet.devcluster.fake_broker import FakeBroker
 from streamlet.kafka import Consumer, OffsetAndMetadata, Producer, TopicPartition
 from streamlet.kafka.broker_errors import InvalidTopic
 from streamlet.kafka.consumer.errors import IllegalSubscription
-from streamlet.testing.fake_broker import FakeBroker
 
 from .scripted import ZERO
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from streamlet.devcluster.fake_broker import CLOSE, SILENCE, FakeBroker
 from streamlet.kafka import Broker, ClientConfig, KafkaClient, TopicPartition
 from streamlet.kafka.errors import (
     KafkaError,
@@ -26,7 +27,6 @@ from streamlet.kafka.protocol.messages.metadata import (
     MetadataResponse,
     MetadataTopic,
 )
-from streamlet.testing.fake_broker import CLOSE, SILENCE, FakeBroker
 from tests.patience import PATIENCE_S
 
 FOUND = FindCoordinatorResponse(error_code=0, node_id=1, host="h", port=1)

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from streamlet.devcluster.certificates import Certificates, make_certificates
+from streamlet.devcluster.fake_broker import SILENCE, FakeBroker, Recorded, encode_response
 from streamlet.kafka import Broker, ClientConfig, KafkaClient
 from streamlet.kafka.errors import BootstrapFailed, Disconnected, KafkaError, MalformedFrame, RequestTimedOut
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from streamlet.kafka.protocol.messages.metadata import MetadataBroker, MetadataRequest, MetadataResponse
-from streamlet.testing.certificates import Certificates, make_certificates
-from streamlet.testing.fake_broker import SILENCE, FakeBroker, Recorded, encode_response
 from tests.patience import PATIENCE_S
 
 FOUND = FindCoordinatorResponse(error_code=0, node_id=1, host="h", port=1)

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from streamlet.devcluster.fake_broker import CLOSE, FakeBroker
 from streamlet.kafka import ClientConfig, KafkaClient
 from streamlet.kafka.errors import BootstrapFailed, HungUp
 from streamlet.kafka.net import failures
 from streamlet.kafka.protocol.api import ApiKey
-from streamlet.testing.fake_broker import CLOSE, FakeBroker
 from tests.patience import PATIENCE_S
 
 

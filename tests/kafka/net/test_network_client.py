@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from streamlet.base.errors import StreamletError
+from streamlet.devcluster.fake_broker import CLOSE, SILENCE, FakeBroker
 from streamlet.kafka import ClientConfig, KafkaClient, RequestFuture
 from streamlet.kafka.errors import (
     BootstrapFailed,
@@ -30,7 +31,6 @@ from streamlet.kafka.protocol.messages.fetch import FetchRequest, FetchResponse
 from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from streamlet.kafka.protocol.messages.metadata import MetadataResponse
 from streamlet.kafka.protocol.messages.produce import ProduceRequest
-from streamlet.testing.fake_broker import CLOSE, SILENCE, FakeBroker
 from tests.patience import PATIENCE_S
 
 FOUND = FindCoordinatorResponse(error_code=0, node_id=1, host="h", port=1)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from streamlet.devcluster.fake_broker import FakeBroker
 from streamlet.kafka.producer import Producer
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.init_producer_id import InitProducerIdResponse
@@ -19,7 +20,6 @@ from streamlet.kafka.protocol.messages.produce import (
 )
 from streamlet.kafka.records.batch import HEADER
 from streamlet.kafka.records.reading import ReadOptions, read_batches
-from streamlet.testing.fake_broker import FakeBroker
 
 Answer = int | Callable[[], Any]
 """An error code (0: written), or what to do instead of answering."""

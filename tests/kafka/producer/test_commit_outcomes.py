@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from streamlet.devcluster.fake_broker import CLOSE, FakeBroker
 from streamlet.kafka.errors import ClientTimeout, KafkaError
 from streamlet.kafka.producer import Producer
 from streamlet.kafka.producer.errors import IllegalProducerState, ProducerFenced
@@ -22,7 +23,6 @@ from streamlet.kafka.protocol.messages.add_partitions_to_txn import (
 from streamlet.kafka.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorResponse
 from streamlet.kafka.protocol.messages.init_producer_id import InitProducerIdResponse
-from streamlet.testing.fake_broker import CLOSE, FakeBroker
 from tests.docs.pages import ROOT
 from tests.patience import PATIENCE_S
 

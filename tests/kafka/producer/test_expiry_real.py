@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from streamlet.devcluster import DevCluster
 from streamlet.kafka.producer import Producer
 from streamlet.kafka.producer.errors import BatchExpired, OutcomeUnknown, TransactionFailed
-from streamlet.testing import DevCluster
 from tests.patience import PATIENCE_S
 
 from .witness import read_back

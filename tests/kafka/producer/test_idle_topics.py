@@ -7,7 +7,7 @@ from streamlet.kafka.metadata.cluster import Broker, Cluster, PartitionInfo, Top
 from streamlet.kafka.producer.accumulator import AccumulatorSettings, RecordAccumulator
 from streamlet.kafka.producer.batch import ProducerBatch
 from streamlet.kafka.producer.buffer_pool import BufferPool
-from streamlet.kafka.producer.config import ProducerConfig
+from streamlet.kafka.producer.producer_config import ProducerConfig
 from streamlet.kafka.producer.sequences import Sequences
 from streamlet.kafka.producer.topics import Topics
 

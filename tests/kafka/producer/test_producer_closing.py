@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from streamlet.base.errors import SettingError
+from streamlet.devcluster.fake_broker import CLOSE, SILENCE, FakeBroker
 from streamlet.kafka.errors import ClientTimeout
 from streamlet.kafka.producer import Producer
 from streamlet.kafka.producer.errors import IllegalProducerState, ProducerClosed, SerializationFailed
 from streamlet.kafka.protocol.api import ApiKey
-from streamlet.testing.fake_broker import CLOSE, SILENCE, FakeBroker
 from tests.patience import PATIENCE_S
 
 from .scripted import Log, scripted, until

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from streamlet.devcluster import DevCluster
+from streamlet.devcluster.members import data_directory
 from streamlet.kafka.producer import Producer
-from streamlet.testing import DevCluster
-from streamlet.testing.members import data_directory
 
 from .witness import Row, read_back
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from streamlet.devcluster.fake_broker import CLOSE, SILENCE
 from streamlet.kafka.broker_errors import (
     InvalidRecord,
     MessageTooLarge,
@@ -23,7 +24,6 @@ from streamlet.kafka.producer.errors import (
 )
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.metadata import MetadataResponse, MetadataTopic
-from streamlet.testing.fake_broker import CLOSE, SILENCE
 
 from .scripted import scripted, until
 

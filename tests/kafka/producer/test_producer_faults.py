@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from streamlet.devcluster import DevCluster
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.producer import Producer
 from streamlet.kafka.producer.errors import ProducerClosed
-from streamlet.testing import DevCluster
 from tests.patience import PATIENCE_S
 
 from .witness import read_back

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from streamlet.devcluster import DevCluster
 from streamlet.kafka.producer import Producer
-from streamlet.testing import DevCluster
 
 from .witness import read_back
 

@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka import Producer as Confluent
 from confluent_kafka.admin import AdminClient, NewPartitions
 
+from streamlet.devcluster import DevCluster
 from streamlet.kafka.broker_errors import MessageTooLarge
 from streamlet.kafka.producer import Producer
 from streamlet.kafka.producer.errors import PartitionerFailed
-from streamlet.testing import DevCluster
 from tests.patience import PATIENCE_S
 
 from .witness import read_back

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from streamlet.devcluster.fake_broker import SILENCE
 from streamlet.kafka.broker_errors import InvalidTopic
 from streamlet.kafka.errors import AuthenticationFailed, KafkaError
 from streamlet.kafka.metadata.cluster import Broker, Cluster, PartitionInfo, TopicInfo, TopicPartition
@@ -20,7 +21,6 @@ from streamlet.kafka.producer.record_future import FutureRecordMetadata, fire, s
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorResponse
 from streamlet.kafka.records.appending import encode_record
-from streamlet.testing.fake_broker import SILENCE
 from tests.patience import PATIENCE_S
 
 from .scripted import scripted, until

@@ -8,8 +8,8 @@ import pytest
 
 from streamlet.base.backoff import Backoff
 from streamlet.kafka.broker_errors import error_class
+from streamlet.kafka.client.group_requests import OffsetAndMetadata
 from streamlet.kafka.errors import Disconnected, KafkaError
-from streamlet.kafka.group_offsets import OffsetAndMetadata
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.producer.errors import IllegalProducerState, OutcomeUnknown, ProducerFenced, TransactionFailed
 from streamlet.kafka.producer.sequences import MAX_EPOCH, Sequences

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from streamlet.devcluster.tcp_ports import free_ports
 from streamlet.kafka import Producer
 from streamlet.kafka.broker_errors import UnknownTopicOrPartition
 from streamlet.kafka.errors import ClientTimeout
 from streamlet.kafka.producer import append
-from streamlet.testing.ports import free_ports
 
 from .scripted import scripted
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-from streamlet.testing import DevCluster
+from streamlet.devcluster import DevCluster
 
 
 class Row(NamedTuple):

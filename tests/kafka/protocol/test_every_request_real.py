@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from streamlet.devcluster import DevCluster
+from streamlet.devcluster.broker_settings import PLAIN_USERS
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages import REQUESTS
 from streamlet.kafka.sasl import sasl_client
-from streamlet.testing import DevCluster
-from streamlet.testing.settings import PLAIN_USERS
 
 from .every_request import Conversation, log_in, shared_versions
 

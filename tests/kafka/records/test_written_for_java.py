@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from streamlet.devcluster import DevCluster
 from streamlet.kafka.records.compression import Compression
 from streamlet.kafka.records.writing import BatchFields, NewRecord, encode_batch
-from streamlet.testing import DevCluster
 
 
 @pytest.mark.real

@@ -16,8 +16,8 @@ from kazoo.client import KazooClient
 
 from streamlet.base.clock import Clock, SystemClock
 from streamlet.components.context import TopologyContext
+from streamlet.devcluster import DevCluster
 from streamlet.spouts.kafka import KafkaSpout, SpoutConfig
-from streamlet.testing import DevCluster
 from tests.patience import PATIENCE_S
 
 

@@ -15,9 +15,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from streamlet.devcluster import DevCluster
 from streamlet.spouts.kafka import GroupOffsets, KafkaHosts, SpoutConfig, StaticHosts, ZkHosts
 from streamlet.spouts.kafka.errors import OffsetsLost, StaticLeaderMoved
-from streamlet.testing import DevCluster
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.real

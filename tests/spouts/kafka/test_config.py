@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from streamlet.base.errors import SettingError
-from streamlet.spouts.kafka.config import GroupOffsets, SpoutConfig, ZkOffsets, override_names
 from streamlet.spouts.kafka.hosts import KafkaHosts, StaticHosts, ZkHosts
 from streamlet.spouts.kafka.scheme import RawScheme
+from streamlet.spouts.kafka.spout_config import GroupOffsets, SpoutConfig, ZkOffsets, override_names
 
 ZK = ZkHosts("127.0.0.1:2181")
 KAFKA = KafkaHosts("k1:9092,k2")

@@ -7,7 +7,7 @@ from typing import Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamlet.kafka.client import KafkaClient
+from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.metadata.cluster import Broker as KafkaBroker
 from streamlet.spouts.kafka.connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.partition import Broker, Partition

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from streamlet.base.backoff import Backoff
 from streamlet.kafka.broker_errors import NotLeaderOrFollower, UnknownTopicId
+from streamlet.kafka.client.leader_requests import FetchSettings
 from streamlet.kafka.errors import Disconnected
 from streamlet.kafka.future import RequestFuture
-from streamlet.kafka.leader_requests import FetchSettings
 from streamlet.kafka.protocol.messages.fetch import FetchPartitionResponse, FetchResponse, FetchTopicResponse
 from streamlet.kafka.records.batch import HEADER
 from streamlet.spouts.kafka.connections import DynamicPartitionConnections

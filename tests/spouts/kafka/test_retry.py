@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamlet.base.backoff import Backoff
-from streamlet.spouts.kafka.config import SpoutConfig
 from streamlet.spouts.kafka.hosts import KafkaHosts
 from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
+from streamlet.spouts.kafka.spout_config import SpoutConfig
 
 BACKOFF = Backoff(0.1, 1.0, 2.0)
 

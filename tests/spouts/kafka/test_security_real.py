@@ -17,10 +17,10 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
 from streamlet.base.errors import SettingError, StreamletError
+from streamlet.devcluster import DevCluster
 from streamlet.kafka.errors import AuthenticationFailed
 from streamlet.spouts.kafka import GroupOffsets, KafkaHosts, SpoutConfig, StaticHosts, ZkHosts, ZkOffsets
-from streamlet.spouts.kafka.config import override_names
-from streamlet.testing import DevCluster
+from streamlet.spouts.kafka.spout_config import override_names
 from tests.patience import PATIENCE_S
 from tests.scram import set_password
 

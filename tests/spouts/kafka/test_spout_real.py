@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from streamlet.devcluster import DevCluster
 from streamlet.spouts.kafka import GroupOffsets, KafkaHosts, SpoutConfig, StaticHosts, ZkHosts, ZkOffsets
-from streamlet.testing import DevCluster
 
 pytestmark = pytest.mark.real
 

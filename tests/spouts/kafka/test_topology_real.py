@@ -11,9 +11,9 @@ import pytest
 from streamlet import Bolt, Topology, Tuple
 from streamlet.backends.inline import InlineBackend
 from streamlet.backends.ports import RunRequest, Stop
+from streamlet.devcluster import DevCluster
 from streamlet.model.settings import resolve
 from streamlet.spouts.kafka import KafkaHosts, KafkaSpout, Record, SpoutConfig
-from streamlet.testing import DevCluster
 
 pytestmark = pytest.mark.real
 

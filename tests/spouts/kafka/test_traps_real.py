@@ -14,10 +14,10 @@ from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartiti
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from streamlet.base.errors import StreamletError
+from streamlet.devcluster import DevCluster
 from streamlet.spouts.kafka import KafkaHosts, SpoutConfig, ZkHosts
 from streamlet.spouts.kafka.errors import Deposed, NoSuchTopic, OffsetsLost, PoisonRecord, UnusableOffset
 from streamlet.spouts.kafka.readers import NoBrokers
-from streamlet.testing import DevCluster
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.real

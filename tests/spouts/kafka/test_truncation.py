@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from streamlet.devcluster.fake_broker import FakeBroker
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.fetch import FetchPartitionResponse, FetchResponse, FetchTopicResponse
 from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorResponse
@@ -37,7 +38,6 @@ from streamlet.kafka.protocol.messages.offset_for_leader_epoch import (
 from streamlet.kafka.records.writing import BatchFields, NewRecord, encode_batch
 from streamlet.spouts.kafka import KafkaHosts, SpoutConfig
 from streamlet.spouts.kafka.errors import OffsetsLost
-from streamlet.testing.fake_broker import FakeBroker
 
 TOPIC = "lines"
 FENCED, UNKNOWN_EPOCH, UNAUTHORIZED = 74, 75, 31

@@ -16,11 +16,11 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 from kazoo.client import KazooClient
 
+from streamlet.devcluster import DevCluster
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages import REQUESTS
 from streamlet.kafka.protocol.messages.describe_groups import DescribeGroupsRequest
 from streamlet.kafka.sasl import sasl_client
-from streamlet.testing import DevCluster
 from tests.kafka.protocol.every_request import Conversation, Line, log_in
 
 SCRAM = {"user": "bob", "password": "bob-secret", "nonce": "fixed+for+the+record"}

@@ -1,0 +1,109 @@
+"""Certificates for a development cluster, made by the ``openssl`` command: an authority, a broker, two clients."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from streamlet.devcluster.errors import DevStackError
+
+KEY_PASSWORD = "key-secret"  # noqa: S105 - of a key that lives as long as a test
+"""Of the client's encrypted private key."""
+
+_DAYS = "30"
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """PEM files. The broker's certificate is made for the address 127.0.0.1, and for no name."""
+
+    directory: Path
+
+    @property
+    def ca(self) -> Path:
+        """The authority that signed broker and client."""
+        return self.directory / "ca.pem"
+
+    @property
+    def broker(self) -> Path:
+        """The broker's private key and certificate in one file, as Kafka reads it."""
+        return self.directory / "broker.pem"
+
+    @property
+    def client(self) -> Path:
+        """A client's certificate, signed by :attr:`ca`."""
+        return self.directory / "client.crt"
+
+    @property
+    def client_key(self) -> Path:
+        """Its private key."""
+        return self.directory / "client.key"
+
+    @property
+    def client_locked_key(self) -> Path:
+        """The same, encrypted with KEY_PASSWORD."""
+        return self.directory / "client.locked.key"
+
+    @property
+    def stranger_ca(self) -> Path:
+        """An authority that signed neither broker nor client."""
+        return self.directory / "stranger-ca.pem"
+
+    @property
+    def stranger(self) -> Path:
+        """A client's certificate, signed by :attr:`stranger_ca`."""
+        return self.directory / "stranger.crt"
+
+    @property
+    def stranger_key(self) -> Path:
+        """Its private key."""
+        return self.directory / "stranger.key"
+
+
+def make_certificates(directory: Path) -> Certificates:
+    """Write them there (about half a second). Raises DevStackError where ``openssl`` is missing or fails."""
+    directory.mkdir(parents=True, exist_ok=True)
+    made = Certificates(directory)
+    _authority(directory, "ca")
+    _authority(directory, "stranger-ca")
+    _signed(directory, "broker", "ca", "subjectAltName=IP:127.0.0.1")
+    _signed(directory, "client", "ca", "extendedKeyUsage=clientAuth")
+    _signed(directory, "stranger", "stranger-ca", "extendedKeyUsage=clientAuth")
+    made.broker.touch(mode=0o600)
+    made.broker.write_bytes((directory / "broker.key").read_bytes() + (directory / "broker.crt").read_bytes())
+    locked = ["pkcs8", "-topk8", "-in", str(made.client_key), "-out", str(made.client_locked_key)]
+    _openssl(*locked, "-v2", "aes-256-cbc", "-passout", f"pass:{KEY_PASSWORD}")
+    return made
+
+
+def _authority(directory: Path, name: str) -> None:
+    key, certificate = str(directory / f"{name}.key"), str(directory / f"{name}.pem")
+    subject = f"/CN=streamlet development {name}"
+    _openssl("req", "-x509", *_new_key(key), "-out", certificate, "-days", _DAYS, "-subj", subject)
+
+
+def _signed(directory: Path, name: str, authority: str, extension: str) -> None:
+    key, request, certificate = (str(directory / f"{name}.{kind}") for kind in ("key", "csr", "crt"))
+    _openssl("req", "-new", *_new_key(key), "-out", request, "-subj", f"/CN={name}")
+    extensions = directory / f"{name}.ext"
+    extensions.write_text(extension + "\n")
+    signer = ["-CA", str(directory / f"{authority}.pem"), "-CAkey", str(directory / f"{authority}.key")]
+    sign = ["x509", "-req", "-in", request, *signer, "-CAcreateserial", "-out", certificate]
+    _openssl(*sign, "-days", _DAYS, "-extfile", str(extensions))
+
+
+def _new_key(path: str) -> list[str]:
+    return ["-newkey", "rsa:2048", "-nodes", "-keyout", path]
+
+
+def _openssl(*arguments: str) -> None:
+    try:
+        done = subprocess.run(["openssl", *arguments], capture_output=True, text=True, timeout=60, check=False)
+    except FileNotFoundError as error:
+        raise DevStackError(
+            "The certificates of a secured development cluster are made by `openssl`, which is not installed here: "
+            "install it (Debian: apt install openssl)."
+        ) from error
+    if done.returncode:
+        raise DevStackError(f"`openssl {arguments[0]}` failed while making a certificate: {done.stderr.strip()[-500:]}")

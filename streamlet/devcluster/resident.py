@@ -1,0 +1,388 @@
+"""The development cluster that stays: ``up`` starts it, ``down`` ends it, and it outlives both commands.
+
+One a user. What runs is written into a state file below a 0700 directory; ``up`` and ``down`` hold its lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from streamlet.devcluster import probes
+from streamlet.devcluster.cluster import DevCluster
+from streamlet.devcluster.errors import DevStackError, NotAsWanted
+from streamlet.devcluster.installation import Installation
+from streamlet.devcluster.jars import RELEASES, Progress, ensure_jars, silent
+from streamlet.devcluster.java import find_java
+from streamlet.devcluster.processes import ProcessIdentity
+from streamlet.devcluster.tools import KafkaTools
+
+WELL_KNOWN_PORTS = (2181, 9092, 9093, 9094)
+"""ZooKeeper's and the brokers', taken where they are free: what documentation and other tools expect."""
+
+_PIDS = 1 << 31
+
+
+@dataclass(frozen=True, slots=True)
+class ResidentProcess:
+    """One server: ``name`` is "ZooKeeper" or "broker N"; it listens on 127.0.0.1:``port``."""
+
+    name: str
+    port: int
+    log: str
+    identity: ProcessIdentity
+
+    def health(self) -> str:
+        """``answers``, ``silent`` (it runs, but does not answer its protocol) or ``gone``."""
+        if not self.identity.alive:
+            return "gone"
+        with contextlib.suppress(OSError, probes.ProtocolError):
+            if self.name == "ZooKeeper":
+                return "answers" if probes.zookeeper_serves(self.port) else "silent"
+            probes.kafka_state(self.port)
+            return "answers"
+        return "silent"
+
+
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """What ``up`` started. ``kafka`` is "3.9" or "4"; ``directory`` holds data and logs."""
+
+    kafka: str
+    brokers: int
+    directory: str
+    processes: tuple[ResidentProcess, ...]
+
+    @property
+    def zookeeper(self) -> str | None:
+        """``127.0.0.1:port``, None on 4.x."""
+        ports = [process.port for process in self.processes if process.name == "ZooKeeper"]
+        return f"127.0.0.1:{ports[0]}" if ports else None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``127.0.0.1:port,...``."""
+        return ",".join(f"127.0.0.1:{p.port}" for p in self.processes if p.name != "ZooKeeper")
+
+    @property
+    def gone(self) -> tuple[ResidentProcess, ...]:
+        """The processes that have ended since they were started."""
+        return tuple(process for process in self.processes if not process.identity.alive)
+
+    @property
+    def gone_brokers(self) -> frozenset[int]:
+        """The ids of the brokers among them."""
+        return frozenset(int(process.name.split()[1]) for process in self.gone if process.name != "ZooKeeper")
+
+    @property
+    def living_servers(self) -> str:
+        """``bootstrap_servers`` without those that have ended: somebody else may listen there by now."""
+        gone = self.gone
+        return ",".join(f"127.0.0.1:{p.port}" for p in self.processes if p.name != "ZooKeeper" and p not in gone)
+
+    def loss(self) -> str | None:
+        """What has ended, and the command that starts it again, in one sentence; None when everything runs."""
+        gone = self.gone
+        if not gone:
+            return None
+        ids = sorted(self.gone_brokers)
+        parts = ["ZooKeeper"] if len(gone) > len(ids) else []
+        if ids:
+            parts.append(f"{len(ids)} of {self.brokers} broker{'s' if self.brokers > 1 else ''}")
+        which = f" (broker {', '.join(map(str, ids))})" if 0 < len(ids) < self.brokers else ""
+        have, them = ("has", "it") if len(gone) == 1 else ("have", "them")
+        return (
+            f"{' and '.join(parts)} {have} ended{which}: `streamlet dev up` starts {them} again, on the data there is."
+        )
+
+    def described(self) -> str:
+        """In a few words."""
+        return _described(self.kafka, self.brokers)
+
+
+@dataclass(frozen=True, slots=True)
+class Up:
+    """What ``up`` found or made; ``already``: it was up, nothing was started."""
+
+    resident: Resident
+    already: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Down:
+    """What ``down`` ended and removed; both empty when nothing was up."""
+
+    ended: tuple[ResidentProcess, ...]
+    removed: str | None
+
+
+class ResidentTools(KafkaTools):
+    """Kafka's tools against the resident cluster."""
+
+    def __init__(self, resident: Resident, progress: Progress = silent) -> None:
+        java = find_java()
+        jars = ensure_jars(RELEASES[resident.kafka], java, progress=progress)
+        self._installation = Installation(resident.kafka, java, jars, Path(resident.directory))
+        self._bootstrap_servers = resident.living_servers
+
+    @property
+    def installation(self) -> Installation:
+        return self._installation
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self._bootstrap_servers
+
+
+def default_state(environ: Mapping[str, str] | None = None) -> Path:
+    """``$XDG_STATE_HOME/streamlet/dev``, by default below ``~/.local/state``."""
+    environ = os.environ if environ is None else environ
+    root = environ.get("XDG_STATE_HOME", "")
+    base = Path(root) if root.startswith("/") else Path.home() / ".local" / "state"
+    return base / "streamlet" / "dev"
+
+
+def up(
+    kafka: str | None = None, brokers: int | None = None, *, state: Path | None = None, progress: Progress = silent
+) -> Up:
+    """Start the cluster, or find that it is up. Returns when every broker answers.
+
+    What is not said is as it was: a cluster that has ended, by a reboot or a kill, is started again on its data, and of
+    one that has ended in part, that part. Without one it is "3.9" with 1 broker. Another kind or size than the one that
+    is up, or that has data, is refused: NotAsWanted; nothing is ended or removed but by ``down``.
+    """
+    state = default_state() if state is None else state
+    with _locked(state):
+        found = _read(state)
+        if found is None:
+            return Up(_start(state, kafka or "3.9", brokers or 1, WELL_KNOWN_PORTS, progress), already=False)
+        _refuse_another(found, kafka or found.kafka, brokers or found.brokers)
+        gone = found.gone
+        if not gone:
+            return Up(found, already=True)
+        if len(gone) < len(found.processes):
+            return Up(_revive(state, found, gone, progress), already=False)
+        progress(f"{found.described()} had ended; starting it again on its data")
+        taken = [process.port for process in found.processes]
+        ports = (*([] if found.kafka == "3.9" else [WELL_KNOWN_PORTS[0]]), *taken)
+        return Up(_start(state, found.kafka, found.brokers, ports, progress), already=False)
+
+
+def _refuse_another(found: Resident, kafka: str, brokers: int) -> None:
+    if (found.kafka, found.brokers) == (kafka, brokers):
+        return
+    instead = (
+        f"To have {_described(kafka, brokers)} instead, end it first with `streamlet dev down`, which removes its "
+        f"topics, then start the other: `streamlet dev up --kafka {kafka} --brokers {brokers}`."
+    )
+    loss = found.loss()
+    if len(found.gone) == len(found.processes):
+        raise NotAsWanted(
+            f"There is another development cluster: {found.described()}. It has ended, by a reboot or a kill, and its "
+            f"data is in {found.directory}. To start it again as it was: `streamlet dev up`. {instead}"
+        )
+    raise NotAsWanted(
+        f"Another development cluster is up already: {found.described()}, at {found.bootstrap_servers}. {instead} "
+        + (loss or "To use it as it is, nothing has to be done: `streamlet dev status` shows it.")
+    )
+
+
+def _revive(state: Path, found: Resident, gone: tuple[ResidentProcess, ...], progress: Progress) -> Resident:
+    """Start the ones that have ended; those that run are left alone."""
+    ports = {process.name: process.port for process in found.processes}
+    cluster = DevCluster(found.kafka, found.brokers, found.directory, progress=progress, detachable=True)
+    cluster.revive(ports, {process.name for process in gone})
+
+    def with_those() -> Resident:
+        fresh = {process.name: process for process in _started(cluster)}
+        return dataclasses.replace(found, processes=tuple(fresh.get(old.name, old) for old in found.processes))
+
+    return _let_go(state, cluster, with_those)
+
+
+def _start(state: Path, kafka: str, brokers: int, ports: tuple[int, ...], progress: Progress) -> Resident:
+    directory = state / "cluster"
+    cluster = DevCluster(kafka, brokers, directory, preferred_ports=ports, progress=progress, detachable=True).start()
+    return _let_go(state, cluster, lambda: Resident(kafka, brokers, str(cluster.directory), _started(cluster)))
+
+
+def _started(cluster: DevCluster) -> tuple[ResidentProcess, ...]:
+    return tuple(
+        ResidentProcess(member.name, member.port, str(member.log), ProcessIdentity.of(member.jvm.pid))
+        for member in cluster.members
+        if member.jvm is not None
+    )
+
+
+def _let_go(state: Path, cluster: DevCluster, described: Callable[[], Resident]) -> Resident:
+    """Write down what runs now, then let it live on without us."""
+    try:
+        resident = described()
+        # Written before they are let go: until then the servers die with this process, afterwards `down` knows them.
+        _write(state, resident)
+        cluster.release()
+    except BaseException:  # Ctrl-C too
+        cluster.stop()
+        raise
+    return resident
+
+
+def _described(kafka: str, brokers: int) -> str:
+    return f"Kafka {RELEASES[kafka].kafka} with {brokers} broker{'s' if brokers > 1 else ''}"
+
+
+def status(*, state: Path | None = None) -> Resident | None:
+    """What is written to be up, or None; ask each process for its ``health()``."""
+    return _read(default_state() if state is None else state)
+
+
+def require(*, state: Path | None = None) -> Resident:
+    """The cluster that is up, or what is left of it while one broker answers (``loss`` tells); else NotAsWanted."""
+    found = status(state=state)
+    if found is None:
+        raise NotAsWanted("No development cluster is up. Start one: `streamlet dev up`.")
+    gone = found.gone
+    brokers = [process for process in found.processes if process.name != "ZooKeeper" and process not in gone]
+    if not brokers:
+        raise NotAsWanted(
+            f"The development cluster ({found.described()}) has ended since it was started, by a reboot or a kill; its "
+            f"logs are in {found.directory}. Start it again, on its data: `streamlet dev up`."
+        )
+    if gone and not any(process.health() == "answers" for process in brokers):
+        raise NotAsWanted(
+            f"The development cluster ({found.described()}) does not answer; its logs are in {found.directory}. "
+            f"{found.loss()}"
+        )
+    return found
+
+
+def down(*, state: Path | None = None) -> Down:
+    """End every process of the cluster and remove its data and logs. Nothing is left, also when part of it had
+    died. DevStackError names what could not be removed; it stays on record, for the next ``down``.
+    """
+    state = default_state() if state is None else state
+    if not state.exists():
+        return Down((), None)
+    with _locked(state):
+        found = _read(state)
+        ended = () if found is None else _end(found)
+        directory = state / "cluster"
+        there = os.path.lexists(directory)
+        if there:
+            _remove(directory)
+        with _kept_in(state):
+            _file(state).unlink(missing_ok=True)
+        return Down(ended, str(directory) if there else None)
+
+
+def _remove(directory: Path) -> None:
+    """As much of it as can be, then say what is left."""
+    try:
+        shutil.rmtree(directory)
+    except OSError as error:
+        shutil.rmtree(directory, ignore_errors=True)
+        if os.path.lexists(directory):
+            raise DevStackError(
+                f"The development cluster's processes have ended, but its data in {directory} cannot be removed: "
+                f"{error.filename}: {error.strerror or error}. Mend that, then run `streamlet dev down` again."
+            ) from error
+
+
+def _end(resident: Resident) -> tuple[ResidentProcess, ...]:
+    return tuple(process for process in reversed(resident.processes) if _killed(process))
+
+
+def _killed(process: ResidentProcess) -> bool:
+    try:
+        return process.identity.kill()
+    except OSError as error:
+        raise DevStackError(
+            f"{process.name} of the development cluster (pid {process.identity.pid}) cannot be ended: "
+            f"{error.strerror or error}. End it by hand, then run `streamlet dev down` again."
+        ) from error
+
+
+# -- the state file
+
+
+def _file(state: Path) -> Path:
+    return state / "state.json"
+
+
+@contextlib.contextmanager
+def _locked(state: Path) -> Iterator[None]:
+    """One ``up`` or ``down`` at a time; the other waits."""
+    with contextlib.ExitStack() as held:
+        with _kept_in(state):
+            state.mkdir(parents=True, exist_ok=True)
+            state.chmod(0o700)
+            lock = held.enter_context((state / "lock").open("a"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
+def _kept_in(state: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DevStackError(
+            f"The development cluster's state cannot be kept in {state}: {error.strerror or error}. Make room there "
+            "or make it writable, or let XDG_STATE_HOME name another directory."
+        ) from error
+
+
+def _write(state: Path, resident: Resident) -> None:
+    fresh = _file(state).with_suffix(".new")
+    with _kept_in(state):
+        fresh.write_text(json.dumps(dataclasses.asdict(resident), indent=1), encoding="utf-8")
+        fresh.replace(_file(state))
+
+
+def _read(state: Path) -> Resident | None:
+    try:
+        text = _file(state).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise DevStackError(
+            f"{_file(state)}, which says what development cluster is up, cannot be read: {error.strerror or error}. "
+            "Make it readable, or let XDG_STATE_HOME name another directory."
+        ) from error
+    try:
+        told = json.loads(text.decode())
+        processes = tuple(
+            ResidentProcess(
+                str(process["name"]),
+                int(process["port"]),
+                str(process["log"]),
+                ProcessIdentity(
+                    _pid(process["identity"]["pid"]),
+                    int(process["identity"]["started"]),
+                    str(process["identity"]["boot"]),
+                ),
+            )
+            for process in told["processes"]
+        )
+        kafka = str(told["kafka"])
+        if kafka not in RELEASES:
+            raise ValueError(f"kafka {kafka}")
+        return Resident(kafka, int(told["brokers"]), str(told["directory"]), processes)
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise DevStackError(
+            f"{_file(state)} does not say what a development cluster's state says ({type(error).__name__}: {error}). "
+            "End its processes by hand, if there are any, and remove the file."
+        ) from error
+
+
+def _pid(told: object) -> int:
+    if not isinstance(told, int) or not 0 < told < _PIDS:
+        raise ValueError(f"pid {told!r}")
+    return told

@@ -1,0 +1,257 @@
+"""A group's stored offsets, from outside of its membership (generation -1): a spout's progress.
+
+:class:`GroupOffsets` remembers the coordinator and looks for it again when it moved. Nothing is retried by
+itself: an error that says ``retriable`` is the caller's to act on, at its next commit or by
+``KafkaClient.wait_retrying``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from streamlet.base.errors import WrongArgument
+from streamlet.kafka.broker_errors import (
+    CoordinatorNotAvailable,
+    NotCoordinator,
+    error_class,
+)
+from streamlet.kafka.client.client import KafkaClient
+from streamlet.kafka.client.leader_requests import by_topic
+from streamlet.kafka.errors import BrokerError, Disconnected, KafkaError
+from streamlet.kafka.future import RequestFuture
+from streamlet.kafka.metadata.cluster import UNKNOWN_EPOCH, Broker, TopicPartition
+from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from streamlet.kafka.protocol.messages.offset_commit import (
+    OffsetCommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitTopic,
+)
+from streamlet.kafka.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchTopic,
+)
+
+T = TypeVar("T")
+
+OUTSIDE_GENERATION = -1
+_LONGEST_TEXT = (1 << 15) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """Who commits; the default is nobody of the group's members (generation -1)."""
+
+    generation_id: int = OUTSIDE_GENERATION
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+OUTSIDER = GroupMember()
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupMetadata:
+    """Who commits in a transaction, so that a zombie's offsets are refused (KIP-447)."""
+
+    group_id: str
+    generation_id: int = OUTSIDE_GENERATION
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndMetadata:
+    """The *next* offset to read, the leader epoch of the record before it, and a free string."""
+
+    offset: int
+    leader_epoch: int = UNKNOWN_EPOCH
+    metadata: str = ""
+
+
+def offset_rows(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:  # Any: what a user takes for offsets
+    """Offsets to store as our own type: ours, another client's, or plain numbers. Raises WrongArgument at once."""
+    if not isinstance(offsets, Mapping):
+        raise WrongArgument(f"{offsets!r} are no offsets: write {{TopicPartition(topic, number): offset}}.")
+    return {TopicPartition.of(tp): _row(tp, row) for tp, row in offsets.items()}
+
+
+def _row(tp: object, row: Any) -> OffsetAndMetadata:
+    if isinstance(row, int) and not isinstance(row, bool):
+        row = OffsetAndMetadata(row)
+    offset, epoch, text = (getattr(row, name, None) for name in ("offset", "leader_epoch", "metadata"))
+    epoch, text = UNKNOWN_EPOCH if epoch is None else epoch, text or ""
+    if not isinstance(offset, int) or not 0 <= offset < 1 << 63 or type(text) is not str:
+        raise _no_offset(tp, row)
+    if not isinstance(epoch, int) or not UNKNOWN_EPOCH <= epoch < 1 << 31:
+        raise _no_offset(tp, row)
+    _check_text(tp, text)
+    return OffsetAndMetadata(offset, epoch, text)
+
+
+def _no_offset(tp: object, row: object) -> WrongArgument:
+    return WrongArgument(
+        f"{row!r} is no offset to store for {tp}: write a number from 0 (the next offset to read), or "
+        "OffsetAndMetadata(offset, leader_epoch, metadata)."
+    )
+
+
+def _check_text(tp: object, text: str) -> None:
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as err:
+        raise WrongArgument(f"The metadata of the offset for {tp} is no text that can be sent ({err}).") from err
+    if size > _LONGEST_TEXT:
+        raise WrongArgument(
+            f"The metadata of the offset for {tp} has {size} bytes; Kafka's protocol takes {_LONGEST_TEXT}, and a "
+            "broker 4096 unless its offset.metadata.max.bytes says more. Store a reference, and the rest elsewhere."
+        )
+
+
+def find_coordinator(client: KafkaClient, group_id: str) -> RequestFuture[Broker]:
+    """Which broker keeps the group. Fails with CoordinatorNotAvailable (retriable) while there is none."""
+
+    def read(response: FindCoordinatorResponse) -> Broker:
+        fault = error_class(response.error_code)
+        if fault is not None:
+            raise fault(f"Looking for the coordinator of group {group_id!r}")
+        if response.node_id < 0 or not 0 < response.port < 1 << 16:
+            raise CoordinatorNotAvailable(f"Looking for the coordinator of group {group_id!r}")
+        return Broker(response.node_id, response.host, response.port)
+
+    return client.send(FindCoordinatorRequest(key=group_id)).then(read)
+
+
+def commit_offsets(
+    client: KafkaClient,
+    coordinator: Broker,
+    group_id: str,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    member: GroupMember = OUTSIDER,
+) -> RequestFuture[dict[TopicPartition, type[BrokerError] | None]]:
+    """Store offsets; the result has each partition's error, None where it was stored."""
+    request = OffsetCommitRequest(
+        group_id=group_id,
+        generation_id=member.generation_id,
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        topics=tuple(
+            OffsetCommitTopic(
+                name=topic,
+                partitions=tuple(
+                    OffsetCommitPartition(
+                        partition_index=number,
+                        committed_offset=row.offset,
+                        committed_leader_epoch=row.leader_epoch,
+                        committed_metadata=row.metadata,
+                    )
+                    for number, row in rows.items()
+                ),
+            )
+            for topic, rows in by_topic(offsets).items()
+        ),
+    )
+
+    def read(response: OffsetCommitResponse) -> dict[TopicPartition, type[BrokerError] | None]:
+        return {
+            TopicPartition(topic.name, row.partition_index): error_class(row.error_code)
+            for topic in response.topics
+            for row in topic.partitions
+        }
+
+    return client.send(request, coordinator).then(read)
+
+
+def fetch_offsets(
+    client: KafkaClient,
+    coordinator: Broker,
+    group_id: str,
+    partitions: Iterable[TopicPartition] | None,
+    *,
+    require_stable: bool = False,
+) -> RequestFuture[dict[TopicPartition, OffsetAndMetadata]]:
+    """Stored offsets.
+
+    A partition without one is not in the result. ``partitions`` None: all the group has. ``require_stable``: fails with
+    UnstableOffsetCommit (retriable) while an open transaction is about to change one of them (KIP-447).
+    """
+    topics = None
+    if partitions is not None:
+        wanted = by_topic(dict.fromkeys(partitions))
+        topics = tuple(OffsetFetchTopic(name=name, partition_indexes=tuple(rows)) for name, rows in wanted.items())
+
+    def read(response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:
+        fault = error_class(response.error_code)
+        if fault is not None:
+            raise fault(f"Reading the offsets of group {group_id!r}")
+        found: dict[TopicPartition, OffsetAndMetadata] = {}
+        for topic in response.topics:
+            for row in topic.partitions:
+                tp = TopicPartition(topic.name, row.partition_index)
+                fault = error_class(row.error_code)
+                if fault is not None:
+                    raise fault(f"Reading the offset of group {group_id!r} in {tp}")
+                if row.committed_offset >= 0:
+                    found[tp] = OffsetAndMetadata(row.committed_offset, row.committed_leader_epoch, row.metadata or "")
+        return found
+
+    request = OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=require_stable)
+    return client.send(request, coordinator).then(read)
+
+
+class GroupOffsets:
+    """One group's offsets over one client: finds the coordinator when it is needed and after it moved."""
+
+    def __init__(self, client: KafkaClient, group_id: str, purpose: str = "") -> None:
+        """``purpose``: the connection it is kept apart for (:meth:`Broker.dedicated`)."""
+        self._client = client
+        self._purpose = purpose
+        self.group_id = group_id
+        self.coordinator: Broker | None = None
+        self._search: RequestFuture[Broker] | None = None
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupMember = OUTSIDER
+    ) -> RequestFuture[dict[TopicPartition, type[BrokerError] | None]]:
+        """Store offsets; see :func:`commit_offsets`."""
+        future = self._with_coordinator(
+            lambda broker: commit_offsets(self._client, broker, self.group_id, offsets, member)
+        )
+        return future.add_listener(self._forget_if_moved_in_rows)
+
+    def fetch(
+        self, partitions: Iterable[TopicPartition] | None, *, require_stable: bool = False
+    ) -> RequestFuture[dict[TopicPartition, OffsetAndMetadata]]:
+        """Stored offsets; see :func:`fetch_offsets`."""
+        wanted = None if partitions is None else tuple(partitions)
+        return self._with_coordinator(
+            lambda broker: fetch_offsets(self._client, broker, self.group_id, wanted, require_stable=require_stable)
+        )
+
+    def _with_coordinator(self, ask: Callable[[Broker], RequestFuture[T]]) -> RequestFuture[T]:
+        result: RequestFuture[T] = RequestFuture()
+        result.add_listener(lambda done: self._forget_if_moved(done.exception))
+        if self.coordinator is not None:
+            ask(self.coordinator).chain(result)
+            return result
+
+        def found(search: RequestFuture[Broker]) -> None:
+            self._search = None
+            self.coordinator = search.value.dedicated(self._purpose)
+            ask(self.coordinator).chain(result)
+
+        # One search for all who wait: two answers might come the other way round, and with them the commits.
+        search = self._search = self._search or find_coordinator(self._client, self.group_id)
+        search.settle(result, found)
+        return result
+
+    def _forget_if_moved(self, error: KafkaError | None) -> None:
+        if isinstance(error, (Disconnected, NotCoordinator, CoordinatorNotAvailable)):
+            self.coordinator = None
+
+    def _forget_if_moved_in_rows(self, future: RequestFuture[dict[TopicPartition, type[BrokerError] | None]]) -> None:
+        if future.succeeded and {NotCoordinator, CoordinatorNotAvailable} & set(future.value.values()):
+            self.coordinator = None

@@ -1,0 +1,355 @@
+"""What is asked of a partition's leader: records, offsets by time, ends of epochs.
+
+Each function queues one request and gives a future of a dict by partition. An error of one partition does
+not fail the others: it stands in that partition's row, and when it says that metadata is stale an update is
+asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from streamlet.kafka.broker_errors import error_class
+from streamlet.kafka.client.client import KafkaClient
+from streamlet.kafka.errors import BrokerError, CorruptRecord
+from streamlet.kafka.future import RequestFuture
+from streamlet.kafka.metadata.cluster import UNKNOWN_EPOCH, Broker, TopicPartition
+from streamlet.kafka.protocol.messages import fetch as wire_fetch
+from streamlet.kafka.protocol.messages import list_offsets as wire_offsets
+from streamlet.kafka.protocol.messages import offset_for_leader_epoch as wire_epochs
+from streamlet.kafka.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from streamlet.kafka.records.batch import RecordBatch
+from streamlet.kafka.records.reading import DECOMPRESSED_LIMIT, ReadOptions, read_batches
+
+__all__ = [
+    "EARLIEST_TIMESTAMP",
+    "LATEST_TIMESTAMP",
+    "EpochEnd",
+    "FetchPosition",
+    "FetchSettings",
+    "FetchedPartition",
+    "ListedOffset",
+    "SessionAnswer",
+    "SessionPart",
+    "fetch",
+    "fetch_in_session",
+    "list_offsets",
+    "offsets_for_leader_epoch",
+]
+
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class FetchPosition:
+    """Where to read on.
+
+    ``current_leader_epoch`` (of the metadata) fences an old leader; ``last_fetched_epoch`` (of the last batch
+    read) lets a leader from Kafka 2.7 on say where its log and ours part.
+    """
+
+    offset: int
+    current_leader_epoch: int = UNKNOWN_EPOCH
+    last_fetched_epoch: int = UNKNOWN_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSettings:
+    """How to fetch; Kafka's names and defaults, but read_committed by default."""
+
+    fetch_max_wait_ms: int = 500
+    fetch_min_bytes: int = 1
+    fetch_max_bytes: int = 50 * 1024 * 1024
+    max_partition_fetch_bytes: int = 1024 * 1024
+    read_committed: bool = True
+    check_crcs: bool = True
+    decompressed_limit: int = DECOMPRESSED_LIMIT
+    client_rack: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedPartition:
+    """What one fetch brought of one partition; offsets are -1 where an error left them out.
+
+    ``diverging_epoch`` (epoch, its end offset) says that the log was truncated below our position.
+    ``new_leader`` (node id, epoch) is what the broker knows better about the leader.
+    """
+
+    topic_partition: TopicPartition
+    position: int
+    error: type[BrokerError] | None
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    diverging_epoch: tuple[int, int] | None
+    new_leader: tuple[int, int] | None
+    preferred_read_replica: int
+    records: memoryview
+    aborted: tuple[tuple[int, int], ...]
+    settings: FetchSettings
+
+    def batches(self) -> Iterator[RecordBatch]:
+        """The batches, unpacked one by one as they are asked for; read on at the last one's ``next_offset``.
+
+        Raises the partition's error if it has one, and the errors of
+        :func:`streamlet.kafka.records.reading.read_batches`.
+        """
+        topic, partition = self.topic_partition
+        if self.error is not None:
+            raise self.error(f"Fetching topic {topic!r}, partition {partition}, from offset {self.position}")
+        options = ReadOptions(
+            topic,
+            partition,
+            self.position,
+            self.settings.read_committed,
+            self.settings.check_crcs,
+            self.settings.decompressed_limit,
+        )
+        found = False
+        for batch in read_batches(self.records, options, self.aborted):
+            found = True
+            yield batch
+        if not found and len(self.records):
+            # A broker sends the first batch whole; going on as if nothing had come would ask for it for ever.
+            raise CorruptRecord(
+                f"Topic {topic!r}, partition {partition}: the broker sent {len(self.records)} bytes from "
+                "offset "
+                f"{self.position} on, which hold not one whole batch. The log is damaged there."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ListedOffset:
+    """``offset`` -1: no record is as late as the time asked for."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+    error: type[BrokerError] | None
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEnd:
+    """Where the epoch ends; ``leader_epoch`` may be a lower one that both logs share, -1 for none."""
+
+    leader_epoch: int
+    end_offset: int
+    error: type[BrokerError] | None
+
+
+def fetch(
+    client: KafkaClient,
+    broker: Broker,
+    positions: Mapping[TopicPartition, FetchPosition],
+    settings: FetchSettings | None = None,
+) -> RequestFuture[dict[TopicPartition, FetchedPartition]]:
+    """Records from the positions on; the broker fills the answer in their order."""
+    ids = {topic: client.cluster.topic_id(topic) for topic in by_topic(positions)}
+    part = SessionPart(positions, positions, ids)
+    return fetch_in_session(client, broker, part, settings).then(lambda answer: answer.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPart:
+    """A request of a fetch session (KIP-227): ``send`` and ``forget`` change what the broker holds, ``wanted`` is all
+    it may answer for. The default is no session: everything is sent, nothing is remembered.
+    """
+
+    wanted: Mapping[TopicPartition, FetchPosition]
+    send: Mapping[TopicPartition, FetchPosition]
+    topic_ids: Mapping[str, str | None]
+    session_id: int = 0
+    epoch: int = -1
+    forget: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SessionAnswer:
+    """The answer of one broker; partitions that have nothing new are left out within a session."""
+
+    session_id: int
+    error: type[BrokerError] | None
+    partitions: dict[TopicPartition, FetchedPartition]
+
+
+def fetch_in_session(
+    client: KafkaClient, broker: Broker, part: SessionPart, settings: FetchSettings | None = None
+) -> RequestFuture[SessionAnswer]:
+    """Records of a fetch session. An error of the session as a whole stands in the answer; without a session it fails
+    the future.
+    """
+    chosen = settings or FetchSettings()
+    ids, wanted = part.topic_ids, part.wanted
+    names = {topic_id: topic for topic, topic_id in ids.items() if topic_id is not None}
+    for tp in wanted:
+        topic_id = client.cluster.topic_id(tp.topic)
+        if topic_id is not None:
+            names.setdefault(topic_id, tp.topic)
+    request = wire_fetch.FetchRequest(
+        max_wait_ms=chosen.fetch_max_wait_ms,
+        min_bytes=chosen.fetch_min_bytes,
+        max_bytes=chosen.fetch_max_bytes,
+        isolation_level=wire_fetch.READ_COMMITTED if chosen.read_committed else wire_fetch.READ_UNCOMMITTED,
+        session_id=part.session_id,
+        session_epoch=part.epoch,
+        rack_id=chosen.client_rack,
+        topics=tuple(
+            wire_fetch.FetchTopic(
+                topic=topic,
+                topic_id=ids[topic],
+                partitions=tuple(_fetch_partition(number, row, chosen) for number, row in rows.items()),
+            )
+            for topic, rows in by_topic(part.send).items()
+        ),
+        forgotten_topics_data=tuple(
+            wire_fetch.ForgottenTopic(topic=topic, topic_id=ids[topic], partitions=tuple(numbers))
+            for topic, numbers in by_topic(dict.fromkeys(part.forget)).items()
+        ),
+    )
+
+    def read(response: wire_fetch.FetchResponse) -> SessionAnswer:
+        fault = error_class(response.error_code)
+        if fault is not None:
+            note_error(client, fault)
+            if part.epoch < 0:
+                raise fault(f"Fetching from {broker}")
+        found: dict[TopicPartition, FetchedPartition] = {}
+        for topic in response.topics:
+            name = topic.topic if topic.topic_id is None else names.get(topic.topic_id, "")
+            for row in topic.partitions:
+                tp = TopicPartition(name, row.partition_index)
+                if tp in wanted:
+                    found[tp] = _fetched(tp, row, wanted[tp].offset, chosen)
+                    note_error(client, found[tp].error)
+        return SessionAnswer(response.session_id, fault, found)
+
+    return client.send(request, broker, _timeout(client, chosen.fetch_max_wait_ms)).then(read)
+
+
+def _fetch_partition(number: int, position: FetchPosition, settings: FetchSettings) -> wire_fetch.FetchPartition:
+    return wire_fetch.FetchPartition(
+        partition=number,
+        current_leader_epoch=position.current_leader_epoch,
+        fetch_offset=position.offset,
+        last_fetched_epoch=position.last_fetched_epoch,
+        partition_max_bytes=settings.max_partition_fetch_bytes,
+    )
+
+
+def _timeout(client: KafkaClient, wait_ms: int) -> float:
+    """The broker's own waiting comes on top of what an answer may take."""
+    return (client.config.request_timeout_ms + wait_ms) / 1000
+
+
+def _fetched(
+    tp: TopicPartition, row: wire_fetch.FetchPartitionResponse, position: int, settings: FetchSettings
+) -> FetchedPartition:
+    diverging, leader = row.diverging_epoch, row.current_leader
+    return FetchedPartition(
+        tp,
+        position,
+        error_class(row.error_code),
+        row.high_watermark,
+        row.last_stable_offset,
+        row.log_start_offset,
+        None if diverging.end_offset < 0 else (diverging.epoch, diverging.end_offset),
+        None if leader.leader_id < 0 else (leader.leader_id, leader.leader_epoch),
+        row.preferred_read_replica,
+        row.records if row.records is not None else memoryview(b""),
+        tuple((gone.producer_id, gone.first_offset) for gone in row.aborted_transactions or ()),
+        settings,
+    )
+
+
+def list_offsets_request(
+    timestamps: Mapping[TopicPartition, int], *, read_committed: bool
+) -> wire_offsets.ListOffsetsRequest:
+    """For one leader's partitions."""
+    return wire_offsets.ListOffsetsRequest(
+        isolation_level=1 if read_committed else 0,
+        topics=tuple(
+            wire_offsets.ListOffsetsTopic(
+                name=topic,
+                partitions=tuple(
+                    wire_offsets.ListOffsetsPartition(partition_index=number, timestamp=timestamp)
+                    for number, timestamp in rows.items()
+                ),
+            )
+            for topic, rows in by_topic(timestamps).items()
+        ),
+    )
+
+
+def list_offsets(
+    client: KafkaClient,
+    broker: Broker,
+    timestamps: Mapping[TopicPartition, int],
+    *,
+    read_committed: bool = True,
+) -> RequestFuture[dict[TopicPartition, ListedOffset]]:
+    """First offsets at or after a time in ms, or EARLIEST_TIMESTAMP, or LATEST_TIMESTAMP.
+
+    The latest one under ``read_committed`` is the last stable offset: no open transaction lies before it.
+    """
+    request = list_offsets_request(timestamps, read_committed=read_committed)
+
+    def read(response: wire_offsets.ListOffsetsResponse) -> dict[TopicPartition, ListedOffset]:
+        found: dict[TopicPartition, ListedOffset] = {}
+        for topic in response.topics:
+            for row in topic.partitions:
+                fault = error_class(row.error_code)
+                note_error(client, fault)
+                tp = TopicPartition(topic.name, row.partition_index)
+                found[tp] = ListedOffset(row.offset, row.timestamp, row.leader_epoch, fault)
+        return found
+
+    return client.send(request, broker).then(read)
+
+
+def offsets_for_leader_epoch(
+    client: KafkaClient, broker: Broker, epochs: Mapping[TopicPartition, tuple[int, int]]
+) -> RequestFuture[dict[TopicPartition, EpochEnd]]:
+    """Where each (leader epoch of the last record read, leader epoch of the metadata) ends in the leader's
+    log."""
+    request = wire_epochs.OffsetForLeaderEpochRequest(
+        topics=tuple(
+            wire_epochs.OffsetForLeaderTopic(
+                topic=topic,
+                partitions=tuple(
+                    wire_epochs.OffsetForLeaderPartition(
+                        partition=number, leader_epoch=epoch, current_leader_epoch=current
+                    )
+                    for number, (epoch, current) in rows.items()
+                ),
+            )
+            for topic, rows in by_topic(epochs).items()
+        )
+    )
+
+    def read(response: wire_epochs.OffsetForLeaderEpochResponse) -> dict[TopicPartition, EpochEnd]:
+        found: dict[TopicPartition, EpochEnd] = {}
+        for topic in response.topics:
+            for row in topic.partitions:
+                fault = error_class(row.error_code)
+                note_error(client, fault)
+                tp = TopicPartition(topic.topic, row.partition)
+                found[tp] = EpochEnd(row.leader_epoch, row.end_offset, fault)
+        return found
+
+    return client.send(request, broker).then(read)
+
+
+def by_topic(rows: Mapping[TopicPartition, V]) -> dict[str, dict[int, V]]:
+    """The same, topic by topic, as requests want it; order is kept."""
+    found: dict[str, dict[int, V]] = {}
+    for tp, value in rows.items():
+        found.setdefault(tp.topic, {})[tp.partition] = value
+    return found
+
+
+def note_error(client: KafkaClient, fault: type[BrokerError] | None) -> None:
+    """Ask for metadata when an answer says that ours is stale (M4)."""
+    if fault is not None and fault.stale_metadata:
+        client.metadata.request_update(reset_equivalent=False)

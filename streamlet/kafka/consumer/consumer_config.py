@@ -1,0 +1,105 @@
+"""The consumer's settings: Kafka's names in snake case, Java's defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from streamlet.base.errors import SettingError
+from streamlet.kafka.consumer.assignors import AssignorLike, CooperativeStickyAssignor, RangeAssignor, resolve_assignor
+from streamlet.kafka.consumer.deserialization import DeserializerLike
+from streamlet.kafka.settings.client_config import ClientConfig
+
+READ_COMMITTED = "read_committed"
+READ_UNCOMMITTED = "read_uncommitted"
+_OTHER_WORDS = {"smallest": "earliest", "beginning": "earliest", "largest": "latest", "end": "latest"}
+"""Of Kafka 0.8 and librdkafka, for ``auto_offset_reset``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerConfig(ClientConfig):
+    """What a consumer needs beside a client's settings. Checked when made: SettingError."""
+
+    group_id: str | None = None
+    """The group that shares the topics out and keeps the offsets; None: ``assign`` only, and no commits."""
+    group_instance_id: str | None = None
+    """A static member's name (KIP-345): it may be away for the session time-out without a rebalance."""
+    auto_offset_reset: str = "latest"
+    """Where to read without a position: ``earliest``, ``latest``, or ``none`` for an error."""
+    enable_auto_commit: bool = True
+    """Without a ``group_id`` there is nothing to commit to, and nothing is."""
+    auto_commit_interval_ms: int = 5_000
+    isolation_level: str = READ_UNCOMMITTED
+    key_deserializer: DeserializerLike = None
+    value_deserializer: DeserializerLike = None
+    max_poll_records: int = 500
+    max_poll_interval_ms: int = 300_000
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 3_000
+    fetch_min_bytes: int = 1
+    fetch_max_wait_ms: int = 500
+    fetch_max_bytes: int = 50 * 1024 * 1024
+    max_partition_fetch_bytes: int = 1024 * 1024
+    check_crcs: bool = True
+    enable_fetch_sessions: bool = True
+    """Incremental fetch requests (KIP-227). Java has no switch for it."""
+    client_rack: str = ""
+    """Where this client stands: with it, brokers may name a nearer replica to read from (KIP-392)."""
+    partition_assignment_strategy: Sequence[AssignorLike] = (RangeAssignor, CooperativeStickyAssignor)
+    """How the group's leader shares out: assignors by class, object or name, the preferred first."""
+    exclude_internal_topics: bool = True
+    allow_auto_create_topics: bool = True
+    default_api_timeout_ms: int = 60_000
+    consumer_timeout_ms: int | None = None
+    """An iteration ends after so long without a record; None: never (kafka-python's name)."""
+
+    CLIENT: ClassVar[str] = "Consumer"
+    LEAST: ClassVar[Mapping[str, int]] = {
+        "default_api_timeout_ms": 1,
+        "max_poll_records": 1,
+        "max_poll_interval_ms": 1,
+        "session_timeout_ms": 1,
+        "heartbeat_interval_ms": 1,
+        "fetch_max_bytes": 1,
+        "max_partition_fetch_bytes": 1,
+    }
+    MOST: ClassVar[Mapping[str, int]] = dict.fromkeys(
+        ("session_timeout_ms", "max_poll_interval_ms", "fetch_max_wait_ms"), (1 << 31) - 1
+    )
+    ORDERED: ClassVar[Sequence[tuple[str, str]]] = (("fetch_max_bytes", "receive_message_max_bytes"),)
+    CHOICES: ClassVar[Mapping[str, Sequence[object]]] = {
+        "auto_offset_reset": ("earliest", "latest", "none"),
+        "isolation_level": (READ_UNCOMMITTED, READ_COMMITTED),
+    }
+
+    def __post_init__(self) -> None:
+        if isinstance(self.auto_offset_reset, str) and self.auto_offset_reset in _OTHER_WORDS:
+            right = _OTHER_WORDS[self.auto_offset_reset]
+            raise SettingError(f"auto_offset_reset = {self.auto_offset_reset!r} is called {right!r} here.")
+        ClientConfig.__post_init__(self)
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise SettingError(
+                f"heartbeat_interval_ms = {self.heartbeat_interval_ms} must be below session_timeout_ms = "
+                f"{self.session_timeout_ms}, by a factor of three or more: otherwise one late heartbeat ends the "
+                "membership."
+            )
+        if self.group_id == "":
+            raise SettingError("group_id = '' is no name of a group: give a name, or None to read without a group.")
+        if self.group_instance_id is not None and self.group_id is None:
+            raise SettingError(f"group_instance_id = {self.group_instance_id!r} needs a group_id.")
+        for name in ("key_deserializer", "value_deserializer"):
+            value = getattr(self, name)
+            if value is not None and not callable(value) and not hasattr(value, "deserialize"):
+                raise SettingError(
+                    f"{name} = {value!r} must be a function of bytes, as bytes.decode is, or an object with "
+                    "deserialize(topic, data)."
+                )
+        if not isinstance(self.partition_assignment_strategy, (list, tuple)):
+            one = self.partition_assignment_strategy
+            wanted = [one] if isinstance(one, str) else ["range", "cooperative-sticky"]
+            raise SettingError(f"partition_assignment_strategy = {one!r} must be a list: write {wanted!r}.")
+        if not self.partition_assignment_strategy:
+            raise SettingError("partition_assignment_strategy is empty: name at least one assignor.")
+        for assignor in self.partition_assignment_strategy:
+            resolve_assignor(assignor)

@@ -1,0 +1,186 @@
+"""The client's settings: Kafka's names in snake case, Java's defaults, milliseconds where Kafka has them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from streamlet.base.errors import SettingError
+from streamlet.kafka.metadata.cluster import UNKNOWN_NODE, Broker
+from streamlet.kafka.settings import foreign_names as setting_names
+from streamlet.kafka.settings.security import SECRETS, SecuritySettings, check_security
+
+_INT32 = (1 << 31) - 1
+_INT64 = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConfig(SecuritySettings):
+    """What every client needs; those of producer and consumer are subclasses with more fields.
+
+    Checked when made: SettingError names the setting, its value and what is allowed.
+    """
+
+    bootstrap_servers: str | tuple[str, ...]
+    """Addresses ``host:port``, one string with commas or several strings; one living is enough."""
+    client_id: str = "streamlet"
+    request_timeout_ms: int = 30_000
+    metadata_max_age_ms: int = 300_000
+    """-1: metadata is asked for again only after a failure."""
+    metadata_recovery_strategy: str = "rebootstrap"
+    """"rebootstrap" or "none": whether ``bootstrap_servers`` are tried again once the brokers known from metadata give
+    none for ``metadata_recovery_rebootstrap_trigger_ms``. When *no* connection to a known broker can be made they are
+    tried at once, whatever this says."""
+    metadata_recovery_rebootstrap_trigger_ms: int = 300_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 1_000
+    socket_connection_setup_timeout_ms: int = 10_000
+    socket_connection_setup_timeout_max_ms: int = 30_000
+    connections_max_idle_ms: int = 540_000
+    max_in_flight_requests_per_connection: int = 5
+    send_buffer_bytes: int = 131_072
+    receive_buffer_bytes: int = -1
+    """-1: the operating system's own, which grows with need. (Java: 65536.)"""
+    receive_message_max_bytes: int = 100_000_000
+    """No single answer may be larger (librdkafka's name: Java has no such limit)."""
+
+    CLIENT: ClassVar[str] = ""
+    """Whose settings these are, as its users call it; "": what every client has."""
+    LEAST: ClassVar[Mapping[str, int]] = {
+        "max_in_flight_requests_per_connection": 1,
+        "request_timeout_ms": 1,
+        "metadata_max_age_ms": -1,
+        "send_buffer_bytes": -1,
+        "receive_buffer_bytes": -1,
+        "receive_message_max_bytes": 1024,
+        "connections_max_idle_ms": 1,
+        "socket_connection_setup_timeout_ms": 1,
+    }
+    """The least value of a whole number; 0 for those not named. A subclass has a table of its own beside this one."""
+    MOST: ClassVar[Mapping[str, int]] = {"request_timeout_ms": _INT32}
+    """The greatest value: what the protocol, or Java, has 32 bits for. Other times have 64, other numbers 32."""
+    ORDERED: ClassVar[Sequence[tuple[str, str]]] = (
+        ("retry_backoff_ms", "retry_backoff_max_ms"),
+        ("reconnect_backoff_ms", "reconnect_backoff_max_ms"),
+        ("socket_connection_setup_timeout_ms", "socket_connection_setup_timeout_max_ms"),
+    )
+    """Pairs whose first must not be greater than its second; a subclass adds pairs of its own."""
+    CHOICES: ClassVar[Mapping[str, Sequence[object]]] = {"metadata_recovery_strategy": ("rebootstrap", "none")}
+    """The only values that a setting can have; a subclass adds rows of its own."""
+
+    def __post_init__(self) -> None:
+        """Check by annotation (``int``, ``bool``, ``str``, each perhaps ``| None``) and by the three tables.
+
+        A subclass with more to check calls ``ClientConfig.__post_init__(self)`` first.
+        """
+        for field in dataclasses.fields(self):
+            self._check_type(field.name, str(field.type), getattr(self, field.name))
+        for name, choices in self._tables("CHOICES"):
+            if getattr(self, name) not in choices:
+                listed = ", ".join(dict.fromkeys(str(choice) for choice in choices if choice is not None))
+                raise SettingError(f"{name} = {getattr(self, name)!r} is not possible: choose from {listed}.")
+        for low, high in self._tables("ORDERED"):
+            if getattr(self, low) > getattr(self, high):
+                raise SettingError(
+                    f"{low} = {getattr(self, low)} is greater than {high} = {getattr(self, high)}: "
+                    f"lower the one or raise the other."
+                )
+        parse_servers(self.bootstrap_servers)
+        check_security(self)
+
+    @classmethod
+    def of(cls, settings: Mapping[str, object]) -> Self:
+        """From names and values, as the class it is called on.
+
+        Kafka's dotted names work too. A name that is none is refused: with the nearest right ones, the client whose
+        it is, or why there is no such setting here.
+        """
+        known = _names(cls)
+        given: dict[str, object] = {}
+        for written, value in settings.items():
+            name = written.replace(".", "_")
+            if name not in known:
+                others = {kind.CLIENT: _names(kind) for kind in ClientConfig.__subclasses__() if kind.CLIENT}
+                raise SettingError(setting_names.unknown(written, cls.CLIENT, known, others))
+            if name in given:
+                raise SettingError(f"{name} is given twice, as {written!r} too: leave one of them out.")
+            given[name] = value
+        if "bootstrap_servers" not in given:
+            raise SettingError("bootstrap_servers is missing: give at least one host:port of the cluster.")
+        servers = given["bootstrap_servers"]
+        if isinstance(servers, list):
+            given["bootstrap_servers"] = tuple(servers)
+        return cls(**given)  # type: ignore[arg-type]  # the checks above and in __post_init__ are the types
+
+    @classmethod
+    def _tables(cls, table: str) -> list[Any]:  # Any: rows of whichever table it is
+        """The rows of a class-level table, over all base classes, the oldest first."""
+        found: list[Any] = []
+        for kind in reversed(cls.__mro__):
+            rows = kind.__dict__.get(table, ())
+            found += rows.items() if isinstance(rows, Mapping) else rows
+        return found
+
+    def _check_type(self, name: str, annotation: str, value: object) -> None:
+        kind, _, optional = annotation.partition(" | ")
+        if name in SECRETS or (value is None and optional == "None"):
+            return  # a secret is checked where nothing shows it
+        if kind == "int" and optional in ("", "None"):
+            least = dict(self._tables("LEAST")).get(name, 0)
+            most = dict(self._tables("MOST")).get(name, _INT64 if name.endswith("_ms") else _INT32)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise SettingError(f"{name} = {value!r} must be a whole number of at least {least}.")
+            if value > most:
+                raise SettingError(f"{name} = {value!r} must be a whole number of at most {most}.")
+        elif kind == "bool" and not isinstance(value, bool):
+            raise SettingError(f"{name} = {value!r} must be True or False.")
+        elif kind == "str" and optional in ("", "None") and not isinstance(value, str):
+            raise SettingError(f"{name} = {value!r} must be a string.")
+
+    def brokers(self) -> tuple[Broker, ...]:
+        """The bootstrap addresses as brokers without an id."""
+        return parse_servers(self.bootstrap_servers)
+
+
+def _names(config: type[ClientConfig]) -> list[str]:
+    return [field.name for field in dataclasses.fields(config)]
+
+
+def parse_servers(servers: object) -> tuple[Broker, ...]:
+    """``"h1:9092,h2:9092"`` or several such strings as brokers; IPv6 in brackets. Raises SettingError."""
+    if isinstance(servers, str):
+        parts = servers.split(",")
+    elif isinstance(servers, (tuple, list)) and all(isinstance(part, str) for part in servers):
+        parts = [piece for part in servers for piece in part.split(",")]
+    else:
+        raise SettingError(f"bootstrap_servers = {servers!r} must be host:port, or several of them.")
+    brokers = tuple(parse_server(part.strip()) for part in parts if part.strip())
+    if not brokers:
+        raise SettingError("bootstrap_servers is empty: give at least one host:port of the cluster.")
+    return tuple(dict.fromkeys(brokers))
+
+
+def parse_server(text: str) -> Broker:
+    """One ``host:port`` as a broker without an id. Raises SettingError."""
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
+    if not colon or not host or "://" in text or (":" in host and not text.startswith("[")):
+        raise SettingError(f"{text!r} is no broker address: write host:port, as in 127.0.0.1:9092.")
+    if not _can_be_host(host):
+        raise SettingError(f"{text!r} is no broker address: {host!r} can be no name of a host.")
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise SettingError(f"{text!r} is no broker address: the port must be a number from 1 to 65535.")
+    return Broker(UNKNOWN_NODE, host, int(port))
+
+
+def _can_be_host(host: str) -> bool:
+    """Whether a resolver can be asked for it."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return host.isprintable() and " " not in host

@@ -1,0 +1,97 @@
+"""The handshake over real sockets: blocking, with one deadline for all of it. Runs in short-lived threads."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from streamlet.runtime.links import handshake
+from streamlet.runtime.links.handshake import Hello, Refused
+from streamlet.runtime.links.wire import FrameReader, FrameWriter
+
+Address = tuple[str, str, int]
+"""("unix", path, 0) or ("tcp", host, port)."""
+
+WELCOME = b"\x01"
+
+
+class HungUp(Refused):
+    """The other end went away during the handshake: a process that ended, as a rule, and nothing to be refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Secured:
+    """A socket whose other end has proved the secret, and the frames' two directions."""
+
+    sock: socket.socket
+    hello: Hello
+    writer: FrameWriter
+    reader: FrameReader
+
+
+def dial(address: Address, hello: Hello, secret: bytes, frame_limit: int) -> Secured:
+    """Connect and prove. Raises OSError or Refused; never takes longer than the handshake's deadline."""
+    deadline = time.monotonic() + handshake.DEADLINE_S
+    kind, host, port = address
+    sock = socket.socket(socket.AF_UNIX if kind == "unix" else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        sock.settimeout(handshake.DEADLINE_S)
+        sock.connect(host if kind == "unix" else (host, port))
+        if kind == "tcp":
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        words = handshake.encode_hello(hello, os.urandom(handshake.NONCE_BYTES))
+        sock.sendall(words)
+        reply = _exactly(sock, handshake.ANSWER_BYTES, deadline)
+        sock.sendall(handshake.check_answer(secret, words, reply))
+        if _exactly(sock, 1, deadline) != WELCOME:
+            raise Refused("it did not accept this worker's epoch")
+        keys = handshake.link_keys(secret, words, reply[4 : 4 + handshake.NONCE_BYTES])
+        return Secured(sock, hello, FrameWriter(keys.to_acceptor), FrameReader(keys.to_dialer, frame_limit))
+    except BaseException:
+        sock.close()
+        raise
+
+
+def accept(sock: socket.socket, secret: bytes, admits: Callable[[Hello], None], frame_limit: int) -> Secured:
+    """The acceptor's half; ``admits(hello)`` raises Refused for a peer that is not wanted.
+
+    Raises OSError or Refused (HungUp if the peer has gone), and has closed the socket then. Only fixed sizes are read
+    before the proof.
+    """
+    deadline = time.monotonic() + handshake.DEADLINE_S
+    try:
+        words = _exactly(sock, handshake.HELLO_BYTES, deadline)
+        hello = handshake.decode_hello(words)
+        nonce = os.urandom(handshake.NONCE_BYTES)
+        sock.sendall(handshake.answer(secret, words, nonce))
+        handshake.check_proof(secret, words, nonce, _exactly(sock, handshake.PROOF_BYTES, deadline))
+        admits(hello)  # after the proof: who proved nothing learns nothing about epochs
+        sock.sendall(WELCOME)
+        keys = handshake.link_keys(secret, words, nonce)
+        return Secured(sock, hello, FrameWriter(keys.to_dialer), FrameReader(keys.to_acceptor, frame_limit))
+    except ConnectionError as error:
+        sock.close()
+        raise HungUp("it hung up during the handshake") from error
+    except BaseException:
+        sock.close()
+        raise
+
+
+def _exactly(sock: socket.socket, count: int, deadline: float) -> bytes:
+    data = b""
+    while len(data) < count:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise Refused("it did not finish the handshake in time")
+        sock.settimeout(left)
+        try:
+            more = sock.recv(count - len(data))
+        except TimeoutError:
+            raise Refused("it did not finish the handshake in time") from None
+        if not more:
+            raise HungUp("it hung up during the handshake")
+        data += more
+    return data

@@ -1,0 +1,191 @@
+"""Links between workers over sockets: at most once, in order, never waiting for a peer to read."""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+from collections import deque
+from collections.abc import Callable
+
+from streamlet.runtime.links.dialing import Secured
+from streamlet.runtime.links.wire import BadFrame, data_payloads, decode_data
+from streamlet.runtime.ports import Incoming, Outgoing, Traffic
+from streamlet.runtime.supervision.link_watch import COORDINATOR_SAID, PEER_CLOSED
+from streamlet.runtime.tasks.outbox import Run
+
+READ_BYTES = 1 << 18
+READS_PER_TURN = 8
+LAST_READS = 4096
+"""A bound for what is read of a link that has ended; a socket holds far less."""
+
+LinkLost = Callable[[int, int, int, str], None]
+"""(worker, its epoch, the book's version the link was made by, why): called after everything readable was read."""
+
+
+class _Link:
+    """One authenticated socket to one worker of one epoch."""
+
+    __slots__ = ("epoch", "out", "out_bytes", "received", "secured", "sent", "sock", "version", "worker", "writing")
+
+    def __init__(self, secured: Secured, worker: int, epoch: int) -> None:
+        self.secured = secured
+        self.sock = secured.sock
+        self.sock.setblocking(False)
+        self.worker = worker
+        self.epoch = epoch
+        self.version = secured.hello.version
+        self.out: deque[memoryview] = deque()
+        self.out_bytes = 0
+        self.sent = 0
+        self.received = 0
+        self.writing = False
+
+
+class SocketLinks:
+    """All links of one worker. Every method runs on the loop's thread; see ``runtime.ports.Links``.
+
+    A link that fails is closed and reported once; what it still held is gone and is never sent again.
+    """
+
+    def __init__(self, lost: LinkLost) -> None:
+        self.check: Callable[[Incoming], None] = lambda incoming: None
+        """Raises BadFrame for what this worker does not expect; the link is closed then."""
+        self._lost = lost
+        self._links: dict[int, _Link] = {}
+        self._selector: selectors.BaseSelector | None = None
+        self._received: list[Incoming] = []
+
+    def attach(self, selector: selectors.BaseSelector) -> None:
+        self._selector = selector
+
+    # -- links come and go -------------------------------------------------------------------------------------
+
+    def add(self, secured: Secured, worker: int, epoch: int) -> None:
+        """A new link. It replaces one of a lower epoch or version, which is lost, and yields to any other."""
+        assert self._selector is not None
+        present = self._links.get(worker)
+        if present is not None:
+            if (present.epoch, present.version) >= (epoch, secured.hello.version):
+                secured.sock.close()
+                return
+            self._close(present, "the peer has connected anew")
+        link = self._links[worker] = _Link(secured, worker, epoch)
+        self._selector.register(link.sock, selectors.EVENT_READ, lambda: self._ready(link))
+
+    def drop(self, worker: int, epoch: int, version: int) -> None:
+        """Close the link to a worker if it is of this epoch or older, and made by an older book than ``version``."""
+        link = self._links.get(worker)
+        if link is not None and link.epoch <= epoch and link.version < version:
+            self._close(link, COORDINATOR_SAID)
+
+    def epochs(self) -> dict[int, int]:
+        """Worker -> epoch of every link there is."""
+        return {worker: link.epoch for worker, link in self._links.items()}
+
+    def close(self) -> None:
+        for link in self._links.values():
+            link.sock.close()
+        self._links.clear()
+
+    def _close(self, link: _Link, why: str) -> None:
+        if self._links.get(link.worker) is not link:
+            return
+        self._read(link, LAST_READS)  # the last words of a peer that died: acks among them are true
+        del self._links[link.worker]
+        assert self._selector is not None
+        self._selector.unregister(link.sock)
+        link.sock.close()
+        self._lost(link.worker, link.epoch, link.version, why)
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def received(self) -> list[Incoming]:
+        taken, self._received = self._received, []
+        return taken
+
+    def _ready(self, link: _Link) -> None:
+        if link.writing:
+            self._write(link)
+        if self._links.get(link.worker) is link:
+            why = self._read(link)
+            if why is not None:
+                self._close(link, why)
+
+    def _read(self, link: _Link, reads: int = READS_PER_TURN) -> str | None:
+        """Read what is there; why the link has ended, or None."""
+        for _ in range(reads):
+            try:
+                data = link.sock.recv(READ_BYTES)
+            except BlockingIOError:
+                return None
+            except OSError as error:
+                return f"the connection broke ({error.strerror or error})"
+            if not data:
+                return PEER_CLOSED
+            try:
+                for payload in link.secured.reader.feed(data):
+                    incoming = decode_data(payload)
+                    incoming.worker = link.worker
+                    self.check(incoming)
+                    self._received.append(incoming)
+                    link.received += 1
+            except BadFrame as error:
+                return str(error)
+            if len(data) < READ_BYTES:
+                return None
+        return None
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def send(self, worker: int, outgoing: Outgoing) -> list[Run] | None:
+        link = self._links.get(worker)
+        if link is None:
+            return None
+        payloads, too_large = data_payloads(outgoing)
+        for payload in payloads:
+            frame = link.secured.writer.frame(payload)
+            link.out.append(memoryview(frame))
+            link.out_bytes += len(frame)
+        link.sent += len(payloads)
+        if not link.writing:
+            self._write(link)
+        return too_large
+
+    def _write(self, link: _Link) -> None:
+        try:
+            while link.out:
+                # sendmsg takes a bounded number of buffers; a few are enough to save system calls
+                sent = link.sock.sendmsg([link.out[i] for i in range(min(len(link.out), 16))])
+                link.out_bytes -= sent
+                while sent:
+                    head = link.out[0]
+                    if sent < len(head):
+                        link.out[0] = head[sent:]
+                        break
+                    sent -= len(head)
+                    link.out.popleft()
+        except BlockingIOError:
+            pass
+        except OSError:
+            # The reading side says why, after it has taken the peer's last words.
+            link.out.clear()
+            link.out_bytes = 0
+            with contextlib.suppress(OSError):
+                link.sock.shutdown(socket.SHUT_WR)
+        self._watch(link)
+
+    def _watch(self, link: _Link) -> None:
+        writing = bool(link.out)
+        if writing != link.writing and self._links.get(link.worker) is link:
+            link.writing = writing
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if writing else 0)
+            assert self._selector is not None
+            self._selector.modify(link.sock, events, lambda: self._ready(link))
+
+    def traffic(self) -> Traffic:
+        links = self._links.items()
+        return {worker: link.sent for worker, link in links}, {worker: link.received for worker, link in links}
+
+    def unsent_bytes(self) -> int:
+        return max((link.out_bytes for link in self._links.values()), default=0)

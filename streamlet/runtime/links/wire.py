@@ -1,0 +1,200 @@
+"""Frames between workers, and between a worker and its coordinator: bytes in, plain data out. Pure.
+
+A frame is ``length (4, big endian) | tag (16) | msgpack``. The tag is an HMAC-SHA256 over the frame's number and its
+payload with a key of this link and direction, so a frame that was changed, repeated, reordered or written by
+someone else is refused before it is parsed. A frame costs about two microseconds for it; a tuple, nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import struct
+from typing import Any
+
+import msgpack
+
+from streamlet.base.errors import StreamletError
+from streamlet.runtime.ports import Incoming, Outgoing
+from streamlet.runtime.tasks.outbox import Run
+
+TAG_BYTES = 16
+MAX_DATA_FRAME = 64 << 20
+MAX_CONTROL_FRAME = 16 << 20
+
+_LENGTH = struct.Struct(">I")
+_NUMBER = struct.Struct(">Q")
+
+
+class BadFrame(StreamletError):
+    """A peer sent what no streamlet sends. The link is closed; nothing of the frame was used."""
+
+
+def pack(value: Any) -> bytes:
+    """msgpack as every frame uses it."""
+    packed: bytes = msgpack.packb(value, use_bin_type=True, datetime=True, unicode_errors="surrogatepass")
+    return packed
+
+
+def unpack(payload: bytes | memoryview | bytearray) -> Any:
+    """The inverse of :func:`pack`. Raises BadFrame. No length in the payload is believed beyond its size."""
+    size = len(payload)
+    try:
+        return msgpack.unpackb(
+            payload,
+            raw=False,
+            use_list=True,
+            strict_map_key=False,
+            timestamp=3,
+            unicode_errors="surrogatepass",
+            max_str_len=size,
+            max_bin_len=size,
+            max_array_len=size,
+            max_map_len=size // 2 + 1,
+            max_ext_len=12,
+        )
+    except Exception as error:  # noqa: BLE001 - msgpack raises a dozen kinds (an unhashable key is a TypeError)
+        raise BadFrame(f"A frame of {size} bytes does not parse ({type(error).__name__}).") from None
+
+
+class FrameWriter:
+    """One direction of a link: payloads to frames."""
+
+    __slots__ = ("_key", "_number")
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._number = 0
+
+    def frame(self, payload: bytes) -> bytes:
+        """The next frame."""
+        tag = hmac.digest(self._key, _NUMBER.pack(self._number) + payload, hashlib.sha256)[:TAG_BYTES]
+        self._number += 1
+        return _LENGTH.pack(len(payload)) + tag + payload
+
+
+class FrameReader:
+    """The other direction: bytes as they come to whole, verified payloads."""
+
+    __slots__ = ("_buffer", "_key", "_limit", "_number")
+
+    def __init__(self, key: bytes, limit: int) -> None:
+        self._key = key
+        self._limit = limit
+        self._number = 0
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes | memoryview) -> list[bytes]:
+        """Payloads completed by ``data``. Raises BadFrame; the reader is useless then."""
+        buffer = self._buffer
+        buffer += data
+        payloads = []
+        at, end = 0, len(buffer)
+        while end - at >= 4:
+            (length,) = _LENGTH.unpack_from(buffer, at)
+            if length > self._limit:
+                raise BadFrame(f"A frame of {length} bytes was announced; {self._limit} is the limit.")
+            stop = at + 4 + TAG_BYTES + length
+            if stop > end:
+                break
+            body = at + 4 + TAG_BYTES
+            payload = bytes(memoryview(buffer)[body:stop])
+            tag = hmac.digest(self._key, _NUMBER.pack(self._number) + payload, hashlib.sha256)[:TAG_BYTES]
+            if not hmac.compare_digest(tag, buffer[at + 4 : body]):
+                raise BadFrame("A frame's tag does not match: it was changed, repeated, or not written by the peer.")
+            self._number += 1
+            payloads.append(payload)
+            at = stop
+        if at:
+            del buffer[:at]
+        return payloads
+
+
+def encode_data(outgoing: Outgoing) -> bytes:
+    """What a turn has for another worker, as a payload."""
+    return pack([outgoing.runs, outgoing.roots, outgoing.deltas, outgoing.fails, outgoing.full])
+
+
+def data_payloads(outgoing: Outgoing, limit: int = MAX_DATA_FRAME) -> tuple[list[bytes], list[Run]]:
+    """What a turn has for another worker in as few payloads as fit the peer's limit, in order; and, as runs of one
+    tuple each, what fits in none. The peer would close the link at a longer one, now and after each replay.
+    """
+    payload = encode_data(outgoing)
+    if len(payload) <= limit:
+        return [payload], []
+    runs, roots, deltas, fails = outgoing.runs, outgoing.roots, outgoing.deltas, outgoing.fails
+    if runs:
+        alone = len(runs) == 1 and len(runs[0].roots) == 1
+        if alone and not Outgoing([], roots, deltas, fails, outgoing.full):
+            return [], runs
+        left, right = (runs, []) if alone else _halves(runs)
+        return _then(*data_payloads(Outgoing(left), limit), Outgoing(right, roots, deltas, fails, outgoing.full), limit)
+    half = max(len(roots), len(fails)) // 2
+    first = data_payloads(Outgoing([], roots[:half], deltas[:half], fails[:half]), limit)
+    return _then(*first, Outgoing([], roots[half:], deltas[half:], fails[half:], outgoing.full), limit)
+
+
+def _then(first: list[bytes], too_large: list[Run], rest: Outgoing, limit: int) -> tuple[list[bytes], list[Run]]:
+    if not rest:
+        return first, too_large
+    payloads, more = data_payloads(rest, limit)
+    return first + payloads, too_large + more
+
+
+def _halves(runs: list[Run]) -> tuple[list[Run], list[Run]]:
+    """Two shares, neither empty, of runs or of the rows of the only one."""
+    if len(runs) > 1:
+        half = len(runs) // 2
+        return runs[:half], runs[half:]
+    run = runs[0]
+    half = len(run.roots) // 2
+    parts = (slice(None, half), slice(half, None))
+    left, right = (run._replace(roots=run.roots[p], edges=run.edges[p], values=run.values[p]) for p in parts)
+    return [left], [right]
+
+
+def decode_data(payload: bytes) -> Incoming:
+    """The inverse; every shape and type the loop relies on is checked here. Raises BadFrame."""
+    frame = unpack(payload)
+    if not isinstance(frame, list) or len(frame) != 5:
+        raise BadFrame("A data frame does not have its five parts.")
+    runs, roots, deltas, fails, full = frame
+    for column in (roots, deltas, fails):
+        _ints(column)
+    if len(roots) != len(deltas) or full not in (None, True, False) or not isinstance(runs, list):
+        raise BadFrame("A data frame's parts do not fit each other.")
+    return Incoming([_run(item) for item in runs], roots, deltas, fails, full)
+
+
+def _run(item: Any) -> Run:
+    if not isinstance(item, list) or len(item) != 7:
+        raise BadFrame("A run does not have its seven parts.")
+    run = Run(*item)
+    if not (
+        type(run.target) is type(run.source) is int
+        and type(run.stream) is str
+        and type(run.multi) is bool
+        and type(run.values) is list
+        and type(run.roots) is type(run.edges) is list
+        and len(run.roots) == len(run.edges) == len(run.values)
+        and set(map(type, run.values)) <= {list}
+    ):
+        raise BadFrame("A run's parts have the wrong types or lengths.")
+    if run.multi:
+        for roots, edges in zip(run.roots, run.edges, strict=True):
+            _ints(roots)
+            _ints(edges)
+            if not roots or len(roots) != len(edges):
+                raise BadFrame("A tuple with several roots does not name them all.")
+    else:
+        _ints(run.roots)
+        _ints(run.edges)
+    return run
+
+
+_INT = {int}
+
+
+def _ints(values: Any) -> None:
+    if type(values) is not list or not set(map(type, values)) <= _INT:
+        raise BadFrame("A column of numbers holds something else.")

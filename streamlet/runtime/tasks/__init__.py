@@ -1,0 +1,1 @@
+"""PLACEHOLDER: say what tasks holds."""

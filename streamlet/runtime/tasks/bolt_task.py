@@ -1,0 +1,335 @@
+"""One definition of running a bolt's tuples: process, anchor, ack, fail. Pure but for the user's code.
+
+Acks are XOR deltas: the tuple's own edge and the edges of all it emitted, combined per root over the loop's
+turn, because consecutive tuples mostly belong to the same tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+from sys import getrefcount
+from typing import Any
+
+from streamlet.base.clock import Clock
+from streamlet.components.bolt import Bolt
+from streamlet.components.tuples import ACKED, FAILED, OPEN, Tuple, tick_tuple
+from streamlet.runtime.tasks.emitter import BadEmit, Emitter
+from streamlet.runtime.tasks.outbox import Outbox, Work
+from streamlet.runtime.tasks.routing import Pick
+from streamlet.runtime.tasks.task_stats import TaskStats
+from streamlet.runtime.tasks.values import PLAIN, copies
+
+SLICE = 64
+"""At most so many tuples between two looks at the clock; fewer of a bolt that is slow, down to one."""
+
+SLICE_S = 0.002
+"""How long a slice should take: then acks leave, and a stop, a timer or a peer is heard, though a bolt is slow."""
+
+
+class _Holder:
+    """Stands for a BoltTask in the question below."""
+
+    _current: object = None
+
+
+def _unkept() -> int:
+    tup = _Holder._current = object()
+    return getrefcount(tup)
+
+
+UNKEPT = _unkept()
+"""References to a tuple that only the slice holds: its variable, ``_current``, and, in some interpreters, the question
+itself. So it is counted here, in the shape it has there: one too many, and a tuple somebody kept is filled again.
+"""
+
+Report = Callable[[BaseException, Tuple | None], None]
+
+
+class BoltTask:
+    """A bolt instance with everything bound. Lives on the loop's thread.
+
+    ``acks`` (root -> delta) and ``fails`` are the worker's, shared by all its tasks and emptied each turn.
+    """
+
+    def __init__(
+        self,
+        bolt: Bolt,
+        emitter: Emitter,
+        acks: dict[int, int],
+        fails: list[int],
+        getrandbits: Callable[[int], int],
+        sources: dict[int, str],
+        clock: Clock,
+        report: Report,
+    ) -> None:
+        self.bolt = bolt
+        self.emitter = emitter
+        self.acks = acks
+        self.fails = fails
+        self.getrandbits = getrandbits
+        self.sources = sources
+        self.clock = clock
+        self.report = report
+        self.stats = TaskStats()
+        self.report_metric = self.stats.report_metric
+        self._current: Tuple | None = None
+        self._size = 1
+        self.emit: Callable[..., list[int] | None] = self._fast_emit() or self.emit_anywhere
+        bolt.bind(self)
+
+    def initialized(self) -> None:
+        """After the bolt's ``initialize``, which may have changed ``auto_anchor``: from now on it stays as it is."""
+        before, self.emit = self.emit, self._fast_emit() or self.emit_anywhere
+        if vars(self.bolt).get("emit") is before:  # else it has put something of its own around it
+            self.bolt.bind(self)
+
+    # -- emitting ------------------------------------------------------------------------------------------
+
+    def _fast_emit(self) -> Callable[..., list[int] | None] | None:
+        """The closure for a default stream with one reader; None where the topology is not of that shape."""
+        default = self.emitter.default
+        if default is None or default.single is None or not self.emitter.one_stream or not self.bolt.auto_anchor:
+            return None
+        return self._emit_one_field(default.single_value) if default.width == 1 else self._emit_row(default.single)
+
+    def _emit_row(self, pick: Pick) -> Callable[..., list[int] | None]:
+        assert self.emitter.default is not None
+        width, slow, bits = self.emitter.default.width, self.emit_anywhere, self.getrandbits
+        plain, task = PLAIN, self
+
+        def emit(
+            values: Sequence[Any],
+            stream: str | None = None,
+            anchors: Sequence[Tuple] | None = None,
+            direct_task: int | None = None,
+            need_task_ids: bool = False,
+        ) -> list[int] | None:
+            if stream is not None or anchors is not None or need_task_ids or direct_task is not None:
+                return slow(values, stream, anchors, direct_task, need_task_ids)
+            for value in values:
+                if value.__class__ not in plain:
+                    return slow(values)
+            current = task._current
+            if (
+                len(values) != width
+                or current is None
+                or current.anchors is not None
+                or (values.__class__ is not list and values.__class__ is not tuple)
+            ):
+                return slow(values)
+            root = current.root
+            if root:
+                edge = bits(64)
+                current.children ^= edge
+                pick(values).extend((root, edge, [*values]))
+            else:
+                pick(values).extend((0, 0, [*values]))
+            return None
+
+        return emit
+
+    def _emit_one_field(self, pick: Callable[[Any], Outbox]) -> Callable[..., list[int] | None]:
+        """The same for a stream of one field: no loop over values, and a key is looked up without a call."""
+        slow, bits, plain, task = self.emit_anywhere, self.getrandbits, PLAIN, self
+
+        def emit(
+            values: Sequence[Any],
+            stream: str | None = None,
+            anchors: Sequence[Tuple] | None = None,
+            direct_task: int | None = None,
+            need_task_ids: bool = False,
+        ) -> list[int] | None:
+            if stream is not None or anchors is not None or need_task_ids or direct_task is not None:
+                return slow(values, stream, anchors, direct_task, need_task_ids)
+            current = task._current
+            if (
+                len(values) != 1
+                or current is None
+                or current.anchors is not None
+                or (values.__class__ is not list and values.__class__ is not tuple)
+            ):
+                return slow(values)
+            value = values[0]
+            if value.__class__ not in plain:
+                return slow(values)
+            root = current.root
+            if root:
+                edge = bits(64)
+                current.children ^= edge
+                pick(value).extend((root, edge, [value]))
+            else:
+                pick(value).extend((0, 0, [value]))
+            return None
+
+        return emit
+
+    def emit_anywhere(
+        self,
+        values: Sequence[Any],
+        stream: str | None = None,
+        anchors: Sequence[Tuple] | None = None,
+        direct_task: int | None = None,
+        need_task_ids: bool = False,
+    ) -> list[int] | None:
+        """Any stream, any anchors, any number of readers."""
+        routes = self.emitter.routes(stream, direct_task)
+        values = self.emitter.checked(values, routes)
+        if anchors is None:
+            anchors = (self._current,) if self._current is not None and self.bolt.auto_anchor else ()
+        else:
+            anchors = tuple(anchors)  # an iterator would be spent by the first look, and the tuple tracked by nobody
+        if any(anchor.state != OPEN and anchor.root for anchor in anchors):
+            raise BadEmit(
+                f"{self.emitter.component} emitted on stream {routes.name!r} with an anchor that was already acked "
+                "or failed: its tree could never complete. Emit before you ack, or emit with anchors=[]."
+            )
+        boxes = routes.boxes(values, direct_task)
+        for box, row in zip(boxes, copies(values, len(boxes)), strict=False):
+            self._put(box, routes.name, row, anchors)
+        return [box.target for box in boxes] if need_task_ids else None
+
+    def _put(self, box: Outbox, stream: str, values: list[Any], anchors: Sequence[Tuple]) -> None:
+        tracked = [anchor for anchor in anchors if anchor.root]
+        if not tracked:
+            box.switch(stream)((0, 0, values))
+        elif len(tracked) == 1 and tracked[0].anchors is None:
+            edge = self.getrandbits(64)
+            tracked[0].children ^= edge
+            box.switch(stream)((tracked[0].root, edge, values))
+        else:
+            # One edge per anchor: two anchors of the same tree would cancel a shared one.
+            edges: dict[int, int] = {}
+            for anchor in tracked:
+                edge = self.getrandbits(64)
+                anchor.children ^= edge
+                for root, _ in anchor.anchors or ((anchor.root, 0),):
+                    edges[root] = edges.get(root, 0) ^ edge
+            box.switch(stream, multi=True)((list(edges), list(edges.values()), values))
+            box.switch(stream)  # the fast closure appends without asking what the outbox holds
+
+    # -- acking --------------------------------------------------------------------------------------------
+
+    def ack(self, tup: Tuple) -> None:
+        """Bound to the bolt: the tuple is done. Acking twice, or after a failure, changes nothing."""
+        if tup.state != OPEN:
+            return
+        tup.state = ACKED
+        self.stats.acked += 1
+        acks = self.acks
+        for root, edge in tup.anchors or ((tup.root, tup.edge),):
+            acks[root] = acks.get(root, 0) ^ edge ^ tup.children
+        tup.anchors = ()  # sends a later emit with this anchor to the slow path, which refuses it
+
+    def fail(self, tup: Tuple) -> None:
+        """Bound to the bolt: every tree this tuple belongs to has failed."""
+        if tup.state != OPEN:
+            return
+        tup.state = FAILED
+        self.stats.failed += 1
+        self.fails.extend(root for root, _ in tup.anchors or ((tup.root, tup.edge),) if root)
+        tup.anchors = ()
+
+    # -- receiving -----------------------------------------------------------------------------------------
+
+    def execute(self, work: Work, until: float) -> None:
+        """Process a run in order, slice by slice, until it is done or ``until`` has passed (``work.left``).
+
+        What the user's code raises fails that tuple only.
+        """
+        before = work.left
+        now = started = self.clock.monotonic()
+        while work.left > 0:
+            size = self._size
+            self._slice(work, size)
+            work.left -= size
+            began, now = now, self.clock.monotonic()
+            if now - began > SLICE_S:
+                self._size = max(1, int(size * SLICE_S / (now - began)))
+            elif size < SLICE:
+                self._size = min(2 * size, SLICE)
+            if now >= until:
+                break
+        self._current = None
+        self.stats.ran(before - max(work.left, 0), now - started)
+
+    def _slice(self, work: Work, size: int) -> None:
+        run = work.run
+        bolt = self.bolt
+        if run.multi or not bolt.auto_ack:
+            self._slice_by_hand(work, size)
+            return
+        process, acks = bolt.process, self.acks
+        component, stream, source = self.sources.get(run.source, "?"), run.stream, run.source
+        last = delta = 0
+        otherwise = 0  # ended in another way than by the ack below
+        tup: Tuple | None = None
+        for root, edge, values in islice(work.rows, size):
+            # A tuple nobody kept is filled again: that is twice as fast as making one, for every tuple there is.
+            if tup is None:
+                tup = self._current = Tuple(values, component, stream, source, root, edge)
+            else:
+                tup.values = values
+                tup.root = root
+                tup.edge = edge
+                tup.children = 0
+            try:
+                process(tup)
+            except Exception as error:  # noqa: BLE001 - user code: whatever it raises fails this tuple only
+                self._raised(error, tup)
+                otherwise += 1
+                tup = None
+                continue
+            if tup.state:
+                otherwise += 1
+                tup = None
+                continue
+            if root == last:
+                delta ^= edge ^ tup.children
+            else:
+                if last:
+                    acks[last] = acks.get(last, 0) ^ delta
+                last = root
+                delta = edge ^ tup.children
+            if getrefcount(tup) != UNKEPT:
+                tup.state = ACKED
+                tup = None
+        if last:
+            acks[last] = acks.get(last, 0) ^ delta
+        self.stats.acked += min(size, work.left) - otherwise
+
+    def _slice_by_hand(self, work: Work, size: int) -> None:
+        """Tuples with several roots, and those of bolts that ack themselves."""
+        run, bolt = work.run, self.bolt
+        component = self.sources.get(run.source, "?")
+        for root, edge, values in islice(work.rows, size):
+            if run.multi:
+                anchors = tuple(zip(root, edge, strict=True))
+                tup = Tuple(values, component, run.stream, run.source, root[0], edge[0], anchors)
+            else:
+                tup = Tuple(values, component, run.stream, run.source, root, edge)
+            self._current = tup
+            try:
+                bolt.process(tup)
+            except Exception as error:  # noqa: BLE001 - user code: whatever it raises fails this tuple only
+                self._raised(error, tup)
+                continue
+            if bolt.auto_ack:
+                self.ack(tup)
+
+    def _raised(self, error: Exception, tup: Tuple) -> None:
+        self._current = None
+        self.stats.errors += 1
+        if self.bolt.auto_fail:
+            self.fail(tup)
+        if not tup.root:
+            self.stats.unreplayed += 1  # no spout hears of it
+        self.report(error, tup)
+
+    def tick(self, period_s: float) -> None:
+        """Give the bolt its tick. What it emits is anchored to nothing."""
+        try:
+            self.bolt.process_tick(tick_tuple(period_s))
+        except Exception as error:  # noqa: BLE001 - user code: a tick that raises hurts no tuple
+            self.stats.errors += 1
+            self.report(error, None)

@@ -1,0 +1,134 @@
+"""From plan to live tasks: instances, contexts, emitters. The only place where user classes are instantiated."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from streamlet.base.clock import Clock
+from streamlet.components.bolt import Bolt
+from streamlet.components.component import Component
+from streamlet.components.context import TopologyContext
+from streamlet.components.spout import Spout
+from streamlet.model.plan import Plan, TaskPlan
+from streamlet.model.settings import parse_setting
+from streamlet.model.stream import Stream, StreamId
+from streamlet.runtime.tasks.bolt_task import BoltTask
+from streamlet.runtime.tasks.emitter import Emitter, StreamRoutes
+from streamlet.runtime.tasks.outbox import Outbox
+from streamlet.runtime.tasks.routing import Target
+from streamlet.runtime.tasks.spout_task import SpoutTask
+from streamlet.runtime.worker.log_lines import component_logger
+from streamlet.runtime.worker.user_errors import Defined
+
+ReportFrom = Callable[[str, int, BaseException, Any, Defined], None]
+"""(component, task id, error, tuple or None, what was called): an error of the user's code."""
+
+
+@dataclass
+class Running:
+    """Everything that exists once per worker process."""
+
+    plan: Plan
+    worker: int
+    epoch: int
+    topology_id: str
+    conf: Mapping[str, Any]
+    clock: Clock
+    rng: random.Random
+    report: ReportFrom
+    wake: Callable[[], None]
+    overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    acks: dict[int, int] = field(default_factory=dict)
+    fails: list[int] = field(default_factory=list)
+
+
+@dataclass
+class LiveTask:
+    """A task with its outboxes, which the loop empties after each time the task ran.
+
+    ``conf`` is the run's with the component's own settings over it.
+    """
+
+    plan: TaskPlan
+    component: Component
+    conf: Mapping[str, Any]
+    context: TopologyContext
+    boxes: list[Outbox]
+    run: SpoutTask | BoltTask
+
+
+def component_names(tasks: Iterable[LiveTask]) -> dict[int, str]:
+    """The name of each task's component, by the id of its object."""
+    return {id(live.component): live.plan.component for live in tasks}
+
+
+def build_task(running: Running, task: TaskPlan) -> LiveTask:
+    """Instantiate and bind one task; ``initialize`` is not called yet."""
+    definition = running.plan.topology.component(task.component)
+    own = {key: parse_setting(key, value, f"{task.component}'s config") for key, value in definition.config.items()}
+    conf = {**running.conf, **own}
+    kwargs = definition.cls.with_overrides(definition.kwargs, running.overrides.get(task.component, {}))  # type: ignore[attr-defined]
+    component = definition.cls(**kwargs)
+    component.logger = component_logger(task.component)
+    # Each task draws from a generator of its own: two tasks never share edge ids, nor does a restarted one.
+    rng = random.Random(running.rng.getrandbits(128))
+    boxes: dict[int, Outbox] = {}
+    streams = [_routes(running, task, stream, boxes, rng) for stream in definition.streams()]
+    emitter = Emitter(task.component, streams)
+    context = TopologyContext(
+        topology_name=running.plan.topology.name,
+        topology_id=running.topology_id,
+        component_name=task.component,
+        task_id=task.task_id,
+        task_index=task.index,
+        task_count=len(running.plan.tasks_of(task.component)),
+        worker=running.worker,
+        epoch=running.epoch,
+        tasks={other.task_id: other.component for other in running.plan.tasks},
+        clock=running.clock,
+        wake=running.wake,
+        uniform=rng.random,
+    )
+    component.bind_context(conf, context)
+
+    def report(error: BaseException, tup: Any) -> None:
+        called = None
+        if isinstance(component, Bolt):
+            called = component.process_tick if tup is None else component.process
+        running.report(task.component, task.task_id, error, tup, called)
+
+    run: SpoutTask | BoltTask
+    if isinstance(component, Spout):
+        run = SpoutTask(
+            component,
+            task.task_id,
+            running.epoch,
+            emitter,
+            rng.getrandbits,
+            running.clock,
+            report,
+            tracked=conf["topology.acker.executors"] > 0,
+            max_pending=conf["topology.max.spout.pending"],
+            timeout_s=conf["topology.message.timeout.secs"],
+        )
+    else:
+        assert isinstance(component, Bolt)
+        sources = dict(context.tasks)
+        run = BoltTask(component, emitter, running.acks, running.fails, rng.getrandbits, sources, running.clock, report)
+    return LiveTask(task, component, conf, context, list(boxes.values()), run)
+
+
+def _routes(
+    running: Running, task: TaskPlan, stream: Stream, boxes: dict[int, Outbox], rng: random.Random
+) -> StreamRoutes:
+    targets = []
+    for route in running.plan.routes_of(StreamId(task.component, stream.name)):
+        consumers = running.plan.tasks_of(route.target)
+        own = tuple(boxes.setdefault(c.task_id, Outbox(task.task_id, c.task_id, stream.name)) for c in consumers)
+        local = tuple(boxes[c.task_id] for c in consumers if c.worker == running.worker)
+        key = tuple(stream.fields.index(name) for name in route.grouping.field_names)
+        targets.append(Target(route.grouping, key, own, local))
+    return StreamRoutes(stream, targets, rng.random)

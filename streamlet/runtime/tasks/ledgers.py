@@ -1,0 +1,131 @@
+"""The ledgers of a worker's spouts, and the way of every ack and failure to the ledger that owns its tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from streamlet.base.clock import Clock
+from streamlet.components.spout import FailReason
+from streamlet.model.plan import Plan
+from streamlet.runtime.ports import Outgoing
+from streamlet.runtime.tasks.outbox import Run
+from streamlet.runtime.tasks.spout_task import SpoutTask
+from streamlet.runtime.worker.user_errors import spout_failed
+from streamlet.tracking.pending import owner_task
+
+
+class Ledgers:
+    """Acks and failures of one worker, brought home. On the loop's thread.
+
+    ``acks`` (root -> delta) and ``fails`` are filled by the worker's bolts during a turn; ``outgoing`` gives what the
+    turn has for another worker.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        clock: Clock,
+        acks: dict[int, int],
+        fails: list[int],
+        outgoing: Callable[[int], Outgoing],
+    ) -> None:
+        self.spouts: dict[int, SpoutTask] = {}
+        self._plan = plan
+        self._clock = clock
+        self._acks = acks
+        self._fails = fails
+        self._outgoing = outgoing
+        self._worker_of: Mapping[int, int] = {task.task_id: task.worker for task in plan.spout_tasks}
+        owners = list(self._worker_of)
+        self._sole_owner = owners[0] if len(owners) == 1 else None
+
+    def settle(self) -> None:
+        """Bring the turn's ack deltas and failures to the ledgers that own them."""
+        if self._acks:
+            self._acks.pop(0, None)  # what untracked tuples left there
+            roots, deltas = list(self._acks), list(self._acks.values())
+            self._acks.clear()
+            self.apply_acks(roots, deltas)
+        if self._fails:
+            failed = list(self._fails)
+            self._fails.clear()
+            self.apply_fails(failed)
+
+    def apply_acks(self, roots: list[int], deltas: list[int]) -> None:
+        """Deltas by root, here or on to another worker. Those of no spout's are dropped."""
+        if self._sole_owner is not None:  # every root is of one spout task: no need to look at each
+            self._acks_of(self._sole_owner, roots, deltas)
+            return
+        by_task: dict[int, tuple[list[int], list[int]]] = {}
+        for root, delta in zip(roots, deltas, strict=True):
+            columns = by_task.setdefault(owner_task(root), ([], []))
+            columns[0].append(root)
+            columns[1].append(delta)
+        for task_id, columns in by_task.items():
+            self._acks_of(task_id, *columns)
+
+    def _acks_of(self, task_id: int, roots: list[int], deltas: list[int]) -> None:
+        spout = self.spouts.get(task_id)
+        if spout is not None:
+            now = self._clock.monotonic()
+            self.guard(spout, "ack", partial(spout.apply_acks, zip(roots, deltas, strict=True), now))
+        elif task_id in self._worker_of:
+            outgoing = self._outgoing(self._worker_of[task_id])
+            outgoing.roots += roots
+            outgoing.deltas += deltas
+
+    def apply_fails(self, roots: list[int], reason: FailReason = FailReason.FAILED) -> None:
+        """Failed trees, here or on to another worker. The reason is not sent along: a bolt's fault needs none."""
+        for root in roots:
+            task_id = owner_task(root)
+            spout = self.spouts.get(task_id)
+            if spout is not None:
+                self.guard(spout, "fail", partial(spout.apply_fails, [root], reason))
+            elif task_id in self._worker_of:
+                self._outgoing(self._worker_of[task_id]).fails.append(root)
+
+    def fail_unsendable(self, runs: list[Run]) -> None:
+        """There is no link for these tuples: their trees have failed.
+
+        Here at once; other workers with spouts hear of the lost link, and then fail whatever they have open. Told by
+        this one, it would look like the message's fault.
+        """
+        roots: set[int] = set()
+        for run in runs:
+            roots.update(*run.roots) if run.multi else roots.update(run.roots)
+        self.apply_fails([root for root in roots if owner_task(root) in self.spouts], FailReason.LOST)
+
+    def fail_everything(self) -> int:
+        """Every open tree may have used a link that is gone; how many there were."""
+        failed = self.pending()
+        for spout in self.spouts.values():
+            self.guard(spout, "fail", spout.fail_all)
+        return failed
+
+    def expire(self) -> None:
+        """Fail what is older than the message time-out."""
+        now = self._clock.monotonic()
+        for spout in self.spouts.values():
+            self.guard(spout, "fail", partial(spout.expire, now))
+
+    def pending(self) -> int:
+        """Open trees. Any thread: spouts may still be added meanwhile."""
+        return sum(len(spout.pending) for spout in list(self.spouts.values()))
+
+    def unfinished(self) -> int:
+        """Messages that are neither acked nor given up: open trees, and what failed and waits for its replay."""
+        return sum(self.guard(spout, "unfinished_count", spout.unfinished) for spout in self.spouts.values())
+
+    def caught_up(self) -> bool:
+        """Every spout task here says it is done, and none has an open tree."""
+        return not self.pending() and all(spout.spout.caught_up() for spout in self.spouts.values())
+
+    def guard(self, spout: SpoutTask, where: str, act: Callable[[], Any]) -> Any:
+        """Call into a spout. Raises its own StreamletError, or ComponentFailed for anything else it raised."""
+        try:
+            return act()
+        except Exception as error:
+            name = self._plan.tasks[spout.task_id - 1].component
+            raise spout_failed(name, spout.task_id, where, error, getattr(spout.spout, where, None)) from error

@@ -1,0 +1,286 @@
+"""One definition of running a spout: when to ask it for tuples, what its trees are, what it hears of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
+
+from streamlet.base.clock import Clock
+from streamlet.components.reliable_spout import ReliableSpout
+from streamlet.components.spout import FailReason, Spout
+from streamlet.runtime.tasks.bolt_task import Report
+from streamlet.runtime.tasks.emitter import Emitter
+from streamlet.runtime.tasks.outbox import Outbox
+from streamlet.runtime.tasks.task_stats import TaskStats
+from streamlet.runtime.tasks.values import PLAIN, copies
+from streamlet.tracking.acker import AckLedger
+from streamlet.tracking.pending import PendingSet
+
+SAMPLE = 0x1F
+"""One tree in 32 is timed from emit to last ack."""
+
+
+ASK_S = 0.005
+"""How long a spout is asked for tuples in one turn: what a slow one emitted leaves, though it has more."""
+
+LOOKS = frozenset(1 << power for power in range(16))
+"""After so many questions of a turn the clock is looked at: after the first of a slow spout, seldom of a fast one."""
+
+MOST_FOLLOWED = 100_000
+"""Of so many failed messages it is followed whether they are acked later; the memory for it has a bound."""
+
+
+class SpoutTask:
+    """A spout instance with everything bound, and the ledger of its trees. Lives on the loop's thread."""
+
+    def __init__(
+        self,
+        spout: Spout,
+        task_id: int,
+        epoch: int,
+        emitter: Emitter,
+        getrandbits: Callable[[int], int],
+        clock: Clock,
+        report: Report,
+        *,
+        tracked: bool,
+        max_pending: int,
+        timeout_s: float,
+    ) -> None:
+        self.spout = spout
+        self.task_id = task_id
+        self.emitter = emitter
+        self.getrandbits = getrandbits
+        self.clock = clock
+        self.report = report
+        self.tracked = tracked
+        self.max_pending = max_pending
+        self.ledger = AckLedger()
+        self.pending = PendingSet(task_id, epoch, timeout_s)
+        self.stats = TaskStats()
+        self.report_metric = self.stats.report_metric
+        self.emits = 0
+        self.active = False
+        self._follows = not spout.answers_for_failures
+        self._failed_ids: set[Hashable] = set()  # failed, and not acked since
+        self._complete: list[Any] = []  # acked before any bolt saw them: no receiver, or tracking is off
+        self._born: dict[int, float] = {}
+        self._now = 0.0
+        self._replay = spout.replay if isinstance(spout, ReliableSpout) else None
+        self.emit: Callable[..., list[int] | None] = self._fast_emit() or self.emit_anywhere
+        spout.bind(self)
+
+    def ack(self, tup: Any) -> None:
+        """Spouts do not ack; here because every task port has it."""
+
+    def fail(self, tup: Any) -> None:
+        """Spouts do not fail tuples; here because every task port has it."""
+
+    @property
+    def full(self) -> bool:
+        """As many trees are open as may be."""
+        return len(self.pending) >= self.max_pending
+
+    # -- emitting ------------------------------------------------------------------------------------------
+
+    def _fast_emit(self) -> Callable[..., list[int] | None] | None:
+        """The closure for a tracked default stream with one reader."""
+        default = self.emitter.default
+        if default is None or default.single is None or not self.emitter.one_stream or not self.tracked:
+            return None
+        pick, width, slow, bits = default.single, default.width, self.emit_anywhere, self.getrandbits
+        pending, ids, trees, born = self.pending, self.pending.ids, self.ledger.open, self._born
+        task = self
+
+        def emit(
+            values: Sequence[Any],
+            tup_id: Hashable | None = None,
+            stream: str | None = None,
+            direct_task: int | None = None,
+            need_task_ids: bool = False,
+        ) -> list[int] | None:
+            if tup_id is None or stream is not None or need_task_ids or direct_task is not None:
+                return slow(values, tup_id, stream, direct_task, need_task_ids)
+            for value in values:
+                if value.__class__ not in PLAIN:
+                    return slow(values, tup_id)
+            if len(values) != width or (values.__class__ is not list and values.__class__ is not tuple):
+                return slow(values, tup_id)
+            root = pending.next_root
+            pending.next_root = root + 1
+            edge = bits(64)
+            ids[root] = tup_id
+            trees[root] = edge
+            if not root & SAMPLE:
+                born[root] = task._now
+            task.emits += 1
+            pick(values).extend((root, edge, [*values]))
+            return None
+
+        return emit
+
+    def emit_anywhere(
+        self,
+        values: Sequence[Any],
+        tup_id: Hashable | None = None,
+        stream: str | None = None,
+        direct_task: int | None = None,
+        need_task_ids: bool = False,
+    ) -> list[int] | None:
+        """Any stream, any number of readers, tracked or not."""
+        routes = self.emitter.routes(stream, direct_task)
+        values = self.emitter.checked(values, routes)
+        boxes = routes.boxes(values, direct_task)
+        self._open([*zip(boxes, copies(values, len(boxes)), strict=False)], tup_id, routes.name)
+        return [box.target for box in boxes] if need_task_ids else None
+
+    def emit_many(
+        self, tuples: Iterable[Sequence[Any]], tup_id: Hashable | None = None, stream: str | None = None
+    ) -> None:
+        """Several tuples of one root. Nothing is sent unless all of them can travel."""
+        routes = self.emitter.routes(stream, None)
+        rows: list[tuple[Outbox, list[Any]]] = []
+        for values in tuples:
+            checked = self.emitter.checked(values, routes)
+            boxes = routes.boxes(checked, None)
+            rows.extend(zip(boxes, copies(checked, len(boxes)), strict=False))
+        self._open(rows, tup_id, routes.name)
+
+    def _open(self, rows: Sequence[tuple[Outbox, list[Any]]], tup_id: Hashable | None, stream: str) -> None:
+        self.emits += 1
+        if tup_id is None or not self.tracked:
+            for box, values in rows:
+                box.switch(stream)((0, 0, values))
+            if tup_id is not None:
+                self._complete.append(tup_id)
+            return
+        if not rows:
+            self._complete.append(tup_id)
+            return
+        root = self.pending.next_root
+        self.pending.next_root += 1
+        value = 0
+        edges = []
+        for _ in rows:
+            edge = self.getrandbits(64)
+            edges.append(edge)
+            value ^= edge
+        # Opened before anything is sent: a delta can never come before its root.
+        self.pending.ids[root] = tup_id
+        self.ledger.init(root, value)
+        if not root & SAMPLE:
+            self._born[root] = self._now
+        for (box, values), edge in zip(rows, edges, strict=True):
+            box.switch(stream)((root, edge, values))
+
+    # -- the turn ------------------------------------------------------------------------------------------
+
+    def turn(self, budget: int, now: float) -> bool:
+        """Ask for tuples, up to ``budget`` times or ASK_S, while there is room; whether anything was emitted."""
+        if not self.active:
+            return False
+        self._now = now
+        ids, limit, replay, next_tuple = self.pending.ids, self.max_pending, self._replay, self.spout.next_tuple
+        first, monotonic = self.emits, self.clock.monotonic
+        over = monotonic() + ASK_S
+        try:
+            for asked in range(1, budget + 1):
+                if len(ids) >= limit:
+                    break
+                before = self.emits
+                if (replay is None or not replay()) and self._asked(next_tuple, before):
+                    break
+                if asked in LOOKS and monotonic() >= over:
+                    break
+        finally:
+            self.stats.emitted += self.emits - first
+            self.pending.note_time(now)
+            self._deliver_complete()
+        return self.emits != first
+
+    def _asked(self, next_tuple: Callable[[], None], before: int) -> bool:
+        next_tuple()
+        return self.emits == before
+
+    def _deliver_complete(self) -> None:
+        if self._complete:
+            ids, self._complete = self._complete, []
+            self.stats.acked += len(ids)
+            self.spout.ack_many(ids)
+
+    # -- what comes back -----------------------------------------------------------------------------------
+
+    def apply_acks(self, deltas: Iterable[tuple[int, int]], now: float) -> None:
+        """One ledger pass over (root, delta) pairs; the spout hears of the trees they completed."""
+        done = self.ledger.apply(deltas)
+        if not done:
+            return
+        born = self._born
+        if born:
+            for root in done:
+                if not root & SAMPLE:
+                    started = born.pop(root, None)
+                    if started is not None:
+                        self.stats.latency.add(now - started, SAMPLE + 1)
+        self.stats.acked += len(done)
+        ids = self.pending.resolve(done)
+        if self._failed_ids:
+            self._failed_ids.difference_update(map(_key, ids))
+            self.stats.unreplayed = len(self._failed_ids)
+        self.spout.ack_many(ids)
+
+    def apply_fails(self, roots: Iterable[int], reason: FailReason = FailReason.FAILED) -> None:
+        """Trees that a bolt failed, or that could not be sent."""
+        self._failed(self.ledger.fail(roots), reason)
+
+    def fail_all(self) -> int:
+        """Every open tree may have used a link that is gone; how many there were."""
+        failed = self.ledger.fail_all()
+        self._failed(failed, FailReason.LOST)
+        return len(failed)
+
+    def expire(self, now: float) -> int:
+        """Fail what is older than the message time-out, one step at most; how many that were."""
+        self.pending.note_time(now)
+        bound = self.pending.expired_bound(now)
+        if bound is None:
+            return 0
+        expired = self.ledger.fail_before(bound)
+        self.stats.timed_out += len(expired)
+        self._failed(expired, FailReason.TIMED_OUT)
+        return len(expired)
+
+    def _failed(self, roots: list[int], reason: FailReason) -> None:
+        if not roots:
+            return
+        for root in roots:
+            self._born.pop(root, None)
+        self.stats.failed += len(roots)
+        ids = self.pending.resolve(roots)
+        self.spout.fail_reason = reason
+        self.spout.fail_many(ids)
+        if self._follows:
+            self._follow(ids)
+
+    def _follow(self, ids: list[Any]) -> None:
+        """Remember what failed until it is acked: a spout may emit it again under the same id."""
+        spout = self.spout
+        if isinstance(spout, ReliableSpout):  # that it replays is known, so only what it gave up is of interest
+            ids = [tup_id for tup_id in ids if tup_id not in spout.unacked_tuples]
+        if len(self._failed_ids) < MOST_FOLLOWED:
+            self._failed_ids.update(map(_key, ids))
+            self.stats.unreplayed = len(self._failed_ids)
+
+    def unfinished(self) -> int:
+        """Messages that are neither acked nor given up: open trees, and what failed and waits for its replay."""
+        known = self.spout.unfinished_count()
+        return len(self.pending) + len(self._failed_ids) if known is None else known
+
+
+def _key(tup_id: Any) -> Hashable:
+    """The message id, or what stands for one that is not hashable after all."""
+    try:
+        hash(tup_id)
+    except TypeError:
+        return repr(tup_id)
+    return tup_id  # type: ignore[no-any-return]

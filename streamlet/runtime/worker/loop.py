@@ -1,0 +1,379 @@
+"""The loop of a worker: one thread that reads, runs tasks, applies acks, asks spouts, flushes. No locks.
+
+One turn: read what has arrived; run what waits; settle acks and failures; let spouts emit; send. A turn's work is
+sent when the turn ends, so batches grow with the load and a lone tuple waits for nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from streamlet.model.plan import Plan
+from streamlet.runtime.ports import Links, Outgoing
+from streamlet.runtime.tasks.bolt_task import BoltTask
+from streamlet.runtime.tasks.building import LiveTask, Running, build_task
+from streamlet.runtime.tasks.emitter import BadEmit
+from streamlet.runtime.tasks.ledgers import Ledgers
+from streamlet.runtime.tasks.outbox import Run, Work
+from streamlet.runtime.tasks.spout_task import SpoutTask
+from streamlet.runtime.worker.timers import Timers
+from streamlet.runtime.worker.user_errors import could_not_start, too_large
+
+SPOUT_BUDGET = 128
+"""How often a spout is asked in one turn: the size of a batch under load."""
+
+TURN_S = 0.010
+"""How long bolts may run before the loop reads its links again."""
+
+POLL_S = 0.001
+"""How long the loop sleeps when a spout without a descriptor had nothing (Storm's sleep of 1 ms)."""
+
+BOLTS_S = 0.100
+"""How long bolts may work off short runs before the loop goes on: a stop, a timer or a peer may be waiting."""
+
+IDLE_S = 1.0
+
+FINISH_S = 2.0
+"""How long trees that are open when a spout stops the run may take to be acked."""
+
+Trace = Callable[[Run], None]
+
+
+def _too_late(*args: Any, **more: Any) -> None:
+    raise BadEmit("it emitted while it was closed: nothing is delivered any more. Emit in process or process_tick")
+
+
+class WorkerLoop:
+    """All tasks of one worker, and their turns. Built, initialised, run and closed on one thread.
+
+    Other threads may only call ``post``.
+    """
+
+    def __init__(self, running: Running, links: Links, trace: Trace | None = None) -> None:
+        self.running = running
+        self.plan: Plan = running.plan
+        self.links = links
+        self.clock = running.clock
+        self.selector = selectors.DefaultSelector()
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._posted: deque[Callable[[], None]] = deque()
+        self._trace = trace
+        self._worker_of = {task.task_id: task.worker for task in running.plan.tasks}
+        self.tasks: dict[int, LiveTask] = {}
+        self.ledgers = Ledgers(running.plan, running.clock, running.acks, running.fails, self._to)
+        self.spouts = self.ledgers.spouts
+        self.inbox: deque[Work] = deque()
+        self.inbox_tuples = 0
+        self._outgoing: dict[int, Outgoing] = {}
+        self._polls: list[SpoutTask] = []
+        self._descriptors: list[tuple[SpoutTask, int]] = []
+        self._watched: set[int] = set()
+        self.paused: set[str] = {"starting"}
+        self.unsent = 0
+        self._full = False
+        self._spout_workers = running.plan.spout_workers() - {running.worker}
+        self.stopped = False
+        self.timers = Timers()
+
+    # -- life ----------------------------------------------------------------------------------------------
+
+    def initialize(self) -> None:
+        """Build every task and call ``initialize`` on it. Raises ComponentFailed for what the user's code raises."""
+        self.selector.register(self._wake_read, selectors.EVENT_READ, self._drain_wake)
+        self.links.attach(self.selector)
+        now = self.clock.monotonic()
+        for task in self.plan.tasks_on(self.running.worker):
+            where = "its constructor"
+            try:
+                live = self.tasks[task.task_id] = build_task(self.running, task)
+                where = "initialize"
+                live.component.initialize(live.conf, live.context)
+            except Exception as error:
+                cls = self.plan.topology.component(task.component).cls
+                called = cls if where != "initialize" else live.component.initialize
+                raise could_not_start(task.component, task.task_id, where, error, called) from error
+            if isinstance(live.run, SpoutTask):
+                self._add_spout(live.run, now)
+            else:
+                live.run.initialized()
+                self._add_bolt(live.run, live.conf["topology.tick.tuple.freq.secs"], now)
+        self.timers.every(IDLE_S, self.ledgers.expire, now)
+
+    def _add_spout(self, spout: SpoutTask, now: float) -> None:
+        self.spouts[spout.task_id] = spout
+        descriptor = spout.spout.fileno()
+        if descriptor is None:
+            self._polls.append(spout)
+        else:
+            self._descriptors.append((spout, descriptor))
+        if spout.spout.timer_interval_s is not None:
+            self.timers.every(
+                spout.spout.timer_interval_s, partial(self.ledgers.guard, spout, "on_timer", spout.spout.on_timer), now
+            )
+
+    def _add_bolt(self, bolt: BoltTask, tick_s: Any, now: float) -> None:
+        if tick_s is not None:
+            period = float(tick_s)
+            self.timers.every(period, lambda: self._tick(bolt, period), now)
+
+    def pause(self, reason: str) -> None:
+        """Spouts emit nothing until every reason is gone."""
+        self.paused.add(reason)
+        for spout in self.spouts.values():
+            spout.active = False
+
+    def resume(self, reason: str) -> None:
+        """One reason less."""
+        self.paused.discard(reason)
+        if not self.paused:
+            for spout in self.spouts.values():
+                spout.active = True
+
+    def activate(self) -> None:
+        """The first tuples may flow."""
+        for spout in self.spouts.values():
+            self.ledgers.guard(spout, "activate", spout.spout.activate)
+        self.resume("starting")
+
+    @property
+    def activated(self) -> bool:
+        """Whether ``activate`` was called."""
+        return "starting" not in self.paused
+
+    def close(self, clean: bool) -> list[BaseException]:
+        """After a clean stop call ``cleanup`` on all; close spouts; what they raised."""
+        raised: list[BaseException] = []
+        acts: list[Callable[[], None]] = []
+        # Bolts first: a spout may wait for a store that does not answer, and what a cleanup writes is nowhere else.
+        for live in sorted(self.tasks.values(), key=lambda live: isinstance(live.run, SpoutTask)):
+            vars(live.component).update(emit=_too_late, emit_many=_too_late)
+            acts += [live.component.cleanup] if clean else []
+        for live in self.tasks.values():
+            if isinstance(live.run, SpoutTask):
+                acts += [live.run.spout.deactivate] if clean else []
+                acts += [live.run.spout.close]
+        for act in acts:
+            try:
+                act()
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - every component gets its turn, whatever another does
+                raised.append(error)
+        self.links.close()
+        self.selector.close()
+        os.close(self._wake_read)
+        wake, self._wake_write = self._wake_write, -1  # its number may be another file's soon, and threads still post
+        os.close(wake)
+        return raised
+
+    # -- other threads ---------------------------------------------------------------------------------------
+
+    def post(self, act: Callable[[], None]) -> None:
+        """Run ``act`` on the loop's thread, soon. Any thread."""
+        self._posted.append(act)
+        # A full pipe means that a wake-up is on its way; a closed one, that the loop is gone.
+        with contextlib.suppress(OSError):
+            os.write(self._wake_write, b"\0")
+
+    def _drain_wake(self) -> None:
+        os.read(self._wake_read, 4096)
+
+    # -- the turn --------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Turn until ``stopped``."""
+        sleep_s = 0.0
+        while not self.stopped:
+            sleep_s = self.turn(sleep_s)
+
+    def turn(self, sleep_s: float = 0.0) -> float:
+        """One turn, after waiting at most ``sleep_s`` for something to read; how long the next may wait."""
+        for key, _ in self.selector.select(sleep_s):
+            if key.data is not None:
+                key.data()
+        while self._posted:
+            self._posted.popleft()()
+        now = self.clock.monotonic()
+        self._receive()
+        self._run_bolts(now)
+        self.ledgers.settle()
+        self.timers.run_due(now)
+        emitted = self._ask_spouts(now)
+        if self.inbox:
+            self._run_bolts(now)
+            self.ledgers.settle()
+        self._flush()
+        if emitted or self.inbox or self._posted or self.running.acks or self.running.fails or self._outgoing:
+            return 0.0
+        return self._sleep(now)
+
+    def _receive(self) -> None:
+        for incoming in self.links.received():
+            self._enqueue(incoming.runs)
+            if incoming.full is not None:
+                (self.pause if incoming.full else self.resume)(f"worker {incoming.worker} is full")
+            if incoming.roots:
+                self.ledgers.apply_acks(incoming.roots, incoming.deltas)
+            if incoming.fails:
+                self.ledgers.apply_fails(incoming.fails)
+
+    def _enqueue(self, runs: list[Run]) -> None:
+        for run in runs:
+            if run.target in self.tasks:
+                self.inbox.append(Work(run))
+                self.inbox_tuples += len(run.roots)
+
+    def _run_bolts(self, now: float) -> None:
+        inbox, until, over = self.inbox, now + TURN_S, now + BOLTS_S
+        while inbox:
+            work = inbox[0]
+            live = self.tasks[work.run.target]
+            if self._trace is not None:
+                self._trace(work.run)
+            assert isinstance(live.run, BoltTask)
+            before = work.left
+            live.run.execute(work, until)
+            self.inbox_tuples -= before - max(work.left, 0)
+            if work.left > 0:
+                self._collect(live)
+                return
+            inbox.popleft()
+            self._collect(live)
+            if self.clock.monotonic() >= over:
+                return
+
+    def _collect(self, live: LiveTask) -> None:
+        """Move what a task emitted to where it goes."""
+        emitted = 0
+        for box in live.boxes:
+            if box:
+                runs = box.take()
+                emitted += sum(len(run.roots) for run in runs)
+                worker = self._worker_of[box.target]
+                if worker == self.running.worker:
+                    self._enqueue(runs)
+                else:
+                    self._to(worker).runs.extend(runs)
+        if emitted and isinstance(live.run, BoltTask):
+            live.run.stats.emitted += emitted
+
+    def _to(self, worker: int) -> Outgoing:
+        outgoing = self._outgoing.get(worker)
+        if outgoing is None:
+            outgoing = self._outgoing[worker] = Outgoing()
+        return outgoing
+
+    def _ask_spouts(self, now: float) -> bool:
+        self._watch_marks()
+        emitted = False
+        for spout in self.spouts.values():
+            if spout.active:
+                try:
+                    emitted |= self.ledgers.guard(spout, "next_tuple", partial(spout.turn, SPOUT_BUDGET, now))
+                finally:
+                    self._collect(self.tasks[spout.task_id])  # also what it emitted before it raised
+        return emitted
+
+    def _watch_marks(self) -> None:
+        """Above a high-water mark no spout emits, here or elsewhere, until half of it is worked off."""
+        if self.unsent:  # what was just written; nothing else would wake the loop when a link is empty again
+            self.unsent = self.links.unsent_bytes()
+        conf = self.running.conf
+        tuples, unsent = conf["streamlet.inbox.high.water.tuples"], conf["streamlet.link.high.water.bytes"]
+        if not self._full:
+            if self.inbox_tuples > tuples or self.unsent > unsent:
+                self._tell_full(True)
+        elif self.inbox_tuples <= tuples // 2 and self.unsent <= unsent // 2:
+            self._tell_full(False)
+
+    def _tell_full(self, full: bool) -> None:
+        self._full = full
+        (self.pause if full else self.resume)("this worker is full")
+        for worker in self._spout_workers:
+            self._to(worker).full = full
+
+    def recover(self, lost: Iterable[int]) -> int:
+        """A link was lost: apply the deltas that did arrive, then fail all open trees of this worker's spouts.
+
+        They emit nothing until ``recovered``. Marks of the ``lost`` workers are void, those just received too: the
+        word that one is no longer full may have been lost with the link.
+        """
+        self.pause("recovering")
+        self._receive()
+        self.ledgers.settle()
+        for worker in lost:
+            self.resume(f"worker {worker} is full")
+        return self.ledgers.fail_everything()
+
+    def recovered(self) -> None:
+        """All links stand again. Who has a new one does not know that this worker is full."""
+        self.resume("recovering")
+        if self._full:
+            self._tell_full(True)
+
+    def finish_open_trees(self) -> None:
+        """A spout stops the run with a reason: what it emitted before may still be acked, and committed by ``close``.
+
+        Whatever follows, the first reason is the one that is told.
+        """
+        if not self.activated:
+            return
+        self.pause("failed")
+        deadline = self.clock.monotonic() + FINISH_S
+        while self.ledgers.pending() and not self.stopped and self.clock.monotonic() < deadline:
+            with contextlib.suppress(Exception):  # the spout says it again, perhaps at each turn
+                self.turn(0.01)
+
+    # -- timers ----------------------------------------------------------------------------------------------
+
+    def _tick(self, bolt: BoltTask, period_s: float) -> None:
+        bolt.tick(period_s)
+        for live in self.tasks.values():
+            if live.run is bolt:
+                self._collect(live)
+
+    # -- the end of a turn -------------------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        if self._outgoing:
+            outgoing, self._outgoing = self._outgoing, {}
+            for worker, out in outgoing.items():
+                unsent = self.links.send(worker, out)
+                if unsent is None:
+                    self.ledgers.fail_unsendable(out.runs)
+                else:
+                    self._fail_too_large(unsent)
+            self.unsent = self.links.unsent_bytes()
+        elif self.unsent:
+            self.unsent = self.links.unsent_bytes()
+
+    def _fail_too_large(self, runs: list[Run]) -> None:
+        """Tuples that no frame can hold: the link lives on, their trees fail, and it is told who emitted them."""
+        for run in runs:
+            component = self.plan.tasks[run.source - 1].component
+            self.running.report(component, run.source, too_large(component, run.stream), None, None)
+            self.ledgers.apply_fails(run.roots[0] if run.multi else run.roots)
+
+    def _sleep(self, now: float) -> float:
+        self._watch_descriptors()
+        due = max(0.0, self.timers.next_due() - now)
+        for spout in self._polls:
+            if spout.active and not spout.full:
+                return min(POLL_S, due)
+        return min(due, IDLE_S)
+
+    def _watch_descriptors(self) -> None:
+        """Only of spouts that may be asked: what nobody reads stays readable, and the loop would never sleep."""
+        for spout, descriptor in self._descriptors:
+            wanted = spout.active and not spout.full
+            if wanted != (descriptor in self._watched):
+                if wanted:
+                    self.selector.register(descriptor, selectors.EVENT_READ, None)
+                    self._watched.add(descriptor)
+                else:
+                    self.selector.unregister(descriptor)
+                    self._watched.discard(descriptor)
