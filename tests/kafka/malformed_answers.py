@@ -24,7 +24,7 @@ from streamlet.kafka.metadata.metadata import Metadata
 from streamlet.kafka.producer import responses
 from streamlet.kafka.protocol.api import ApiKey, Request, decode_response, skip_tags
 from streamlet.kafka.protocol.messages import REQUESTS
-from streamlet.kafka.protocol.messages.api_versions import ApiVersionsRequest, decode_api_versions
+from streamlet.kafka.protocol.messages.connections import ApiVersionsRequest, decode_api_versions
 from streamlet.kafka.protocol.schema import codec_of
 from streamlet.kafka.settings.client_config import ClientConfig
 from tests.kafka.malformed import MEMORY_CONSTANT, Decoder, Span, SpanReader

@@ -12,7 +12,7 @@ from streamlet.devcluster import DevCluster
 from streamlet.kafka import Broker, ClientConfig, KafkaClient, TopicPartition
 from streamlet.kafka.client.leader_requests import FetchPosition, FetchSettings, fetch
 from streamlet.kafka.errors import Disconnected, KafkaError, RequestTimedOut
-from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest
 from tests.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.real, pytest.mark.faults]

@@ -15,30 +15,28 @@ from streamlet.kafka import Consumer, TopicPartition
 from streamlet.kafka.consumer.errors import PositionOutOfRange
 from streamlet.kafka.errors import DecompressedTooLarge
 from streamlet.kafka.protocol.api import ApiKey
-from streamlet.kafka.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnPartitionResult,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopicResult,
-)
-from streamlet.kafka.protocol.messages.end_txn import EndTxnResponse
 from streamlet.kafka.protocol.messages.fetch import (
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
     FetchTopicResponse,
-)
-from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorResponse
-from streamlet.kafka.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from streamlet.kafka.protocol.messages.groups import FindCoordinatorResponse
 from streamlet.kafka.protocol.messages.metadata import (
     MetadataBroker,
     MetadataPartition,
     MetadataRequest,
     MetadataResponse,
     MetadataTopic,
+)
+from streamlet.kafka.protocol.messages.transactions import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+    EndTxnResponse,
 )
 from streamlet.kafka.records.compression import Compression
 from streamlet.kafka.records.writing import BatchFields, NewRecord, encode_batch

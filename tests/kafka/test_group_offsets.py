@@ -12,8 +12,8 @@ from streamlet.kafka.client.group_requests import GroupOffsets, OffsetAndMetadat
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import TopicPartition
-from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from streamlet.kafka.protocol.messages.offset_commit import OffsetCommitRequest
+from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
+from streamlet.kafka.protocol.messages.offsets import OffsetCommitRequest
 
 TP = TopicPartition("t", 0)
 

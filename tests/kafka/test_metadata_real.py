@@ -15,7 +15,7 @@ from streamlet.devcluster import DevCluster
 from streamlet.kafka import ClientConfig, Cluster, KafkaClient, TopicPartition
 from streamlet.kafka.errors import ClientTimeout
 from streamlet.kafka.protocol.api import ApiKey
-from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.real

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 from streamlet.devcluster import DevCluster
 from streamlet.kafka import Admin, ClientConfig, Consumer, KafkaClient, KafkaError, Producer, TopicPartition
-from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest
 from tests.brokers import BROKERS
 from tests.kafka.producer.witness import read_back
 from tests.patience import PATIENCE_S

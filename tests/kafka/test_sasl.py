@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streamlet.kafka.errors import AuthenticationFailed
-from streamlet.kafka.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from streamlet.kafka.protocol.messages.connections import SaslAuthenticateRequest
 from streamlet.kafka.sasl import Plain, Scram, sasl_client
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"

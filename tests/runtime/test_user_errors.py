@@ -87,7 +87,7 @@ def test_a_process_without_its_tuple_is_located_where_it_is_defined(run: Run) ->
 def test_a_constructor_that_wants_more_is_located_where_it_is_defined(run: Run) -> None:
     """Of its own, or the class if it has none."""
     file, told = run(sink=f"def __init__(self, limit): pass\n    {PROCESS}")
-    assert f"in its constructor ({file}:{SINK})" in told and "task_building.py" not in told
+    assert f"in its constructor ({file}:{SINK})" in told and "building.py" not in told
 
 
 def test_a_spouts_method_is_located_where_it_is_defined(run: Run) -> None:

@@ -16,21 +16,18 @@ from streamlet.kafka.admin.model import (
     checked_values,
 )
 from streamlet.kafka.arguments import mapping
-from streamlet.kafka.protocol.messages import describe_configs as wire_describe
-from streamlet.kafka.protocol.messages import incremental_alter_configs as wire_alter
+from streamlet.kafka.protocol.messages import configs as wire
 
 Changes = Mapping[str, str | AlterConfig | None]
 """Name -> new value, None (back to the default), or an :class:`AlterConfig`."""
 
 
-def describe_request(
-    resources: Iterable[ConfigResource], names: Iterable[str] | None
-) -> wire_describe.DescribeConfigsRequest:
+def describe_request(resources: Iterable[ConfigResource], names: Iterable[str] | None) -> wire.DescribeConfigsRequest:
     """``names`` None: all settings."""
     keys = None if names is None else tuple(names)
-    return wire_describe.DescribeConfigsRequest(
+    return wire.DescribeConfigsRequest(
         resources=tuple(
-            wire_describe.DescribeConfigsResource(
+            wire.DescribeConfigsResource(
                 resource_type=resource.type, resource_name=resource.name, configuration_keys=keys
             )
             for resource in resources
@@ -40,7 +37,7 @@ def describe_request(
 
 
 def read_described(
-    response: wire_describe.DescribeConfigsResponse,
+    response: wire.DescribeConfigsResponse,
 ) -> Answers[ConfigResource, dict[str, ConfigEntry]]:
     """The settings of each resource, by name."""
     answers: Answers[ConfigResource, dict[str, ConfigEntry]] = Answers()
@@ -73,15 +70,15 @@ def read_described(
 
 def alter_request(
     changes: Mapping[ConfigResource, Changes], validate_only: bool
-) -> wire_alter.IncrementalAlterConfigsRequest:
+) -> wire.IncrementalAlterConfigsRequest:
     """Only what is named is changed. Raises BadInput for a value that is no text."""
-    return wire_alter.IncrementalAlterConfigsRequest(
+    return wire.IncrementalAlterConfigsRequest(
         resources=tuple(
-            wire_alter.AlterConfigsResource(
+            wire.AlterConfigsResource(
                 resource_type=resource.type,
                 resource_name=resource.name,
                 configs=tuple(
-                    wire_alter.AlterableConfig(name=name, config_operation=change.op, value=change.value)
+                    wire.AlterableConfig(name=name, config_operation=change.op, value=change.value)
                     for name, change in _changes(resource, rows)
                 ),
             )
@@ -91,7 +88,7 @@ def alter_request(
     )
 
 
-def read_altered(response: wire_alter.IncrementalAlterConfigsResponse) -> Answers[ConfigResource, None]:
+def read_altered(response: wire.IncrementalAlterConfigsResponse) -> Answers[ConfigResource, None]:
     """Which were changed."""
     answers: Answers[ConfigResource, None] = Answers()
     for row in response.responses:

@@ -15,9 +15,7 @@ from streamlet.kafka.arguments import by_partition, partitions_of
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.client.group_requests import OffsetAndMetadata
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
-from streamlet.kafka.protocol.messages.delete_groups import DeleteGroupsRequest
-from streamlet.kafka.protocol.messages.describe_groups import DescribeGroupsRequest
-from streamlet.kafka.protocol.messages.list_groups import ListGroupsRequest
+from streamlet.kafka.protocol.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 
 
 class GroupCalls(TopicCalls):

@@ -12,16 +12,14 @@ from streamlet.kafka.client.leader_requests import by_topic
 from streamlet.kafka.errors import KafkaError, MalformedFrame
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.protocol import primitives as p
-from streamlet.kafka.protocol.messages import offset_commit as wire_commit
-from streamlet.kafka.protocol.messages import offset_delete as wire_offset_delete
-from streamlet.kafka.protocol.messages import offset_fetch as wire_fetch
-from streamlet.kafka.protocol.messages.delete_groups import DeleteGroupsResponse
-from streamlet.kafka.protocol.messages.describe_groups import (
+from streamlet.kafka.protocol.messages import offsets as wire_offsets
+from streamlet.kafka.protocol.messages.groups import (
+    DeleteGroupsResponse,
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsResponse,
+    ListGroupsResponse,
 )
-from streamlet.kafka.protocol.messages.list_groups import ListGroupsResponse
 from streamlet.kafka.protocol.primitives import Reader
 
 CONSUMER = "consumer"
@@ -125,19 +123,19 @@ def read_deleted_groups(response: DeleteGroupsResponse) -> Answers[str, None]:
 # -- offsets
 
 
-def fetch_request(group_id: str, partitions: Iterable[TopicPartition] | None) -> wire_fetch.OffsetFetchRequest:
+def fetch_request(group_id: str, partitions: Iterable[TopicPartition] | None) -> wire_offsets.OffsetFetchRequest:
     """``partitions`` None: all that the group has stored."""
     topics = None
     if partitions is not None:
         wanted = by_topic(dict.fromkeys(partitions))
         topics = tuple(
-            wire_fetch.OffsetFetchTopic(name=name, partition_indexes=tuple(rows)) for name, rows in wanted.items()
+            wire_offsets.OffsetFetchTopic(name=name, partition_indexes=tuple(rows)) for name, rows in wanted.items()
         )
-    return wire_fetch.OffsetFetchRequest(group_id=group_id, topics=topics)
+    return wire_offsets.OffsetFetchRequest(group_id=group_id, topics=topics)
 
 
 def read_offsets(
-    group_id: str, response: wire_fetch.OffsetFetchResponse
+    group_id: str, response: wire_offsets.OffsetFetchResponse
 ) -> Answers[str, Answers[TopicPartition, OffsetAndMetadata]]:
     """The stored offsets of the one group; a partition without one is in neither mapping."""
     what = f"Reading the offsets of group {group_id!r}"
@@ -160,15 +158,15 @@ def read_offsets(
 
 def commit_request(
     group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
-) -> wire_commit.OffsetCommitRequest:
+) -> wire_offsets.OffsetCommitRequest:
     """A commit from outside of the membership; the coordinator refuses it while the group has members."""
-    return wire_commit.OffsetCommitRequest(
+    return wire_offsets.OffsetCommitRequest(
         group_id=group_id,
         topics=tuple(
-            wire_commit.OffsetCommitTopic(
+            wire_offsets.OffsetCommitTopic(
                 name=topic,
                 partitions=tuple(
-                    wire_commit.OffsetCommitPartition(
+                    wire_offsets.OffsetCommitPartition(
                         partition_index=number,
                         committed_offset=row.offset,
                         committed_leader_epoch=row.leader_epoch,
@@ -182,7 +180,7 @@ def commit_request(
     )
 
 
-def read_committed_offsets(group_id: str, response: wire_commit.OffsetCommitResponse) -> Answers[TopicPartition, None]:
+def read_committed_offsets(group_id: str, response: wire_offsets.OffsetCommitResponse) -> Answers[TopicPartition, None]:
     """Which were stored."""
     answers: Answers[TopicPartition, None] = Answers()
     for topic in response.topics:
@@ -191,16 +189,14 @@ def read_committed_offsets(group_id: str, response: wire_commit.OffsetCommitResp
     return answers
 
 
-def forget_request(group_id: str, partitions: Iterable[TopicPartition]) -> wire_offset_delete.OffsetDeleteRequest:
+def forget_request(group_id: str, partitions: Iterable[TopicPartition]) -> wire_offsets.OffsetDeleteRequest:
     """Forget the group's offsets of these."""
-    return wire_offset_delete.OffsetDeleteRequest(
+    return wire_offsets.OffsetDeleteRequest(
         group_id=group_id,
         topics=tuple(
-            wire_offset_delete.OffsetDeleteRequestTopic(
+            wire_offsets.OffsetDeleteRequestTopic(
                 name=topic,
-                partitions=tuple(
-                    wire_offset_delete.OffsetDeleteRequestPartition(partition_index=number) for number in rows
-                ),
+                partitions=tuple(wire_offsets.OffsetDeleteRequestPartition(partition_index=number) for number in rows),
             )
             for topic, rows in by_topic(dict.fromkeys(partitions)).items()
         ),
@@ -208,7 +204,7 @@ def forget_request(group_id: str, partitions: Iterable[TopicPartition]) -> wire_
 
 
 def read_forgotten(
-    group_id: str, partitions: Iterable[TopicPartition], response: wire_offset_delete.OffsetDeleteResponse
+    group_id: str, partitions: Iterable[TopicPartition], response: wire_offsets.OffsetDeleteResponse
 ) -> Answers[TopicPartition, None]:
     """Which were forgotten. An error of the group is every partition's."""
     answers: Answers[TopicPartition, None] = Answers()

@@ -11,8 +11,8 @@ from streamlet.kafka.admin.errors import Answers, item_error
 from streamlet.kafka.admin.model import OffsetSpec
 from streamlet.kafka.client.leader_requests import ListedOffset, by_topic, list_offsets_request
 from streamlet.kafka.metadata.cluster import TopicPartition
-from streamlet.kafka.protocol.messages import delete_records as wire_records
-from streamlet.kafka.protocol.messages import list_offsets as wire_offsets
+from streamlet.kafka.protocol.messages import fetch as wire_offsets
+from streamlet.kafka.protocol.messages import topics as wire_records
 
 _WORDS = {"earliest": wire_offsets.EARLIEST_TIMESTAMP, "latest": wire_offsets.LATEST_TIMESTAMP}
 _ISOLATION = ("read_uncommitted", "read_committed")

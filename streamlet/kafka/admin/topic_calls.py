@@ -23,7 +23,7 @@ from streamlet.kafka.arguments import by_partition, mapping
 from streamlet.kafka.client.leader_requests import ListedOffset
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
-from streamlet.kafka.protocol.messages.delete_records import HIGH_WATERMARK
+from streamlet.kafka.protocol.messages.topics import HIGH_WATERMARK
 
 SETTLE_S = 2.0
 """How long at most a creation waits for brokers to hear of it, beyond what the controller itself took."""

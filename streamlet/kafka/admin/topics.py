@@ -15,9 +15,7 @@ from streamlet.kafka.admin.model import (
 )
 from streamlet.kafka.broker_errors import error_class
 from streamlet.kafka.metadata.cluster import PartitionInfo
-from streamlet.kafka.protocol.messages import create_partitions as wire_partitions
-from streamlet.kafka.protocol.messages import create_topics as wire_create
-from streamlet.kafka.protocol.messages import delete_topics as wire_delete
+from streamlet.kafka.protocol.messages import topics as wire
 from streamlet.kafka.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -26,20 +24,20 @@ from streamlet.kafka.protocol.messages.metadata import (
 )
 
 
-def create_request(topics: Iterable[NewTopic], timeout_ms: int, validate_only: bool) -> wire_create.CreateTopicsRequest:
+def create_request(topics: Iterable[NewTopic], timeout_ms: int, validate_only: bool) -> wire.CreateTopicsRequest:
     """All of these in one request."""
-    return wire_create.CreateTopicsRequest(
+    return wire.CreateTopicsRequest(
         topics=tuple(
-            wire_create.CreatableTopic(
+            wire.CreatableTopic(
                 name=topic.name,
                 num_partitions=topic.num_partitions,
                 replication_factor=topic.replication_factor,
                 assignments=tuple(
-                    wire_create.CreatableReplicaAssignment(partition_index=number, broker_ids=tuple(brokers))
+                    wire.CreatableReplicaAssignment(partition_index=number, broker_ids=tuple(brokers))
                     for number, brokers in sorted((topic.assignment or {}).items())
                 ),
                 configs=tuple(
-                    wire_create.CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()
+                    wire.CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()
                 ),
             )
             for topic in topics
@@ -49,7 +47,7 @@ def create_request(topics: Iterable[NewTopic], timeout_ms: int, validate_only: b
     )
 
 
-def read_created(response: wire_create.CreateTopicsResponse, brokers: int) -> Answers[str, CreatedTopic]:
+def read_created(response: wire.CreateTopicsResponse, brokers: int) -> Answers[str, CreatedTopic]:
     """What each topic became; ``brokers``: how many there are."""
     answers: Answers[str, CreatedTopic] = Answers()
     for row in response.topics:
@@ -73,12 +71,12 @@ def read_created(response: wire_create.CreateTopicsResponse, brokers: int) -> An
     return answers
 
 
-def delete_request(names: Iterable[str], timeout_ms: int) -> wire_delete.DeleteTopicsRequest:
+def delete_request(names: Iterable[str], timeout_ms: int) -> wire.DeleteTopicsRequest:
     """All of these in one request."""
-    return wire_delete.DeleteTopicsRequest(topic_names=tuple(names), timeout_ms=timeout_ms)
+    return wire.DeleteTopicsRequest(topic_names=tuple(names), timeout_ms=timeout_ms)
 
 
-def read_deleted(response: wire_delete.DeleteTopicsResponse) -> Answers[str, None]:
+def read_deleted(response: wire.DeleteTopicsResponse) -> Answers[str, None]:
     """Which are gone."""
     return _read_names(
         ((row.name, row.error_code, row.error_message) for row in response.responses),
@@ -89,18 +87,16 @@ def read_deleted(response: wire_delete.DeleteTopicsResponse) -> Answers[str, Non
 
 def partitions_request(
     wanted: Mapping[str, NewPartitions], timeout_ms: int, validate_only: bool
-) -> wire_partitions.CreatePartitionsRequest:
+) -> wire.CreatePartitionsRequest:
     """All of these in one request."""
-    return wire_partitions.CreatePartitionsRequest(
+    return wire.CreatePartitionsRequest(
         topics=tuple(
-            wire_partitions.CreatePartitionsTopic(
+            wire.CreatePartitionsTopic(
                 name=name,
                 count=row.total,
                 assignments=None
                 if row.assignment is None
-                else tuple(
-                    wire_partitions.CreatePartitionsAssignment(broker_ids=tuple(brokers)) for brokers in row.assignment
-                ),
+                else tuple(wire.CreatePartitionsAssignment(broker_ids=tuple(brokers)) for brokers in row.assignment),
             )
             for name, row in wanted.items()
         ),
@@ -109,7 +105,7 @@ def partitions_request(
     )
 
 
-def read_partitions(response: wire_partitions.CreatePartitionsResponse) -> Answers[str, None]:
+def read_partitions(response: wire.CreatePartitionsResponse) -> Answers[str, None]:
     """Which have grown."""
     return _read_names(
         ((row.name, row.error_code, row.error_message) for row in response.results),

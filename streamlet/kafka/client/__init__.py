@@ -1,1 +1,1 @@
-"""PLACEHOLDER: say what client holds."""
+"""The client that producer, consumer, admin and spout share: requests sent, futures given."""

@@ -22,14 +22,12 @@ from streamlet.kafka.client.leader_requests import by_topic
 from streamlet.kafka.errors import BrokerError, Disconnected, KafkaError
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import UNKNOWN_EPOCH, Broker, TopicPartition
-from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from streamlet.kafka.protocol.messages.offset_commit import (
+from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
+from streamlet.kafka.protocol.messages.offsets import (
     OffsetCommitPartition,
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitTopic,
-)
-from streamlet.kafka.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchTopic,

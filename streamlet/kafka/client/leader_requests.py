@@ -16,10 +16,8 @@ from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.errors import BrokerError, CorruptRecord
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import UNKNOWN_EPOCH, Broker, TopicPartition
-from streamlet.kafka.protocol.messages import fetch as wire_fetch
-from streamlet.kafka.protocol.messages import list_offsets as wire_offsets
-from streamlet.kafka.protocol.messages import offset_for_leader_epoch as wire_epochs
-from streamlet.kafka.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from streamlet.kafka.protocol.messages import fetch as wire
+from streamlet.kafka.protocol.messages.fetch import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from streamlet.kafka.records.batch import RecordBatch
 from streamlet.kafka.records.reading import DECOMPRESSED_LIMIT, ReadOptions, read_batches
 
@@ -187,16 +185,16 @@ def fetch_in_session(
         topic_id = client.cluster.topic_id(tp.topic)
         if topic_id is not None:
             names.setdefault(topic_id, tp.topic)
-    request = wire_fetch.FetchRequest(
+    request = wire.FetchRequest(
         max_wait_ms=chosen.fetch_max_wait_ms,
         min_bytes=chosen.fetch_min_bytes,
         max_bytes=chosen.fetch_max_bytes,
-        isolation_level=wire_fetch.READ_COMMITTED if chosen.read_committed else wire_fetch.READ_UNCOMMITTED,
+        isolation_level=wire.READ_COMMITTED if chosen.read_committed else wire.READ_UNCOMMITTED,
         session_id=part.session_id,
         session_epoch=part.epoch,
         rack_id=chosen.client_rack,
         topics=tuple(
-            wire_fetch.FetchTopic(
+            wire.FetchTopic(
                 topic=topic,
                 topic_id=ids[topic],
                 partitions=tuple(_fetch_partition(number, row, chosen) for number, row in rows.items()),
@@ -204,12 +202,12 @@ def fetch_in_session(
             for topic, rows in by_topic(part.send).items()
         ),
         forgotten_topics_data=tuple(
-            wire_fetch.ForgottenTopic(topic=topic, topic_id=ids[topic], partitions=tuple(numbers))
+            wire.ForgottenTopic(topic=topic, topic_id=ids[topic], partitions=tuple(numbers))
             for topic, numbers in by_topic(dict.fromkeys(part.forget)).items()
         ),
     )
 
-    def read(response: wire_fetch.FetchResponse) -> SessionAnswer:
+    def read(response: wire.FetchResponse) -> SessionAnswer:
         fault = error_class(response.error_code)
         if fault is not None:
             note_error(client, fault)
@@ -228,8 +226,8 @@ def fetch_in_session(
     return client.send(request, broker, _timeout(client, chosen.fetch_max_wait_ms)).then(read)
 
 
-def _fetch_partition(number: int, position: FetchPosition, settings: FetchSettings) -> wire_fetch.FetchPartition:
-    return wire_fetch.FetchPartition(
+def _fetch_partition(number: int, position: FetchPosition, settings: FetchSettings) -> wire.FetchPartition:
+    return wire.FetchPartition(
         partition=number,
         current_leader_epoch=position.current_leader_epoch,
         fetch_offset=position.offset,
@@ -244,7 +242,7 @@ def _timeout(client: KafkaClient, wait_ms: int) -> float:
 
 
 def _fetched(
-    tp: TopicPartition, row: wire_fetch.FetchPartitionResponse, position: int, settings: FetchSettings
+    tp: TopicPartition, row: wire.FetchPartitionResponse, position: int, settings: FetchSettings
 ) -> FetchedPartition:
     diverging, leader = row.diverging_epoch, row.current_leader
     return FetchedPartition(
@@ -263,17 +261,15 @@ def _fetched(
     )
 
 
-def list_offsets_request(
-    timestamps: Mapping[TopicPartition, int], *, read_committed: bool
-) -> wire_offsets.ListOffsetsRequest:
+def list_offsets_request(timestamps: Mapping[TopicPartition, int], *, read_committed: bool) -> wire.ListOffsetsRequest:
     """For one leader's partitions."""
-    return wire_offsets.ListOffsetsRequest(
+    return wire.ListOffsetsRequest(
         isolation_level=1 if read_committed else 0,
         topics=tuple(
-            wire_offsets.ListOffsetsTopic(
+            wire.ListOffsetsTopic(
                 name=topic,
                 partitions=tuple(
-                    wire_offsets.ListOffsetsPartition(partition_index=number, timestamp=timestamp)
+                    wire.ListOffsetsPartition(partition_index=number, timestamp=timestamp)
                     for number, timestamp in rows.items()
                 ),
             )
@@ -295,7 +291,7 @@ def list_offsets(
     """
     request = list_offsets_request(timestamps, read_committed=read_committed)
 
-    def read(response: wire_offsets.ListOffsetsResponse) -> dict[TopicPartition, ListedOffset]:
+    def read(response: wire.ListOffsetsResponse) -> dict[TopicPartition, ListedOffset]:
         found: dict[TopicPartition, ListedOffset] = {}
         for topic in response.topics:
             for row in topic.partitions:
@@ -313,14 +309,12 @@ def offsets_for_leader_epoch(
 ) -> RequestFuture[dict[TopicPartition, EpochEnd]]:
     """Where each (leader epoch of the last record read, leader epoch of the metadata) ends in the leader's
     log."""
-    request = wire_epochs.OffsetForLeaderEpochRequest(
+    request = wire.OffsetForLeaderEpochRequest(
         topics=tuple(
-            wire_epochs.OffsetForLeaderTopic(
+            wire.OffsetForLeaderTopic(
                 topic=topic,
                 partitions=tuple(
-                    wire_epochs.OffsetForLeaderPartition(
-                        partition=number, leader_epoch=epoch, current_leader_epoch=current
-                    )
+                    wire.OffsetForLeaderPartition(partition=number, leader_epoch=epoch, current_leader_epoch=current)
                     for number, (epoch, current) in rows.items()
                 ),
             )
@@ -328,7 +322,7 @@ def offsets_for_leader_epoch(
         )
     )
 
-    def read(response: wire_epochs.OffsetForLeaderEpochResponse) -> dict[TopicPartition, EpochEnd]:
+    def read(response: wire.OffsetForLeaderEpochResponse) -> dict[TopicPartition, EpochEnd]:
         found: dict[TopicPartition, EpochEnd] = {}
         for topic in response.topics:
             for row in topic.partitions:

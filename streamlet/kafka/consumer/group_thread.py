@@ -45,10 +45,18 @@ from streamlet.kafka.consumer.membership_events import (
 from streamlet.kafka.errors import KafkaError, MalformedFrame
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Broker, Cluster
-from streamlet.kafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from streamlet.kafka.protocol.messages.join_group import JoinGroupProtocol, JoinGroupRequest, JoinGroupResponse
-from streamlet.kafka.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from streamlet.kafka.protocol.messages.sync_group import SyncGroupAssignment, SyncGroupRequest, SyncGroupResponse
+from streamlet.kafka.protocol.messages.groups import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupProtocol,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    SyncGroupAssignment,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")

@@ -16,14 +16,16 @@ from streamlet.kafka.metadata.cluster import Address
 from streamlet.kafka.net.connection_states import ConnectionState, ConnectionStates
 from streamlet.kafka.net.in_flight import InFlightRequest
 from streamlet.kafka.protocol.api import ApiRanges, Request, choose_version, decode_response
-from streamlet.kafka.protocol.messages.api_versions import (
+from streamlet.kafka.protocol.messages.connections import (
     UNSUPPORTED_VERSION,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
     decode_api_versions,
 )
-from streamlet.kafka.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from streamlet.kafka.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from streamlet.kafka.sasl import SaslClient
 
 NEWEST_API_VERSIONS = max(ApiVersionsRequest.versions)

@@ -17,7 +17,7 @@ from streamlet.kafka.producer import transaction_requests as ask
 from streamlet.kafka.producer.errors import ProducerFenced, TransactionFailed
 from streamlet.kafka.producer.transaction_progress import TransactionProgress
 from streamlet.kafka.producer.transaction_state import Ask, Kind, State
-from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest
 
 _CONCURRENT_BACKOFF_S = 0.02
 """A commit just before is written to its partitions within milliseconds; waiting the whole back-off would cost more."""

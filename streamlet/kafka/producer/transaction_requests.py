@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.producer.sequences import Sequences
 from streamlet.kafka.producer.transaction_state import Ask, Kind, PendingOffsets
-from streamlet.kafka.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from streamlet.kafka.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from streamlet.kafka.protocol.messages.end_txn import EndTxnRequest
-from streamlet.kafka.protocol.messages.find_coordinator import TRANSACTION, FindCoordinatorRequest
-from streamlet.kafka.protocol.messages.init_producer_id import InitProducerIdRequest
-from streamlet.kafka.protocol.messages.txn_offset_commit import (
+from streamlet.kafka.protocol.messages.groups import TRANSACTION, FindCoordinatorRequest
+from streamlet.kafka.protocol.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    EndTxnRequest,
+    InitProducerIdRequest,
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,

@@ -1,1 +1,1 @@
-"""PLACEHOLDER: say what settings holds."""
+"""Settings that every Kafka client has: their names, defaults and checks."""

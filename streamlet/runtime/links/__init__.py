@@ -1,1 +1,1 @@
-"""PLACEHOLDER: say what links holds."""
+"""Links between workers: frames, the handshake before them, and who links to whom."""

@@ -1,1 +1,1 @@
-"""PLACEHOLDER: say what supervision holds."""
+"""Supervision of a run: from workers' reports to decisions. Pure: events in, instructions out."""

@@ -1,1 +1,1 @@
-"""PLACEHOLDER: say what worker holds."""
+"""A worker process: its loop, its control thread, and how it finds the user's topology."""

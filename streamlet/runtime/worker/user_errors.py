@@ -18,7 +18,7 @@ Defined = Callable[..., Any] | None
 
 _OURS = str(Path(streamlet.__file__).parent)
 _TUP = re.compile(r"\bemit(_anywhere)?\(\) got an unexpected keyword argument 'tup'$")
-_CALLERS = str(Path(__file__).parent)
+_CALLERS = str(Path(__file__).parents[1])
 
 
 class ComponentFailed(StreamletError):

@@ -15,24 +15,25 @@ from streamlet.kafka.admin import AdminError
 from streamlet.kafka.broker_errors import InvalidReplicationFactor, NotController, TopicAlreadyExists
 from streamlet.kafka.errors import BootstrapFailed, ClientClosed, UnsupportedVersion
 from streamlet.kafka.protocol.api import ApiKey
-from streamlet.kafka.protocol.messages.create_topics import (
-    CreatableTopicResult,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from streamlet.kafka.protocol.messages.delete_groups import (
-    DeletableGroupResult,
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-)
-from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorResponse
-from streamlet.kafka.protocol.messages.list_groups import ListedGroup, ListGroupsResponse
-from streamlet.kafka.protocol.messages.list_offsets import (
+from streamlet.kafka.protocol.messages.fetch import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from streamlet.kafka.protocol.messages.groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    FindCoordinatorResponse,
+    ListedGroup,
+    ListGroupsResponse,
+)
 from streamlet.kafka.protocol.messages.metadata import MetadataBroker, MetadataRequest, MetadataResponse
+from streamlet.kafka.protocol.messages.topics import (
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from tests.patience import PATIENCE_S
 
 

@@ -26,15 +26,15 @@ from streamlet.kafka.admin import (
 from streamlet.kafka.admin.errors import TopicBeingDeleted, admin_error, item_error
 from streamlet.kafka.client.group_requests import OffsetAndMetadata
 from streamlet.kafka.errors import Disconnected, MalformedFrame
-from streamlet.kafka.protocol.messages import create_topics as wire_create
-from streamlet.kafka.protocol.messages import describe_configs as wire_configs
-from streamlet.kafka.protocol.messages.describe_groups import (
+from streamlet.kafka.protocol.messages import configs as wire_configs
+from streamlet.kafka.protocol.messages import topics as wire_create
+from streamlet.kafka.protocol.messages.groups import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsResponse,
 )
 from streamlet.kafka.protocol.messages.metadata import MetadataPartition, MetadataResponse, MetadataTopic
-from streamlet.kafka.protocol.messages.offset_delete import OffsetDeleteResponse
+from streamlet.kafka.protocol.messages.offsets import OffsetDeleteResponse
 
 BROKER = Broker(1, "h", 9092)
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)

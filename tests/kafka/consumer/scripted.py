@@ -15,14 +15,12 @@ from streamlet.kafka.protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopicResponse,
-)
-from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorResponse
-from streamlet.kafka.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from streamlet.kafka.protocol.messages.offset_commit import (
+from streamlet.kafka.protocol.messages.groups import FindCoordinatorResponse
+from streamlet.kafka.protocol.messages.offsets import (
     OffsetCommitPartitionResponse,
     OffsetCommitRequest,
     OffsetCommitResponse,

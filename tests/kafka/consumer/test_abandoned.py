@@ -13,7 +13,7 @@ import pytest
 from streamlet.devcluster.fake_broker import SILENCE, FakeBroker
 from streamlet.kafka import Consumer, ConsumerRebalanceListener
 from streamlet.kafka.protocol.api import ApiKey
-from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorResponse
+from streamlet.kafka.protocol.messages.groups import FindCoordinatorResponse
 from tests.patience import PATIENCE_S
 
 from .scripted import ZERO, Log

@@ -15,8 +15,7 @@ from streamlet.kafka.consumer.errors import CommitFailed, GroupThreadDied
 from streamlet.kafka.consumer.membership import Membership
 from streamlet.kafka.errors import CorruptRecord, ForeignProtocol
 from streamlet.kafka.protocol.api import ApiKey
-from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorResponse
-from streamlet.kafka.protocol.messages.join_group import JoinGroupResponse
+from streamlet.kafka.protocol.messages.groups import FindCoordinatorResponse, JoinGroupResponse
 from streamlet.kafka.protocol.messages.metadata import (
     MetadataBroker,
     MetadataResponse,

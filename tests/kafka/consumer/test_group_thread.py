@@ -16,7 +16,7 @@ from streamlet.kafka.consumer.membership import GroupSettings, Membership, Membe
 from streamlet.kafka.consumer.membership_events import Generation, MembershipLost, RejoinNeeded, Share, Sync
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Cluster, PartitionInfo, TopicInfo
-from streamlet.kafka.protocol.messages.join_group import JoinGroupMember, JoinGroupResponse
+from streamlet.kafka.protocol.messages.groups import JoinGroupMember, JoinGroupResponse
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from streamlet.devcluster.tcp_ports import free_ports
 from streamlet.kafka import Consumer, TopicPartition
 from streamlet.kafka.consumer import idle_reasons
 from streamlet.kafka.protocol.api import ApiKey
-from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorResponse
+from streamlet.kafka.protocol.messages.groups import FindCoordinatorResponse
 from tests.patience import PATIENCE_S
 
 

@@ -15,19 +15,17 @@ from streamlet.kafka.consumer.errors import LogTruncated, PositionOutOfRange
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.fetch import (
     EpochEndOffset,
+    EpochEndOffsetPartition,
+    EpochEndOffsetTopic,
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
     FetchTopicResponse,
+    OffsetForLeaderEpochResponse,
 )
 from streamlet.kafka.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
-)
-from streamlet.kafka.protocol.messages.offset_for_leader_epoch import (
-    EpochEndOffsetPartition,
-    EpochEndOffsetTopic,
-    OffsetForLeaderEpochResponse,
 )
 
 from .scripted import PATIENCE_S, ZERO, Log, fetched, poll_until

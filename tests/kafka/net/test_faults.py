@@ -19,7 +19,7 @@ from streamlet.kafka.errors import (
     UnsupportedVersion,
 )
 from streamlet.kafka.protocol.api import ApiKey
-from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from streamlet.kafka.protocol.messages.metadata import (
     MetadataBroker,
     MetadataPartition,
@@ -262,7 +262,7 @@ def test_fault_c17_versions_that_do_not_meet_are_told_at_once(
 
 
 def _no_versions() -> object:
-    from streamlet.kafka.protocol.messages.api_versions import ApiVersionsResponse
+    from streamlet.kafka.protocol.messages.connections import ApiVersionsResponse
 
     return ApiVersionsResponse(error_code=0, api_keys=())
 

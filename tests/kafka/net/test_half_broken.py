@@ -20,7 +20,7 @@ from streamlet.devcluster.fake_broker import SILENCE, FakeBroker, Recorded, enco
 from streamlet.kafka import Broker, ClientConfig, KafkaClient
 from streamlet.kafka.errors import BootstrapFailed, Disconnected, KafkaError, MalformedFrame, RequestTimedOut
 from streamlet.kafka.protocol.api import ApiKey
-from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from streamlet.kafka.protocol.messages.metadata import MetadataBroker, MetadataRequest, MetadataResponse
 from tests.patience import PATIENCE_S
 
@@ -162,7 +162,7 @@ def test_a_port_that_accepts_and_never_answers_holds_up_no_other(
 
 def test_a_broker_that_authenticates_for_ever_is_given_up() -> None:
     """It takes the mechanism and never answers the password."""
-    from streamlet.kafka.protocol.messages.sasl_handshake import SaslHandshakeResponse
+    from streamlet.kafka.protocol.messages.connections import SaslHandshakeResponse
 
     with FakeBroker() as broker:
         broker.on(ApiKey.SASL_HANDSHAKE, SaslHandshakeResponse(error_code=0, mechanisms=("PLAIN",)))

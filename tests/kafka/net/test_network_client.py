@@ -28,7 +28,7 @@ from streamlet.kafka.errors import (
 )
 from streamlet.kafka.protocol.api import ApiKey, Request
 from streamlet.kafka.protocol.messages.fetch import FetchRequest, FetchResponse
-from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from streamlet.kafka.protocol.messages.metadata import MetadataResponse
 from streamlet.kafka.protocol.messages.produce import ProduceRequest
 from tests.patience import PATIENCE_S

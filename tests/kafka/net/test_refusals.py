@@ -12,9 +12,8 @@ from streamlet.devcluster.fake_broker import FakeBroker
 from streamlet.kafka import ClientConfig, KafkaClient
 from streamlet.kafka.errors import AuthenticationFailed
 from streamlet.kafka.protocol.api import ApiKey
-from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from streamlet.kafka.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
-from streamlet.kafka.protocol.messages.sasl_handshake import SaslHandshakeResponse
+from streamlet.kafka.protocol.messages.connections import SaslAuthenticateResponse, SaslHandshakeResponse
+from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from tests.patience import PATIENCE_S
 
 FOUND = FindCoordinatorResponse(error_code=0, node_id=1, host="h", port=1)

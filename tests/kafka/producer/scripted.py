@@ -11,13 +11,13 @@ from typing import Any
 from streamlet.devcluster.fake_broker import FakeBroker
 from streamlet.kafka.producer import Producer
 from streamlet.kafka.protocol.api import ApiKey
-from streamlet.kafka.protocol.messages.init_producer_id import InitProducerIdResponse
 from streamlet.kafka.protocol.messages.produce import (
     ProducePartitionResponse,
     ProduceRequest,
     ProduceResponse,
     ProduceTopicResponse,
 )
+from streamlet.kafka.protocol.messages.transactions import InitProducerIdResponse
 from streamlet.kafka.records.batch import HEADER
 from streamlet.kafka.records.reading import ReadOptions, read_batches
 

@@ -15,14 +15,15 @@ from streamlet.kafka.errors import ClientTimeout, KafkaError
 from streamlet.kafka.producer import Producer
 from streamlet.kafka.producer.errors import IllegalProducerState, ProducerFenced
 from streamlet.kafka.protocol.api import ApiKey
-from streamlet.kafka.protocol.messages.add_partitions_to_txn import (
+from streamlet.kafka.protocol.messages.groups import FindCoordinatorResponse
+from streamlet.kafka.protocol.messages.transactions import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdResponse,
 )
-from streamlet.kafka.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorResponse
-from streamlet.kafka.protocol.messages.init_producer_id import InitProducerIdResponse
 from tests.docs.pages import ROOT
 from tests.patience import PATIENCE_S
 

@@ -13,7 +13,7 @@ import pytest
 from streamlet.kafka.errors import ClientTimeout
 from streamlet.kafka.producer.errors import IllegalProducerState, ProducerClosed
 from streamlet.kafka.protocol.api import ApiKey
-from streamlet.kafka.protocol.messages.init_producer_id import InitProducerIdResponse
+from streamlet.kafka.protocol.messages.transactions import InitProducerIdResponse
 from tests.patience import PATIENCE_S
 
 from .scripted import Log, scripted, until

@@ -19,7 +19,7 @@ from streamlet.kafka.producer.batch import ProducerBatch
 from streamlet.kafka.producer.errors import BufferExhausted, ProducerClosed
 from streamlet.kafka.producer.record_future import FutureRecordMetadata, fire, split_batch
 from streamlet.kafka.protocol.api import ApiKey
-from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorResponse
+from streamlet.kafka.protocol.messages.groups import FindCoordinatorResponse
 from streamlet.kafka.records.appending import encode_record
 from tests.patience import PATIENCE_S
 

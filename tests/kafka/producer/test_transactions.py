@@ -15,17 +15,17 @@ from streamlet.kafka.producer.errors import IllegalProducerState, OutcomeUnknown
 from streamlet.kafka.producer.sequences import MAX_EPOCH, Sequences
 from streamlet.kafka.producer.transaction_manager import TransactionManager
 from streamlet.kafka.producer.transaction_state import ALLOWED, ConsumerGroupMetadata, Kind, State
-from streamlet.kafka.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
-from streamlet.kafka.protocol.messages.add_partitions_to_txn import (
+from streamlet.kafka.protocol.messages.groups import FindCoordinatorResponse
+from streamlet.kafka.protocol.messages.transactions import (
+    AddOffsetsToTxnResponse,
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
-)
-from streamlet.kafka.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorResponse
-from streamlet.kafka.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from streamlet.kafka.protocol.messages.txn_offset_commit import (
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,

@@ -15,8 +15,8 @@ from streamlet.kafka.broker_errors import ClusterAuthorizationFailed
 from streamlet.kafka.producer import Producer
 from streamlet.kafka.producer.errors import OutcomeUnknown
 from streamlet.kafka.protocol.api import ApiKey
-from streamlet.kafka.protocol.messages.init_producer_id import InitProducerIdResponse
 from streamlet.kafka.protocol.messages.metadata import MetadataPartition, MetadataResponse, MetadataTopic
+from streamlet.kafka.protocol.messages.transactions import InitProducerIdResponse
 from tests.patience import PATIENCE_S
 
 from .scripted import scripted, until

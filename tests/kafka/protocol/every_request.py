@@ -16,37 +16,29 @@ from streamlet.kafka.consumer.group_protocol import Subscription, encode_assignm
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.protocol import primitives as p
 from streamlet.kafka.protocol.api import ApiKey, Request, VersionRange, encode_request, skip_tags
-from streamlet.kafka.protocol.messages import REQUESTS
-from streamlet.kafka.protocol.messages import add_offsets_to_txn as aot
-from streamlet.kafka.protocol.messages import add_partitions_to_txn as apt
-from streamlet.kafka.protocol.messages import create_partitions as cp
-from streamlet.kafka.protocol.messages import create_topics as ct
-from streamlet.kafka.protocol.messages import delete_records as dr
-from streamlet.kafka.protocol.messages import describe_configs as dc
-from streamlet.kafka.protocol.messages import fetch as fe
-from streamlet.kafka.protocol.messages import incremental_alter_configs as ac
-from streamlet.kafka.protocol.messages import join_group as jg
-from streamlet.kafka.protocol.messages import list_offsets as lo
-from streamlet.kafka.protocol.messages import offset_commit as oc
-from streamlet.kafka.protocol.messages import offset_delete as od
-from streamlet.kafka.protocol.messages import offset_for_leader_epoch as le
-from streamlet.kafka.protocol.messages import produce as pr
-from streamlet.kafka.protocol.messages import txn_offset_commit as tc
-from streamlet.kafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from streamlet.kafka.protocol.messages.delete_groups import DeleteGroupsRequest
-from streamlet.kafka.protocol.messages.delete_topics import DeleteTopicsRequest
-from streamlet.kafka.protocol.messages.describe_groups import DescribeGroupsRequest
-from streamlet.kafka.protocol.messages.end_txn import EndTxnRequest
-from streamlet.kafka.protocol.messages.find_coordinator import GROUP, TRANSACTION, FindCoordinatorRequest
-from streamlet.kafka.protocol.messages.heartbeat import HeartbeatRequest
-from streamlet.kafka.protocol.messages.init_producer_id import InitProducerIdRequest
-from streamlet.kafka.protocol.messages.leave_group import LeaveGroupRequest
-from streamlet.kafka.protocol.messages.list_groups import ListGroupsRequest
+from streamlet.kafka.protocol.messages import REQUESTS, configs, fetch, groups, offsets, produce, topics, transactions
+from streamlet.kafka.protocol.messages.connections import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
+)
+from streamlet.kafka.protocol.messages.groups import (
+    GROUP,
+    TRANSACTION,
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    FindCoordinatorRequest,
+    HeartbeatRequest,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    SyncGroupAssignment,
+    SyncGroupRequest,
+)
 from streamlet.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from streamlet.kafka.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchTopic
-from streamlet.kafka.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from streamlet.kafka.protocol.messages.sasl_handshake import SaslHandshakeRequest
-from streamlet.kafka.protocol.messages.sync_group import SyncGroupAssignment, SyncGroupRequest
+from streamlet.kafka.protocol.messages.offsets import OffsetFetchRequest, OffsetFetchTopic
+from streamlet.kafka.protocol.messages.topics import DeleteTopicsRequest
+from streamlet.kafka.protocol.messages.transactions import EndTxnRequest, InitProducerIdRequest
 from streamlet.kafka.protocol.schema import codec_of
 from streamlet.kafka.records.compression import Compression
 from streamlet.kafka.records.writing import BatchFields, NewRecord, encode_batch
@@ -184,28 +176,30 @@ class Conversation:
 
     def _topics(self) -> None:
         self._ask(_INTRODUCTION)
-        new = ct.CreatableTopic(
+        new = topics.CreatableTopic(
             name=self._topic,
             num_partitions=1,
             replication_factor=1,
             assignments=(),
-            configs=(ct.CreatableTopicConfig(name="retention.ms", value="-1"),),
+            configs=(topics.CreatableTopicConfig(name="retention.ms", value="-1"),),
         )
-        self._ask(ct.CreateTopicsRequest(topics=(new,), timeout_ms=20_000))
-        more = cp.CreatePartitionsTopic(name=self._topic, count=2, assignments=None)
-        self._ask(cp.CreatePartitionsRequest(topics=(more,), timeout_ms=20_000, validate_only=False))
+        self._ask(topics.CreateTopicsRequest(topics=(new,), timeout_ms=20_000))
+        more = topics.CreatePartitionsTopic(name=self._topic, count=2, assignments=None)
+        self._ask(topics.CreatePartitionsRequest(topics=(more,), timeout_ms=20_000, validate_only=False))
         asked = MetadataRequest(topics=(MetadataRequestTopic(name=self._topic),))
         deadline = time.monotonic() + PATIENCE_S
         while len((metadata := self._ask(asked)).topics[0].partitions) < 2:
             assert time.monotonic() < deadline
         self._topic_id = metadata.topics[0].topic_id
         self._ask(MetadataRequest(topics=()))
-        change = ac.AlterableConfig(name="max.message.bytes", config_operation=0, value="2000000")
-        row = ac.AlterConfigsResource(resource_type=dc.TOPIC, resource_name=self._topic, configs=(change,))
-        self._ask(ac.IncrementalAlterConfigsRequest(resources=(row,), validate_only=False))
+        change = configs.AlterableConfig(name="max.message.bytes", config_operation=0, value="2000000")
+        row = configs.AlterConfigsResource(resource_type=configs.TOPIC, resource_name=self._topic, configs=(change,))
+        self._ask(configs.IncrementalAlterConfigsRequest(resources=(row,), validate_only=False))
         keys = ("max.message.bytes", "retention.ms")
-        wanted = dc.DescribeConfigsResource(resource_type=dc.TOPIC, resource_name=self._topic, configuration_keys=keys)
-        self._ask(dc.DescribeConfigsRequest(resources=(wanted,), include_synonyms=True))
+        wanted = configs.DescribeConfigsResource(
+            resource_type=configs.TOPIC, resource_name=self._topic, configuration_keys=keys
+        )
+        self._ask(configs.DescribeConfigsRequest(resources=(wanted,), include_synonyms=True))
 
     def _transaction(self) -> None:
         name = self._topic
@@ -214,30 +208,32 @@ class Conversation:
         self._ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000))
         ids, epoch = mine.producer_id, mine.producer_epoch
         self._ask(
-            apt.AddPartitionsToTxnRequest(
+            transactions.AddPartitionsToTxnRequest(
                 v3_and_below_transactional_id=name,
                 v3_and_below_producer_id=ids,
                 v3_and_below_producer_epoch=epoch,
-                v3_and_below_topics=(apt.AddPartitionsToTxnTopic(name=name, partitions=(0,)),),
+                v3_and_below_topics=(transactions.AddPartitionsToTxnTopic(name=name, partitions=(0,)),),
             )
         )
         self._produce(0, ids, epoch, name)
         self._produce(1, -1, -1, None)
         member, generation = self._join()
         self._ask(
-            aot.AddOffsetsToTxnRequest(
+            transactions.AddOffsetsToTxnRequest(
                 transactional_id=name, producer_id=ids, producer_epoch=epoch, group_id=self._group
             )
         )
-        row = tc.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=2, committed_metadata="t")
-        request = tc.TxnOffsetCommitRequest(
+        row = transactions.TxnOffsetCommitRequestPartition(
+            partition_index=0, committed_offset=2, committed_metadata="t"
+        )
+        request = transactions.TxnOffsetCommitRequest(
             transactional_id=name,
             group_id=self._group,
             producer_id=ids,
             producer_epoch=epoch,
             generation_id=generation,
             member_id=member,
-            topics=(tc.TxnOffsetCommitRequestTopic(name=name, partitions=(row,)),),
+            topics=(transactions.TxnOffsetCommitRequestTopic(name=name, partitions=(row,)),),
         )
         self._ask(request)
         self._ask(EndTxnRequest(transactional_id=name, producer_id=ids, producer_epoch=epoch, committed=True))
@@ -260,16 +256,18 @@ class Conversation:
         fields = BatchFields(
             0, codec, -1, ids, epoch, 0 if ids >= 0 else -1, transactional=transactional_id is not None
         )
-        row = pr.ProducePartition(index=partition, records=encode_batch(records, fields))
-        topic = pr.ProduceTopic(name=self._topic, partition_data=(row,))
-        self._ask(pr.ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=10_000, topic_data=(topic,)))
+        row = produce.ProducePartition(index=partition, records=encode_batch(records, fields))
+        topic = produce.ProduceTopic(name=self._topic, partition_data=(row,))
+        self._ask(
+            produce.ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=10_000, topic_data=(topic,))
+        )
 
     def _join(self) -> tuple[str, int]:
         self._ask(FindCoordinatorRequest(key=self._group, key_type=GROUP))
-        protocol = jg.JoinGroupProtocol(name="range", metadata=Subscription((self._topic,)).encode())
+        protocol = groups.JoinGroupProtocol(name="range", metadata=Subscription((self._topic,)).encode())
 
         def join(member: str) -> Any:
-            request = jg.JoinGroupRequest(
+            request = groups.JoinGroupRequest(
                 group_id=self._group,
                 session_timeout_ms=10_000,
                 rebalance_timeout_ms=10_000,
@@ -290,25 +288,27 @@ class Conversation:
         )
         assert self._ask(request).assignment == assignment
         self._ask(HeartbeatRequest(group_id=self._group, generation_id=generation, member_id=member))
-        row = oc.OffsetCommitPartition(
+        row = offsets.OffsetCommitPartition(
             partition_index=1, committed_offset=1, committed_leader_epoch=0, committed_metadata="m"
         )
-        commit = oc.OffsetCommitRequest(
+        commit = offsets.OffsetCommitRequest(
             group_id=self._group,
             generation_id=generation,
             member_id=member,
-            topics=(oc.OffsetCommitTopic(name=self._topic, partitions=(row,)),),
+            topics=(offsets.OffsetCommitTopic(name=self._topic, partitions=(row,)),),
         )
         self._ask(commit)
         return member, generation
 
     def _reading(self) -> None:
-        earliest = lo.ListOffsetsPartition(partition_index=1, timestamp=lo.EARLIEST_TIMESTAMP)
-        topic = lo.ListOffsetsTopic(name=self._topic, partitions=(earliest,))
-        self._ask(lo.ListOffsetsRequest(isolation_level=1, topics=(topic,)))
-        part = le.OffsetForLeaderPartition(partition=1, current_leader_epoch=0, leader_epoch=0)
+        earliest = fetch.ListOffsetsPartition(partition_index=1, timestamp=fetch.EARLIEST_TIMESTAMP)
+        topic = fetch.ListOffsetsTopic(name=self._topic, partitions=(earliest,))
+        self._ask(fetch.ListOffsetsRequest(isolation_level=1, topics=(topic,)))
+        part = fetch.OffsetForLeaderPartition(partition=1, current_leader_epoch=0, leader_epoch=0)
         self._ask(
-            le.OffsetForLeaderEpochRequest(topics=(le.OffsetForLeaderTopic(topic=self._topic, partitions=(part,)),))
+            fetch.OffsetForLeaderEpochRequest(
+                topics=(fetch.OffsetForLeaderTopic(topic=self._topic, partitions=(part,)),)
+            )
         )
         # A session: all of it, then what changed, then one partition forgotten.
         session = self._fetch(0, 0, (0, 1), ()).session_id
@@ -320,15 +320,15 @@ class Conversation:
 
     def _fetch(self, session: int, epoch: int, send: tuple[int, ...], forget: tuple[int, ...]) -> Any:
         parts = tuple(
-            fe.FetchPartition(partition=number, fetch_offset=epoch if epoch > 0 else 0, partition_max_bytes=1 << 20)
+            fetch.FetchPartition(partition=number, fetch_offset=epoch if epoch > 0 else 0, partition_max_bytes=1 << 20)
             for number in send
         )
-        topic = fe.FetchTopic(topic=self._topic, topic_id=self._topic_id, partitions=parts)
-        gone = fe.ForgottenTopic(topic=self._topic, topic_id=self._topic_id, partitions=forget)
-        request = fe.FetchRequest(
+        topic = fetch.FetchTopic(topic=self._topic, topic_id=self._topic_id, partitions=parts)
+        gone = fetch.ForgottenTopic(topic=self._topic, topic_id=self._topic_id, partitions=forget)
+        request = fetch.FetchRequest(
             max_wait_ms=10,
             min_bytes=1,
-            isolation_level=fe.READ_COMMITTED,
+            isolation_level=fetch.READ_COMMITTED,
             session_id=session,
             session_epoch=epoch,
             topics=(topic,) if send else (),
@@ -337,16 +337,16 @@ class Conversation:
         return self._ask(request)
 
     def _end(self) -> None:
-        rows = (od.OffsetDeleteRequestPartition(partition_index=1),)
+        rows = (offsets.OffsetDeleteRequestPartition(partition_index=1),)
         self._ask(
-            od.OffsetDeleteRequest(
-                group_id=self._group, topics=(od.OffsetDeleteRequestTopic(name=self._topic, partitions=rows),)
+            offsets.OffsetDeleteRequest(
+                group_id=self._group, topics=(offsets.OffsetDeleteRequestTopic(name=self._topic, partitions=rows),)
             )
         )
         self._ask(DeleteGroupsRequest(groups_names=(self._group,)))
-        before = dr.DeleteRecordsPartition(partition_index=1, offset=1)
-        topic = dr.DeleteRecordsTopic(name=self._topic, partitions=(before,))
-        self._ask(dr.DeleteRecordsRequest(topics=(topic,), timeout_ms=10_000))
+        before = topics.DeleteRecordsPartition(partition_index=1, offset=1)
+        topic = topics.DeleteRecordsTopic(name=self._topic, partitions=(before,))
+        self._ask(topics.DeleteRecordsRequest(topics=(topic,), timeout_ms=10_000))
         self._ask(DeleteTopicsRequest(topic_names=(self._topic,), timeout_ms=20_000))
 
 

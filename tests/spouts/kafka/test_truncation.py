@@ -11,29 +11,27 @@ import pytest
 
 from streamlet.devcluster.fake_broker import FakeBroker
 from streamlet.kafka.protocol.api import ApiKey
-from streamlet.kafka.protocol.messages.fetch import FetchPartitionResponse, FetchResponse, FetchTopicResponse
-from streamlet.kafka.protocol.messages.find_coordinator import FindCoordinatorResponse
-from streamlet.kafka.protocol.messages.list_offsets import (
+from streamlet.kafka.protocol.messages.fetch import (
     EARLIEST_TIMESTAMP,
+    EpochEndOffsetPartition,
+    EpochEndOffsetTopic,
+    FetchPartitionResponse,
+    FetchResponse,
+    FetchTopicResponse,
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
+    OffsetForLeaderEpochResponse,
 )
+from streamlet.kafka.protocol.messages.groups import FindCoordinatorResponse
 from streamlet.kafka.protocol.messages.metadata import MetadataPartition, MetadataResponse, MetadataTopic
-from streamlet.kafka.protocol.messages.offset_commit import (
+from streamlet.kafka.protocol.messages.offsets import (
     OffsetCommitPartitionResponse,
     OffsetCommitResponse,
     OffsetCommitTopicResponse,
-)
-from streamlet.kafka.protocol.messages.offset_fetch import (
     OffsetFetchPartitionResponse,
     OffsetFetchResponse,
     OffsetFetchTopicResponse,
-)
-from streamlet.kafka.protocol.messages.offset_for_leader_epoch import (
-    EpochEndOffsetPartition,
-    EpochEndOffsetTopic,
-    OffsetForLeaderEpochResponse,
 )
 from streamlet.kafka.records.writing import BatchFields, NewRecord, encode_batch
 from streamlet.spouts.kafka import KafkaHosts, SpoutConfig

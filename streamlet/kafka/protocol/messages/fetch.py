@@ -1,4 +1,4 @@
-"""Fetch: records. Version 10 (broker 2.1, the first with zstd), 12 (divergence), 13 (topic ids, from 3.1)."""
+"""Fetch, ListOffsets and OffsetForLeaderEpoch: the requests to a partition's leader that read."""
 
 from __future__ import annotations
 
@@ -156,3 +156,120 @@ class FetchRequest(Request[FetchResponse]):
         if None not in ids:
             return self.versions
         return tuple(version for version in self.versions if version <= _NAMED_UNTIL)
+
+
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+
+
+@message
+class ListOffsetsPartitionResponse:
+    """``offset`` -1: no record is as late as the timestamp."""
+
+    partition_index: int = wire(INT32)
+    error_code: int = wire(INT16)
+    timestamp: int = wire(INT64, default=-1)
+    offset: int = wire(INT64, default=-1)
+    leader_epoch: int = wire(INT32, default=-1, since=4, ignorable=True)
+
+
+@message
+class ListOffsetsTopicResponse:
+    """The partitions of one topic."""
+
+    name: str = wire(STRING)
+    partitions: tuple[ListOffsetsPartitionResponse, ...] = wire(Array(ListOffsetsPartitionResponse))
+
+
+@message
+class ListOffsetsResponse:
+    """One offset for each partition asked for."""
+
+    throttle_time_ms: int = wire(INT32, default=0, since=2, ignorable=True)
+    topics: tuple[ListOffsetsTopicResponse, ...] = wire(Array(ListOffsetsTopicResponse))
+
+
+@message
+class ListOffsetsPartition:
+    """``timestamp`` in ms since 1970, or EARLIEST_TIMESTAMP / LATEST_TIMESTAMP."""
+
+    partition_index: int = wire(INT32)
+    current_leader_epoch: int = wire(INT32, default=-1, since=4, ignorable=True)
+    timestamp: int = wire(INT64)
+
+
+@message
+class ListOffsetsTopic:
+    """The partitions of one topic."""
+
+    name: str = wire(STRING)
+    partitions: tuple[ListOffsetsPartition, ...] = wire(Array(ListOffsetsPartition))
+
+
+@message
+class ListOffsetsRequest(Request[ListOffsetsResponse]):
+    """To the leader. With ``isolation_level`` 1 the latest offset is the last stable one."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.LIST_OFFSETS
+    versions: ClassVar[tuple[int, ...]] = (4,)
+    flexible_since: ClassVar[int] = 6
+    response_type: ClassVar[type[ListOffsetsResponse]] = ListOffsetsResponse
+
+    replica_id: int = wire(INT32, default=-1)
+    isolation_level: int = wire(INT8, default=0, since=2)
+    topics: tuple[ListOffsetsTopic, ...] = wire(Array(ListOffsetsTopic))
+
+
+@message
+class EpochEndOffsetPartition:
+    """``end_offset`` -1: the broker knows nothing of such an epoch."""
+
+    error_code: int = wire(INT16)
+    partition: int = wire(INT32)
+    leader_epoch: int = wire(INT32, default=-1, since=1, ignorable=True)
+    end_offset: int = wire(INT64)
+
+
+@message
+class EpochEndOffsetTopic:
+    """The partitions of one topic."""
+
+    topic: str = wire(STRING)
+    partitions: tuple[EpochEndOffsetPartition, ...] = wire(Array(EpochEndOffsetPartition))
+
+
+@message
+class OffsetForLeaderEpochResponse:
+    """One end offset for each partition asked for."""
+
+    throttle_time_ms: int = wire(INT32, default=0, since=2, ignorable=True)
+    topics: tuple[EpochEndOffsetTopic, ...] = wire(Array(EpochEndOffsetTopic))
+
+
+@message
+class OffsetForLeaderPartition:
+    """``leader_epoch`` is of the last record read, ``current_leader_epoch`` of our metadata."""
+
+    partition: int = wire(INT32)
+    current_leader_epoch: int = wire(INT32, default=-1, since=2, ignorable=True)
+    leader_epoch: int = wire(INT32)
+
+
+@message
+class OffsetForLeaderTopic:
+    """The partitions of one topic."""
+
+    topic: str = wire(STRING)
+    partitions: tuple[OffsetForLeaderPartition, ...] = wire(Array(OffsetForLeaderPartition))
+
+
+@message
+class OffsetForLeaderEpochRequest(Request[OffsetForLeaderEpochResponse]):
+    """To the leader."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.OFFSET_FOR_LEADER_EPOCH
+    versions: ClassVar[tuple[int, ...]] = (2,)
+    flexible_since: ClassVar[int] = 4
+    response_type: ClassVar[type[OffsetForLeaderEpochResponse]] = OffsetForLeaderEpochResponse
+
+    topics: tuple[OffsetForLeaderTopic, ...] = wire(Array(OffsetForLeaderTopic))

@@ -19,7 +19,7 @@ from kazoo.client import KazooClient
 from streamlet.devcluster import DevCluster
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages import REQUESTS
-from streamlet.kafka.protocol.messages.describe_groups import DescribeGroupsRequest
+from streamlet.kafka.protocol.messages.groups import DescribeGroupsRequest
 from streamlet.kafka.sasl import sasl_client
 from tests.kafka.protocol.every_request import Conversation, Line, log_in
 

@@ -1,4 +1,4 @@
-"""ApiVersions: what a broker speaks. Version 3, and version 0 for brokers before 2.4."""
+"""ApiVersions, SaslHandshake and SaslAuthenticate: the first requests of a connection."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from typing import ClassVar
 
 from streamlet.kafka.errors import MalformedFrame
 from streamlet.kafka.protocol.api import ApiKey, ApiRanges, Request, VersionRange, decode_response
-from streamlet.kafka.protocol.primitives import INT16
-from streamlet.kafka.protocol.schema import INT16 as INT16_KIND
-from streamlet.kafka.protocol.schema import INT32, STRING, Array, message, wire
+from streamlet.kafka.protocol.schema import BYTES, INT16, INT32, INT64, STRING, Array, message, wire
 
 UNSUPPORTED_VERSION = 35
 
@@ -17,16 +15,16 @@ UNSUPPORTED_VERSION = 35
 class ApiVersionsRange:
     """One API and the versions the broker offers of it."""
 
-    api_key: int = wire(INT16_KIND)
-    min_version: int = wire(INT16_KIND)
-    max_version: int = wire(INT16_KIND)
+    api_key: int = wire(INT16)
+    min_version: int = wire(INT16)
+    max_version: int = wire(INT16)
 
 
 @message
 class ApiVersionsResponse:
     """All APIs of a broker. ``error_code`` 35 says that the request's own version is not supported."""
 
-    error_code: int = wire(INT16_KIND)
+    error_code: int = wire(INT16)
     api_keys: tuple[ApiVersionsRange, ...] = wire(Array(ApiVersionsRange), default=())
     throttle_time_ms: int = wire(INT32, default=0, since=1, ignorable=True)
 
@@ -58,7 +56,52 @@ def decode_api_versions(
     """
     if len(frame) < 6:
         raise MalformedFrame(f"an answer to API_VERSIONS of {len(frame)} bytes, too short for its error code")
-    error_code: int = INT16.unpack_from(frame, 4)[0]
+    error_code = int.from_bytes(frame[4:6], "big", signed=True)
     if error_code == UNSUPPORTED_VERSION:
         return ApiVersionsResponse(error_code=error_code)
     return decode_response(request, version, frame)
+
+
+@message
+class SaslHandshakeResponse:
+    """``mechanisms`` are those the listener offers, with an error too."""
+
+    error_code: int = wire(INT16)
+    mechanisms: tuple[str, ...] = wire(Array(STRING), default=())
+
+
+@message
+class SaslHandshakeRequest(Request[SaslHandshakeResponse]):
+    """Before any other request but ApiVersions, and again on a connection whose session ends (KIP-368)."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.SASL_HANDSHAKE
+    versions: ClassVar[tuple[int, ...]] = (1,)
+    flexible_since: ClassVar[int] = 2
+    response_type: ClassVar[type[SaslHandshakeResponse]] = SaslHandshakeResponse
+
+    mechanism: str = wire(STRING)
+
+
+@message
+class SaslAuthenticateResponse:
+    """The broker's bytes; ``session_lifetime_ms`` 0 means that the session does not end (KIP-368)."""
+
+    error_code: int = wire(INT16)
+    error_message: str | None = wire(STRING, default=None, nullable_since=0)
+    auth_bytes: bytes = wire(BYTES, default=b"")
+    session_lifetime_ms: int = wire(INT64, default=0, since=1, ignorable=True)
+
+
+@message
+class SaslAuthenticateRequest(Request[SaslAuthenticateResponse]):
+    """One step of the mechanism. With PLAIN these bytes are the password, so they are not shown."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.SASL_AUTHENTICATE
+    versions: ClassVar[tuple[int, ...]] = (0, 1, 2)
+    flexible_since: ClassVar[int] = 2
+    response_type: ClassVar[type[SaslAuthenticateResponse]] = SaslAuthenticateResponse
+
+    auth_bytes: bytes = wire(BYTES)
+
+    def __repr__(self) -> str:
+        return "SaslAuthenticateRequest(auth_bytes=<not shown>)"

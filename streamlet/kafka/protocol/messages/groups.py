@@ -1,0 +1,281 @@
+"""FindCoordinator, the four requests of a member, and those about groups as a whole."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from streamlet.kafka.protocol.api import ApiKey, Request
+from streamlet.kafka.protocol.schema import BOOL, BYTES, INT8, INT16, INT32, STRING, Array, message, wire
+
+GROUP = 0
+TRANSACTION = 1
+
+
+@message
+class FindCoordinatorResponse:
+    """The coordinator's id and address; -1 and "" with an error."""
+
+    throttle_time_ms: int = wire(INT32, default=0, since=1, ignorable=True)
+    error_code: int = wire(INT16)
+    error_message: str | None = wire(STRING, default=None, since=1, nullable_since=1, ignorable=True)
+    node_id: int = wire(INT32)
+    host: str = wire(STRING)
+    port: int = wire(INT32)
+
+
+@message
+class FindCoordinatorRequest(Request[FindCoordinatorResponse]):
+    """To any broker. ``key`` is the group id, or the transactional id with ``key_type`` TRANSACTION."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.FIND_COORDINATOR
+    versions: ClassVar[tuple[int, ...]] = (2,)
+    flexible_since: ClassVar[int] = 3
+    response_type: ClassVar[type[FindCoordinatorResponse]] = FindCoordinatorResponse
+
+    key: str = wire(STRING)
+    key_type: int = wire(INT8, default=GROUP, since=1)
+
+
+@message
+class JoinGroupMember:
+    """One member and what it subscribes to (the bytes of the consumer protocol); only the leader is told."""
+
+    member_id: str = wire(STRING)
+    group_instance_id: str | None = wire(STRING, default=None, since=5, nullable_since=5, ignorable=True)
+    metadata: bytes = wire(BYTES)
+
+
+@message
+class JoinGroupResponse:
+    """The new generation. ``members`` is empty for everyone but the leader.
+
+    ``skip_assignment``: the leader was away, and what is shared out stays (KIP-814): it watches, without sharing out.
+    """
+
+    throttle_time_ms: int = wire(INT32, default=0, since=2, ignorable=True)
+    error_code: int = wire(INT16)
+    generation_id: int = wire(INT32, default=-1)
+    protocol_type: str | None = wire(STRING, default=None, since=7, nullable_since=7, ignorable=True)
+    protocol_name: str | None = wire(STRING, default="", nullable_since=7)
+    leader: str = wire(STRING, default="")
+    skip_assignment: bool = wire(BOOL, default=False, since=9)
+    member_id: str = wire(STRING, default="")
+    members: tuple[JoinGroupMember, ...] = wire(Array(JoinGroupMember), default=())
+
+
+@message
+class JoinGroupProtocol:
+    """An assignor's name and this member's subscription in its terms."""
+
+    name: str = wire(STRING)
+    metadata: bytes = wire(BYTES)
+
+
+@message
+class JoinGroupRequest(Request[JoinGroupResponse]):
+    """To the group's coordinator, which answers when all members have joined or the rebalance time-out is over."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.JOIN_GROUP
+    versions: ClassVar[tuple[int, ...]] = (3, 5, 9)
+    flexible_since: ClassVar[int] = 6
+    response_type: ClassVar[type[JoinGroupResponse]] = JoinGroupResponse
+
+    group_id: str = wire(STRING)
+    session_timeout_ms: int = wire(INT32)
+    rebalance_timeout_ms: int = wire(INT32, default=-1, since=1, ignorable=True)
+    member_id: str = wire(STRING)
+    group_instance_id: str | None = wire(STRING, default=None, since=5, nullable_since=5)
+    protocol_type: str = wire(STRING)
+    protocols: tuple[JoinGroupProtocol, ...] = wire(Array(JoinGroupProtocol))
+    reason: str | None = wire(STRING, default=None, since=8, nullable_since=8, ignorable=True)
+
+    def usable_versions(self) -> tuple[int, ...]:
+        """A static member needs version 5 (broker 2.3)."""
+        return (5, 9) if self.group_instance_id is not None else self.versions
+
+
+@message
+class SyncGroupResponse:
+    """This member's assignment, in bytes of the consumer protocol."""
+
+    throttle_time_ms: int = wire(INT32, default=0, since=1, ignorable=True)
+    error_code: int = wire(INT16)
+    assignment: bytes = wire(BYTES, default=b"")
+
+
+@message
+class SyncGroupAssignment:
+    """One member's assignment."""
+
+    member_id: str = wire(STRING)
+    assignment: bytes = wire(BYTES)
+
+
+@message
+class SyncGroupRequest(Request[SyncGroupResponse]):
+    """To the group's coordinator; ``assignments`` is empty for everyone but the leader."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.SYNC_GROUP
+    versions: ClassVar[tuple[int, ...]] = (2, 3)
+    flexible_since: ClassVar[int] = 4
+    response_type: ClassVar[type[SyncGroupResponse]] = SyncGroupResponse
+
+    group_id: str = wire(STRING)
+    generation_id: int = wire(INT32)
+    member_id: str = wire(STRING)
+    group_instance_id: str | None = wire(STRING, default=None, since=3, nullable_since=3)
+    assignments: tuple[SyncGroupAssignment, ...] = wire(Array(SyncGroupAssignment), default=())
+
+
+@message
+class HeartbeatResponse:
+    """0, or what became of the group or of this member."""
+
+    throttle_time_ms: int = wire(INT32, default=0, since=1, ignorable=True)
+    error_code: int = wire(INT16)
+
+
+@message
+class HeartbeatRequest(Request[HeartbeatResponse]):
+    """To the group's coordinator."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.HEARTBEAT
+    versions: ClassVar[tuple[int, ...]] = (2, 3)
+    flexible_since: ClassVar[int] = 4
+    response_type: ClassVar[type[HeartbeatResponse]] = HeartbeatResponse
+
+    group_id: str = wire(STRING)
+    generation_id: int = wire(INT32)
+    member_id: str = wire(STRING)
+    group_instance_id: str | None = wire(STRING, default=None, since=3, nullable_since=3)
+
+
+@message
+class LeaveGroupResponse:
+    """0, or why the member was not there to leave."""
+
+    throttle_time_ms: int = wire(INT32, default=0, since=1, ignorable=True)
+    error_code: int = wire(INT16)
+
+
+@message
+class LeaveGroupRequest(Request[LeaveGroupResponse]):
+    """To the group's coordinator."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.LEAVE_GROUP
+    versions: ClassVar[tuple[int, ...]] = (2,)
+    flexible_since: ClassVar[int] = 4
+    response_type: ClassVar[type[LeaveGroupResponse]] = LeaveGroupResponse
+
+    group_id: str = wire(STRING)
+    member_id: str = wire(STRING)
+
+
+_NO_OPERATIONS = -(1 << 31)
+
+
+@message
+class DescribedGroupMember:
+    """One member; subscription and assignment are bytes of the group's own protocol."""
+
+    member_id: str = wire(STRING)
+    group_instance_id: str | None = wire(STRING, since=4, default=None, nullable_since=4, ignorable=True)
+    client_id: str = wire(STRING)
+    client_host: str = wire(STRING)
+    member_metadata: bytes = wire(BYTES)
+    member_assignment: bytes = wire(BYTES)
+
+
+@message
+class DescribedGroup:
+    """One group; before version 6 one that is not there is in the state "Dead"."""
+
+    error_code: int = wire(INT16)
+    error_message: str | None = wire(STRING, since=6, default=None, nullable_since=6, ignorable=True)
+    group_id: str = wire(STRING)
+    group_state: str = wire(STRING)
+    protocol_type: str = wire(STRING)
+    protocol_data: str = wire(STRING)
+    members: tuple[DescribedGroupMember, ...] = wire(Array(DescribedGroupMember))
+    authorized_operations: int = wire(INT32, since=3, default=_NO_OPERATIONS, ignorable=True)
+
+
+@message
+class DescribeGroupsResponse:
+    """One row for each group."""
+
+    throttle_time_ms: int = wire(INT32, default=0, since=1, ignorable=True)
+    groups: tuple[DescribedGroup, ...] = wire(Array(DescribedGroup))
+
+
+@message
+class DescribeGroupsRequest(Request[DescribeGroupsResponse]):
+    """To the coordinator of all of these groups."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_GROUPS
+    versions: ClassVar[tuple[int, ...]] = (2, 4, 6)
+    flexible_since: ClassVar[int] = 5
+    response_type: ClassVar[type[DescribeGroupsResponse]] = DescribeGroupsResponse
+
+    groups: tuple[str, ...] = wire(Array(STRING))
+    include_authorized_operations: bool = wire(BOOL, since=3, default=False)
+
+
+@message
+class ListedGroup:
+    """One group; "" where the broker is too old to say."""
+
+    group_id: str = wire(STRING)
+    protocol_type: str = wire(STRING)
+    group_state: str = wire(STRING, since=4, default="", ignorable=True)
+    group_type: str = wire(STRING, since=5, default="", ignorable=True)
+
+
+@message
+class ListGroupsResponse:
+    """All groups of this coordinator that the caller may see."""
+
+    throttle_time_ms: int = wire(INT32, default=0, since=1, ignorable=True)
+    error_code: int = wire(INT16)
+    groups: tuple[ListedGroup, ...] = wire(Array(ListedGroup))
+
+
+@message
+class ListGroupsRequest(Request[ListGroupsResponse]):
+    """To every broker in turn. Filters are ours to apply: an older broker has none."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.LIST_GROUPS
+    versions: ClassVar[tuple[int, ...]] = (2, 4, 5)
+    flexible_since: ClassVar[int] = 3
+    response_type: ClassVar[type[ListGroupsResponse]] = ListGroupsResponse
+
+    states_filter: tuple[str, ...] = wire(Array(STRING), since=4, default=())
+    types_filter: tuple[str, ...] = wire(Array(STRING), since=5, default=())
+
+
+@message
+class DeletableGroupResult:
+    """One group: 0, or why it is still there."""
+
+    group_id: str = wire(STRING)
+    error_code: int = wire(INT16)
+
+
+@message
+class DeleteGroupsResponse:
+    """One row for each group."""
+
+    throttle_time_ms: int = wire(INT32)
+    results: tuple[DeletableGroupResult, ...] = wire(Array(DeletableGroupResult))
+
+
+@message
+class DeleteGroupsRequest(Request[DeleteGroupsResponse]):
+    """To the coordinator of all of these groups."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.DELETE_GROUPS
+    versions: ClassVar[tuple[int, ...]] = (1,)
+    flexible_since: ClassVar[int] = 2
+    response_type: ClassVar[type[DeleteGroupsResponse]] = DeleteGroupsResponse
+
+    groups_names: tuple[str, ...] = wire(Array(STRING))

@@ -1,0 +1,177 @@
+"""OffsetCommit, OffsetFetch and OffsetDelete: the committed offsets of a group."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from streamlet.kafka.protocol.api import ApiKey, Request
+from streamlet.kafka.protocol.schema import BOOL, INT16, INT32, INT64, STRING, Array, message, wire
+
+
+@message
+class OffsetCommitPartitionResponse:
+    """0, or why this partition's offset was not stored."""
+
+    partition_index: int = wire(INT32)
+    error_code: int = wire(INT16)
+
+
+@message
+class OffsetCommitTopicResponse:
+    """The partitions of one topic."""
+
+    name: str = wire(STRING)
+    partitions: tuple[OffsetCommitPartitionResponse, ...] = wire(Array(OffsetCommitPartitionResponse))
+
+
+@message
+class OffsetCommitResponse:
+    """One code for each partition committed."""
+
+    throttle_time_ms: int = wire(INT32, default=0, since=3, ignorable=True)
+    topics: tuple[OffsetCommitTopicResponse, ...] = wire(Array(OffsetCommitTopicResponse))
+
+
+@message
+class OffsetCommitPartition:
+    """``committed_offset`` is the *next* offset to read; its leader epoch lets a truncation be noticed."""
+
+    partition_index: int = wire(INT32)
+    committed_offset: int = wire(INT64)
+    committed_leader_epoch: int = wire(INT32, default=-1, since=6, ignorable=True)
+    committed_metadata: str | None = wire(STRING, default="", nullable_since=0)
+
+
+@message
+class OffsetCommitTopic:
+    """The partitions of one topic."""
+
+    name: str = wire(STRING)
+    partitions: tuple[OffsetCommitPartition, ...] = wire(Array(OffsetCommitPartition))
+
+
+@message
+class OffsetCommitRequest(Request[OffsetCommitResponse]):
+    """To the group's coordinator. Generation -1 and no member: a commit from outside of the membership."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.OFFSET_COMMIT
+    versions: ClassVar[tuple[int, ...]] = (6, 7)
+    flexible_since: ClassVar[int] = 8
+    response_type: ClassVar[type[OffsetCommitResponse]] = OffsetCommitResponse
+
+    group_id: str = wire(STRING)
+    generation_id: int = wire(INT32, default=-1, since=1)
+    member_id: str = wire(STRING, default="", since=1)
+    group_instance_id: str | None = wire(STRING, default=None, since=7, nullable_since=7)
+    topics: tuple[OffsetCommitTopic, ...] = wire(Array(OffsetCommitTopic))
+
+
+@message
+class OffsetFetchPartitionResponse:
+    """``committed_offset`` -1: the group has none stored for this partition."""
+
+    partition_index: int = wire(INT32)
+    committed_offset: int = wire(INT64)
+    committed_leader_epoch: int = wire(INT32, default=-1, since=5, ignorable=True)
+    metadata: str | None = wire(STRING, default=None, nullable_since=0)
+    error_code: int = wire(INT16)
+
+
+@message
+class OffsetFetchTopicResponse:
+    """The partitions of one topic."""
+
+    name: str = wire(STRING)
+    partitions: tuple[OffsetFetchPartitionResponse, ...] = wire(Array(OffsetFetchPartitionResponse))
+
+
+@message
+class OffsetFetchResponse:
+    """``error_code`` speaks of the group as a whole."""
+
+    throttle_time_ms: int = wire(INT32, default=0, since=3, ignorable=True)
+    topics: tuple[OffsetFetchTopicResponse, ...] = wire(Array(OffsetFetchTopicResponse))
+    error_code: int = wire(INT16, default=0, since=2, ignorable=True)
+
+
+@message
+class OffsetFetchTopic:
+    """The partitions wanted of one topic."""
+
+    name: str = wire(STRING)
+    partition_indexes: tuple[int, ...] = wire(Array(INT32))
+
+
+@message
+class OffsetFetchRequest(Request[OffsetFetchResponse]):
+    """To the group's coordinator; ``topics`` None asks for everything the group has stored.
+
+    With ``require_stable``, offsets that an open transaction is about to change give UNSTABLE_OFFSET_COMMIT (KIP-447);
+    brokers before 2.5 do not know the question.
+    """
+
+    api_key: ClassVar[ApiKey] = ApiKey.OFFSET_FETCH
+    versions: ClassVar[tuple[int, ...]] = (5, 7)
+    flexible_since: ClassVar[int] = 6
+    response_type: ClassVar[type[OffsetFetchResponse]] = OffsetFetchResponse
+
+    group_id: str = wire(STRING)
+    topics: tuple[OffsetFetchTopic, ...] | None = wire(Array(OffsetFetchTopic), nullable_since=2)
+    require_stable: bool = wire(BOOL, default=False, since=7, ignorable=True)
+
+
+@message
+class OffsetDeleteResponsePartition:
+    """One partition: 0, or why its offset is kept."""
+
+    partition_index: int = wire(INT32)
+    error_code: int = wire(INT16)
+
+
+@message
+class OffsetDeleteResponseTopic:
+    """The partitions of one topic."""
+
+    name: str = wire(STRING)
+    partitions: tuple[OffsetDeleteResponsePartition, ...] = wire(Array(OffsetDeleteResponsePartition))
+
+
+@message
+class OffsetDeleteResponse:
+    """``error_code`` speaks of the group as a whole."""
+
+    error_code: int = wire(INT16)
+    throttle_time_ms: int = wire(INT32)
+    topics: tuple[OffsetDeleteResponseTopic, ...] = wire(Array(OffsetDeleteResponseTopic))
+
+
+@message
+class OffsetDeleteRequestPartition:
+    """A partition by its number."""
+
+    partition_index: int = wire(INT32)
+
+
+@message
+class OffsetDeleteRequestTopic:
+    """The partitions of one topic."""
+
+    name: str = wire(STRING)
+    partitions: tuple[OffsetDeleteRequestPartition, ...] = wire(Array(OffsetDeleteRequestPartition))
+
+
+@message
+class OffsetDeleteRequest(Request[OffsetDeleteResponse]):
+    """Refused for a topic that the group's members are subscribed to."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.OFFSET_DELETE
+    versions: ClassVar[tuple[int, ...]] = (0,)
+    flexible_since: ClassVar[int] = 1 << 15
+    response_type: ClassVar[type[OffsetDeleteResponse]] = OffsetDeleteResponse
+
+    group_id: str = wire(STRING)
+    topics: tuple[OffsetDeleteRequestTopic, ...] = wire(Array(OffsetDeleteRequestTopic))
+
+    def least_broker(self) -> str:
+        """The API is as old as that."""
+        return "2.4"

@@ -1,0 +1,240 @@
+"""CreateTopics, DeleteTopics, CreatePartitions and DeleteRecords."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from streamlet.kafka.protocol.api import ApiKey, Request
+from streamlet.kafka.protocol.schema import BOOL, INT8, INT16, INT32, INT64, STRING, UUID, Array, message, wire
+
+BROKER_DEFAULT = -1
+"""As number of partitions or replication factor, from version 4 on; needed too where an assignment is given."""
+
+
+@message
+class CreatableTopicConfigs:
+    """One setting that the new topic has."""
+
+    name: str = wire(STRING, since=5, default="")
+    value: str | None = wire(STRING, since=5, nullable_since=5, default=None)
+    read_only: bool = wire(BOOL, since=5, default=False)
+    config_source: int = wire(INT8, since=5, default=-1, ignorable=True)
+    is_sensitive: bool = wire(BOOL, since=5, default=False)
+
+
+@message
+class CreatableTopicResult:
+    """One topic: what it became, or why it was not made.
+
+    ``configs`` is None where the caller may not read them.
+    """
+
+    name: str = wire(STRING)
+    topic_id: str | None = wire(UUID, since=7, default=None, ignorable=True)
+    error_code: int = wire(INT16)
+    error_message: str | None = wire(STRING, since=1, default=None, nullable_since=0, ignorable=True)
+    num_partitions: int = wire(INT32, since=5, default=-1, ignorable=True)
+    replication_factor: int = wire(INT16, since=5, default=-1, ignorable=True)
+    configs: tuple[CreatableTopicConfigs, ...] | None = wire(
+        Array(CreatableTopicConfigs), since=5, default=None, nullable_since=5, ignorable=True
+    )
+    topic_config_error_code: int = wire(INT16, since=5, default=0, tag=0, ignorable=True)
+
+
+@message
+class CreateTopicsResponse:
+    """One row for each topic."""
+
+    throttle_time_ms: int = wire(INT32, default=0, since=2, ignorable=True)
+    topics: tuple[CreatableTopicResult, ...] = wire(Array(CreatableTopicResult))
+
+
+@message
+class CreatableReplicaAssignment:
+    """Which brokers keep one partition, its preferred leader first."""
+
+    partition_index: int = wire(INT32)
+    broker_ids: tuple[int, ...] = wire(Array(INT32))
+
+
+@message
+class CreatableTopicConfig:
+    """One setting to give the topic."""
+
+    name: str = wire(STRING)
+    value: str | None = wire(STRING, nullable_since=0)
+
+
+@message
+class CreatableTopic:
+    """One topic to make; with ``assignments`` both numbers are BROKER_DEFAULT."""
+
+    name: str = wire(STRING)
+    num_partitions: int = wire(INT32)
+    replication_factor: int = wire(INT16)
+    assignments: tuple[CreatableReplicaAssignment, ...] = wire(Array(CreatableReplicaAssignment))
+    configs: tuple[CreatableTopicConfig, ...] = wire(Array(CreatableTopicConfig))
+
+
+@message
+class CreateTopicsRequest(Request[CreateTopicsResponse]):
+    """The controller answers when every topic is made, or ``timeout_ms`` is over."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.CREATE_TOPICS
+    versions: ClassVar[tuple[int, ...]] = (3, 7)
+    flexible_since: ClassVar[int] = 5
+    response_type: ClassVar[type[CreateTopicsResponse]] = CreateTopicsResponse
+
+    topics: tuple[CreatableTopic, ...] = wire(Array(CreatableTopic))
+    timeout_ms: int = wire(INT32)
+    validate_only: bool = wire(BOOL, since=1, default=False)
+
+    def usable_versions(self) -> tuple[int, ...]:
+        """A broker before 2.4 has no defaults to give."""
+        return (7,) if self._wants_defaults() else (3, 7)
+
+    def least_broker(self) -> str:
+        """Defaults come with the first version that we write and that has them."""
+        return "2.8" if self._wants_defaults() else "2.1"
+
+    def _wants_defaults(self) -> bool:
+        return any(
+            not row.assignments and BROKER_DEFAULT in (row.num_partitions, row.replication_factor)
+            for row in self.topics
+        )
+
+
+@message
+class DeletableTopicResult:
+    """One topic: 0, or why it is still there."""
+
+    name: str = wire(STRING)
+    error_code: int = wire(INT16)
+    error_message: str | None = wire(STRING, since=5, default=None, nullable_since=5, ignorable=True)
+
+
+@message
+class DeleteTopicsResponse:
+    """One row for each topic."""
+
+    throttle_time_ms: int = wire(INT32, default=0, since=1, ignorable=True)
+    responses: tuple[DeletableTopicResult, ...] = wire(Array(DeletableTopicResult))
+
+
+@message
+class DeleteTopicsRequest(Request[DeleteTopicsResponse]):
+    """The controller answers when every topic is gone, or ``timeout_ms`` is over."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.DELETE_TOPICS
+    versions: ClassVar[tuple[int, ...]] = (3, 5)
+    flexible_since: ClassVar[int] = 4
+    response_type: ClassVar[type[DeleteTopicsResponse]] = DeleteTopicsResponse
+
+    topic_names: tuple[str, ...] = wire(Array(STRING), until=5, default=())
+    timeout_ms: int = wire(INT32)
+
+
+@message
+class CreatePartitionsTopicResult:
+    """One topic: 0, or why it has no more partitions than before."""
+
+    name: str = wire(STRING)
+    error_code: int = wire(INT16)
+    error_message: str | None = wire(STRING, default=None, nullable_since=0)
+
+
+@message
+class CreatePartitionsResponse:
+    """One row for each topic."""
+
+    throttle_time_ms: int = wire(INT32)
+    results: tuple[CreatePartitionsTopicResult, ...] = wire(Array(CreatePartitionsTopicResult))
+
+
+@message
+class CreatePartitionsAssignment:
+    """Which brokers keep one new partition, its preferred leader first."""
+
+    broker_ids: tuple[int, ...] = wire(Array(INT32))
+
+
+@message
+class CreatePartitionsTopic:
+    """``count`` is the number of partitions in the end; ``assignments`` has a row for each new one, or is None."""
+
+    name: str = wire(STRING)
+    count: int = wire(INT32)
+    assignments: tuple[CreatePartitionsAssignment, ...] | None = wire(
+        Array(CreatePartitionsAssignment), nullable_since=0
+    )
+
+
+@message
+class CreatePartitionsRequest(Request[CreatePartitionsResponse]):
+    """A topic can only grow."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.CREATE_PARTITIONS
+    versions: ClassVar[tuple[int, ...]] = (1,)
+    flexible_since: ClassVar[int] = 2
+    response_type: ClassVar[type[CreatePartitionsResponse]] = CreatePartitionsResponse
+
+    topics: tuple[CreatePartitionsTopic, ...] = wire(Array(CreatePartitionsTopic))
+    timeout_ms: int = wire(INT32)
+    validate_only: bool = wire(BOOL)
+
+
+HIGH_WATERMARK = -1
+
+
+@message
+class DeleteRecordsPartitionResult:
+    """``low_watermark`` is the first offset that is left; -1 with an error."""
+
+    partition_index: int = wire(INT32)
+    low_watermark: int = wire(INT64)
+    error_code: int = wire(INT16)
+
+
+@message
+class DeleteRecordsTopicResult:
+    """The partitions of one topic."""
+
+    name: str = wire(STRING)
+    partitions: tuple[DeleteRecordsPartitionResult, ...] = wire(Array(DeleteRecordsPartitionResult))
+
+
+@message
+class DeleteRecordsResponse:
+    """One row for each partition."""
+
+    throttle_time_ms: int = wire(INT32)
+    topics: tuple[DeleteRecordsTopicResult, ...] = wire(Array(DeleteRecordsTopicResult))
+
+
+@message
+class DeleteRecordsPartition:
+    """``offset`` is the first to keep; HIGH_WATERMARK for none."""
+
+    partition_index: int = wire(INT32)
+    offset: int = wire(INT64)
+
+
+@message
+class DeleteRecordsTopic:
+    """The partitions of one topic."""
+
+    name: str = wire(STRING)
+    partitions: tuple[DeleteRecordsPartition, ...] = wire(Array(DeleteRecordsPartition))
+
+
+@message
+class DeleteRecordsRequest(Request[DeleteRecordsResponse]):
+    """The leader answers when all replicas have done it, or ``timeout_ms`` is over."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.DELETE_RECORDS
+    versions: ClassVar[tuple[int, ...]] = (1,)
+    flexible_since: ClassVar[int] = 2
+    response_type: ClassVar[type[DeleteRecordsResponse]] = DeleteRecordsResponse
+
+    topics: tuple[DeleteRecordsTopic, ...] = wire(Array(DeleteRecordsTopic))
+    timeout_ms: int = wire(INT32)

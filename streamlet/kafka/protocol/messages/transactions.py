@@ -1,0 +1,199 @@
+"""InitProducerId and the requests of a transaction."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from streamlet.kafka.protocol.api import ApiKey, Request
+from streamlet.kafka.protocol.schema import BOOL, INT16, INT32, INT64, STRING, Array, message, wire
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+
+
+@message
+class InitProducerIdResponse:
+    """The id and epoch to write with; -1 with an error."""
+
+    throttle_time_ms: int = wire(INT32, default=0, ignorable=True)
+    error_code: int = wire(INT16)
+    producer_id: int = wire(INT64, default=NO_PRODUCER_ID)
+    producer_epoch: int = wire(INT16)
+
+
+@message
+class InitProducerIdRequest(Request[InitProducerIdResponse]):
+    """To the transaction's coordinator, or to any broker without a transactional id.
+
+    ``producer_id`` and ``producer_epoch`` ask for the next epoch of what is held already; a broker before 2.5
+    gives a transactional id its next epoch in any case.
+    """
+
+    api_key: ClassVar[ApiKey] = ApiKey.INIT_PRODUCER_ID
+    versions: ClassVar[tuple[int, ...]] = (1, 3, 4)
+    flexible_since: ClassVar[int] = 2
+    response_type: ClassVar[type[InitProducerIdResponse]] = InitProducerIdResponse
+
+    transactional_id: str | None = wire(STRING, nullable_since=0)
+    transaction_timeout_ms: int = wire(INT32)
+    producer_id: int = wire(INT64, default=NO_PRODUCER_ID, since=3, ignorable=True)
+    producer_epoch: int = wire(INT16, default=NO_PRODUCER_EPOCH, since=3, ignorable=True)
+
+
+@message
+class AddPartitionsToTxnPartitionResult:
+    """0, or why the partition was not added."""
+
+    partition_index: int = wire(INT32)
+    partition_error_code: int = wire(INT16)
+
+
+@message
+class AddPartitionsToTxnTopicResult:
+    """The partitions of one topic."""
+
+    name: str = wire(STRING)
+    results_by_partition: tuple[AddPartitionsToTxnPartitionResult, ...] = wire(Array(AddPartitionsToTxnPartitionResult))
+
+
+@message
+class AddPartitionsToTxnResponse:
+    """One code for each partition."""
+
+    throttle_time_ms: int = wire(INT32, default=0)
+    results_by_topic_v3_and_below: tuple[AddPartitionsToTxnTopicResult, ...] = wire(
+        Array(AddPartitionsToTxnTopicResult)
+    )
+
+
+@message
+class AddPartitionsToTxnTopic:
+    """The partitions of one topic."""
+
+    name: str = wire(STRING)
+    partitions: tuple[int, ...] = wire(Array(INT32))
+
+
+@message
+class AddPartitionsToTxnRequest(Request[AddPartitionsToTxnResponse]):
+    """To the transaction's coordinator. (From version 4 on the request belongs to brokers among themselves.)"""
+
+    api_key: ClassVar[ApiKey] = ApiKey.ADD_PARTITIONS_TO_TXN
+    versions: ClassVar[tuple[int, ...]] = (1, 3)
+    flexible_since: ClassVar[int] = 3
+    response_type: ClassVar[type[AddPartitionsToTxnResponse]] = AddPartitionsToTxnResponse
+
+    v3_and_below_transactional_id: str = wire(STRING)
+    v3_and_below_producer_id: int = wire(INT64)
+    v3_and_below_producer_epoch: int = wire(INT16)
+    v3_and_below_topics: tuple[AddPartitionsToTxnTopic, ...] = wire(Array(AddPartitionsToTxnTopic))
+
+
+@message
+class AddOffsetsToTxnResponse:
+    """0, or why the group was not added."""
+
+    throttle_time_ms: int = wire(INT32, default=0)
+    error_code: int = wire(INT16)
+
+
+@message
+class AddOffsetsToTxnRequest(Request[AddOffsetsToTxnResponse]):
+    """To the transaction's coordinator."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.ADD_OFFSETS_TO_TXN
+    versions: ClassVar[tuple[int, ...]] = (1, 3)
+    flexible_since: ClassVar[int] = 3
+    response_type: ClassVar[type[AddOffsetsToTxnResponse]] = AddOffsetsToTxnResponse
+
+    transactional_id: str = wire(STRING)
+    producer_id: int = wire(INT64)
+    producer_epoch: int = wire(INT16)
+    group_id: str = wire(STRING)
+
+
+@message
+class TxnOffsetCommitResponsePartition:
+    """0, or why this partition's offset was not stored."""
+
+    partition_index: int = wire(INT32)
+    error_code: int = wire(INT16)
+
+
+@message
+class TxnOffsetCommitResponseTopic:
+    """The partitions of one topic."""
+
+    name: str = wire(STRING)
+    partitions: tuple[TxnOffsetCommitResponsePartition, ...] = wire(Array(TxnOffsetCommitResponsePartition))
+
+
+@message
+class TxnOffsetCommitResponse:
+    """One code for each partition."""
+
+    throttle_time_ms: int = wire(INT32, default=0)
+    topics: tuple[TxnOffsetCommitResponseTopic, ...] = wire(Array(TxnOffsetCommitResponseTopic))
+
+
+@message
+class TxnOffsetCommitRequestPartition:
+    """``committed_offset`` is the *next* offset to read."""
+
+    partition_index: int = wire(INT32)
+    committed_offset: int = wire(INT64)
+    committed_leader_epoch: int = wire(INT32, default=-1, since=2, ignorable=True)
+    committed_metadata: str | None = wire(STRING, default="", nullable_since=0)
+
+
+@message
+class TxnOffsetCommitRequestTopic:
+    """The partitions of one topic."""
+
+    name: str = wire(STRING)
+    partitions: tuple[TxnOffsetCommitRequestPartition, ...] = wire(Array(TxnOffsetCommitRequestPartition))
+
+
+@message
+class TxnOffsetCommitRequest(Request[TxnOffsetCommitResponse]):
+    """To the *group's* coordinator. Generation and member fence a consumer that no longer owns the partitions.
+
+    A broker before 2.5 cannot check them, and is not told them.
+    """
+
+    api_key: ClassVar[ApiKey] = ApiKey.TXN_OFFSET_COMMIT
+    versions: ClassVar[tuple[int, ...]] = (2, 3)
+    flexible_since: ClassVar[int] = 3
+    response_type: ClassVar[type[TxnOffsetCommitResponse]] = TxnOffsetCommitResponse
+
+    transactional_id: str = wire(STRING)
+    group_id: str = wire(STRING)
+    producer_id: int = wire(INT64)
+    producer_epoch: int = wire(INT16)
+    generation_id: int = wire(INT32, default=-1, since=3, ignorable=True)
+    member_id: str = wire(STRING, default="", since=3, ignorable=True)
+    group_instance_id: str | None = wire(STRING, default=None, since=3, nullable_since=3, ignorable=True)
+    topics: tuple[TxnOffsetCommitRequestTopic, ...] = wire(Array(TxnOffsetCommitRequestTopic))
+
+
+@message
+class EndTxnResponse:
+    """0, or why the transaction did not end."""
+
+    throttle_time_ms: int = wire(INT32, default=0)
+    error_code: int = wire(INT16)
+
+
+@message
+class EndTxnRequest(Request[EndTxnResponse]):
+    """To the transaction's coordinator. ``committed`` False aborts."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.END_TXN
+    versions: ClassVar[tuple[int, ...]] = (1, 3)
+    flexible_since: ClassVar[int] = 3
+    response_type: ClassVar[type[EndTxnResponse]] = EndTxnResponse
+
+    transactional_id: str = wire(STRING)
+    producer_id: int = wire(INT64)
+    producer_epoch: int = wire(INT16)
+    committed: bool = wire(BOOL)
