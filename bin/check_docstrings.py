@@ -6,6 +6,7 @@ Usage: python bin/check_docstrings.py [PATH ...] (default: streamlet). CONTRIBUT
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import sys
 from collections.abc import Iterator
@@ -50,7 +51,7 @@ def documented(tree: ast.Module) -> Iterator[tuple[int, str, str, bool]]:
         if isinstance(node, Documented) and (text := ast.get_docstring(node)):
             function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
             yield body[0].lineno, getattr(node, "name", ""), text, function
-        for before, after in zip(body, body[1:], strict=False):
+        for before, after in itertools.pairwise(body):
             if isinstance(before, ast.Assign | ast.AnnAssign) and isinstance(after, ast.Expr):
                 value = after.value
                 if isinstance(value, ast.Constant) and isinstance(value.value, str):
