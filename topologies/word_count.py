@@ -7,7 +7,7 @@
 
 Other addresses, topics and ids: ``-c lines.hosts=zk://HOST:PORT``, ``-c lines.topic=NAME``, ``-c lines.id=NAME``.
 The counts stand in the memory of the ``count`` tasks and leave it once, when the topology ends (``cleanup``): one
-JSON file a task. ``docs/counts-that-survive.md`` says what that means when a worker dies, and what to do about it.
+JSON file a task. ``streamlet docs counts-that-survive`` says what that means when a worker dies, and what to do.
 """
 
 import json

@@ -359,7 +359,7 @@ class Coordinator:
             return f"{text}."
         return (
             f"{text}. What its tasks of {', '.join(bolts)} kept in memory is gone with the old one: "
-            "docs/counts-that-survive.md says what to do about that."
+            "docs/guide/counts-that-survive.md says what to do about that."
         )
 
     def _components_on(self, worker: int) -> list[str]:

@@ -35,7 +35,7 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "tests" / "README.md",
     ROOT / "CONTRIBUTING.md",
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
 ]
 RUNNABLE = {"sh", "python", "pycon"}
 OTHERS = {"", "text", "toml", "json", "mermaid", "dot", "java"}

@@ -28,7 +28,7 @@ def public(cls: type) -> set[str]:
 def test_every_call_of_an_administrator_is_in_its_table() -> None:
     """With the arguments it has."""
     written = {}
-    for cells in rows(sections("admin.md")["The calls"]):
+    for cells in rows(sections("reference/admin.md")["The calls"]):
         call = re.match(r"`(\w+)\((.*)\)`$", cells[0])
         assert call, cells
         written[call[1]] = call[2]
@@ -42,7 +42,7 @@ def test_every_call_of_an_administrator_is_in_its_table() -> None:
 def test_what_is_the_same_for_users_of_kafka_python_is_there(title: str, cls: type) -> None:
     """Every method that a row calls the same."""
     found = 0
-    for there, here in rows(sections("migrating-from-kafka-python.md")[title]):
+    for there, here in rows(sections("guide/migrating-from-kafka-python.md")[title]):
         if here.startswith("the same") and not there.startswith(("`future", "`RecordMetadata", "`ConsumerRebalance")):
             names = re.findall(r"`(\w+)[`(]", there)
             assert names and set(names) <= public(cls), there
@@ -82,7 +82,7 @@ def test_every_setting_is_on_the_page_with_its_default(title: str, config: type[
 
     everyones = {field.name for field in dataclasses.fields(ClientConfig)} if config is not ClientConfig else set()
     there = {f"`{f.name}`": shown(f) for f in dataclasses.fields(config) if f.name not in everyones}
-    written = {cells[0]: cells[1] for cells in rows(sections("client-settings.md")[title])}
+    written = {cells[0]: cells[1] for cells in rows(sections("reference/client-settings.md")[title])}
     assert written == there
 
 

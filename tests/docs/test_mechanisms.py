@@ -18,7 +18,7 @@ IDS = [
     for letter, last in (("P", 12), ("E", 5), ("C", 12), ("M", 7), ("K", 13))
     for number in range(1, last + 1)
 ]
-DOCS = ROOT / "docs"
+DOCS = ROOT / "docs" / "evidence"
 ROWS = {
     cells[0]: cells
     for line in (DOCS / "mechanisms.md").read_text(encoding="utf-8").splitlines()

@@ -23,7 +23,7 @@ from streamlet.model.settings import SETTINGS
 from streamlet.spouts.kafka import SpoutConfig, scheme
 from tests.docs.pages import ROOT
 
-PAGE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "reference.md").read_text(encoding="utf-8")
 
 
 def section(title: str) -> str:

@@ -10,7 +10,7 @@ from tests.docs.pages import ROOT
 
 ROWS = {
     cells[0]: cells
-    for line in (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8").splitlines()
+    for line in (ROOT / "docs" / "evidence" / "reliability.md").read_text(encoding="utf-8").splitlines()
     if len(cells := [cell.strip() for cell in line.split("|")[1:-1]]) == 5 and re.fullmatch(r"C\d+", cells[0])
 }
 

@@ -1,4 +1,4 @@
-"""Faults of a cluster that a scripted broker, or librdkafka's mock, plays best; the rows of docs/reliability.md."""
+"""Faults of a cluster that a scripted broker, or librdkafka's mock, plays best (docs/evidence/reliability.md)."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 
-PAGE = "docs/client-settings.md"
+PAGE = "docs/reference/client-settings.md"
 """Every setting of every client; a test holds it against the code."""
 
 _NEAREST = 3

@@ -1,4 +1,4 @@
-"""The programs of docs/delivery-semantics.md, killed in the middle: how often each record was done (C9)."""
+"""The programs of docs/guide/delivery-semantics.md, killed in the middle: how often each record was done (C9)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.docs.pages import ROOT, blocks
 from .conftest import PATIENCE_S
 
 pytestmark = [pytest.mark.real, pytest.mark.faults]
-PAGE = ROOT / "docs" / "delivery-semantics.md"
+PAGE = ROOT / "docs" / "guide" / "delivery-semantics.md"
 RECORDS = 600
 Done = Callable[[], Counter[str]]
 

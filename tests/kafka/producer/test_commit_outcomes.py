@@ -92,7 +92,7 @@ def test_while_the_next_epoch_is_asked_for_the_producer_is_as_good_as_ready(call
 
 def _committing() -> Callable[[Producer], None]:
     """The function of the manual's sample."""
-    text = (ROOT / "docs" / "producer.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "guide" / "producer.md").read_text(encoding="utf-8")
     found = re.search(r"^def commit\(producer\):\n(?:    .*\n)+", text, re.MULTILINE)
     assert found
     names: dict[str, Any] = {"ClientTimeout": ClientTimeout}

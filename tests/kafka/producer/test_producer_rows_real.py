@@ -1,4 +1,4 @@
-"""The producer's rows (docs/mechanisms.md) on real brokers, one test each; read back by librdkafka."""
+"""The producer's rows (docs/evidence/mechanisms.md) on real brokers, one test each; read back by librdkafka."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[2] / "docs" / "kafka-spout.md"
+PAGE = HERE.parents[2] / "docs" / "guide" / "kafka-spout.md"
 
 
 def test_every_trap_has_a_test_and_every_row_an_anchor() -> None:
