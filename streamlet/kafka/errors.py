@@ -7,8 +7,11 @@ succeed later) and ``stale_metadata`` (what is known of the cluster is out of da
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 from streamlet.base.errors import BadInput, StreamletError
+
+E = TypeVar("E", bound=Exception)
 
 
 class KafkaError(StreamletError):
@@ -130,9 +133,13 @@ def also(error: KafkaError, sentence: str) -> KafkaError:
     return error
 
 
-def anew(error: KafkaError) -> KafkaError:
-    """The same error for one more raise: raised again and again, one object would keep every frame it went through."""
-    copy = type(error).__new__(type(error), *error.args)
+def copy_of(error: E) -> E:
+    """Return an equal error, without the traceback, for one more caller."""
+    # An error that several callers get, or one gets again, is copied for each: every raise adds frames to the
+    # traceback of its object, and these keep all locals of all callers alive.
+    copy = type(error).__new__(type(error))
     copy.__dict__.update(error.__dict__)
-    copy.__cause__ = error.__cause__
+    copy.args = error.args
+    if error.__cause__ is not None:  # setting it, even to None, would hide the context
+        copy.__cause__ = error.__cause__
     return copy

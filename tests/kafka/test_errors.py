@@ -9,7 +9,7 @@ import pytest
 from streamlet.kafka import broker_errors
 from streamlet.kafka.broker_errors import OffsetOutOfRange, UnknownServerError, error_class
 from streamlet.kafka.consumer.errors import NoOffsetForPartition
-from streamlet.kafka.errors import BootstrapFailed, BrokerError, KafkaError, anew
+from streamlet.kafka.errors import BootstrapFailed, BrokerError, KafkaError, copy_of
 from streamlet.kafka.metadata.cluster import TopicPartition
 
 JAVA = [line.split() for line in Path(__file__).with_name("golden").joinpath("errors.txt").read_text().splitlines()]
@@ -78,7 +78,7 @@ def test_an_error_for_one_more_raise_is_the_same_in_all_but_its_traceback(error:
     try:
         raise error from OSError("the cause")
     except KafkaError:
-        copy = anew(error)
+        copy = copy_of(error)
     assert type(copy) is type(error) and copy is not error
     assert (str(copy), copy.args, vars(copy)) == (str(error), error.args, vars(error))
     assert copy.__traceback__ is None and copy.__cause__ is error.__cause__

@@ -15,11 +15,31 @@ from streamlet.kafka.admin.model import (
     ResourceType,
     checked_values,
 )
-from streamlet.kafka.arguments import mapping
+from streamlet.kafka.arguments import check_name, mapping, one_or_several
 from streamlet.kafka.protocol.messages import configs as wire
 
 Changes = Mapping[str, str | AlterConfig | None]
 """Name -> new value, None (back to the default), or an :class:`AlterConfig`."""
+
+
+def resources_of(given: ConfigResource | Iterable[ConfigResource]) -> list[ConfigResource]:
+    """Return resources without doubles. Raises BadInput."""
+    found = one_or_several(given, ConfigResource, "[ConfigResource.topic('lines'), ...]")
+    for row in found:
+        owner(row)
+    return list(dict.fromkeys(found))
+
+
+def owner(resource: ConfigResource) -> int | None:
+    """Return the id of the broker to ask, None for any. Raises BadInput for a wrong name."""
+    if resource.type is ResourceType.TOPIC:
+        check_name(resource.name)
+        return None
+    if not resource.name:
+        return None
+    if not resource.name.isdecimal():
+        raise BadInput(f"{resource.name!r} is no broker: broker ids are numbers, as in ConfigResource.broker(1).")
+    return int(resource.name)
 
 
 def describe_request(resources: Iterable[ConfigResource], names: Iterable[str] | None) -> wire.DescribeConfigsRequest:

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from streamlet.kafka.admin import groups, positions
-from streamlet.kafka.admin.call_arguments import offset_to_store, one_name, several
 from streamlet.kafka.admin.calls import Ask, AtOnce, Deadline, ToBrokers, ToCoordinators
 from streamlet.kafka.admin.errors import admin_error
 from streamlet.kafka.admin.model import GroupDescription, GroupListing, OffsetSpec
 from streamlet.kafka.admin.topic_calls import TopicCalls
-from streamlet.kafka.arguments import by_partition, partitions_of
+from streamlet.kafka.arguments import by_partition, check_name, names_of, partitions_of
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.client.group_requests import OffsetAndMetadata
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
@@ -43,7 +42,7 @@ class GroupCalls(TopicCalls):
         self, group_ids: str | Iterable[str], *, timeout: float | None = None
     ) -> dict[str, GroupDescription]:
         """State, assignor and members of groups of the classic protocol; GroupIdNotFound for one that is not there."""
-        wanted = several(group_ids, "group")
+        wanted = names_of(group_ids, "group")
         with self._call(timeout) as deadline:
 
             def make(share: Iterable[str], broker: Broker | None) -> Ask[str, GroupDescription]:
@@ -55,7 +54,7 @@ class GroupCalls(TopicCalls):
 
     def delete_groups(self, group_ids: str | Iterable[str], *, timeout: float | None = None) -> None:
         """Forget groups and their offsets; NonEmptyGroup while one has members."""
-        wanted = several(group_ids, "group")
+        wanted = names_of(group_ids, "group")
         with self._call(timeout) as deadline:
 
             def make(share: Iterable[str], _broker: Broker | None) -> Ask[str, None]:
@@ -70,7 +69,7 @@ class GroupCalls(TopicCalls):
 
         One without an offset is not in it; a group that is not there has none.
         """
-        one_name(group_id, "group")
+        check_name(group_id, "group")
         wanted = None if partitions is None else tuple(partitions_of(partitions))
         with self._call(timeout) as deadline:
 
@@ -94,10 +93,10 @@ class GroupCalls(TopicCalls):
         A number is the next offset to read; "earliest", "latest" or an aware datetime are looked up first (a time
         after the last record is the end). While the group has members the error is UnknownMemberId.
         """
-        one_name(group_id, "group")
+        check_name(group_id, "group")
         given = by_partition(offsets, "offset")
         looked_up = {tp: positions.timestamp_of(spec) for tp, spec in given.items() if positions.is_place(spec)}
-        fixed = {tp: offset_to_store(tp, spec) for tp, spec in given.items() if tp not in looked_up}
+        fixed = {tp: groups.offset_to_store(tp, spec) for tp, spec in given.items() if tp not in looked_up}
         with self._call(timeout) as deadline:
             stored = {**fixed, **self._look_up(looked_up, deadline)}
 
@@ -112,7 +111,7 @@ class GroupCalls(TopicCalls):
         self, group_id: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> None:
         """Forget where a group was in these partitions; GroupSubscribedToTopic while its members read them."""
-        one_name(group_id, "group")
+        check_name(group_id, "group")
         wanted = tuple(partitions_of(partitions))
         with self._call(timeout) as deadline:
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from streamlet.kafka.admin.errors import Answers, NewerGroupProtocol, item_error
 from streamlet.kafka.admin.model import GroupDescription, GroupListing, MemberDescription
+from streamlet.kafka.arguments import offset_of
 from streamlet.kafka.broker_errors import GroupIdNotFound
-from streamlet.kafka.client.group_requests import OffsetAndMetadata
+from streamlet.kafka.client.group_requests import OffsetAndMetadata, offset_rows
 from streamlet.kafka.client.leader_requests import by_topic
 from streamlet.kafka.errors import KafkaError, MalformedFrame
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
@@ -121,6 +122,13 @@ def read_deleted_groups(response: DeleteGroupsResponse) -> Answers[str, None]:
 
 
 # -- offsets
+
+
+def offset_to_store(tp: TopicPartition, spec: object) -> OffsetAndMetadata:
+    """Return an offset to store, given as a number or with metadata. Raises BadInput."""
+    if isinstance(spec, OffsetAndMetadata):
+        return offset_rows({tp: spec})[tp]
+    return OffsetAndMetadata(offset_of(tp, spec, '"earliest", "latest" or an aware datetime'))
 
 
 def fetch_request(group_id: str, partitions: Iterable[TopicPartition] | None) -> wire_offsets.OffsetFetchRequest:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from streamlet.kafka.admin import configs, positions, topics
-from streamlet.kafka.admin.call_arguments import new_by_name, offset_of, owner, resources_of, several, totals_by_name
 from streamlet.kafka.admin.calls import Anywhere, Ask, Deadline, ToBrokers, ToController, ToLeaders
 from streamlet.kafka.admin.model import (
     ClusterDescription,
@@ -19,7 +18,7 @@ from streamlet.kafka.admin.model import (
     TopicListing,
 )
 from streamlet.kafka.admin.session import Session
-from streamlet.kafka.arguments import by_partition, mapping
+from streamlet.kafka.arguments import by_partition, mapping, names_of, offset_of
 from streamlet.kafka.client.leader_requests import ListedOffset
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
@@ -52,7 +51,7 @@ class TopicCalls(Session):
         ``validate_only``: say what would happen, and make nothing. Errors: TopicAlreadyExists,
         InvalidReplicationFactor, InvalidPartitions, InvalidConfig, PolicyViolation, ...
         """
-        wanted = new_by_name(new_topics)
+        wanted = topics.new_by_name(new_topics)
         with self._call(timeout) as deadline:
 
             def make(names: Iterable[str], _broker: Broker | None) -> Ask[str, CreatedTopic]:
@@ -67,7 +66,7 @@ class TopicCalls(Session):
 
     def delete_topics(self, names: str | Iterable[str], *, timeout: float | None = None) -> None:
         """Delete topics and their records. Brokers carry it out within moments."""
-        wanted = several(names)
+        wanted = names_of(names)
         with self._call(timeout) as deadline:
 
             def make(share: Iterable[str], _broker: Broker | None) -> Ask[str, None]:
@@ -88,7 +87,7 @@ class TopicCalls(Session):
         self, names: str | Iterable[str], *, timeout: float | None = None
     ) -> dict[str, TopicDescription]:
         """Each topic's id and partitions. A topic that is not there is told at once."""
-        wanted = several(names)
+        wanted = names_of(names)
         with self._call(timeout) as deadline:
 
             def make(share: Iterable[str], _broker: Broker | None) -> Ask[str, TopicDescription]:
@@ -104,7 +103,7 @@ class TopicCalls(Session):
         timeout: float | None = None,
     ) -> None:
         """Let topics grow to so many partitions in all. Keys then go to other partitions than before."""
-        wanted = totals_by_name(new_partitions)
+        wanted = topics.totals_by_name(new_partitions)
         with self._call(timeout) as deadline:
 
             def make(share: Iterable[str], _broker: Broker | None) -> Ask[str, None]:
@@ -124,7 +123,7 @@ class TopicCalls(Session):
         timeout: float | None = None,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         """The settings of topics and brokers, by name, with where each comes from; only ``names`` when given."""
-        wanted, keys = resources_of(resources), None if names is None else several(names, "setting")
+        wanted, keys = configs.resources_of(resources), None if names is None else names_of(names, "setting")
         with self._call(timeout) as deadline:
 
             def make(
@@ -132,7 +131,7 @@ class TopicCalls(Session):
             ) -> Ask[ConfigResource, dict[str, ConfigEntry]]:
                 return Ask(configs.describe_request(share, keys), configs.read_described)
 
-            return self._calls.run(wanted, ToBrokers(self._client, owner), make, deadline).value()
+            return self._calls.run(wanted, ToBrokers(self._client, configs.owner), make, deadline).value()
 
     def alter_configs(
         self,
@@ -145,7 +144,7 @@ class TopicCalls(Session):
 
         A text sets, None goes back to the default, an :class:`AlterConfig` says more.
         """
-        resources_of(mapping(changes, "ConfigResource.topic('lines')", "{'retention.ms': '60000'}"))
+        configs.resources_of(mapping(changes, "ConfigResource.topic('lines')", "{'retention.ms': '60000'}"))
         configs.alter_request(changes, validate_only)  # what cannot be sent is refused before anything is
         with self._call(timeout) as deadline:
 
@@ -153,7 +152,7 @@ class TopicCalls(Session):
                 rows = {resource: changes[resource] for resource in share}
                 return Ask(configs.alter_request(rows, validate_only), configs.read_altered)
 
-            self._calls.run(changes, ToBrokers(self._client, owner), make, deadline).value()
+            self._calls.run(changes, ToBrokers(self._client, configs.owner), make, deadline).value()
 
     # -- partitions
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from streamlet.base.errors import BadInput
 from streamlet.kafka.admin.errors import Answers, item_error
 from streamlet.kafka.admin.model import (
     BROKER_DEFAULT,
@@ -13,6 +14,7 @@ from streamlet.kafka.admin.model import (
     TopicDescription,
     TopicListing,
 )
+from streamlet.kafka.arguments import check_name, mapping, one_or_several
 from streamlet.kafka.broker_errors import error_class
 from streamlet.kafka.metadata.cluster import PartitionInfo
 from streamlet.kafka.protocol.messages import topics as wire
@@ -22,6 +24,24 @@ from streamlet.kafka.protocol.messages.metadata import (
     MetadataResponse,
     MetadataTopic,
 )
+
+
+def new_by_name(given: NewTopic | Iterable[NewTopic]) -> dict[str, NewTopic]:
+    """Return topics to create by name. Raises BadInput for a name given twice."""
+    example = "[NewTopic('lines', num_partitions, replication_factor), ...]"
+    found: dict[str, NewTopic] = {}
+    for row in one_or_several(given, NewTopic, example):
+        if row.name in found:
+            raise BadInput(f"Topic {row.name!r} is to be made twice: leave one of the two NewTopic out.")
+        found[row.name] = row
+    return found
+
+
+def totals_by_name(given: Mapping[str, int | NewPartitions]) -> dict[str, NewPartitions]:
+    """Return each topic's number of partitions to be. Raises BadInput."""
+    for name in mapping(given, "'lines'", "6"):
+        check_name(name)
+    return {name: row if isinstance(row, NewPartitions) else NewPartitions(row) for name, row in given.items()}
 
 
 def create_request(topics: Iterable[NewTopic], timeout_ms: int, validate_only: bool) -> wire.CreateTopicsRequest:

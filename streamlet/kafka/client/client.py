@@ -24,7 +24,7 @@ from streamlet.kafka.errors import (
     ClientTimeout,
     KafkaError,
     RequestTimedOut,
-    anew,
+    copy_of,
 )
 from streamlet.kafka.future import RequestFuture, failed_future
 from streamlet.kafka.metadata.cluster import Broker, Cluster
@@ -368,7 +368,7 @@ class KafkaClient:
     def _raise_if_hopeless(self) -> None:
         hopeless = self.hopeless()
         if hopeless is not None:
-            raise anew(hopeless)
+            raise copy_of(hopeless)
 
     def _never_sent(self, entry: Unsent, broker: Broker | None) -> KafkaError:
         limit = self._request_timeout_s if entry.timeout_s is None else entry.timeout_s

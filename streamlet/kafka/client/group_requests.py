@@ -53,12 +53,26 @@ OUTSIDER = GroupMember()
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMetadata:
-    """Who commits in a transaction, so that a zombie's offsets are refused (KIP-447)."""
+    """The group, and the member whose offsets a transaction stores (KIP-447).
+
+    With a member the coordinator refuses the offsets of one that has lost its partitions; a bare group fences nobody.
+    """
 
     group_id: str
     generation_id: int = OUTSIDE_GENERATION
     member_id: str = ""
     group_instance_id: str | None = None
+
+    @classmethod
+    def of(cls, group: Any) -> ConsumerGroupMetadata:  # Any: whatever has a group_id
+        """Return ours, made from a group id or another client's group metadata. Raises WrongArgument."""
+        if isinstance(group, cls):
+            return group
+        if isinstance(group, str) and group:
+            return cls(group)
+        if not isinstance(getattr(group, "group_id", None), str) or not hasattr(group, "member_id"):
+            raise WrongArgument(f"{group!r} is no group: give consumer.group_metadata(), or the group's id as a str.")
+        return cls(group.group_id, group.generation_id, group.member_id, getattr(group, "group_instance_id", None))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 
 from streamlet.base.clock import Clock, SystemClock
+from streamlet.kafka import arguments as given
 from streamlet.kafka.arguments import check_callable, check_topic, partitions_of, seconds
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.client.closing import HASTE_S, in_haste, telling
 from streamlet.kafka.client.group_requests import ConsumerGroupMetadata, OffsetAndMetadata, offset_rows
 from streamlet.kafka.consumer import abandoned
-from streamlet.kafka.consumer import consumer_arguments as given
 from streamlet.kafka.consumer.commits import Commits, OffsetCommitCallback, Offsets
 from streamlet.kafka.consumer.consumer_config import ConsumerConfig
 from streamlet.kafka.consumer.coordinator import ConsumerCoordinator
@@ -26,9 +26,9 @@ from streamlet.kafka.consumer.offset_queries import OffsetAndTimestamp, OffsetQu
 from streamlet.kafka.consumer.one_thread import OneThread
 from streamlet.kafka.consumer.polling import Poller
 from streamlet.kafka.consumer.positions import Positions
-from streamlet.kafka.consumer.rebalance_listener import ConsumerRebalanceListener
+from streamlet.kafka.consumer.rebalance_listener import ConsumerRebalanceListener, checked
 from streamlet.kafka.consumer.records import ConsumerRecord, RecordColumns
-from streamlet.kafka.consumer.subscription_state import ResetStrategy, SubscriptionState, SubscriptionType
+from streamlet.kafka.consumer.subscription_state import ResetStrategy, SubscriptionState, SubscriptionType, wanted
 from streamlet.kafka.metadata.cluster import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ class Consumer:
         InvalidTopic for what can be no topic's name.
         """
         with self._alone():
-            names, told = given.wanted(topics, pattern, self.config.group_id), given.listener_of(listener)
+            names, told = wanted(topics, pattern, self.config.group_id), checked(listener)
             if not names:
                 self.unsubscribe()
                 return
@@ -333,8 +333,8 @@ class Consumer:
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """What the group has stored; a partition without is not in it."""
         with self._alone():
-            wanted = [TopicPartition.of(tp) for tp in partitions] or self._subscriptions.assigned
-            return self._commits().committed(wanted, self._limit(timeout))
+            named = [TopicPartition.of(tp) for tp in partitions] or self._subscriptions.assigned
+            return self._commits().committed(named, self._limit(timeout))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Who we are in the group: for ``Producer.send_offsets_to_transaction``. Ask anew for each transaction.

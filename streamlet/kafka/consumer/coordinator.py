@@ -38,7 +38,7 @@ from streamlet.kafka.consumer.membership_events import (
 from streamlet.kafka.consumer.positions import Positions
 from streamlet.kafka.consumer.rebalance_listener import ConsumerRebalanceListener
 from streamlet.kafka.consumer.subscription_state import SubscriptionState, SubscriptionType
-from streamlet.kafka.errors import KafkaError, MalformedFrame, anew
+from streamlet.kafka.errors import KafkaError, MalformedFrame, copy_of
 from streamlet.kafka.metadata.cluster import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -110,7 +110,7 @@ class ConsumerCoordinator:
             self._hear(news)
         self._hear_refusal(thread)
         if self._ended is not None:
-            raise anew(self._ended)
+            raise copy_of(self._ended)
         self._match_pattern()
         if self._wants_join and not self._joining:
             self._prepare_join(thread)
@@ -188,7 +188,7 @@ class ConsumerCoordinator:
             if isinstance(news.error, (MembershipFenced, GroupThreadDied)):
                 self._ended = news.error
             self._lose(news.error.message)
-            raise anew(news.error)
+            raise copy_of(news.error)
         else:
             _log.info("group %r: joining again: %s", self._config.group_id, news.reason)
             self._wants_join = True

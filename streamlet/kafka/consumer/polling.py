@@ -30,7 +30,7 @@ from streamlet.kafka.consumer.subscription_state import (
     SubscriptionState,
     SubscriptionType,
 )
-from streamlet.kafka.errors import ClientTimeout, KafkaError, anew
+from streamlet.kafka.errors import ClientTimeout, KafkaError, copy_of
 from streamlet.kafka.metadata.cluster import TopicPartition
 
 T = TypeVar("T")
@@ -144,7 +144,7 @@ class Poller:
             raise ConsumerWakeup("wakeup() was called.")
         refusal = self._client.hopeless()
         if refusal is not None:
-            raise anew(refusal)
+            raise copy_of(refusal)
 
     def _find_positions(self) -> None:
         self._positions.raise_told()

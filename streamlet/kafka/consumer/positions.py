@@ -29,7 +29,7 @@ from streamlet.kafka.consumer.subscription_state import (
     ResetStrategy,
     SubscriptionState,
 )
-from streamlet.kafka.errors import BrokerError, KafkaError, anew
+from streamlet.kafka.errors import BrokerError, KafkaError, copy_of
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Broker, Cluster, TopicPartition
 
@@ -97,7 +97,7 @@ class Positions:
             if state is None or state.reset is not ResetStrategy.NONE:
                 del self._without_place[tp]
             else:
-                self.tell(anew(error))
+                self.tell(copy_of(error))
         self._reset()
         self._validate()
 

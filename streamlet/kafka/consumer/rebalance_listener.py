@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from streamlet.kafka.arguments import check_methods
 from streamlet.kafka.metadata.cluster import TopicPartition
 
 
@@ -19,3 +20,11 @@ class ConsumerRebalanceListener:
     def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
         """These belong to others already, perhaps: a commit would be refused. Drop what is unfinished."""
         self.on_partitions_revoked(lost)
+
+
+def checked(given: ConsumerRebalanceListener | None) -> ConsumerRebalanceListener:
+    """Return the user's listener, or one that does nothing. Raises WrongArgument."""
+    methods = ("on_partitions_revoked", "on_partitions_assigned", "on_partitions_lost")
+    if given is not None:
+        check_methods("listener", given, methods, "derive its class from ConsumerRebalanceListener.")
+    return given or ConsumerRebalanceListener()

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
+from streamlet.base.errors import WrongArgument
+from streamlet.kafka.arguments import check_topic, several
 from streamlet.kafka.consumer.errors import IllegalSubscription, NotAssigned
 from streamlet.kafka.metadata.cluster import UNKNOWN_EPOCH, Cluster, TopicPartition
 
@@ -301,3 +303,44 @@ class SubscriptionState:
         old = self._rows
         self._rows = {tp: old.get(tp) or PartitionState(tp) for tp in partitions}
         self.assignment_id += 1
+
+
+# -- the arguments of subscribe()
+
+
+def wanted(
+    topics: str | Iterable[str] | None, pattern: str | re.Pattern[str] | None, group_id: str | None
+) -> list[str] | re.Pattern[str]:
+    """Return topics by name, or a pattern for whole names.
+
+    An empty list ends the subscription. Raises IllegalSubscription, InvalidTopic, WrongArgument.
+    """
+    if group_id is None:
+        raise IllegalSubscription(
+            "subscribe() shares topics out among a group, and this consumer has no group_id: give one, or read "
+            "partitions by name with assign([TopicPartition(topic, 0)])."
+        )
+    if pattern is not None:
+        if topics is not None and topics not in ((), []):
+            raise IllegalSubscription("subscribe() takes topics or a pattern, not both.")
+        return _compiled(pattern)
+    if isinstance(topics, re.Pattern):
+        raise WrongArgument(f"subscribe() takes a pattern by name: write subscribe(pattern={topics.pattern!r}).")
+    if topics is None:
+        raise WrongArgument("subscribe() was given nothing: name topics, subscribe(['lines']), or give a pattern.")
+    names = [topics] if isinstance(topics, str) else list(several(topics, "topics", "subscribe(['lines', ...])"))
+    for name in names:
+        check_topic(name)
+    return names
+
+
+def _compiled(given: str | re.Pattern[str]) -> re.Pattern[str]:
+    try:
+        found = re.compile(given)
+    except (re.error, TypeError) as error:
+        raise IllegalSubscription(
+            f"pattern = {given!r} is no regular expression ({error}): correct it; re.escape() takes names as they are."
+        ) from error
+    if not isinstance(found.pattern, str) or not found.pattern:
+        raise IllegalSubscription(f"pattern = {given!r} matches no topic: give a str that is not empty, as 'lines.*'.")
+    return found

@@ -5,9 +5,9 @@ Reading order is import order: ``hashing``, ``partitioners``, ``batch``, ``buffe
 ``record_future``, ``sender``, ``append``, ``producer``.
 """
 
+from streamlet.kafka.client.group_requests import ConsumerGroupMetadata
 from streamlet.kafka.producer.producer import Producer
 from streamlet.kafka.producer.producer_config import ProducerConfig
 from streamlet.kafka.producer.record_future import FutureRecordMetadata, RecordMetadata
-from streamlet.kafka.producer.transaction_state import ConsumerGroupMetadata
 
 __all__ = ["ConsumerGroupMetadata", "FutureRecordMetadata", "Producer", "ProducerConfig", "RecordMetadata"]

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 
 from streamlet.kafka.arguments import check_topic
 from streamlet.kafka.client import diagnosis
-from streamlet.kafka.errors import ClientTimeout
+from streamlet.kafka.errors import ClientTimeout, copy_of
 from streamlet.kafka.producer.accumulator import PartitionQueue
 from streamlet.kafka.producer.batch import ProducerBatch
-from streamlet.kafka.producer.errors import BufferExhausted, ProducerClosed, RecordTooLarge, again
+from streamlet.kafka.producer.errors import BufferExhausted, ProducerClosed, RecordTooLarge
 from streamlet.kafka.producer.partitioners import INTERVAL_STICKY
 from streamlet.kafka.producer.producer_config import ProducerConfig
 from streamlet.kafka.producer.record_future import FutureRecordMetadata
@@ -319,7 +319,7 @@ class Appender:
         sender.wake()
         while True:
             if sender.refusal is not None:
-                raise again(sender.refusal)
+                raise copy_of(sender.refusal)
             if sender.is_own_thread:
                 raise ClientTimeout(
                     f"What partitions topic {topic!r} has is not known yet, and a callback must not wait for that. "

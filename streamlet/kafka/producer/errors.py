@@ -2,22 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from streamlet.base.errors import BadInput
 from streamlet.kafka.errors import ClientTimeout, KafkaError, RequestTimedOut
-
-_E = TypeVar("_E", bound=Exception)
-
-
-def again(error: _E) -> _E:
-    """The same error, for another who is to be told: one object would gather the frames of all, and what those hold."""
-    made = error.__class__.__new__(error.__class__)
-    made.__dict__.update(error.__dict__)
-    made.args = error.args
-    if error.__cause__ is not None:
-        made.__cause__ = error.__cause__
-    return made
 
 
 class BatchExpired(RequestTimedOut):

@@ -12,24 +12,21 @@ from types import TracebackType
 from typing import Any, Never, Self
 
 from streamlet.base.clock import Clock, SystemClock
-from streamlet.kafka.arguments import by_name_only, check_topic, seconds
+from streamlet.kafka.arguments import by_name_only, check_place, check_timestamp, check_topic, seconds
 from streamlet.kafka.client.closing import HASTE_S, in_haste
-from streamlet.kafka.client.group_requests import offset_rows
+from streamlet.kafka.client.group_requests import ConsumerGroupMetadata, offset_rows
 from streamlet.kafka.errors import ClientTimeout
 from streamlet.kafka.metadata.cluster import PartitionInfo, TopicPartition
 from streamlet.kafka.producer.append import Appender
 from streamlet.kafka.producer.batch import ProducerBatch
 from streamlet.kafka.producer.ending import EXIT_S, end_within, leave
 from streamlet.kafka.producer.producer_config import ProducerConfig
-from streamlet.kafka.producer.record_arguments import check_headers, check_place, check_timestamp
 from streamlet.kafka.producer.record_future import FutureRecordMetadata
 from streamlet.kafka.producer.record_lists import RecordLists
 from streamlet.kafka.producer.sender import Sender
-from streamlet.kafka.producer.serializing import as_bytes, serializer
-from streamlet.kafka.producer.transaction_arguments import group_metadata
+from streamlet.kafka.producer.serializing import as_bytes, check_headers, serializer
 from streamlet.kafka.producer.transaction_calls import TransactionCalls
 from streamlet.kafka.producer.transaction_manager import TransactionManager
-from streamlet.kafka.producer.transaction_state import ConsumerGroupMetadata
 from streamlet.kafka.records.appending import VARINT
 
 Headers = Sequence[tuple[str, bytes | None]] | Mapping[str, bytes | None]
@@ -300,7 +297,7 @@ class Producer:
         ``group``: the consumer's group metadata, which fences a member that lost its partitions (KIP-447), or a bare
         group id, which fences nobody. Waits at most ``max_block_ms``.
         """
-        rows, member = offset_rows(offsets), group_metadata(group)
+        rows, member = offset_rows(offsets), ConsumerGroupMetadata.of(group)
         if rows:
             self._calls.transact("send_offsets_to_transaction()", lambda manager: manager.send_offsets(rows, member))
 

@@ -7,11 +7,12 @@ from time import time
 from typing import Any
 
 from streamlet.base.errors import StreamletError
+from streamlet.kafka.arguments import check_place, check_timestamp, listed
+from streamlet.kafka.errors import copy_of
 from streamlet.kafka.producer.append import Appender
-from streamlet.kafka.producer.errors import SerializationFailed, again
-from streamlet.kafka.producer.record_arguments import check_headers, check_place, check_timestamp, listed
+from streamlet.kafka.producer.errors import SerializationFailed
 from streamlet.kafka.producer.record_future import FutureRecordMetadata
-from streamlet.kafka.producer.serializing import Serialize, as_bytes
+from streamlet.kafka.producer.serializing import Serialize, as_bytes, check_headers
 
 _OF_ONE = (" The record was not taken.", " No record was taken.")
 """What the errors of a single record say; of a list there is more to say."""
@@ -107,7 +108,7 @@ def _told(error: Exception, taken: list[FutureRecordMetadata], count: int | None
     text: str = error.args[0]
     for sentence in _OF_ONE:
         text = text.replace(sentence, "")
-    told = again(error)
+    told = copy_of(error)
     told.args = (f"{text} {_counted(len(taken), count)}", *error.args[1:])
     if isinstance(told, StreamletError):
         told.message = told.args[0]

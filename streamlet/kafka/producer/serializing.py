@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeGuard
 
+from streamlet.kafka.arguments import shortened
 from streamlet.kafka.producer.errors import SerializationFailed
-from streamlet.kafka.producer.record_arguments import cut
 
 Serialize = Callable[[str, Any], bytes | None]  # Any: what users send
 
@@ -50,4 +50,30 @@ def as_bytes(setting: str, topic: str, value: Any) -> bytes:
 
 
 def _shown(value: object) -> str:
-    return f"{type(value).__name__} {cut(value)}"
+    return f"{type(value).__name__} {shortened(value)}"
+
+
+def check_headers(topic: str, headers: Any) -> tuple[tuple[str, bytes | None], ...]:
+    """Return headers, given as pairs or a mapping, as pairs. Raises SerializationFailed."""
+    rows = headers.items() if isinstance(headers, Mapping) else headers
+    found = []
+    for row in rows if isinstance(rows, Iterable) else [rows]:
+        name, value = row if isinstance(row, (tuple, list)) and len(row) == 2 else (None, None)
+        if not _is_text(name) or not (value is None or isinstance(value, (bytes, bytearray, memoryview))):
+            raise SerializationFailed(
+                f"headers = {shortened(headers)} of a record for topic {topic!r}: {shortened(row)} is no pair of a "
+                "name and bytes (or None). Write [('source', b'docs'), ...], or a dict. The record was not taken."
+            )
+        found.append((name, None if value is None else bytes(value)))
+    return tuple(found)
+
+
+def _is_text(name: object) -> TypeGuard[str]:
+    # A str with a lone surrogate has no UTF-8: it must fail here, not when its batch is encoded.
+    if not isinstance(name, str):
+        return False
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

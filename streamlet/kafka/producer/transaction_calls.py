@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from streamlet.kafka.errors import ClientTimeout
+from streamlet.kafka.errors import ClientTimeout, copy_of
 from streamlet.kafka.producer.append import Appender
-from streamlet.kafka.producer.errors import IllegalProducerState, ProducerClosed, again
+from streamlet.kafka.producer.errors import IllegalProducerState, ProducerClosed
 from streamlet.kafka.producer.sender import Sender
 from streamlet.kafka.producer.transaction_manager import TransactionManager
 from streamlet.kafka.producer.transaction_state import TransactionResult
@@ -60,7 +60,7 @@ class TransactionCalls:
             self._await(call, lambda: result.done)
             manager.claimed(result)
         if result.error is not None:
-            raise again(result.error)
+            raise copy_of(result.error)
 
     def end(self, call: str, begin: Callable[[TransactionManager], TransactionResult]) -> None:
         """A commit or an abort: no open batch takes more."""

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from streamlet.base.backoff import Backoff
-from streamlet.kafka.errors import KafkaError
+from streamlet.kafka.client.group_requests import ConsumerGroupMetadata, OffsetAndMetadata
+from streamlet.kafka.errors import KafkaError, copy_of
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.producer import transaction_faults as faults
-from streamlet.kafka.producer.errors import IllegalProducerState, TransactionFailed, again
+from streamlet.kafka.producer.errors import IllegalProducerState, TransactionFailed
 from streamlet.kafka.producer.sequences import Sequences
 from streamlet.kafka.producer.transaction_state import (
     ALLOWED,
     Ask,
-    ConsumerGroupMetadata,
     PendingOffsets,
     State,
     TransactionResult,
@@ -121,7 +120,7 @@ class TransactionProgress:
 
     def send_offsets(
         self,
-        offsets: Mapping[TopicPartition, Any],  # Any: OffsetAndMetadata, which stands above in the import order
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
         group: ConsumerGroupMetadata,
     ) -> TransactionResult:
         """send_offsets_to_transaction."""
@@ -226,13 +225,13 @@ class TransactionProgress:
             raise self._fatal()
         if self.state is State.ABORTABLE_ERROR:
             assert self.error is not None
-            raise again(self.error)
+            raise copy_of(self.error)
         state = State.READY if self.takes_epoch else self.state
         raise IllegalProducerState(f"{call} is not possible now: the producer is {state.value}.{_hint(state)}")
 
     def _fatal(self) -> KafkaError:
         assert self.error is not None
-        return again(self.error)
+        return copy_of(self.error)
 
 
 def _hint(state: State) -> str:

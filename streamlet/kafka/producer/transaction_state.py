@@ -12,14 +12,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from streamlet.kafka.client.group_requests import ConsumerGroupMetadata, OffsetAndMetadata
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.protocol.api import Request
-
-if TYPE_CHECKING:
-    from streamlet.kafka.client.group_requests import OffsetAndMetadata
 
 
 class State(Enum):
@@ -46,16 +44,6 @@ ALLOWED: dict[State, frozenset[State]] = {
     State.FATAL_ERROR: frozenset(),
 }
 """From each state; FATAL_ERROR may follow any, and none follows it. What is not here is a mistake of ours."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerGroupMetadata:
-    """Who commits offsets: the group, and the member that owns the partitions (KIP-447). A bare group fences nobody."""
-
-    group_id: str
-    generation_id: int = -1
-    member_id: str = ""
-    group_instance_id: str | None = None
 
 
 class Kind(Enum):

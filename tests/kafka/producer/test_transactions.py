@@ -8,13 +8,13 @@ import pytest
 
 from streamlet.base.backoff import Backoff
 from streamlet.kafka.broker_errors import error_class
-from streamlet.kafka.client.group_requests import OffsetAndMetadata
+from streamlet.kafka.client.group_requests import ConsumerGroupMetadata, OffsetAndMetadata
 from streamlet.kafka.errors import Disconnected, KafkaError
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.producer.errors import IllegalProducerState, OutcomeUnknown, ProducerFenced, TransactionFailed
 from streamlet.kafka.producer.sequences import MAX_EPOCH, Sequences
 from streamlet.kafka.producer.transaction_manager import TransactionManager
-from streamlet.kafka.producer.transaction_state import ALLOWED, ConsumerGroupMetadata, Kind, State
+from streamlet.kafka.producer.transaction_state import ALLOWED, Kind, State
 from streamlet.kafka.protocol.messages.groups import FindCoordinatorResponse
 from streamlet.kafka.protocol.messages.transactions import (
     AddOffsetsToTxnResponse,
