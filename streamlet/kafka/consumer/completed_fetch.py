@@ -7,19 +7,12 @@ before anything is unpacked: so the next fetch can be under way while this one i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from struct import Struct
 
 from streamlet.kafka.client.leader_requests import FetchedPartition
 from streamlet.kafka.consumer.records import Chunk
+from streamlet.kafka.fetch.header_scan import scan_headers
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.records.batch import RecordBatch
-
-_BASE_AND_LENGTH_AND_EPOCH = Struct(">qii")
-_DELTA = Struct(">i")
-_DELTA_AT = 23
-_COUNT_AT = 57
-_HEADER = 61
-_LENGTH_END = 12
 
 
 class CompletedFetch:
@@ -49,7 +42,12 @@ class CompletedFetch:
         self._batches: Iterator[RecordBatch] | None = None
         self._batch: RecordBatch | None = None
         self._index = 0
-        self.records_at_most, self.end_offset, self.end_epoch = _look_ahead(fetched, epoch)
+        scan = scan_headers(fetched.records, fetched.position, epoch)
+        self.records_at_most, self.end_offset, self.end_epoch = (
+            scan.records_at_most,
+            scan.next_offset,
+            scan.leader_epoch,
+        )
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -109,20 +107,3 @@ def _again(fetched: FetchedPartition, offset: int) -> Iterator[RecordBatch]:
     for batch in fetched.batches():
         if batch.next_offset > offset:
             yield batch
-
-
-def _look_ahead(fetched: FetchedPartition, epoch: int) -> tuple[int, int, int]:
-    """Records at most, next offset and last epoch after all whole batches. Believes nothing: decoding checks it."""
-    view, pos = fetched.records, 0
-    size, count, offset = len(view), 0, fetched.position
-    while size - pos >= _HEADER:
-        base, length, batch_epoch = _BASE_AND_LENGTH_AND_EPOCH.unpack_from(view, pos)
-        end = pos + _LENGTH_END + length
-        if length < _HEADER - _LENGTH_END or end > size:
-            break
-        records = _DELTA.unpack_from(view, pos + _COUNT_AT)[0]
-        count += max(records, 0)
-        offset = max(offset, base + _DELTA.unpack_from(view, pos + _DELTA_AT)[0] + 1)
-        epoch = batch_epoch
-        pos = end
-    return count, offset, epoch

@@ -29,11 +29,12 @@ from streamlet.kafka.client.leader_requests import (
 )
 from streamlet.kafka.consumer.completed_fetch import CompletedFetch
 from streamlet.kafka.consumer.consumer_config import READ_COMMITTED, ConsumerConfig
-from streamlet.kafka.consumer.fetch_session import FetchSession
 from streamlet.kafka.consumer.positions import Positions
 from streamlet.kafka.consumer.records import Chunk
 from streamlet.kafka.consumer.subscription_state import PartitionState, Position, SubscriptionState
 from streamlet.kafka.errors import KafkaError
+from streamlet.kafka.fetch.pauses import Pauses
+from streamlet.kafka.fetch.session import FetchSession
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 
@@ -70,8 +71,7 @@ class Fetcher:
         self._completed: deque[CompletedFetch] = deque()
         self._sessions: dict[int, FetchSession] = {}
         self._in_flight: set[int] = set()
-        self._failures: dict[int, int] = {}
-        self._not_before_s: dict[int, float] = {}
+        self._pauses: Pauses[int] = Pauses(self._retry)
         self.requests_sent = 0
         self.prefetch = True
         """False: the next fetch waits for the next poll. For measuring what prefetch brings."""
@@ -97,7 +97,7 @@ class Fetcher:
         """Ask every broker that has no fetch under way for the partitions that have nothing waiting."""
         now = self._now_s()
         waiting = {done.topic_partition for done in self._completed}
-        full = self._full_nodes()
+        closed = self._full_nodes() | self._in_flight | self._pauses.active(now)
         wanted: dict[int, dict[TopicPartition, FetchPosition]] = {}
         brokers: dict[int, Broker] = {}
         for row in self._subscriptions.fetchable():
@@ -108,7 +108,7 @@ class Fetcher:
                 self._client.metadata.request_update(reset_equivalent=False)
                 continue
             node = broker.node_id
-            if node in full or node in self._in_flight or self._not_before_s.get(node, 0.0) > now:
+            if node in closed:
                 continue
             position = row.position
             assert position is not None
@@ -133,7 +133,8 @@ class Fetcher:
 
     def next_wake_s(self, now_s: float) -> float:
         """Seconds until something that was put off may be asked again; infinity when nothing is."""
-        waits = [when - now_s for when in self._not_before_s.values() if when > now_s]
+        pause_end_s = self._pauses.next_end_s(now_s)
+        waits = [] if pause_end_s is None else [pause_end_s - now_s]
         waits += [row.next_retry_s - now_s for row in self._subscriptions.fetchable() if row.next_retry_s > now_s]
         return min(waits, default=float("inf"))
 
@@ -168,7 +169,7 @@ class Fetcher:
         self._in_flight.discard(node)
         if done.exception is not None:
             session.lost()
-            self._put_off(node)
+            self._pauses.failed(node, self._now_s())
             for tp in wanted:  # a replica that cannot be reached is not asked again: back to the leader
                 row = self._subscriptions.get(tp)
                 if row is not None and row.preferred_replica == node:
@@ -179,17 +180,12 @@ class Fetcher:
         answer = done.value
         if answer.error is not None:
             session.refused(answer.error)
-            self._put_off(node)
+            self._pauses.failed(node, self._now_s())
             return
         session.answered(answer.session_id)
-        self._failures.pop(node, None)
-        self._not_before_s.pop(node, None)
+        self._pauses.ended(node)
         for tp, fetched in answer.partitions.items():
             self._take_in(tp, fetched, wanted[tp], node)
-
-    def _put_off(self, node: int) -> None:
-        failures = self._failures[node] = self._failures.get(node, 0) + 1
-        self._not_before_s[node] = self._now_s() + self._retry.delay(failures)
 
     def _take_in(self, tp: TopicPartition, fetched: FetchedPartition, asked: FetchPosition, node: int) -> None:
         row = self._subscriptions.get(tp)

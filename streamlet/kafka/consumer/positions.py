@@ -30,6 +30,7 @@ from streamlet.kafka.consumer.subscription_state import (
     SubscriptionState,
 )
 from streamlet.kafka.errors import BrokerError, KafkaError, copy_of
+from streamlet.kafka.fetch.truncation import PositionVerdict, judge_position
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Broker, Cluster, TopicPartition
 
@@ -176,41 +177,43 @@ class Positions:
         self._subscriptions.request_reset(tp, policy)
 
     def parted(self, tp: TopicPartition, epoch: int, end_offset: int) -> None:
-        """A fetch says where the leader's log and ours part. Behind the position it proves no loss: read on."""
+        """Take in a fetch answer's diverging epoch. Raises LogTruncated without a reset policy."""
         row = self._subscriptions.require(tp)
         assert row.position is not None
-        if end_offset < row.position.offset:
-            self.truncated(tp, epoch, end_offset)
+        verdict = judge_position(row.position.offset, epoch_end=end_offset)
+        if not verdict.holds:
+            self._truncated(tp, row.position.offset, epoch, verdict)
         else:
+            # Rule: the position stays. An end ahead of it only says that the leader never had our last epoch; that
+            # proves no loss, and to go there would skip records. The epoch both know is used from here on.
             row.position = Position(row.position.offset, epoch, row.position.leader_epoch)
 
-    def truncated(self, tp: TopicPartition, epoch: int, end_offset: int) -> None:
-        """The leader's log parts from ours: go back to where it does, or raise LogTruncated without a policy."""
-        row = self._subscriptions.require(tp)
-        assert row.position is not None
+    def _truncated(self, tp: TopicPartition, offset: int, epoch: int, verdict: PositionVerdict) -> None:
+        """Go back to where the leader's log parts from ours. Raises LogTruncated without a reset policy.
+
+        ``epoch``: of the record before that place.
+        """
+        by_hand = self._subscriptions.default_reset is ResetStrategy.NONE
+        end = verdict.resume_at
+        which = f"below {offset}" if end is None else f"from offset {end} to {offset - 1}"
         lost = (
-            f"Records of topic {tp.topic!r}, partition {tp.partition}, from offset {end_offset} to "
-            f"{row.position.offset - 1} were read and are no longer in the log: a new leader did not have them "
-            "(unclean election, or acks below all)"
+            f"Records of topic {tp.topic!r}, partition {tp.partition}, {which} were read and are no longer in the "
+            "log: a new leader did not have them (unclean election, or acks below all)"
         )
-        if end_offset < 0:
-            self._no_common_log(tp, row.position.offset, lost)
-        elif self._subscriptions.default_reset is ResetStrategy.NONE:
+        if end is None:
+            if by_hand:
+                raise LogTruncated(f"{lost}. Where both logs part is not known; seek to where reading shall go on.", {})
+            _log.warning("%s; where both logs part is not known: reset by auto_offset_reset from %d", lost, offset)
+            self._subscriptions.request_reset(tp, self._subscriptions.default_reset)
+        elif by_hand:
             raise LogTruncated(
-                f"{lost}. auto_offset_reset is 'none', so the position stays at {row.position.offset}: undo what came "
-                f"of those records, then seek to {end_offset}.",
-                {tp: end_offset},
+                f"{lost}. auto_offset_reset is 'none', so the position stays at {offset}: undo what came of those "
+                f"records, then seek to {end}.",
+                {tp: end},
             )
         else:
-            _log.warning("%s; reading goes on at %d", lost, end_offset)
-            position = Position(end_offset, epoch, self._client.cluster.leader_epoch(tp))
-            self._subscriptions.seek(tp, position)
-
-    def _no_common_log(self, tp: TopicPartition, offset: int, lost: str) -> None:
-        if self._subscriptions.default_reset is ResetStrategy.NONE:
-            raise LogTruncated(f"{lost}. Where both logs part is not known; seek to where reading shall go on.", {})
-        _log.warning("%s; where both logs part is not known: reset by auto_offset_reset from %d", lost, offset)
-        self._subscriptions.request_reset(tp, self._subscriptions.default_reset)
+            _log.warning("%s; reading goes on at %d", lost, end)
+            self._subscriptions.seek(tp, Position(end, epoch, self._client.cluster.leader_epoch(tp)))
 
     # -- inside
 
@@ -327,15 +330,18 @@ class Positions:
             self._subscriptions.retry_at([tp], self._now_s() + self._retry.initial)
         elif end.error is not None:
             self._tell_error(tp, end.error)
-        elif end.end_offset < 0 or end.leader_epoch < 0 or end.end_offset < position.offset:
+        else:
+            # Without a leader epoch in the answer the leader has no epoch in common with us, whatever the end says.
+            verdict = judge_position(position.offset, epoch_end=-1 if end.leader_epoch < 0 else end.end_offset)
+            if verdict.holds:
+                self._subscriptions.validated(tp, position)
+                self._subscriptions.retry_at([tp], 0.0)
+                return
             try:
-                self.truncated(tp, end.leader_epoch, -1 if end.leader_epoch < 0 else end.end_offset)
+                self._truncated(tp, position.offset, end.leader_epoch, verdict)
             except KafkaError as err:
                 self.tell(err)
                 self._subscriptions.retry_at([tp], self._now_s() + self._retry.maximum)
-        else:
-            self._subscriptions.validated(tp, position)
-            self._subscriptions.retry_at([tp], 0.0)
 
     def _tell_error(self, tp: TopicPartition, error: type[BrokerError]) -> None:
         self.tell(error(f"Checking the position of {tp} with its leader"))

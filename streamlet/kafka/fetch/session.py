@@ -1,7 +1,9 @@
 """Incremental fetch sessions with one broker (KIP-227; Java: ``FetchSessionHandler``). Pure.
 
-The broker remembers which partitions are wanted and from where; a request then carries only what changed. Any doubt
-(an error, a lost connection, a topic made anew) ends in a full request: what is wanted is always known here, in whole.
+The broker remembers which partitions are wanted and from where; a request then carries only what changed.
+
+Rule: any doubt (an error, a lost connection, a topic created again) ends in a full request, which starts a new session.
+That is always possible, since the session keeps everything that is wanted, not only the changes.
 """
 
 from __future__ import annotations
@@ -21,22 +23,22 @@ _LAST_EPOCH = 0x7FFFFFFF
 
 @dataclass(slots=True)
 class FetchSession:
-    """One broker's session, as we believe it to be. One thread; one request at a time."""
+    """Client side of one broker's fetch session. One thread; one request at a time."""
 
     enabled: bool = True
     session_id: int = _NO_SESSION
     epoch: int = _FULL
-    """Of the next request; 0 asks for a session (and ends the one with ``session_id``, if there is one)."""
+    """Epoch of the next request; 0 asks for a new session and ends the one with ``session_id``, if there is one."""
     _wanted: dict[TopicPartition, FetchPosition] = field(default_factory=dict)
     _topic_ids: dict[str, str | None] = field(default_factory=dict)
 
     @property
     def wanted(self) -> Mapping[TopicPartition, FetchPosition]:
-        """What the broker should hold in the session after the last request."""
+        """Positions that the broker holds in the session after the last request."""
         return self._wanted
 
     def build(self, wanted: Mapping[TopicPartition, FetchPosition], topic_ids: Mapping[str, str | None]) -> SessionPart:
-        """The next request, so that the broker answers for ``wanted`` and nothing else."""
+        """Return the next request, so that the session holds exactly ``wanted``."""
         before, known_ids = self._wanted, self._topic_ids
         self._wanted = dict(wanted)
         self._topic_ids = {tp.topic: topic_ids[tp.topic] for tp in wanted}
@@ -52,31 +54,37 @@ class FetchSession:
         return SessionPart(self._wanted, send, ids, self.session_id, self.epoch, forget)
 
     def answered(self, session_id: int) -> None:
-        """A good answer to the last request."""
+        """Take in a good answer to the last request."""
         if self.epoch == _FULL:
             self.session_id = session_id
             self.epoch = _FULL if session_id == _NO_SESSION else 1
         elif session_id != self.session_id:
-            self._start_anew()  # the broker closed the session: what it was told is gone
+            self._start_anew()  # the broker closed the session and forgot the positions
         else:
             self.epoch = 1 if self.epoch == _LAST_EPOCH else self.epoch + 1
 
     def refused(self, error: type[BrokerError]) -> None:
-        """The answer was an error for the session as a whole."""
+        """Take in an error for the session as a whole."""
         if error is FetchSessionIdNotFound:
             self._start_anew()
         else:
             self.epoch = _FULL
 
     def lost(self) -> None:
-        """No answer came: the broker may or may not have taken the request in."""
+        """Note that no answer came.
+
+        The broker may or may not have taken the request in.
+        """
         self.epoch = _FULL
 
     def _start_anew(self) -> None:
         self.session_id, self.epoch = _NO_SESSION, _FULL
 
     def _ids_changed(self, known: Mapping[str, str | None]) -> bool:
-        """A topic made anew, or ids on one side of the session only: the broker would mix them up."""
+        """Return whether topic ids forbid an incremental request.
+
+        A topic was created again, or the session would mix topics with and without an id.
+        """
         if any(topic in known and known[topic] != topic_id for topic, topic_id in self._topic_ids.items()):
             return True
         either = {topic_id is None for topic_id in (*known.values(), *self._topic_ids.values())}

@@ -1,0 +1,1 @@
+"""Decisions about fetched data that Consumer and KafkaSpout share. Pure."""
