@@ -4,7 +4,7 @@ A reader wants to ask for the next records before it has unpacked the ones at ha
 where reading goes on, how many records come at most, and the leader epoch of the last batch.
 
 Rule: the scan never raises and never judges. It stops at the first bytes that are not a whole v2 batch, and leaves
-it to :func:`streamlet.kafka.records.reading.read_batches` to say what is wrong when the reader comes there.
+the error to :func:`streamlet.kafka.records.reading.read_batches`, which raises it when the reader comes there.
 """
 
 from __future__ import annotations
