@@ -1,0 +1,92 @@
+"""Functions and tests that the pages about the inside name are there."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT
+
+INTERNALS = ROOT / "docs" / "internals"
+PAGES = [*sorted(INTERNALS.glob("*.md")), ROOT / "docs" / "design.md"]
+SOURCES = [*sorted((ROOT / "streamlet").rglob("*.py")), *sorted((ROOT / "topologies").rglob("*.py"))]
+FUNCTION = re.compile(r"`([\w/]+\.py):([A-Za-z_][\w.]*)(?:\(\))?`")
+TEST = re.compile(r"`(?:[\w/]+\.py::)?(test_\w+)`")
+
+
+@functools.cache
+def defined(path: Path) -> frozenset[str]:
+    """The dotted names of a file's classes, functions, methods and constants."""
+    names: set[str] = set()
+
+    def look(body: list[ast.stmt], prefix: str) -> None:
+        for node in body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                names.add(prefix + node.name)
+                look(node.body, f"{prefix}{node.name}.")
+            elif isinstance(node, ast.Assign):
+                names.update(prefix + target.id for target in node.targets if isinstance(target, ast.Name))
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                names.add(prefix + node.target.id)
+
+    look(ast.parse(path.read_text(encoding="utf-8")).body, "")
+    return frozenset(names)
+
+
+@functools.cache
+def known_tests() -> frozenset[str]:
+    """The name of every test function."""
+    texts = (path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    return frozenset(
+        name for text in texts for name in re.findall(r"^ *(?:async )?def (test_\w+)\(", text, re.MULTILINE)
+    )
+
+
+def files(written: str) -> list[Path]:
+    """The source file of a path below ``streamlet/``, or those that a path's last parts may mean."""
+    if (exact := ROOT / "streamlet" / written) in SOURCES:
+        return [exact]
+    return [path for path in SOURCES if f"/{path.relative_to(ROOT)}".endswith(f"/{written}")]
+
+
+def wrong(text: str) -> list[str]:
+    """What a page names and the tree does not have."""
+    missing = []
+    for written, name in FUNCTION.findall(text):
+        found = files(written)
+        if len(found) != 1:
+            missing.append(f"{written}: {len(found)} files are called so")
+        elif name not in defined(found[0]):
+            missing.append(f"{written} has no {name}")
+    return missing + [f"no test is called {name}" for name in TEST.findall(text) if name not in known_tests()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_functions_and_tests_that_are_named_exist(page: Path) -> None:
+    missing = wrong(page.read_text(encoding="utf-8"))
+    assert not missing, f"{page.name}:\n" + "\n".join(missing)
+
+
+def rules() -> list[str]:
+    """The items of the page of rules."""
+    text = (INTERNALS / "rules.md").read_text(encoding="utf-8")
+    return [re.sub(r"\s+", " ", item) for item in re.findall(r"^- .*(?:\n  .*)*", text, re.MULTILINE)]
+
+
+def test_every_rule_has_a_reason_a_function_and_a_test() -> None:
+    """Or says why it has no test."""
+    assert len(rules()) > 100
+    for rule in rules():
+        begin = re.match(r"- \*\*[A-Z].+?\.\*\* .*?[.)] `", rule)
+        assert begin, f"not `- **Rule.** Reason. functions test: ...`: {rule}"
+        assert FUNCTION.search(rule), f"no function: {rule}"
+        assert TEST.search(rule) or re.search(r" no test: \w.{10}", rule), f"neither test nor reason: {rule}"
+
+
+def test_a_name_that_is_gone_is_found() -> None:
+    text = "`base/clock.py:NoSuchClock`, `no/file.py:f`, `test_nobody_wrote_this`, `tests/x.py::test_nor_this`"
+    assert len(wrong(text)) == 4
