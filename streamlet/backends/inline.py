@@ -11,19 +11,17 @@ import random
 import sys
 import uuid
 from collections.abc import Callable
-from typing import Any
 
-from streamlet.backends.ending import judged
-from streamlet.backends.ports import ComponentStatus, Observer, RunRequest, RunResult, RunStatus, Stop
+from streamlet.backends.contract import ComponentStatus, Observer, RunRequest, RunResult, RunStatus, Stop
+from streamlet.backends.outcome import judged
 from streamlet.base.clock import Clock, SystemClock
 from streamlet.base.errors import StreamletError
 from streamlet.model.plan import make_plan
-from streamlet.runtime.ports import NoLinks
-from streamlet.runtime.supervision.status import component_rows
+from streamlet.runtime.links.links import NoLinks
 from streamlet.runtime.tasks.building import Running, component_names
-from streamlet.runtime.worker.complaints import Complaints
+from streamlet.runtime.tasks.task_stats import component_rows
+from streamlet.runtime.tasks.user_errors import Complaints, exited
 from streamlet.runtime.worker.loop import Trace, WorkerLoop
-from streamlet.runtime.worker.user_errors import exited
 
 STATUS_S = 1.0
 LOOK_S = 0.02
@@ -122,17 +120,11 @@ class InlineBackend:
         return RunStatus(
             state=state,
             elapsed_s=self._clock.monotonic() - self._started,
-            components=tuple(component_status(row) for row in rows),
+            components=tuple(ComponentStatus(**row) for row in rows),
             partitions=tuple(partitions),
             pending=loop.ledgers.unfinished() if state == "ended" else loop.ledgers.pending(),
             workers=({"worker": 0, "epoch": 1},),
         )
-
-
-def component_status(row: dict[str, Any]) -> ComponentStatus:
-    """A row of ``runtime.status`` as what observers see."""
-    fields = {key: value for key, value in row.items() if key != "timed_out"}
-    return ComponentStatus(**fields)
 
 
 def _closing(raised: list[BaseException]) -> StreamletError:

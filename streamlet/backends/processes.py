@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 import streamlet
-from streamlet.backends.coordinator import Adopt, Coordinator
-from streamlet.backends.ports import Observer, RunRequest, RunResult, Stop
+from streamlet.backends.contract import Observer, RunRequest, RunResult, Stop
+from streamlet.backends.run_coordinator import Adopt, RunCoordinator
 from streamlet.base.errors import BadInput
 from streamlet.runtime.worker.channel import ControlChannel
 
@@ -30,7 +30,7 @@ class ProcessesBackend:
         """See ``Backend.run``."""
         if request.file is None:
             raise BadInput("Worker processes import the topology from its file; a topology without one runs inline.")
-        coordinator = Coordinator(request, observer, stop, self._debug)
+        coordinator = RunCoordinator(request, observer, stop, self._debug)
         launcher = ProcessLauncher(str(coordinator.directory), quiet=request.quiet_stdout)
         stop.on_kill(launcher.kill_all)
         stop.on_kill(lambda: shutil.rmtree(coordinator.directory, ignore_errors=True))

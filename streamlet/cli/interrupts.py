@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
-from streamlet.backends.ports import Stop
+from streamlet.backends.contract import Stop
 
 
 class Interrupts:

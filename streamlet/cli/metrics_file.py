@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamlet.backends.ports import RunRequest, RunResult, RunStatus
+from streamlet.backends.contract import RunRequest, RunResult, RunStatus
 from streamlet.base.errors import BadInput
 from streamlet.cli.show import View
 

@@ -13,7 +13,7 @@ from streamlet.base.errors import StreamletError
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-    from streamlet.backends.ports import RunRequest, RunResult, RunStatus
+    from streamlet.backends.contract import RunRequest, RunResult, RunStatus
     from streamlet.cli.show import View
 
 

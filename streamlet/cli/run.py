@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streamlet.backends.ports import Backend, RunRequest, Stop
+from streamlet.backends.contract import Backend, RunRequest, Stop
 from streamlet.cli.check import task_count
 from streamlet.cli.errors import explain
 from streamlet.cli.interrupts import Interrupts

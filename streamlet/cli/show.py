@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Protocol
 
-from streamlet.backends.ending import MISSING
-from streamlet.backends.ports import ComponentStatus, Observer, RunRequest, RunResult, RunStatus
+from streamlet.backends.contract import ComponentStatus, Observer, RunRequest, RunResult, RunStatus
+from streamlet.backends.outcome import MISSING
 from streamlet.cli.check import summary
 from streamlet.cli.errors import explain
 from streamlet.cli.printable import printable

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from streamlet.backends.ports import RunRequest, RunResult, RunStatus
+from streamlet.backends.contract import RunRequest, RunResult, RunStatus
 from streamlet.cli import show
 from streamlet.cli.printable import printable
 from streamlet.model.spec import SPOUT

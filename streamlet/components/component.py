@@ -11,6 +11,9 @@ from streamlet.base.errors import SettingError
 from streamlet.components.context import TopologyContext
 from streamlet.model.stream import Stream
 
+COMPONENT_LOGGER = "streamlet.component"
+"""Parent of every component's logger: ``streamlet.component.count``."""
+
 _LEVELS = {"trace": 5, "debug": 10, "info": 20, "warn": 30, "warning": 30, "error": 40, "critical": 50}
 
 
@@ -42,7 +45,7 @@ class Component:
 
     outputs: ClassVar[list[str] | list[Stream] | None] = None
     config: ClassVar[Mapping[str, Any]] = {}
-    logger: logging.Logger = logging.getLogger("streamlet.component")
+    logger: logging.Logger = logging.getLogger(COMPONENT_LOGGER)
 
     storm_conf: Mapping[str, Any]
     context: TopologyContext

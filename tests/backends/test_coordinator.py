@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from streamlet import Spout, Topology
-from streamlet.backends.coordinator import Coordinator
-from streamlet.backends.ports import RunRequest, Stop
+from streamlet.backends.contract import RunRequest, Stop
+from streamlet.backends.run_coordinator import RunCoordinator
 from streamlet.base.clock import ManualClock
 from streamlet.model.settings import resolve
 from streamlet.runtime.links.wire import FrameWriter, pack
@@ -52,9 +52,9 @@ class Blind:
 
 
 @pytest.fixture
-def coordinator() -> Coordinator:
+def coordinator() -> RunCoordinator:
     spec = Alone.__topology__
-    made = Coordinator(RunRequest(spec, resolve(spec.config, {})), Blind(), Stop())
+    made = RunCoordinator(RunRequest(spec, resolve(spec.config, {})), Blind(), Stop())
     made.launcher = Nothing()  # type: ignore[assignment]
     return made
 
@@ -64,7 +64,7 @@ def pair() -> tuple[ControlChannel, socket.socket]:
     return ControlChannel.inherited(ours), theirs
 
 
-def test_channels_that_come_at_the_end_are_closed(coordinator: Coordinator) -> None:
+def test_channels_that_come_at_the_end_are_closed(coordinator: RunCoordinator) -> None:
     """Those that nobody welcomed any more, and those that come later: their workers would wait for a plan."""
     early, early_end = pair()
     late, late_end = pair()
@@ -82,7 +82,7 @@ def test_channels_that_come_at_the_end_are_closed(coordinator: Coordinator) -> N
             assert end.recv(1) == b""
 
 
-def test_a_channel_that_another_replaces_is_read_no_more(coordinator: Coordinator) -> None:
+def test_a_channel_that_another_replaces_is_read_no_more(coordinator: RunCoordinator) -> None:
     """Its end would be there to read in every look, and be nobody's to close."""
     worker = coordinator.supervisor.workers[0]
     ends = []
@@ -100,7 +100,7 @@ def test_a_channel_that_another_replaces_is_read_no_more(coordinator: Coordinato
 
 @pytest.mark.parametrize(("ending", "open_trees"), [(True, 7), (False, 0)])
 def test_what_was_open_with_a_worker_that_ends_before_the_others(
-    coordinator: Coordinator, ending: bool, open_trees: int
+    coordinator: RunCoordinator, ending: bool, open_trees: int
 ) -> None:
     """At the end of a run it stays undone in the result, whoever is reaped first; of one that is replaced it is
     replayed, so that only the counters are kept.
@@ -134,7 +134,7 @@ class Restarting(Nothing):
         self.killed.append((worker, epoch))
 
 
-def test_a_worker_is_dead_before_its_channel_is_closed(coordinator: Coordinator) -> None:
+def test_a_worker_is_dead_before_its_channel_is_closed(coordinator: RunCoordinator) -> None:
     """It would take the end of its channel for the coordinator's, and remove everybody's sockets."""
     coordinator._do(coordinator.supervisor.begin(0.0))
     channel, end = pair()
@@ -154,7 +154,7 @@ def test_a_worker_is_dead_before_its_channel_is_closed(coordinator: Coordinator)
 
 
 @pytest.mark.parametrize("seed", seeds("coordinator"))
-def test_5000_messages_that_no_worker_sends_end_workers_and_not_the_run(coordinator: Coordinator, seed: int) -> None:
+def test_5000_messages_that_no_worker_sends_end_workers_and_not_the_run(coordinator: RunCoordinator, seed: int) -> None:
     """Recorded ones with one field changed, and bytes, over a true channel; numbers of it are shown afterwards."""
     rng = random.Random(seed)
     launcher = coordinator.launcher = Restarting()  # type: ignore[assignment]

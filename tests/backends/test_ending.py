@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from streamlet.backends.ending import TreesFailed, judged
+from streamlet.backends.contract import ComponentStatus, RunRequest, RunResult, RunStatus, Stop
 from streamlet.backends.inline import InlineBackend
-from streamlet.backends.ports import ComponentStatus, RunRequest, RunResult, RunStatus, Stop
+from streamlet.backends.outcome import TreesFailed, judged
 from streamlet.backends.processes import ProcessesBackend
 from streamlet.model.settings import resolve
 from streamlet.runtime.worker.loading import load_topology

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from streamlet import BadInput, Bolt, Grouping, ReliableSpout, Topology, TopologyContext, Tuple
-from streamlet.backends.ending import TreesFailed
+from streamlet.backends.contract import RunRequest, RunResult, RunStatus, Stop
 from streamlet.backends.inline import InlineBackend
-from streamlet.backends.ports import RunRequest, RunResult, RunStatus, Stop
+from streamlet.backends.outcome import TreesFailed
 from streamlet.base.clock import ManualClock
 from streamlet.base.errors import StreamletError
 from streamlet.model.settings import resolve

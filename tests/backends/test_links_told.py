@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from streamlet.backends.coordinator import Coordinator, RunFailed
-from streamlet.backends.ports import RunRequest, RunResult, Stop
+from streamlet.backends.contract import RunRequest, RunResult, Stop
 from streamlet.backends.processes import ProcessLauncher
+from streamlet.backends.run_coordinator import RunCoordinator, RunFailed
 from streamlet.model.settings import resolve
-from streamlet.runtime.supervision import instructions, link_watch, standing
+from streamlet.runtime.supervision import instructions, link_watch, worker_states
 from streamlet.runtime.worker.channel import Message
 from streamlet.runtime.worker.loading import load_topology
 from tests.backends.test_processes import Silent
@@ -51,7 +51,7 @@ class Until(Silent):
             self.stop.ask()
 
 
-def run(folder: Path, kind: type[Coordinator], words: str, **settings: Any) -> tuple[RunResult, str]:
+def run(folder: Path, kind: type[RunCoordinator], words: str, **settings: Any) -> tuple[RunResult, str]:
     """Run until an event holds these words; the result, and that event."""
     file = folder / f"two_{kind.__name__}_{len(settings)}.py".lower()
     file.write_text(FILE)
@@ -65,7 +65,7 @@ def run(folder: Path, kind: type[Coordinator], words: str, **settings: Any) -> t
     return result, text
 
 
-class Elsewhere(Coordinator):
+class Elsewhere(RunCoordinator):
     """Names an address for each worker at which nobody listens."""
 
     def _handle(self, worker: int, epoch: int, message: Message) -> None:
@@ -74,21 +74,21 @@ class Elsewhere(Coordinator):
             message = {**message, "address": [kind, f"{path}x", port]}
         super()._handle(worker, epoch, message)
         if message["t"] == "unlinked":
-            standing.UNWHOLE_S = 0.0  # it has been long enough
+            worker_states.UNWHOLE_S = 0.0  # it has been long enough
 
 
-class Initialising(Coordinator):
+class Initialising(RunCoordinator):
     """Has waited long enough when one worker is up and the other has begun."""
 
     def _handle(self, worker: int, epoch: int, message: Message) -> None:
         super()._handle(worker, epoch, message)
         if self.supervisor.workers[0].initialized and self.supervisor.workers[1].begun:
-            standing.UNWHOLE_S = 0.0
+            worker_states.UNWHOLE_S = 0.0
 
 
 def test_a_pair_that_cannot_link_is_named_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is tried again for ever, which nobody saw."""
-    monkeypatch.setattr(standing, "UNWHOLE_S", PATIENCE_S)
+    monkeypatch.setattr(worker_states, "UNWHOLE_S", PATIENCE_S)
     _, text = run(tmp_path, Elsewhere, "No tuple has flowed")
     assert "worker 1 cannot reach worker 0 (" in text and "No such file" in text
 
@@ -96,7 +96,7 @@ def test_a_pair_that_cannot_link_is_named_with_the_reason(tmp_path: Path, monkey
 def test_a_worker_that_initialises_for_long_is_named_with_its_component(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(standing, "UNWHOLE_S", PATIENCE_S)
+    monkeypatch.setattr(worker_states, "UNWHOLE_S", PATIENCE_S)
     settings = {"slow": 4 * PATIENCE_S, "streamlet_worker_heartbeat_secs": 0.1, "streamlet_stop_timeout_secs": 0.1}
     _, text = run(tmp_path, Initialising, "No tuple has flowed", **settings)
     assert "worker 1 (slow) is still initialising its components (last begun: slow)" in text

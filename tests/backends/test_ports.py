@@ -1,6 +1,6 @@
 """Stop: asked once it drains, asked twice it kills everything."""
 
-from streamlet.backends.ports import Stop
+from streamlet.backends.contract import Stop
 
 
 def test_asking_is_seen() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from streamlet.backends.coordinator import RunFailed
-from streamlet.backends.ports import RunRequest, RunStatus, Stop
+from streamlet.backends.contract import RunRequest, RunStatus, Stop
 from streamlet.backends.processes import ProcessesBackend
+from streamlet.backends.run_coordinator import RunFailed
 from streamlet.model.settings import resolve
 from streamlet.runtime.worker.loading import load_topology
 from tests.patience import PATIENCE_S

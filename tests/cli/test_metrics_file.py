@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from streamlet.backends.ports import ComponentStatus, RunStatus
+from streamlet.backends.contract import ComponentStatus, RunStatus
 from streamlet.cli.metrics_file import MetricsFile, MetricsUnavailable
 from tests.cli.test_run import QUICK, READINGS
 

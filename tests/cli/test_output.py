@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from streamlet.backends.ports import RunStatus
+from streamlet.backends.contract import RunStatus
 from streamlet.cli.output import LastingView, OutputFailed
 from tests.cli.test_metrics_file import value
 from tests.cli.test_run import READINGS

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from streamlet.backends.ports import ComponentStatus, RunRequest, RunResult, RunStatus
+from streamlet.backends.contract import ComponentStatus, RunRequest, RunResult, RunStatus
 from streamlet.cli import show
 from streamlet.cli.table import MOST_PARTITIONS, TableView, fitting
 from streamlet.model.topology import TopologySpec

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from streamlet.backends.ending import TreesFailed
+from streamlet.backends.contract import RunRequest, RunStatus, Stop
 from streamlet.backends.inline import InlineBackend
-from streamlet.backends.ports import RunRequest, RunStatus, Stop
+from streamlet.backends.outcome import TreesFailed
 from streamlet.backends.processes import ProcessesBackend
 from streamlet.model.settings import resolve
 from streamlet.runtime.worker.loading import load_topology

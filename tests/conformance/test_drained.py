@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from streamlet.backends.ports import RunRequest, Stop
+from streamlet.backends.contract import RunRequest, Stop
 from streamlet.model.settings import resolve
 from streamlet.runtime.worker.loading import load_topology
 from tests.conformance.conftest import Watcher, backend_named

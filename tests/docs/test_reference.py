@@ -13,7 +13,7 @@ import click
 import pytest
 
 from streamlet import Bolt, Grouping, ReliableSpout, Spout, TopologyContext
-from streamlet.backends.ports import RunResult, RunStatus
+from streamlet.backends.contract import RunResult, RunStatus
 from streamlet.base import errors
 from streamlet.cli import show
 from streamlet.cli.main import COMMANDS, streamlet

@@ -10,9 +10,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from streamlet.backends.coordinator import Coordinator, Launcher
-from streamlet.backends.ports import RunRequest, RunResult, RunStatus, Stop
+from streamlet.backends.contract import RunRequest, RunResult, RunStatus, Stop
 from streamlet.backends.processes import Adopt, ProcessLauncher
+from streamlet.backends.run_coordinator import Launcher, RunCoordinator
 from streamlet.model.settings import resolve
 from streamlet.runtime.worker.channel import Message
 from streamlet.runtime.worker.loading import load_topology
@@ -37,7 +37,13 @@ class Inside:
     """``with Inside(rig, ...) as run``: ``run.coordinator`` works on a thread until it is done."""
 
     def __init__(
-        self, rig: Rig, workers: int, kind: type[Coordinator] = Coordinator, *, file: Path | None = None, **conf: Any
+        self,
+        rig: Rig,
+        workers: int,
+        kind: type[RunCoordinator] = RunCoordinator,
+        *,
+        file: Path | None = None,
+        **conf: Any,
     ) -> None:
         before = list(sys.path)
         file = file or rig.topology()
@@ -172,7 +178,7 @@ def _shut(sock: socket.socket) -> None:
         sock.shutdown(socket.SHUT_RDWR)
 
 
-class Proxied(Coordinator):
+class Proxied(RunCoordinator):
     """Puts a proxy before every worker: the address book names the proxy."""
 
     def __init__(self, *args: Any, **keys: Any) -> None:

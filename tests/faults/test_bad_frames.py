@@ -22,16 +22,16 @@ from typing import Any
 
 import pytest
 
-from streamlet.backends.coordinator import Adopt, Coordinator
-from streamlet.backends.ports import RunRequest, RunResult, RunStatus, Stop
+from streamlet.backends.contract import RunRequest, RunResult, RunStatus, Stop
 from streamlet.backends.processes import ProcessLauncher
+from streamlet.backends.run_coordinator import Adopt, RunCoordinator
 from streamlet.model.plan import Plan
 from streamlet.model.settings import resolve
 from streamlet.runtime.links.dialing import Secured, dial
-from streamlet.runtime.links.expected import ExpectedRuns
 from streamlet.runtime.links.handshake import DATA, Hello, Refused
+from streamlet.runtime.links.route_check import RouteCheck
 from streamlet.runtime.links.wire import MAX_DATA_FRAME, BadFrame, decode_data, encode_data
-from streamlet.runtime.ports import Outgoing
+from streamlet.runtime.tasks.emitter import Outgoing
 from streamlet.runtime.worker.channel import ControlChannel, Message
 from streamlet.runtime.worker.loading import load_topology
 from tests.faults.bad_frames import mutated, stranger, without_secret
@@ -128,7 +128,7 @@ class Me:
     """Worker 2: what a worker does of its own accord, and what the test makes it do."""
 
     def __init__(self, sock: socket.socket, plan: Plan) -> None:
-        self.expected = {peer: ExpectedRuns(plan, peer) for peer in PEERS}
+        self.expected = {peer: RouteCheck(plan, peer) for peer in PEERS}
         self.channel = ControlChannel.inherited(sock)
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.channel, selectors.EVENT_READ, self.hear)
@@ -317,7 +317,7 @@ class Run:
         )
         self.observer = Silent()
         request = RunRequest(topology, conf, file=file, workers=3, until_caught_up=True)
-        self.coordinator = Coordinator(request, self.observer, Stop())
+        self.coordinator = RunCoordinator(request, self.observer, Stop())
         self.launcher = Launcher(str(self.coordinator.directory))
         self.result: RunResult | BaseException | None = None
         self.thread = threading.Thread(target=self._run, daemon=True)

@@ -10,9 +10,7 @@ from streamlet import Bolt, Stream, Tuple
 from streamlet.base.clock import ManualClock
 from streamlet.model.grouping import Grouping
 from streamlet.runtime.tasks.bolt_task import SLICE, BoltTask
-from streamlet.runtime.tasks.emitter import Emitter, StreamRoutes
-from streamlet.runtime.tasks.outbox import Outbox, Run, Work
-from streamlet.runtime.tasks.routing import Target
+from streamlet.runtime.tasks.emitter import Emitter, Outbox, Run, StreamRoutes, Target, Work
 
 DOWN = 9
 

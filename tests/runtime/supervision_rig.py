@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamlet.runtime.ports import Traffic
+from streamlet.runtime.links.links import Traffic
 from streamlet.runtime.supervision.instructions import (
     SendWhole,
     Start,

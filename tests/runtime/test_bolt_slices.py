@@ -8,7 +8,7 @@ import pytest
 
 from streamlet import Bolt, Tuple
 from streamlet.runtime.tasks.bolt_task import SLICE
-from streamlet.runtime.tasks.outbox import Run, Work
+from streamlet.runtime.tasks.emitter import Run, Work
 from tests.runtime.bolt_rig import Rig, bolt
 
 

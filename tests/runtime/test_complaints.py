@@ -9,7 +9,7 @@ import pytest
 from streamlet import Bolt, Tuple
 from streamlet.base.clock import ManualClock
 from streamlet.components.tuples import tick_tuple
-from streamlet.runtime.worker.complaints import Complaints
+from streamlet.runtime.tasks.user_errors import Complaints
 
 from .test_bolt_task import Rig
 

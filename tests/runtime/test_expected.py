@@ -8,10 +8,9 @@ import pytest
 
 from streamlet import Bolt, Spout, Stream, Topology
 from streamlet.model.plan import make_plan
-from streamlet.runtime.links.expected import ExpectedRuns
+from streamlet.runtime.links.route_check import RouteCheck
 from streamlet.runtime.links.wire import BadFrame
-from streamlet.runtime.ports import Incoming
-from streamlet.runtime.tasks.outbox import Run
+from streamlet.runtime.tasks.emitter import Incoming, Run
 
 
 class Numbers(Spout):
@@ -39,11 +38,11 @@ def incoming(source: int, target: int, stream: str, *values: list[Any], worker: 
 
 
 @pytest.fixture
-def expected() -> ExpectedRuns:
-    return ExpectedRuns(make_plan(Pair.__topology__, 2), 1)
+def expected() -> RouteCheck:
+    return RouteCheck(make_plan(Pair.__topology__, 2), 1)
 
 
-def test_what_the_plan_routes_here_is_let_in(expected: ExpectedRuns) -> None:
+def test_what_the_plan_routes_here_is_let_in(expected: RouteCheck) -> None:
     """Empty runs too."""
     expected.check(incoming(FIRST_SPOUT, SECOND_SINK, "default", [1, 2], [3, 4]))
     expected.check(incoming(FIRST_SPOUT, SECOND_SINK, "default"))
@@ -70,7 +69,7 @@ def test_what_the_plan_routes_here_is_let_in(expected: ExpectedRuns) -> None:
         "from another worker", "0", "-1", "99", "to 99", "too few fields",
     ],
 )  # fmt: skip
-def test_what_it_does_not_is_refused(expected: ExpectedRuns, wrong: Incoming) -> None:
+def test_what_it_does_not_is_refused(expected: RouteCheck, wrong: Incoming) -> None:
     with pytest.raises(BadFrame):
         expected.check(wrong)
     assert len(expected) <= 1, "what a frame names is not remembered"

@@ -22,11 +22,10 @@ from streamlet.model.settings import resolve
 from streamlet.runtime.links import links as links_module
 from streamlet.runtime.links.dialing import Secured
 from streamlet.runtime.links.handshake import DATA, Hello
-from streamlet.runtime.links.links import SocketLinks
+from streamlet.runtime.links.links import Links, SocketLinks
 from streamlet.runtime.links.wire import FrameReader, FrameWriter, data_payloads, decode_data
-from streamlet.runtime.ports import Incoming, Links, Outgoing
 from streamlet.runtime.tasks.building import Running
-from streamlet.runtime.tasks.outbox import Run
+from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run
 from streamlet.runtime.worker.loop import BOLTS_S, WorkerLoop
 
 SPOUT, BOLT = 1, 2
@@ -264,7 +263,7 @@ def test_a_post_to_a_closed_loop_writes_into_no_other_file() -> None:
 def test_a_tuple_too_large_for_a_frame_fails_its_tree_and_no_link(monkeypatch: pytest.MonkeyPatch) -> None:
     """The peer would close the link, all trees would fail, and the replay would do the same again, for ever."""
     monkeypatch.setattr(links_module, "data_payloads", lambda outgoing: data_payloads(outgoing, 1000))
-    links = SocketLinks(lambda *lost: None)
+    links = SocketLinks(lambda *lost: None, lambda incoming: None)
     ours, theirs = socket.socketpair()
     with theirs, rig(0, links) as one:
         key, hello = b"k" * 32, Hello(DATA, b"r" * 16, 0, 1, 1, 1)

@@ -9,10 +9,8 @@ import pytest
 
 from streamlet.model.grouping import Grouping
 from streamlet.model.stream import Stream
-from streamlet.runtime.tasks import routing
-from streamlet.runtime.tasks.emitter import BadEmit, Emitter, StreamRoutes
-from streamlet.runtime.tasks.outbox import Outbox
-from streamlet.runtime.tasks.routing import Target, picker
+from streamlet.runtime.tasks import emitter as routing
+from streamlet.runtime.tasks.emitter import BadEmit, Emitter, Outbox, StreamRoutes, Target, picker
 from streamlet.runtime.tasks.values import key_hash
 
 

@@ -11,9 +11,7 @@ from streamlet import Spout, Stream
 from streamlet.base.clock import ManualClock
 from streamlet.base.errors import ValueCannotTravel
 from streamlet.model.grouping import Grouping
-from streamlet.runtime.tasks.emitter import BadEmit, Emitter, StreamRoutes
-from streamlet.runtime.tasks.outbox import Outbox
-from streamlet.runtime.tasks.routing import Target
+from streamlet.runtime.tasks.emitter import BadEmit, Emitter, Outbox, StreamRoutes, Target
 from streamlet.runtime.tasks.spout_task import SpoutTask
 
 

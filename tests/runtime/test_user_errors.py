@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from streamlet.backends.contract import RunRequest, RunStatus, Stop
 from streamlet.backends.inline import InlineBackend
-from streamlet.backends.ports import RunRequest, RunStatus, Stop
 from streamlet.base.errors import StreamletError
 from streamlet.model.settings import resolve
+from streamlet.runtime.tasks.user_errors import definition
 from streamlet.runtime.worker.loading import load_topology
-from streamlet.runtime.worker.user_errors import definition
 
 FILE = """
 from streamlet import Bolt, ReliableSpout, Topology

@@ -23,8 +23,7 @@ from streamlet.runtime.links.wire import (
     pack,
     unpack,
 )
-from streamlet.runtime.ports import Outgoing
-from streamlet.runtime.tasks.outbox import Run
+from streamlet.runtime.tasks.emitter import Outgoing, Run
 from tests.seeds import seeds
 
 KEY = b"k" * 32

@@ -10,8 +10,8 @@ import threading
 import time
 from pathlib import Path
 
-from streamlet.backends.coordinator import Coordinator
-from streamlet.backends.ports import Observer, RunRequest, RunResult, RunStatus, Stop
+from streamlet.backends.contract import Observer, RunRequest, RunResult, RunStatus, Stop
+from streamlet.backends.run_coordinator import RunCoordinator
 from streamlet.backends.spark import preflight
 from streamlet.backends.spark.jobs import SparkJobs, run_tasks, spark_thread
 from streamlet.backends.spark.launcher import SlotLauncher
@@ -88,7 +88,7 @@ class SparkBackend:
 
     def _run(self, session: Session, archive: bytes, request: RunRequest, observer: Observer, stop: Stop) -> RunResult:
         assert request.file is not None
-        coordinator = Coordinator(request, observer, stop, self._debug)
+        coordinator = RunCoordinator(request, observer, stop, self._debug)
         stop.on_kill(lambda: shutil.rmtree(coordinator.directory, ignore_errors=True))
         run_id, secret = coordinator.run_id, coordinator.secret
         folder = str(Path.cwd()) if session.local else None

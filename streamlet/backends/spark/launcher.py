@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from streamlet.backends.coordinator import Adopt
+from streamlet.backends.run_coordinator import Adopt
 from streamlet.base.errors import StreamletError
 from streamlet.runtime.links import handshake
 from streamlet.runtime.links.dialing import Secured

@@ -6,21 +6,84 @@ import contextlib
 import selectors
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from streamlet.runtime.links.dialing import Secured
 from streamlet.runtime.links.wire import BadFrame, data_payloads, decode_data
-from streamlet.runtime.ports import Incoming, Outgoing, Traffic
-from streamlet.runtime.supervision.link_watch import COORDINATOR_SAID, PEER_CLOSED
-from streamlet.runtime.tasks.outbox import Run
+from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run
 
 READ_BYTES = 1 << 18
 READS_PER_TURN = 8
 LAST_READS = 4096
 """A bound for what is read of a link that has ended; a socket holds far less."""
 
+PEER_CLOSED = "the peer closed it"
+COORDINATOR_SAID = "the coordinator said so"
+"""Reasons of a link that was not ended at this end: the other end may know a better one."""
+
 LinkLost = Callable[[int, int, int, str], None]
 """(worker, its epoch, the book's version the link was made by, why): called after everything readable was read."""
+
+
+Traffic = tuple[Mapping[int, int], Mapping[int, int]]
+"""Two counts of frames by worker: sent, and received."""
+
+
+class Links(Protocol):
+    """Ordered, at-most-once, never blocking. All methods are the loop's, on its thread.
+
+    What was handed to ``send`` is either delivered once or lost together with the link; nothing is resent.
+    Deliberately not in it: how links come to be (the control thread brings them), and any waiting.
+    """
+
+    def attach(self, selector: selectors.BaseSelector) -> None:
+        """Sockets are registered in the loop's selector, with a callable as data."""
+        ...
+
+    def send(self, worker: int, outgoing: Outgoing) -> list[Run] | None:
+        """Queue frames; runs of one tuple each that fit in none, and were not sent. None without a link to that
+        worker: nothing was sent and nothing will be.
+        """
+        ...
+
+    def received(self) -> list[Incoming]:
+        """Frames that have arrived since the last call, in order per link."""
+        ...
+
+    def unsent_bytes(self) -> int:
+        """The longest queue of any link, in bytes."""
+        ...
+
+    def traffic(self) -> Traffic:
+        """Frames sent to and received from each worker over the link there is now."""
+        ...
+
+    def close(self) -> None:
+        """Close all links. Never blocks."""
+        ...
+
+
+class NoLinks:
+    """The whole topology is in this worker: nothing ever leaves it."""
+
+    def attach(self, selector: selectors.BaseSelector) -> None:
+        pass
+
+    def send(self, worker: int, outgoing: Outgoing) -> list[Run] | None:
+        raise AssertionError(f"a plan of one worker sent to worker {worker}")
+
+    def received(self) -> list[Incoming]:
+        return []
+
+    def unsent_bytes(self) -> int:
+        return 0
+
+    def traffic(self) -> Traffic:
+        return {}, {}
+
+    def close(self) -> None:
+        pass
 
 
 class _Link:
@@ -43,14 +106,14 @@ class _Link:
 
 
 class SocketLinks:
-    """All links of one worker. Every method runs on the loop's thread; see ``runtime.ports.Links``.
+    """All links of one worker. Every method runs on the loop's thread; see Links.
 
     A link that fails is closed and reported once; what it still held is gone and is never sent again.
     """
 
-    def __init__(self, lost: LinkLost) -> None:
-        self.check: Callable[[Incoming], None] = lambda incoming: None
-        """Raises BadFrame for what this worker does not expect; the link is closed then."""
+    def __init__(self, lost: LinkLost, check: Callable[[Incoming], None]) -> None:
+        """Make an empty set; ``check`` raises BadFrame for a frame this worker must not get."""
+        self._check = check
         self._lost = lost
         self._links: dict[int, _Link] = {}
         self._selector: selectors.BaseSelector | None = None
@@ -127,7 +190,7 @@ class SocketLinks:
                 for payload in link.secured.reader.feed(data):
                     incoming = decode_data(payload)
                     incoming.worker = link.worker
-                    self.check(incoming)
+                    self._check(incoming)
                     self._received.append(incoming)
                     link.received += 1
             except BadFrame as error:

@@ -1,4 +1,10 @@
-"""Which links a worker should have, and how they come to be: the address book, dials, and what is void."""
+"""Which links a worker should have, and how they come to be: the address book, dials, void links.
+
+Of each pair the worker with the higher index dials. Every link bears the version of the address book by which its
+dialer went. Both workers of a pair may be making a link while news cross, so the version decides, and only it:
+of two links of a pair the later one stands (``SocketLinks.add``), and a pair that was cut by version N accepts no link
+made before N, even one that arrives afterwards (``Peering._add``). Without it, the two ends could keep different links.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +12,19 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from streamlet.runtime.links import handshake
-from streamlet.runtime.links.dialing import Secured, dial
+from streamlet.runtime.links.dialing import Address, Secured, dial
 from streamlet.runtime.links.handshake import Hello, Refused
 from streamlet.runtime.links.links import SocketLinks
 from streamlet.runtime.links.wire import MAX_DATA_FRAME
-from streamlet.runtime.worker.channel import Message
 
 DIAL_AGAIN_S = 0.05
+"""Seconds between two dials of one peer."""
 
 TOLD_EACH = 20
-"""Of so many dials in vain the first is told: about one a second."""
+"""Failed dials of a peer for each report of one: about one report a second."""
 
 logger = logging.getLogger("streamlet")
 
@@ -27,10 +33,11 @@ Post = Callable[[Callable[[], None]], None]
 
 
 class Peering:
-    """One worker's side of every pair. Methods are the loop's, but ``admits`` and ``welcomed``, which any thread calls.
+    """One worker's side of every pair.
 
-    Of a pair the worker with the higher index dials. ``linked`` is told each version of the book by which every peer
-    in it is linked; ``unlinked`` whom this one dials in vain, and why.
+    All methods belong to the loop's thread, but ``admits`` and ``welcomed``, which any thread calls. ``linked`` gets
+    each version of the book by which every peer in it is linked; ``unlinked`` gets a peer that does not answer our
+    dials, and why.
     """
 
     def __init__(
@@ -51,72 +58,76 @@ class Peering:
         self._post = post
         self._linked = linked
         self._unlinked = unlinked
-        self._in_vain: dict[int, int] = {}
-        self._book: Message = {"version": 0, "workers": {}}
-        self._told = 0
+        self._version = 0
+        self._peers: Mapping[int, tuple[int, Address]] = {}
+        """Worker -> epoch and address, of the present book. Replaced as a whole, since ``admits`` reads it unlocked."""
+        self._linked_by = 0
+        """The last version that ``linked`` was given."""
         self._void_before: dict[int, int] = {}
+        """Peer -> version of the book before which every link of the pair is void."""
         self._dialing: set[int] = set()
+        self._failed_dials: dict[int, int] = {}
 
-    # -- who comes ---------------------------------------------------------------------------------------------
+    # -- peers that dial us ------------------------------------------------------------------------------------
 
     def admits(self, hello: Hello) -> None:
-        """Whether a peer that has proved the secret may link. Raises Refused. Any thread."""
+        """Check that a peer that proved the secret may link. Raises Refused. Any thread."""
         if hello.kind != handshake.DATA or hello.run_id != self._me.run_id or hello.wanted != self.index:
             raise Refused("it wants another worker or run")
         if hello.worker >= self._workers or hello.worker == self.index:
             raise Refused(f"there is no other worker {hello.worker} in this run")
-        known = self._book["workers"].get(hello.worker)
+        known = self._peers.get(hello.worker)
         if known is not None and hello.epoch < known[0]:
             raise Refused(f"it is epoch {hello.epoch} of worker {hello.worker}, which was replaced")
 
     def welcomed(self, secured: Secured) -> None:
-        """A peer has dialled and proved itself. Any thread."""
+        """Add the link of a peer that dialled and proved itself. Any thread."""
         self._post(lambda: self._add(secured, secured.hello.worker, secured.hello.epoch))
 
     def _add(self, secured: Secured, worker: int, epoch: int) -> None:
         self._dialing.discard(worker)
-        self._in_vain.pop(worker, None)
+        self._failed_dials.pop(worker, None)
         if secured.hello.version < self._void_before.get(worker, 0):
-            secured.sock.close()  # made before the pair was told to start anew
+            secured.sock.close()
         else:
             self._links.add(secured, worker, epoch)
         self._dial_missing()
-        self._check()
+        self._report_linked()
 
-    # -- who is wanted -----------------------------------------------------------------------------------------
+    # -- peers we dial -----------------------------------------------------------------------------------------
 
-    def apply_book(self, book: Message) -> None:
-        """A newer address book: worker -> epoch and address."""
-        if book["version"] > self._book["version"]:
-            self._book = book
+    def apply_book(self, version: int, peers: Mapping[int, tuple[int, Address]]) -> None:
+        """Go by a newer address book: worker -> epoch and address. Ignore an older one."""
+        if version > self._version:
+            self._version, self._peers = version, peers
             self._dial_missing()
-            self._check()
+            self._report_linked()
 
     def gone(self, worker: int, epoch: int) -> None:
-        """A worker is no more."""
+        """Drop the link to a worker that is dead."""
         self._links.drop(worker, epoch, version=sys.maxsize)
 
-    def cut(self, pair: list[int], version: int) -> None:
-        """A pair lost its link: if it is one of ours, what was made by an older book than ``version`` is void."""
+    def cut(self, pair: Sequence[int], version: int) -> None:
+        """Void the links of a pair made before ``version``, if the pair is one of ours."""
         if self.index in pair:
             (peer,) = (worker for worker in pair if worker != self.index)
             self._void_before[peer] = version
             self._links.drop(peer, sys.maxsize, version)
 
     def whole_by(self, version: int) -> bool:
-        """Whether this is still the book's version and every peer in it is linked."""
-        return version == self._book["version"] and self._all_linked()
+        """Tell whether this is still the book's version and every peer in it is linked."""
+        return version == self._version and self._all_linked()
 
     def _dial_missing(self) -> None:
-        """One attempt at a time for each peer."""
+        """Start one attempt for each peer that we have to dial and that has none."""
         have = self._links.epochs()
-        for worker, (epoch, kind, host, port) in self._book["workers"].items():
+        for worker, (epoch, address) in self._peers.items():
             if worker < self.index and have.get(worker) != epoch and worker not in self._dialing:
                 self._dialing.add(worker)
-                args = (worker, epoch, (kind, host, port), self._book["version"])
+                args = (worker, epoch, address, self._version)
                 threading.Thread(target=self._dial, args=args, name="dial", daemon=True).start()
 
-    def _dial(self, worker: int, epoch: int, address: tuple[str, str, int], version: int) -> None:
+    def _dial(self, worker: int, epoch: int, address: Address, version: int) -> None:
         me = self._me
         hello = Hello(handshake.DATA, me.run_id, me.worker, me.epoch, worker, version)
         try:
@@ -131,19 +142,16 @@ class Peering:
 
     def _dial_again(self, worker: int, why: str) -> None:
         self._dialing.discard(worker)
-        tries = self._in_vain[worker] = self._in_vain.get(worker, 0) + 1
+        tries = self._failed_dials[worker] = self._failed_dials.get(worker, 0) + 1
         if tries % TOLD_EACH == 1:
             self._unlinked(worker, why)
         self._dial_missing()
 
-    def _check(self) -> None:
-        version = self._book["version"]
-        if version > self._told and self._all_linked():
-            self._told = version
-            self._linked(version)
+    def _report_linked(self) -> None:
+        if self._version > self._linked_by and self._all_linked():
+            self._linked_by = self._version
+            self._linked(self._version)
 
     def _all_linked(self) -> bool:
         have = self._links.epochs()
-        return all(
-            worker == self.index or have.get(worker) == entry[0] for worker, entry in self._book["workers"].items()
-        )
+        return all(worker == self.index or have.get(worker) == epoch for worker, (epoch, _) in self._peers.items())

@@ -15,8 +15,7 @@ from typing import Any
 import msgpack
 
 from streamlet.base.errors import StreamletError
-from streamlet.runtime.ports import Incoming, Outgoing
-from streamlet.runtime.tasks.outbox import Run
+from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run
 
 TAG_BYTES = 16
 MAX_DATA_FRAME = 64 << 20

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
+from streamlet.runtime.links.links import COORDINATOR_SAID, PEER_CLOSED
 from streamlet.runtime.supervision.instructions import GiveUp, Instruction, Tell
 
 End = tuple[int, int]
@@ -18,11 +19,6 @@ SETTLES_S = 1.0
 
 AGAIN_S = 10.0
 """The same pair is told again after so long, with the number in between."""
-
-
-PEER_CLOSED = "the peer closed it"
-COORDINATOR_SAID = "the coordinator said so"
-"""What a worker says of a link that was not ended here: why it was, the other end may know."""
 
 
 @dataclass

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from streamlet.runtime.supervision.status import COUNTERS
-from streamlet.runtime.tasks.task_stats import SLOTS
-from streamlet.runtime.worker.channel import Message
+from streamlet.runtime.tasks.task_stats import COUNTERS, SLOTS
 
+Message = dict[str, Any]
 Test = Callable[[Any], bool]
 
 

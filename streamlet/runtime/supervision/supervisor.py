@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from streamlet.base.backoff import Backoff
 from streamlet.runtime.links.dialing import Address
-from streamlet.runtime.ports import Traffic
+from streamlet.runtime.links.links import Traffic
 from streamlet.runtime.supervision.instructions import (
     GiveUp,
     Instruction,
@@ -28,7 +28,7 @@ from streamlet.runtime.supervision.instructions import (
     Tell,
 )
 from streamlet.runtime.supervision.link_watch import LinkWatch
-from streamlet.runtime.supervision.standing import Patience, Standing, WorkerState
+from streamlet.runtime.supervision.worker_states import WaitNotice, WorkerRecord, WorkerState
 
 WINDOW_S = 300.0
 
@@ -60,10 +60,10 @@ class Supervisor:
     def __init__(
         self, workers: int, spout_workers: frozenset[int], limits: Limits, holds: Mapping[int, str] = {}
     ) -> None:
-        self.workers = {index: Standing() for index in range(workers)}
+        self.workers = {index: WorkerRecord() for index in range(workers)}
         self._holds = holds
         self._links = LinkWatch(limits.restarts, WINDOW_S)
-        self._patience = Patience()
+        self._wait_notice = WaitNotice()
         self.spout_workers = spout_workers
         self.limits = limits
         self.version = 0
@@ -262,7 +262,7 @@ class Supervisor:
         return out
 
     def _say_what_is_waited_for(self, now: float) -> list[Instruction]:
-        text = self._patience.waits_for(self.whole, self.version, self.workers, self._links, self._called, now)
+        text = self._wait_notice.waits_for(self.whole, self.version, self.workers, self._links, self._called, now)
         return [Tell("warning", text)] if text else []
 
     def _forgive_own_stall(self, now: float) -> None:
@@ -285,7 +285,7 @@ class Supervisor:
     def _start(self, index: int, now: float) -> Start:
         before = self.workers[index]
         epoch = before.epoch + 1
-        worker = Standing(WorkerState.STARTING, epoch, heard_s=now, deaths=before.deaths, barren=before.barren)
+        worker = WorkerRecord(WorkerState.STARTING, epoch, heard_s=now, deaths=before.deaths, barren=before.barren)
         self.workers[index] = worker
         return Start(index, epoch)
 

@@ -14,9 +14,7 @@ from typing import Any
 from streamlet.base.clock import Clock
 from streamlet.components.bolt import Bolt
 from streamlet.components.tuples import ACKED, FAILED, OPEN, Tuple, tick_tuple
-from streamlet.runtime.tasks.emitter import BadEmit, Emitter
-from streamlet.runtime.tasks.outbox import Outbox, Work
-from streamlet.runtime.tasks.routing import Pick
+from streamlet.runtime.tasks.emitter import BadEmit, Emitter, Outbox, Pick, Work
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.tasks.values import PLAIN, copies
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,19 +10,16 @@ from typing import Any
 
 from streamlet.base.clock import Clock
 from streamlet.components.bolt import Bolt
-from streamlet.components.component import Component
+from streamlet.components.component import COMPONENT_LOGGER, Component
 from streamlet.components.context import TopologyContext
 from streamlet.components.spout import Spout
 from streamlet.model.plan import Plan, TaskPlan
 from streamlet.model.settings import parse_setting
 from streamlet.model.stream import Stream, StreamId
 from streamlet.runtime.tasks.bolt_task import BoltTask
-from streamlet.runtime.tasks.emitter import Emitter, StreamRoutes
-from streamlet.runtime.tasks.outbox import Outbox
-from streamlet.runtime.tasks.routing import Target
+from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, Target
 from streamlet.runtime.tasks.spout_task import SpoutTask
-from streamlet.runtime.worker.log_lines import component_logger
-from streamlet.runtime.worker.user_errors import Defined
+from streamlet.runtime.tasks.user_errors import Defined
 
 ReportFrom = Callable[[str, int, BaseException, Any, Defined], None]
 """(component, task id, error, tuple or None, what was called): an error of the user's code."""
@@ -72,7 +70,7 @@ def build_task(running: Running, task: TaskPlan) -> LiveTask:
     conf = {**running.conf, **own}
     kwargs = definition.cls.with_overrides(definition.kwargs, running.overrides.get(task.component, {}))  # type: ignore[attr-defined]
     component = definition.cls(**kwargs)
-    component.logger = component_logger(task.component)
+    component.logger = logging.getLogger(f"{COMPONENT_LOGGER}.{task.component}")
     # Each task draws from a generator of its own: two tasks never share edge ids, nor does a restarted one.
     rng = random.Random(running.rng.getrandbits(128))
     boxes: dict[int, Outbox] = {}

@@ -1,25 +1,233 @@
-"""The emitting half of a task: one closure for the stream it uses most, one slow path for everything else.
+"""The emitting half of a task: from an emitted row to the outboxes of its receivers.
 
-This is the hottest code there is: it runs for every tuple. So all look-ups happen when the closure is built, a
-tuple with plain values passes one loop of type tests, and a row goes into an outbox with one call.
+The way of a row: ``Emitter.routes`` finds the stream, ``Emitter.checked`` copies the values, the groupings of the
+stream (``Pick``) choose the ``Outbox`` of each receiving task, and when the loop's turn ends an outbox becomes runs
+(``Run``), which stay in this worker as ``Work`` or leave it in an ``Outgoing``.
+
+This is the hottest code of all: it runs for every tuple. So all look-ups happen when a task's closure is built, a tuple
+with plain values passes one loop of type tests, and a row goes into an outbox with one call. Deliberately absent here:
+anchors, edges and roots, which are the tasks' (``bolt_task``, ``spout_task``), and any waiting: a full inbox or link
+pauses spouts, it never blocks an emit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any, NamedTuple
 
+from streamlet.model.grouping import Grouping
 from streamlet.model.stream import DEFAULT_STREAM, Stream
-from streamlet.runtime.tasks.outbox import Outbox
-from streamlet.runtime.tasks.routing import FieldsPick, Pick, Target, picker
-from streamlet.runtime.tasks.values import PLAIN, travelling
+from streamlet.runtime.tasks.values import PLAIN, key_hash, travelling
+
+CACHED_KEYS = 65_536
+"""Keys whose task a fields grouping remembers, before it forgets all and starts again."""
+
+CACHED_KEY_BYTES = 256
+"""Longest text or bytes that is remembered; a longer one is hashed each time."""
 
 NO_ROWS = (str, bytes, bytearray, dict, set, frozenset)
-"""What has a length and gives values, but not one per field in the order of the fields: a dict gives its keys."""
+"""Types that have a length and give values, but not one value for each field in order."""
+
+Extend = Callable[[tuple[Any, Any, Any]], None]
+"""Adds one row (root, edge, values) to an outbox."""
 
 
 class BadEmit(ValueError):
-    """An ``emit`` that does not fit what the component declared."""
+    """An ``emit`` that does not fit the component's declaration."""
+
+
+# -- tuples on their way ---------------------------------------------------------------------------------------------
+
+
+class Run(NamedTuple):
+    """Tuples of one sender, stream and receiver, in order, as columns of equal length.
+
+    ``multi`` marks tuples with several roots: their root and edge are then equally long lists.
+    """
+
+    target: int
+    source: int
+    stream: str
+    multi: bool
+    roots: list[Any]
+    edges: list[Any]
+    values: list[Any]
+
+
+class Work:
+    """A run that waits for its bolt: rows to take slice by slice, and how many are left."""
+
+    __slots__ = ("left", "rows", "run")
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.left = len(run.roots)
+        self.rows = zip(run.roots, run.edges, run.values, strict=True)
+
+
+class Outbox:
+    """The tuples from one task to one other, as rows until the loop's turn ends.
+
+    Rows lie flat (root, edge, values, root, ...), which is the cheapest thing to append to.
+    """
+
+    __slots__ = ("_closed", "_rows", "extend", "multi", "source", "stream", "target")
+
+    def __init__(self, source: int, target: int, stream: str) -> None:
+        self.source = source
+        self.target = target
+        self.stream = stream
+        self.multi = False
+        self._rows: list[Any] = []
+        self._closed: list[Run] = []
+        # Bound once: emit closures keep this method, so `_rows` is emptied in place and never replaced.
+        self.extend: Extend = self._rows.extend
+
+    def switch(self, stream: str, multi: bool = False) -> Extend:
+        """Return ``extend`` for rows of a stream and kind."""
+        # A change closes the present rows into a run, so the order between two tasks holds across streams.
+        if stream != self.stream or multi != self.multi:
+            self._close()
+            self.stream, self.multi = stream, multi
+        return self.extend
+
+    def _close(self) -> None:
+        rows = self._rows
+        if rows:
+            run = Run(self.target, self.source, self.stream, self.multi, rows[0::3], rows[1::3], rows[2::3])
+            self._closed.append(run)
+            rows.clear()
+
+    def take(self) -> list[Run]:
+        """Return all runs so far, in order, and leave the outbox empty."""
+        self._close()
+        taken, self._closed = self._closed, []
+        return taken
+
+    def __bool__(self) -> bool:
+        return bool(self._rows or self._closed)
+
+
+@dataclass(slots=True)
+class Outgoing:
+    """Everything that one turn of the loop sends to one other worker."""
+
+    runs: list[Run] = field(default_factory=list)
+    roots: list[int] = field(default_factory=list)
+    deltas: list[int] = field(default_factory=list)
+    """Ack deltas, by root: two columns of equal length."""
+    fails: list[int] = field(default_factory=list)
+    full: bool | None = None
+    """True when this worker crosses its high-water mark, False when it is back below: spouts elsewhere pause."""
+
+    def __bool__(self) -> bool:
+        return bool(self.runs or self.roots or self.fails) or self.full is not None
+
+
+@dataclass(slots=True)
+class Incoming:
+    """One decoded frame of another worker; see Outgoing."""
+
+    runs: list[Run]
+    roots: list[int]
+    deltas: list[int]
+    fails: list[int]
+    full: bool | None = None
+    worker: int = -1
+
+
+# -- groupings: which outbox -----------------------------------------------------------------------------------------
+
+Pick = Callable[[Sequence[Any]], Outbox]
+"""Chooses the one outbox of a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One consumer of a stream: its grouping, the outboxes of its tasks by index, the local ones."""
+
+    grouping: Grouping
+    key: tuple[int, ...]
+    boxes: tuple[Outbox, ...]
+    local: tuple[Outbox, ...]
+
+
+class KeyCache(dict[Any, Outbox]):
+    """Key -> outbox, a bounded cache in front of the hash."""
+
+    __slots__ = ("_boxes",)
+
+    def __init__(self, boxes: Sequence[Outbox]) -> None:
+        super().__init__()
+        self._boxes = boxes
+
+    def __missing__(self, key: Any) -> Outbox:
+        box = self.choose((key,))
+        if _is_short(key):
+            if len(self) >= CACHED_KEYS:
+                self.clear()
+            self[key] = box
+        return box
+
+    def choose(self, key: Sequence[Any]) -> Outbox:
+        """Return the outbox of a key without the cache: a list or dict cannot be looked up."""
+        return self._boxes[key_hash(key) % len(self._boxes)]
+
+
+def _is_short(key: Any) -> bool:
+    """Tell whether a key is worth remembering: one value, or several as a tuple."""
+    if isinstance(key, (str, bytes)):
+        return len(key) <= CACHED_KEY_BYTES
+    return not isinstance(key, tuple) or all(map(_is_short, key))
+
+
+def picker(target: Target, uniform: Callable[[], float]) -> Pick:
+    """Make the function from values to one outbox. Not for ``all`` and ``direct``."""
+    kind = target.grouping.kind
+    if kind == "global" or len(target.boxes) == 1:
+        first = target.boxes[0]
+        return lambda values: first
+    if kind == "fields":
+        return FieldsPick(target)
+    boxes = target.local if kind == "local_or_shuffle" and target.local else target.boxes
+    return _shuffle_picker(boxes, uniform)
+
+
+def _shuffle_picker(boxes: Sequence[Outbox], uniform: Callable[[], float]) -> Pick:
+    # Every task in turn, as Storm does: even, and without a random number for each tuple. Only the start is random,
+    # so that several senders do not all begin at the same task.
+    order = list(boxes)
+    position = int(uniform() * len(order))
+    last = len(order) - 1
+
+    def pick(values: Sequence[Any]) -> Outbox:
+        nonlocal position
+        position = 0 if position >= last else position + 1
+        return order[position]
+
+    return pick
+
+
+class FieldsPick:
+    """Picks by the key of a row: the value itself for one field, a tuple for several."""
+
+    __slots__ = ("_key_of", "cache")
+
+    def __init__(self, target: Target) -> None:
+        self.cache = KeyCache(target.boxes)
+        self._key_of: Callable[[Sequence[Any]], Any] = itemgetter(*target.key)
+
+    def __call__(self, values: Sequence[Any]) -> Outbox:
+        key = self._key_of(values)
+        try:
+            return self.cache[key]
+        except TypeError:  # a list or dict cannot be a dictionary key
+            return self.cache.choose((key,))
+
+
+# -- streams: what a task may emit -----------------------------------------------------------------------------------
 
 
 class StreamRoutes:
@@ -42,7 +250,7 @@ class StreamRoutes:
         }
 
     def boxes(self, values: Sequence[Any], direct_task: int | None) -> list[Outbox]:
-        """Every outbox this tuple goes into."""
+        """Return every outbox this tuple goes into."""
         if direct_task is not None:
             return [self.direct[direct_task]] if direct_task in self.direct else []
         return [*(pick(values) for pick in self.picks), *self.spreads]
@@ -54,7 +262,7 @@ class StreamRoutes:
 
     @property
     def single_value(self) -> Callable[[Any], Outbox]:
-        """``single`` for a stream of one field, from that field's value (hashable) instead of the row."""
+        """``single`` for a stream of one field: from that field's value (hashable), not the row."""
         pick = self.single
         assert pick is not None
         if isinstance(pick, FieldsPick):
@@ -63,7 +271,7 @@ class StreamRoutes:
 
 
 class Emitter:
-    """What one task may emit: its declared streams, by name."""
+    """The declared streams of one task, by name."""
 
     __slots__ = ("component", "default", "one_stream", "streams")
 
@@ -74,7 +282,7 @@ class Emitter:
         self.one_stream = len(streams) == 1
 
     def routes(self, stream: str | None, direct_task: int | None) -> StreamRoutes:
-        """The stream an emit names. Raises BadEmit for one that is not declared, or not direct."""
+        """Return the stream an emit names. Raises BadEmit if undeclared or not direct."""
         routes = self.default if stream is None else self.streams.get(stream)
         if routes is None:
             declared = ", ".join(map(repr, self.streams)) or "none"
@@ -82,6 +290,7 @@ class Emitter:
                 f"{self.component} emitted on stream {stream or DEFAULT_STREAM!r}, which it does not declare "
                 f"(declared: {declared}). Add it to the class's `outputs`, or name one of these."
             )
+        # A direct stream needs a task: without one the tuple reaches nobody, and a tree without receivers is acked.
         if direct_task is None and routes.is_direct:
             raise BadEmit(
                 f"{self.component} emitted on the direct stream {routes.name!r} without direct_task, so it would reach "
@@ -95,7 +304,8 @@ class Emitter:
         return routes
 
     def checked(self, values: Sequence[Any], routes: StreamRoutes) -> list[Any]:
-        """A copy of the values as they travel. Raises BadEmit or ValueCannotTravel."""
+        """Return a copy of the values as they travel. Raises BadEmit or ValueCannotTravel."""
+        # A str is a sequence of its letters: emit("no") on a stream of two fields would pass as ["n", "o"].
         if isinstance(values, NO_ROWS) or len(values) != routes.width:
             raise BadEmit(
                 f"{self.component} emitted {values!r:.120} on stream {routes.name!r}, which declares "

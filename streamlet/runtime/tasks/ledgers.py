@@ -9,10 +9,9 @@ from typing import Any
 from streamlet.base.clock import Clock
 from streamlet.components.spout import FailReason
 from streamlet.model.plan import Plan
-from streamlet.runtime.ports import Outgoing
-from streamlet.runtime.tasks.outbox import Run
+from streamlet.runtime.tasks.emitter import Outgoing, Run
 from streamlet.runtime.tasks.spout_task import SpoutTask
-from streamlet.runtime.worker.user_errors import spout_failed
+from streamlet.runtime.tasks.user_errors import spout_failed
 from streamlet.tracking.pending import owner_task
 
 

@@ -9,8 +9,7 @@ from streamlet.base.clock import Clock
 from streamlet.components.reliable_spout import ReliableSpout
 from streamlet.components.spout import FailReason, Spout
 from streamlet.runtime.tasks.bolt_task import Report
-from streamlet.runtime.tasks.emitter import Emitter
-from streamlet.runtime.tasks.outbox import Outbox
+from streamlet.runtime.tasks.emitter import Emitter, Outbox
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.tasks.values import PLAIN, copies
 from streamlet.tracking.acker import AckLedger

@@ -1,17 +1,25 @@
-"""What one task has done. Written by the loop, read by the control thread: plain numbers, no lock needed."""
+"""Counters of tasks, and their sums by component.
+
+The loop's thread writes them, the control thread reads copies. Plain numbers need no lock: a copy may be one tuple
+behind, never wrong by more.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+from streamlet.model.topology import TopologySpec
+
+COUNTERS = ("emitted", "executed", "acked", "failed", "timed_out", "errors", "unreplayed")
 
 BUCKETS_PER_DOUBLING = 4
 SLOTS = 30 * BUCKETS_PER_DOUBLING
 
 
 class Latencies:
-    """A histogram of durations from 1 us to 1000 s in steps of 19 %; adding is one log and one increment."""
+    """A histogram of durations from 1 us to 1000 s in steps of 19 %."""
 
     __slots__ = ("counts",)
 
@@ -25,7 +33,7 @@ class Latencies:
 
 
 def percentile_ms(counts: list[int], share: float) -> float | None:
-    """The duration in ms below which ``share`` of the counted lie; None of an empty histogram."""
+    """Return the duration in ms below which ``share`` of the counted lie; None if empty."""
     total = sum(counts)
     if not total:
         return None
@@ -40,7 +48,7 @@ def percentile_ms(counts: list[int], share: float) -> float | None:
 class TaskStats:
     """Counters since the task started. ``latency`` is tree latency at spouts, process time at bolts."""
 
-    __slots__ = ("acked", "emitted", "errors", "executed", "failed", "latency", "metrics", "timed_out", "unreplayed")
+    __slots__ = (*COUNTERS, "latency", "metrics")
 
     def __init__(self) -> None:
         self.emitted = self.executed = self.acked = self.failed = self.timed_out = self.errors = 0
@@ -50,27 +58,48 @@ class TaskStats:
         self.metrics: dict[str, float] = {}
 
     def ran(self, count: int, seconds: float) -> None:
-        """A run of ``count`` tuples took so long in all."""
+        """Count a run of ``count`` tuples that took ``seconds`` in all."""
         if count:
             self.executed += count
             self.latency.add(seconds / count, count)
 
     def report_metric(self, name: str, value: float) -> None:
-        """A user's own metric; the latest value stands. Raises TypeError or ValueError for what is no number: only
-        plain ones travel with a heartbeat.
-        """
+        """Set a user's own metric. Raises TypeError or ValueError unless it is a number."""
+        # Made a number here: a heartbeat that cannot be packed would end the worker, again and again.
         self.metrics[str(name)] = float(value)
 
     def snapshot(self) -> Mapping[str, Any]:
-        """As plain data, for the heartbeat."""
+        """Return all as plain data, for the heartbeat."""
         return {
-            "emitted": self.emitted,
-            "executed": self.executed,
-            "acked": self.acked,
-            "failed": self.failed,
-            "timed_out": self.timed_out,
-            "errors": self.errors,
-            "unreplayed": self.unreplayed,
+            **{counter: getattr(self, counter) for counter in COUNTERS},
             "latency": list(self.latency.counts),
             "metrics": dict(self.metrics),
         }
+
+
+def component_rows(topology: TopologySpec, snapshots: Iterable[tuple[str, Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """Add up (component, task snapshot) pairs: one row a component, in declaration order.
+
+    A row has the fields of ``backends.contract.ComponentStatus``.
+    """
+    rows: dict[str, dict[str, Any]] = {
+        component.name: {
+            "name": component.name,
+            "kind": component.kind,
+            "tasks": component.par,
+            **dict.fromkeys(COUNTERS, 0),
+            "metrics": {},
+        }
+        for component in topology.components
+    }
+    latencies = {name: [0] * SLOTS for name in rows}
+    for name, snapshot in snapshots:
+        row = rows[name]
+        for counter in COUNTERS:
+            row[counter] += snapshot[counter]
+        row["metrics"].update(snapshot["metrics"])
+        latencies[name] = [a + b for a, b in zip(latencies[name], snapshot["latency"], strict=True)]
+    for name, row in rows.items():
+        row["p50_ms"], row["p99_ms"] = percentile_ms(latencies[name], 0.5), percentile_ms(latencies[name], 0.99)
+        del row["timed_out"]  # counted in `failed`, too
+    return list(rows.values())

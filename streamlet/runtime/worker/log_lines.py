@@ -7,13 +7,7 @@ import logging
 import traceback
 from collections.abc import Callable, Iterator
 
-COMPONENT_LOGGER = "streamlet.component"
-"""Components log under this name and their own: ``streamlet.component.count``."""
-
-
-def component_logger(component: str) -> logging.Logger:
-    """What ``self.logger`` of a component is."""
-    return logging.getLogger(f"{COMPONENT_LOGGER}.{component}")
+from streamlet.components.component import COMPONENT_LOGGER
 
 
 def log_text(record: logging.LogRecord) -> str:

@@ -14,16 +14,17 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
+from streamlet.base.errors import StreamletError, ValueCannotTravel
 from streamlet.model.plan import Plan
-from streamlet.runtime.ports import Links, Outgoing
+from streamlet.runtime.links.links import Links
+from streamlet.runtime.links.wire import MAX_DATA_FRAME
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.building import LiveTask, Running, build_task
-from streamlet.runtime.tasks.emitter import BadEmit
+from streamlet.runtime.tasks.emitter import BadEmit, Outgoing, Run, Work
 from streamlet.runtime.tasks.ledgers import Ledgers
-from streamlet.runtime.tasks.outbox import Run, Work
 from streamlet.runtime.tasks.spout_task import SpoutTask
+from streamlet.runtime.tasks.user_errors import could_not_start
 from streamlet.runtime.worker.timers import Timers
-from streamlet.runtime.worker.user_errors import could_not_start, too_large
 
 SPOUT_BUDGET = 128
 """How often a spout is asked in one turn: the size of a batch under load."""
@@ -47,6 +48,14 @@ Trace = Callable[[Run], None]
 
 def _too_late(*args: Any, **more: Any) -> None:
     raise BadEmit("it emitted while it was closed: nothing is delivered any more. Emit in process or process_tick")
+
+
+def _too_large(component: str, stream: str) -> StreamletError:
+    return ValueCannotTravel(
+        f"{component} emitted a tuple on stream {stream!r} that is larger than the {MAX_DATA_FRAME >> 20} MiB which "
+        "may travel to another worker at once. It was not sent, and its tree has failed. Emit the name of where the "
+        "data lies, or its parts as tuples of their own."
+    )
 
 
 class WorkerLoop:
@@ -355,7 +364,7 @@ class WorkerLoop:
         """Tuples that no frame can hold: the link lives on, their trees fail, and it is told who emitted them."""
         for run in runs:
             component = self.plan.tasks[run.source - 1].component
-            self.running.report(component, run.source, too_large(component, run.stream), None, None)
+            self.running.report(component, run.source, _too_large(component, run.stream), None, None)
             self.ledgers.apply_fails(run.roots[0] if run.multi else run.roots)
 
     def _sleep(self, now: float) -> float:

@@ -6,6 +6,7 @@ coordinator's messages and sends heartbeats, so that a slow bolt never looks lik
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import random
@@ -25,21 +26,19 @@ from streamlet.base.errors import StreamletError
 from streamlet.model.plan import fingerprint, make_plan
 from streamlet.runtime.links import handshake
 from streamlet.runtime.links.dialing import Address
-from streamlet.runtime.links.expected import ExpectedRuns
 from streamlet.runtime.links.handshake import Hello
 from streamlet.runtime.links.links import SocketLinks
 from streamlet.runtime.links.peering import Peering
+from streamlet.runtime.links.route_check import RouteCheck
 from streamlet.runtime.links.server import LinkServer, socket_path
 from streamlet.runtime.links.wire import MAX_DATA_FRAME
 from streamlet.runtime.tasks.building import Running, component_names
+from streamlet.runtime.tasks.user_errors import Complaints, exited
 from streamlet.runtime.worker.channel import ChannelClosed, ControlChannel, Message
-from streamlet.runtime.worker.collector import settle_collector
-from streamlet.runtime.worker.complaints import Complaints
 from streamlet.runtime.worker.loading import CannotLoad, ImportedOtherwise, load_topology
 from streamlet.runtime.worker.log_lines import logs_shown
 from streamlet.runtime.worker.loop import WorkerLoop
 from streamlet.runtime.worker.timers import next_multiple
-from streamlet.runtime.worker.user_errors import exited
 
 ORPHAN_S = 3.0
 """How long a worker without a coordinator may take to end by itself."""
@@ -65,18 +64,7 @@ class Worker:
         self.index: int = plan["worker"]
         self.epoch: int = plan["epoch"]
         self.clock = SystemClock()
-        self.links = SocketLinks(self._link_lost)
         self.complaints = Complaints(self.tell, self.clock, self._complain)
-        me = Hello(handshake.DATA, plan["run_id"], self.index, self.epoch, wanted=self.index)
-        self.peering = Peering(
-            me,
-            plan["workers"],
-            plan["secret"],
-            self.links,
-            lambda act: self.loop.post(act),
-            self._linked,
-            lambda peer, why: self.channel.try_send({"t": "unlinked", "worker": peer, "why": why}),
-        )
         self.numbers: Message = {"t": "beat", "tasks": {}, "partitions": [], "pending": 0, "unfinished": 0}
         self.reported: Message = {}
         self.clean = self.initialized = False
@@ -85,6 +73,7 @@ class Worker:
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._control_thread = threading.Thread(target=self._control, name="control", daemon=True)
         self.loop: WorkerLoop
+        self.peering: Peering
 
     # -- the main thread -----------------------------------------------------------------------------------------
 
@@ -103,7 +92,7 @@ class Worker:
             self.loop.initialize()
             self.loop.timers.every(self.plan["heartbeat_s"], self._look, self.clock.monotonic(), aligned=True)
             self._look()
-            settle_collector()
+            _settle_collector()
             self.initialized = True
             self.channel.send({"t": "initialized"})
             self._turn()
@@ -135,7 +124,6 @@ class Worker:
                 "The class body must give the same components in every process: no random names, no dependence on "
                 "time, environment or working directory."
             )
-        self.links.check = ExpectedRuns(placed, self.index).check
         running = Running(
             plan=placed,
             worker=self.index,
@@ -148,7 +136,17 @@ class Worker:
             wake=lambda: self.loop.post(lambda: None),
             overrides=plan["overrides"],
         )
-        self.loop = WorkerLoop(running, self.links)
+        links = SocketLinks(self._link_lost, RouteCheck(placed, self.index).check)
+        self.loop = WorkerLoop(running, links)
+        self.peering = Peering(
+            Hello(handshake.DATA, plan["run_id"], self.index, self.epoch, wanted=self.index),
+            plan["workers"],
+            plan["secret"],
+            links,
+            self.loop.post,
+            self._linked,
+            lambda peer, why: self.channel.try_send({"t": "unlinked", "worker": peer, "why": why}),
+        )
 
     def _turn(self) -> None:
         loop, sleep_s = self.loop, 0.0
@@ -287,7 +285,8 @@ class Worker:
     def _handle(self, message: Message) -> None:
         kind, loop = message["t"], self.loop
         if kind == "book":
-            loop.post(lambda: self.peering.apply_book(message))
+            book = {peer: (epoch, (kind, host, port)) for peer, (epoch, kind, host, port) in message["workers"].items()}
+            loop.post(lambda: self.peering.apply_book(message["version"], book))
         elif kind == "whole":
             loop.post(lambda: self._whole(message["version"]))
         elif kind == "pause":
@@ -346,6 +345,15 @@ class Worker:
     def tell(self, level: str, text: str) -> None:
         """Show a line to whoever watches the run. Any thread."""
         self.channel.try_send({"t": "event", "level": level, "text": text})
+
+
+def _settle_collector() -> None:
+    """Collect reference cycles less often: tuples have none and go by reference count."""
+    # With the interpreter's own 700 allocations a collection, cycles are searched for a hundred times a second among
+    # objects that have none: a sixth of the time a tuple takes. What exists by now stays for good, so it is frozen.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 100)
 
 
 def _retriable(error: BaseException) -> bool:

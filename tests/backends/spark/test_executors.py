@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from streamlet.backends.ports import RunRequest, RunResult, RunStatus, Stop
+from streamlet.backends.contract import RunRequest, RunResult, RunStatus, Stop
 from streamlet.backends.spark import SparkBackend, preflight
 from streamlet.backends.spark.launcher import SparkLost
 from streamlet.backends.spark.masters import DEFAULT_MASTER, parse_master

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from streamlet.backends.coordinator import Coordinator, RunFailed
-from streamlet.backends.ports import RunRequest, RunStatus, Stop
+from streamlet.backends.contract import RunRequest, RunStatus, Stop
+from streamlet.backends.run_coordinator import RunCoordinator, RunFailed
 from streamlet.backends.spark import launcher as launcher_module
 from streamlet.backends.spark.launcher import SlotLauncher, SparkLost
 from streamlet.model.settings import resolve
@@ -233,7 +233,7 @@ class Run:
         conf = resolve(topology.config, {"out": str(out), "streamlet.until.caught.up": True, **settings})
         self.request = RunRequest(topology, conf, file=FILE, workers=2, until_caught_up=True, seconds=PATIENCE_S)
         self.watcher = Watcher()
-        self.coordinator = Coordinator(self.request, self.watcher, Stop())
+        self.coordinator = RunCoordinator(self.request, self.watcher, Stop())
         self.jobs = Processes(self.coordinator.run_id, self.coordinator.secret)
         self.out = out
 

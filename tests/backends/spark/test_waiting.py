@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streamlet.backends.ports import RunRequest, Stop
+from streamlet.backends.contract import RunRequest, Stop
 from streamlet.backends.spark import backend
 from streamlet.backends.spark.session import Executor
 from streamlet.base.errors import BadInput

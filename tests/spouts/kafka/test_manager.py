@@ -19,9 +19,7 @@ from streamlet.kafka.errors import CorruptRecord
 from streamlet.kafka.records.batch import BatchHeader, RecordBatch
 from streamlet.model.grouping import Grouping
 from streamlet.model.stream import Stream
-from streamlet.runtime.tasks.emitter import Emitter, StreamRoutes
-from streamlet.runtime.tasks.outbox import Outbox
-from streamlet.runtime.tasks.routing import Target
+from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, Target
 from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.spouts.kafka.errors import PoisonRecord
 from streamlet.spouts.kafka.manager import (

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from streamlet import Bolt, Topology, Tuple
+from streamlet.backends.contract import RunRequest, Stop
 from streamlet.backends.inline import InlineBackend
-from streamlet.backends.ports import RunRequest, Stop
 from streamlet.devcluster import DevCluster
 from streamlet.model.settings import resolve
 from streamlet.spouts.kafka import KafkaHosts, KafkaSpout, Record, SpoutConfig

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from streamlet.runtime.links.dialing import Address
-from streamlet.runtime.ports import Traffic
+from streamlet.runtime.links.links import Traffic
 from streamlet.runtime.supervision.link_watch import LinkWatch
 
 UNWHOLE_S = 10.0
@@ -26,7 +26,7 @@ class WorkerState(Enum):
 
 
 @dataclass
-class Standing:
+class WorkerRecord:
     """What is known of one worker of one epoch; ``begun`` is the component that it was initialising of late."""
 
     state: WorkerState = WorkerState.GONE
@@ -57,7 +57,7 @@ class Standing:
         return "" if self.initialized else f"is still initialising its components{last}"
 
 
-class Patience:
+class WaitNotice:
     """Says once of each time that no tuple may flow, when it has become long, what is waited for."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class Patience:
         self,
         whole: bool,
         version: int,
-        workers: Mapping[int, Standing],
+        workers: Mapping[int, WorkerRecord],
         links: LinkWatch,
         called: Callable[[int], str],
         now: float,

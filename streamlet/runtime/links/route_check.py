@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from streamlet.model.plan import Plan, stream_of
 from streamlet.runtime.links.wire import BadFrame
-from streamlet.runtime.ports import Incoming
+from streamlet.runtime.tasks.emitter import Incoming
 
 
-class ExpectedRuns(dict[tuple[int, int, str], int]):
+class RouteCheck(dict[tuple[int, int, str], int]):
     """(source, target, stream) -> how many fields a tuple has; filled as it is asked, -1 for what is not in the plan.
 
     A frame with a valid tag comes from a worker of the run. That it fits the plan is checked nonetheless: what a bolt

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from streamlet.backends.ports import ComponentStatus, RunResult
+from streamlet.backends.contract import ComponentStatus, RunResult
 from streamlet.base.errors import FAILED, StreamletError
 from streamlet.components.reliable_spout import ReliableSpout
 from streamlet.components.spout import Spout

@@ -16,18 +16,17 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from streamlet.backends.ending import RunFailed, check_closed, judged
+from streamlet.backends.contract import ComponentStatus, Observer, RunRequest, RunResult, RunStatus, Stop
 from streamlet.backends.folders import socket_folder
-from streamlet.backends.inline import component_status
-from streamlet.backends.ports import Observer, RunRequest, RunResult, RunStatus, Stop
+from streamlet.backends.outcome import RunFailed, check_closed, judged
 from streamlet.base.clock import SystemClock
 from streamlet.base.errors import FAILED
 from streamlet.model.plan import Plan, fingerprint, make_plan
 from streamlet.model.spec import SPOUT
 from streamlet.runtime.supervision import instructions
 from streamlet.runtime.supervision.reports import misshapen
-from streamlet.runtime.supervision.status import component_rows
 from streamlet.runtime.supervision.supervisor import Limits, Supervisor
+from streamlet.runtime.tasks.task_stats import component_rows
 from streamlet.runtime.worker.channel import ChannelClosed, ControlChannel, Message
 from streamlet.runtime.worker.timers import next_multiple
 
@@ -71,7 +70,7 @@ class Adopt(Protocol):
     def __call__(self, worker: int, epoch: int, channel: ControlChannel) -> None: ...
 
 
-class Coordinator:
+class RunCoordinator:
     """One run of one topology. ``run`` owns the calling thread until the run is over."""
 
     def __init__(self, request: RunRequest, observer: Observer, stop: Stop, debug: bool = False) -> None:
@@ -380,7 +379,7 @@ class Coordinator:
         return RunStatus(
             state=state or ("draining" if supervisor.ending else running),
             elapsed_s=self.clock.monotonic() - self.started,
-            components=tuple(component_status(row) for row in rows),
+            components=tuple(ComponentStatus(**row) for row in rows),
             partitions=tuple(row for rows in self.partitions.values() for row in rows),
             pending=sum(beat["unfinished" if state else "pending"] for beat in self.beats.values()),
             workers=tuple(

@@ -1,0 +1,200 @@
+"""Errors of users' components as paragraphs: who raised them, where, and what follows.
+
+An error that ends the run becomes a ``ComponentFailed``. An error of a bolt does not: ``Complaints`` tells it once and
+then counts it, since a bolt that fails every tuple must not flood a log.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import re
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import streamlet
+from streamlet.base.clock import Clock
+from streamlet.base.errors import StreamletError, said
+from streamlet.components.tuples import ACKED, FAILED
+
+AGAIN_S = 10.0
+"""Seconds before the same error of the same component is told again, with the number in between."""
+
+Defined = Callable[..., Any] | None
+"""The user's function that was called, or the class whose constructor was called."""
+
+_OURS = str(Path(streamlet.__file__).parent)
+_CALLERS = str(Path(__file__).parents[1])
+_TUP = re.compile(r"\bemit(_anywhere)?\(\) got an unexpected keyword argument 'tup'$")
+
+logger = logging.getLogger("streamlet")
+
+
+class ComponentFailed(StreamletError):
+    """A component could not start, or a spout raised: the topology cannot go on."""
+
+
+# -- errors that end the run -----------------------------------------------------------------------------------------
+
+
+def could_not_start(
+    component: str, task_id: int, where: str, error: Exception, defined: Defined = None
+) -> StreamletError:
+    """Explain what a constructor or ``initialize`` raised; return an error of ours unchanged."""
+    if isinstance(error, StreamletError):
+        return error
+    return ComponentFailed(
+        f"{component} (task {task_id}) raised {type(error).__name__} in {where}{_place(error, defined)}: "
+        f"{said(error)}. {remedy(error)}A component that cannot start stops the topology; no tuple of it was lost. "
+        "The traceback is shown with --debug."
+    )
+
+
+def spout_failed(component: str, task_id: int, where: str, error: Exception, defined: Defined = None) -> StreamletError:
+    """Explain what a running spout raised; return an error of ours unchanged."""
+    if isinstance(error, StreamletError):
+        return error
+    return ComponentFailed(
+        f"The spout {component} (task {task_id}) raised {type(error).__name__} in {where}{_place(error, defined)}: "
+        f"{said(error)}. {remedy(error)}A spout that raises cannot say which of its messages are safe, so the topology "
+        "stops; nothing acked is lost. Handle the error in the spout, or see the traceback with --debug."
+    )
+
+
+def exited(error: BaseException, components: Mapping[int, str]) -> StreamletError:
+    """Explain a ``sys.exit()`` or the like of a component in a process it shares.
+
+    ``components``: the names of all components that live there, by the id of the object.
+    """
+    names = [components.get(id(frame.f_locals.get("self"))) for frame, _ in traceback.walk_tb(error.__traceback__)]
+    who = next(filter(None, reversed(names)), "A component")
+    what = f"raised {type(error).__name__}{_place(error)}: {error}"
+    if isinstance(error, SystemExit):
+        what = f"called sys.exit({error.code!r}){_place(error)}"
+    told = ComponentFailed(
+        f"{who} {what}, in a process that is not its alone. That stops the topology; what was not acked will be read "
+        "again. Raise an exception to fail a tuple; a spout says by caught_up() that it has no more."
+    )
+    told.__cause__ = error
+    return told
+
+
+# -- errors that fail one tuple --------------------------------------------------------------------------------------
+
+
+class Complaints:
+    """Rate-limited reports of bolts' errors.
+
+    ``tell`` gets (level, one paragraph); the traceback goes to the log at DEBUG. ``first`` gets the paragraph of the
+    first error of each kind of each component: the end of a run may name it.
+    """
+
+    def __init__(self, tell: Callable[[str, str], None], clock: Clock, first: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._first = first
+        self._clock = clock
+        self._told: dict[tuple[str, str], tuple[float, int]] = {}
+        """(component, kind of error) -> when it was told last, and how many have come since."""
+
+    def report(self, component: str, task_id: int, error: BaseException, tup: Any, defined: Defined = None) -> None:
+        """Tell or count an error that a call of ``defined`` raised."""
+        kind = type(error).__name__
+        now = self._clock.monotonic()
+        last, unsaid = self._told.get((component, kind), (None, 0))
+        if last is not None and now - last < AGAIN_S:
+            self._told[component, kind] = (last, unsaid + 1)
+            return
+        self._told[component, kind] = (now, 0)
+        text = _paragraph(component, task_id, error, tup, unsaid, defined)
+        self._tell("error", text)
+        if last is None:
+            self._first(text)
+        logger.debug("%s", "".join(traceback.format_exception(error)))
+
+    def flush(self) -> None:
+        """Tell how many errors were only counted."""
+        for (component, kind), (_, unsaid) in self._told.items():
+            if unsaid:
+                self._tell("error", f"{component} raised {kind} {unsaid} more time(s).")
+        self._told.clear()
+
+
+def _paragraph(component: str, task_id: int, error: BaseException, tup: Any, unsaid: int, defined: Defined) -> str:
+    again = f" ({unsaid} more since the last report)" if unsaid else ""
+    if isinstance(error, StreamletError):
+        return f"{said(error)}{again}"
+    where = place(error, defined)
+    at = f" at {where}" if where else ""
+    what = f"on a tuple from {tup.component}" if tup is not None else "in process_tick"
+    return (
+        f"{component} (task {task_id}) raised {type(error).__name__}{at} {what}: {said(error)}{again}. "
+        f"{remedy(error)}{_consequence(tup)}"
+    )
+
+
+def _consequence(tup: Any) -> str:
+    """Say what the error means for the tuple; None is a tick."""
+    if tup is None:
+        return "No tuple has failed by it; the bolt goes on."
+    on = "the bolt goes on with the next tuple."
+    if not tup.root:
+        return f"The tuple is not tracked, so no spout hears of it and nobody sends it again; {on}"
+    if tup.state == FAILED:
+        return f"The tuple's tree has failed and its spout has been told; {on}"
+    if tup.state == ACKED:
+        return f"The tuple had been acked before, so nothing has failed by it; {on}"
+    return (
+        "The bolt has auto_fail = False, so the tuple is neither acked nor failed: its tree fails when "
+        f"topology.message.timeout.secs are over, unless the bolt acks or fails it; {on}"
+    )
+
+
+# -- parts of the paragraphs -----------------------------------------------------------------------------------------
+
+
+def remedy(error: BaseException) -> str:
+    """Return what to write instead of a pystorm call as a sentence, else an empty text."""
+    if isinstance(error, TypeError) and _TUP.search(said(error)):
+        return "pystorm's emit(tup=[...]) is emit([...]) here: the list of values comes first, without a name. "
+    return ""
+
+
+def place(error: BaseException, defined: Defined = None) -> str:
+    """Return ``FILE:LINE`` where the user has to look; empty if nothing is known."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames or not _below(frames[-1].filename, _CALLERS):
+        return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    # Our code raised it: the user's line that called us counts. Where there is none, the call of the user's code itself
+    # failed (too many arguments, for example), and the place is the definition of the function that was called.
+    users = [frame for frame in frames if not _below(frame.filename, _OURS)]
+    if users:
+        return f"{users[-1].filename}:{users[-1].lineno}"
+    return definition(defined) or f"{frames[-1].filename}:{frames[-1].lineno}"
+
+
+def definition(defined: Defined) -> str:
+    """Return ``FILE:LINE`` of a function or class; empty if it has none.
+
+    For a class: of its own constructor if it has one.
+    """
+    called: Any = inspect.unwrap(defined) if defined is not None else None
+    if isinstance(called, type):
+        own = inspect.unwrap(next(vars(cls)["__init__"] for cls in called.__mro__ if "__init__" in vars(cls)))
+        called = own if hasattr(own, "__code__") else called
+    if hasattr(called, "__code__"):
+        return f"{called.__code__.co_filename}:{called.__code__.co_firstlineno}"
+    try:
+        return f"{inspect.getsourcefile(called)}:{inspect.getsourcelines(called)[1]}"
+    except (TypeError, OSError):
+        return ""
+
+
+def _below(filename: str, folder: str) -> bool:
+    return Path(filename).is_relative_to(folder)
+
+
+def _place(error: BaseException, defined: Defined = None) -> str:
+    found = place(error, defined)
+    return f" ({found})" if found else ""
