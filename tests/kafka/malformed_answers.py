@@ -12,11 +12,11 @@ from streamlet.kafka.client import leader_requests
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.client.group_requests import commit_offsets, fetch_offsets, find_coordinator
 from streamlet.kafka.client.leader_requests import FetchPosition, FetchSettings, SessionPart
-from streamlet.kafka.consumer.completed_fetch import CompletedFetch
-from streamlet.kafka.consumer.group_protocol import (
+from streamlet.kafka.consumer.assignors.base import (
     decode_assignment,
     decode_subscription,
 )
+from streamlet.kafka.consumer.fetcher import CompletedFetch
 from streamlet.kafka.fetch.session import FetchSession
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition

@@ -11,15 +11,14 @@ from typing import Any, cast
 
 from streamlet.coordination.memory import MemoryNodeStore, MemoryTree
 from streamlet.kafka.admin import groups
-from streamlet.kafka.consumer.assignors.cooperative_sticky import CooperativeStickyAssignor
-from streamlet.kafka.consumer.assignors.sticky import StickyAssignor, StickyUserData
-from streamlet.kafka.consumer.group_protocol import (
+from streamlet.kafka.consumer.assignors.base import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     Subscription,
     decode_assignment,
     decode_subscription,
 )
+from streamlet.kafka.consumer.assignors.sticky import CooperativeStickyAssignor, StickyAssignor, StickyUserData
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.protocol import primitives as p
 from streamlet.kafka.protocol.framing import FrameBuffer

@@ -2,8 +2,8 @@
 
 from streamlet.kafka.consumer.consumer import Consumer
 from streamlet.kafka.consumer.consumer_config import ConsumerConfig
-from streamlet.kafka.consumer.offset_queries import OffsetAndTimestamp
-from streamlet.kafka.consumer.rebalance_listener import ConsumerRebalanceListener
+from streamlet.kafka.consumer.positions import OffsetAndTimestamp
+from streamlet.kafka.consumer.rebalance import ConsumerRebalanceListener
 from streamlet.kafka.consumer.records import ConsumerRecord, RecordColumns
 
 __all__ = [

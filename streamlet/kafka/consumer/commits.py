@@ -24,7 +24,7 @@ from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.client.group_requests import OUTSIDER, GroupMember, GroupOffsets, OffsetAndMetadata
 from streamlet.kafka.consumer.consumer_config import ConsumerConfig
 from streamlet.kafka.consumer.errors import CommitFailed, MembershipFenced, RebalanceUnderWay
-from streamlet.kafka.consumer.membership_events import NO_GENERATION, Generation
+from streamlet.kafka.consumer.membership import NO_GENERATION, Generation
 from streamlet.kafka.errors import BrokerError, ClientTimeout, KafkaError
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import TopicPartition

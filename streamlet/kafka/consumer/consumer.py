@@ -1,10 +1,13 @@
-"""The consumer (C1-C12). What users call; what it decides is decided by the parts it is made of."""
+"""The consumer"""
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import re
+import threading
+import weakref
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 
@@ -14,22 +17,64 @@ from streamlet.kafka.arguments import check_callable, check_topic, partitions_of
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.client.closing import HASTE_S, in_haste, telling
 from streamlet.kafka.client.group_requests import ConsumerGroupMetadata, OffsetAndMetadata, offset_rows
-from streamlet.kafka.consumer import abandoned
 from streamlet.kafka.consumer.commits import Commits, OffsetCommitCallback, Offsets
 from streamlet.kafka.consumer.consumer_config import ConsumerConfig
-from streamlet.kafka.consumer.coordinator import ConsumerCoordinator
-from streamlet.kafka.consumer.deserialization import Deserializers
-from streamlet.kafka.consumer.errors import ConsumerClosed, IllegalSubscription
+from streamlet.kafka.consumer.delivery import Deserializers, HandedOut
+from streamlet.kafka.consumer.errors import ConcurrentUse, ConsumerClosed, IllegalSubscription
 from streamlet.kafka.consumer.fetcher import Fetcher
-from streamlet.kafka.consumer.handed_out import HandedOut
-from streamlet.kafka.consumer.offset_queries import OffsetAndTimestamp, OffsetQueries
-from streamlet.kafka.consumer.one_thread import OneThread
-from streamlet.kafka.consumer.polling import Poller
-from streamlet.kafka.consumer.positions import Positions
-from streamlet.kafka.consumer.rebalance_listener import ConsumerRebalanceListener, checked
+from streamlet.kafka.consumer.group_thread import GroupThread
+from streamlet.kafka.consumer.poll import Poller
+from streamlet.kafka.consumer.positions import OffsetAndTimestamp, OffsetQueries, Positions
+from streamlet.kafka.consumer.rebalance import ConsumerRebalanceListener, Rebalancer, checked
 from streamlet.kafka.consumer.records import ConsumerRecord, RecordColumns
 from streamlet.kafka.consumer.subscription_state import ResetStrategy, SubscriptionState, SubscriptionType, wanted
 from streamlet.kafka.metadata.cluster import TopicPartition
+
+
+class OneThread:
+    """Held for the length of a call; a second thread is told instead of made to wait. Calls nest."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            raise ConcurrentUse(
+                f"Thread {threading.current_thread().name!r} called a consumer that another thread is in. A consumer "
+                "belongs to one thread at a time: give each thread its own, or hand records over a queue. Only "
+                "wakeup() may be called from another."
+            )
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+_log = logging.getLogger(__name__)
+
+
+def ended_with(consumer: Consumer, client: KafkaClient, threads: list[GroupThread]) -> weakref.finalize[..., Consumer]:
+    """What ends ``client`` and ``threads`` (filled later) once the consumer is gone; a close detaches it.
+
+    Neither may lead to the consumer, or it would never be gone: no listener, no callback of its user's is in them.
+    """
+    watch = weakref.finalize(consumer, _end, client, threads, consumer.config.client_id, consumer.config.group_id)
+    watch.atexit = False
+    return watch
+
+
+def _end(client: KafkaClient, threads: list[GroupThread], client_id: str, group_id: str | None) -> None:
+    """In whatever thread the last reference went: it waits for nothing, and takes no lock that a thread may hold."""
+    if os.getpid() != client.pid:  # a fork's copy: the thread and the connections are its parent's
+        return
+    if threads or client.connected_brokers():
+        left = f"; it leaves group {group_id!r}, and what it has not committed is read again" if threads else ""
+        _log.warning("consumer %r was dropped without close()%s: close it, or use it in a with block.", client_id, left)
+    for thread in threads:
+        thread.abandon()
+    client.close()
+
 
 _log = logging.getLogger(__name__)
 _EVERYTHING = 1 << 62
@@ -59,7 +104,7 @@ class Consumer:
         self._handed_out = handed_out = HandedOut(self._subscriptions)
         self._undelivered, self._in_hand = handed_out.undelivered, handed_out.in_hand
         parts = self._client, self._subscriptions, self._positions, self._fetcher, handed_out
-        self._coordinator = ConsumerCoordinator(*parts, self.config, self._clock)
+        self._coordinator = Rebalancer(*parts, self.config, self._clock)
         self._queries = OffsetQueries(self._client, self.config, now_s)
         deserializers = Deserializers(self.config.key_deserializer, self.config.value_deserializer)
         parts_of_a_poll = self._client, self._subscriptions, self._coordinator, self._positions, self._fetcher
@@ -67,7 +112,7 @@ class Consumer:
         self._alone_lock = OneThread()
         self._closed = False
         self._default_timeout_s = self.config.default_api_timeout_ms / 1000
-        self._abandoned = abandoned.ended_with(self, self._client, self._coordinator.threads)
+        self._abandoned = ended_with(self, self._client, self._coordinator.threads)
         if topics:
             try:
                 self.subscribe(topics)

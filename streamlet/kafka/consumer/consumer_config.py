@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from streamlet.base.errors import SettingError
 from streamlet.kafka.consumer.assignors import AssignorLike, CooperativeStickyAssignor, RangeAssignor, resolve_assignor
-from streamlet.kafka.consumer.deserialization import DeserializerLike
+from streamlet.kafka.consumer.delivery import DeserializerLike
 from streamlet.kafka.settings.client_config import ClientConfig
 
 READ_COMMITTED = "read_committed"

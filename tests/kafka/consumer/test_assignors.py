@@ -13,7 +13,7 @@ from streamlet.kafka.consumer.assignors import (
     RoundRobinAssignor,
     StickyAssignor,
 )
-from streamlet.kafka.consumer.group_protocol import Subscription
+from streamlet.kafka.consumer.assignors.base import Subscription
 
 TOPICS = ["a", "b", "c", "d"]
 Shares = dict[str, list[TopicPartition]]

@@ -17,9 +17,9 @@ from streamlet.kafka.broker_errors import (
 )
 from streamlet.kafka.client.group_requests import OffsetAndMetadata
 from streamlet.kafka.consumer.assignors import CooperativeStickyAssignor
+from streamlet.kafka.consumer.assignors.base import decode_subscription, encode_assignment
 from streamlet.kafka.consumer.errors import CommitFailed, MembershipFenced, RebalanceUnderWay
-from streamlet.kafka.consumer.group_protocol import decode_subscription, encode_assignment
-from streamlet.kafka.consumer.membership_events import Fatal, Generation, Joined, MembershipLost, News, RejoinNeeded
+from streamlet.kafka.consumer.membership import Fatal, Generation, Joined, MembershipLost, News, RejoinNeeded
 from streamlet.kafka.errors import BrokerError, Disconnected, KafkaError
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Cluster, TopicInfo

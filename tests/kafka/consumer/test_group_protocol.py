@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from streamlet.kafka import TopicPartition
 from streamlet.kafka.consumer.assignors import StickyAssignor
-from streamlet.kafka.consumer.group_protocol import (
+from streamlet.kafka.consumer.assignors.base import (
     Subscription,
     decode_assignment,
     decode_subscription,

@@ -9,11 +9,19 @@ import pytest
 from streamlet.base.backoff import Backoff, no_jitter
 from streamlet.base.clock import ManualClock
 from streamlet.kafka.consumer.assignors import RangeAssignor
+from streamlet.kafka.consumer.assignors.base import Subscription
 from streamlet.kafka.consumer.consumer_config import ConsumerConfig
-from streamlet.kafka.consumer.group_protocol import Subscription
 from streamlet.kafka.consumer.group_thread import GroupThread
-from streamlet.kafka.consumer.membership import GroupSettings, Membership, MemberState
-from streamlet.kafka.consumer.membership_events import Generation, MembershipLost, RejoinNeeded, Share, Sync
+from streamlet.kafka.consumer.membership import (
+    Generation,
+    GroupSettings,
+    Membership,
+    MembershipLost,
+    MemberState,
+    RejoinNeeded,
+    Share,
+    Sync,
+)
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Cluster, PartitionInfo, TopicInfo
 from streamlet.kafka.protocol.messages.groups import JoinGroupMember, JoinGroupResponse

@@ -12,7 +12,7 @@ from streamlet.devcluster import DevCluster
 from streamlet.devcluster.fake_broker import SILENCE, FakeBroker
 from streamlet.devcluster.tcp_ports import free_ports
 from streamlet.kafka import Consumer, TopicPartition
-from streamlet.kafka.consumer import idle_reasons
+from streamlet.kafka.consumer import poll as idle_reasons
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.groups import FindCoordinatorResponse
 from tests.patience import PATIENCE_S

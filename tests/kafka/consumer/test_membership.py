@@ -21,17 +21,19 @@ from streamlet.kafka.broker_errors import (
     UnknownMemberId,
 )
 from streamlet.kafka.consumer.errors import MembershipFenced
-from streamlet.kafka.consumer.membership import GroupSettings, Membership, MemberState
-from streamlet.kafka.consumer.membership_events import (
+from streamlet.kafka.consumer.membership import (
     Action,
     Beat,
     Fatal,
     FindCoordinator,
     Generation,
+    GroupSettings,
     Join,
     Joined,
     Leave,
+    Membership,
     MembershipLost,
+    MemberState,
     RejoinNeeded,
     Share,
     Sync,

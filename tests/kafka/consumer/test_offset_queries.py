@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from streamlet.base.clock import ManualClock
-from streamlet.kafka.consumer import offset_queries
+from streamlet.kafka.consumer import positions as offset_queries
 from streamlet.kafka.consumer.consumer_config import ConsumerConfig
-from streamlet.kafka.consumer.offset_queries import OffsetQueries
+from streamlet.kafka.consumer.positions import OffsetQueries
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition

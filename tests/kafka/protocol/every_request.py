@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from streamlet.kafka.consumer.group_protocol import Subscription, encode_assignment
+from streamlet.kafka.consumer.assignors.base import Subscription, encode_assignment
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.protocol import primitives as p
 from streamlet.kafka.protocol.api import ApiKey, Request, VersionRange, encode_request, skip_tags

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 
 from streamlet.base.errors import SettingError
 from streamlet.kafka.consumer.assignors.base import PartitionAssignor, RebalanceProtocol
-from streamlet.kafka.consumer.assignors.cooperative_sticky import CooperativeStickyAssignor
-from streamlet.kafka.consumer.assignors.range import RangeAssignor
-from streamlet.kafka.consumer.assignors.round_robin import RoundRobinAssignor
-from streamlet.kafka.consumer.assignors.sticky import StickyAssignor
+from streamlet.kafka.consumer.assignors.stateless import RangeAssignor, RoundRobinAssignor
+from streamlet.kafka.consumer.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
 
 __all__ = [
     "AssignorLike",

@@ -1,14 +1,22 @@
-"""Sticky: balanced, and as much as can stays where it was (KIP-54)."""
+"""Sticky"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import ClassVar
 
-from streamlet.kafka.consumer.assignors.base import PartitionAssignor, partitions_of, sorted_members, topics_of
-from streamlet.kafka.consumer.group_protocol import Subscription, TopicPartitions
+from streamlet.kafka.consumer.assignors.base import (
+    PartitionAssignor,
+    RebalanceProtocol,
+    Subscription,
+    TopicPartitions,
+    partitions_of,
+    sorted_members,
+    topics_of,
+)
 from streamlet.kafka.errors import MalformedFrame
 from streamlet.kafka.metadata.cluster import TopicPartition
+from streamlet.kafka.protocol.primitives import INT32 as INT32_BYTES
 from streamlet.kafka.protocol.primitives import Reader
 from streamlet.kafka.protocol.schema import INT32, Array, codec_of, message, wire
 
@@ -125,3 +133,40 @@ def _move_one(
                 shares[poor].append(tp)
                 return True
     return False
+
+
+class CooperativeStickyAssignor(PartitionAssignor):
+    """A partition that somebody else still owns is given to nobody in this round: its owner gives it back, which starts
+    the round in which it is given away. So it never has two owners.
+    """
+
+    name: ClassVar[str] = "cooperative-sticky"
+    protocols: ClassVar[frozenset[RebalanceProtocol]] = frozenset(
+        {RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE}
+    )
+
+    def user_data(self, owned: tuple[TopicPartition, ...], generation_id: int) -> bytes | None:
+        """The generation; what is owned stands in the subscription itself."""
+        return INT32_BYTES.pack(generation_id)
+
+    def assign(
+        self, partition_counts: Mapping[str, int], subscriptions: Mapping[str, Subscription]
+    ) -> dict[str, list[TopicPartition]]:
+        """See the class."""
+        claims = {member: (_generation(row), row.owned) for member, row in subscriptions.items()}
+        shares = balance(partition_counts, subscriptions, claims)
+        owners: dict[TopicPartition, set[str]] = {}
+        for member, row in subscriptions.items():
+            for tp in row.owned:
+                owners.setdefault(tp, set()).add(member)
+        return {
+            member: [tp for tp in share if not owners.get(tp, set()) - {member}] for member, share in shares.items()
+        }
+
+
+def _generation(subscription: Subscription) -> int:
+    """Of the user data where an older member has none in its subscription."""
+    if subscription.generation_id >= 0 or len(subscription.user_data or b"") != INT32_BYTES.size:
+        return subscription.generation_id
+    generation: int = INT32_BYTES.unpack(subscription.user_data or b"")[0]
+    return generation

@@ -1,7 +1,4 @@
-"""The consumer's side of its group: rebalances, commits before them, leaving (C5; Java: ``ConsumerCoordinator``).
-
-The membership itself lives in :class:`GroupThread`; here its news are acted on, in the user's thread, inside poll.
-"""
+"""The user's side of a consumer group."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ from collections.abc import Collection, Iterable
 
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
+from streamlet.kafka.arguments import check_methods
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.consumer.assignors import (
     PartitionAssignor,
@@ -18,35 +16,57 @@ from streamlet.kafka.consumer.assignors import (
     common_protocol,
     resolve_assignor,
 )
+from streamlet.kafka.consumer.assignors.base import Subscription, decode_assignment
 from streamlet.kafka.consumer.commits import COMMIT_BEFORE_JOIN_S, CommitBeforeJoin, Commits
 from streamlet.kafka.consumer.consumer_config import ConsumerConfig
+from streamlet.kafka.consumer.delivery import HandedOut
 from streamlet.kafka.consumer.errors import GroupThreadDied, MembershipFenced
 from streamlet.kafka.consumer.fetcher import Fetcher
-from streamlet.kafka.consumer.first_positions import FirstPositions
-from streamlet.kafka.consumer.group_protocol import Subscription, decode_assignment
 from streamlet.kafka.consumer.group_thread import GroupThread
-from streamlet.kafka.consumer.handed_out import HandedOut
-from streamlet.kafka.consumer.membership import GroupSettings, Membership
-from streamlet.kafka.consumer.membership_events import (
+from streamlet.kafka.consumer.membership import (
     NO_GENERATION,
     Fatal,
     Generation,
+    GroupSettings,
     Joined,
+    Membership,
     MembershipLost,
     News,
 )
-from streamlet.kafka.consumer.positions import Positions
-from streamlet.kafka.consumer.rebalance_listener import ConsumerRebalanceListener
+from streamlet.kafka.consumer.positions import FirstPositions, Positions
 from streamlet.kafka.consumer.subscription_state import SubscriptionState, SubscriptionType
 from streamlet.kafka.errors import KafkaError, MalformedFrame, copy_of
 from streamlet.kafka.metadata.cluster import TopicPartition
+
+
+class ConsumerRebalanceListener:
+    """Derive and override. All run inside ``poll`` (or ``close``), in the caller's thread, never two at once."""
+
+    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        """These will belong to others: finish with them and commit, here and now. Still ours while this runs."""
+
+    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        """These are new. ``seek`` works here; nothing of them is fetched before this returns."""
+
+    def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
+        """These belong to others already, perhaps: a commit would be refused. Drop what is unfinished."""
+        self.on_partitions_revoked(lost)
+
+
+def checked(given: ConsumerRebalanceListener | None) -> ConsumerRebalanceListener:
+    """Return the user's listener, or one that does nothing. Raises WrongArgument."""
+    methods = ("on_partitions_revoked", "on_partitions_assigned", "on_partitions_lost")
+    if given is not None:
+        check_methods("listener", given, methods, "derive its class from ConsumerRebalanceListener.")
+    return given or ConsumerRebalanceListener()
+
 
 _log = logging.getLogger(__name__)
 
 _NOTHING: tuple[TopicPartition, ...] = ()
 
 
-class ConsumerCoordinator:
+class Rebalancer:
     """One thread, the user's."""
 
     def __init__(

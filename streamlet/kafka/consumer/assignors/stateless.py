@@ -1,12 +1,17 @@
-"""Range: each topic by itself, cut into runs of neighbouring partitions."""
+"""Assignors that ignore earlier rounds"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import ClassVar
 
-from streamlet.kafka.consumer.assignors.base import PartitionAssignor, partitions_of, sorted_members, topics_of
-from streamlet.kafka.consumer.group_protocol import Subscription
+from streamlet.kafka.consumer.assignors.base import (
+    PartitionAssignor,
+    Subscription,
+    partitions_of,
+    sorted_members,
+    topics_of,
+)
 from streamlet.kafka.metadata.cluster import TopicPartition
 
 
@@ -34,4 +39,25 @@ class RangeAssignor(PartitionAssignor):
                 stop = start + each + (index < more)
                 shares[member] += partitions[start:stop]
                 start = stop
+        return shares
+
+
+class RoundRobinAssignor(PartitionAssignor):
+    """Dealt to the members in turn; one that does not want the topic is passed over."""
+
+    name: ClassVar[str] = "roundrobin"
+
+    def assign(
+        self, partition_counts: Mapping[str, int], subscriptions: Mapping[str, Subscription]
+    ) -> dict[str, list[TopicPartition]]:
+        """See the class."""
+        members = sorted_members(subscriptions)
+        shares: dict[str, list[TopicPartition]] = {member: [] for member in subscriptions}
+        turn = 0
+        for topic in topics_of(subscriptions):
+            for tp in partitions_of(topic, partition_counts):
+                while topic not in subscriptions[members[turn % len(members)]].topics:
+                    turn += 1
+                shares[members[turn % len(members)]].append(tp)
+                turn += 1
         return shares
