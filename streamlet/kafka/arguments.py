@@ -1,8 +1,8 @@
 """Checks of the arguments of public calls, made before anything is sent. Pure.
 
 Every client checks here, so that one mistake has one message. A check either returns the argument in the shape that the
-client works with, or raises. The error's class says what is wrong: WrongArgument (also a TypeError) for a wrong type,
-ValueError for a number out of range, BadInput for the rest. Each message names the argument and shows a right one.
+client works with, or raises: WrongArgument (also a TypeError) for a wrong type, ValueError for a number out of range,
+BadInput for the rest. Each message names the argument and shows a right one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def is_whole(value: object, least: int, below: int = 1 << 63) -> TypeGuard[int]:
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Return whether a value is an int or a float, but neither a bool nor NaN."""
+    """Return whether a value is an int or float, not bool or NaN."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value
 
 

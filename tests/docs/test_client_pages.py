@@ -9,7 +9,7 @@ import re
 import pytest
 
 from streamlet.kafka import Admin, ClientConfig, Consumer, ConsumerConfig, NewTopic, Producer, ProducerConfig
-from streamlet.kafka.admin.admin_config import AdminConfig
+from streamlet.kafka.admin import AdminConfig
 from streamlet.kafka.settings.foreign_names import PAGE
 from tests.docs.pages import ROOT
 from tests.docs.test_reference import rows

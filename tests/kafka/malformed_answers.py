@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from streamlet.kafka.admin import configs, groups, positions, topics
+from streamlet.kafka.admin import configs, groups, topics
 from streamlet.kafka.client import leader_requests
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.client.group_requests import commit_offsets, fetch_offsets, find_coordinator
@@ -156,7 +156,7 @@ READ: dict[ApiKey, tuple[Callable[[Any], object], ...]] = {
     ApiKey.PRODUCE: (responses.read_response, responses.endpoints),
     ApiKey.LIST_OFFSETS: (
         asked(lambda client: leader_requests.list_offsets(client, BROKER, {TP: -1})),
-        positions.read_listed,
+        topics.read_listed,
     ),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (
         asked(lambda client: leader_requests.offsets_for_leader_epoch(client, BROKER, {TP: (0, 0)})),
@@ -177,7 +177,7 @@ READ: dict[ApiKey, tuple[Callable[[Any], object], ...]] = {
     ApiKey.CREATE_TOPICS: (lambda answer: topics.read_created(answer, 1),),
     ApiKey.DELETE_TOPICS: (topics.read_deleted,),
     ApiKey.CREATE_PARTITIONS: (topics.read_partitions,),
-    ApiKey.DELETE_RECORDS: (positions.read_records_deleted,),
+    ApiKey.DELETE_RECORDS: (topics.read_records_deleted,),
     ApiKey.DESCRIBE_CONFIGS: (configs.read_described,),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (configs.read_altered,),
     ApiKey.JOIN_GROUP: (lambda answer: [decode_subscription(row.metadata) for row in answer.members],),

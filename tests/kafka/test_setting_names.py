@@ -10,7 +10,7 @@ import pytest
 
 from streamlet.base.errors import SettingError
 from streamlet.kafka import Admin, ClientConfig, Consumer, ConsumerConfig, Producer, ProducerConfig
-from streamlet.kafka.admin.admin_config import AdminConfig
+from streamlet.kafka.admin import AdminConfig
 from streamlet.kafka.settings.foreign_names import _ABSENT, _RENAMED, PAGE, unknown
 
 SERVERS = "127.0.0.1:1"

@@ -1,12 +1,10 @@
 """Administration: topics, partitions, settings, records, groups.
 
-Reading order: ``model`` (what is asked and told), ``errors``, then ``topics``, ``configs``, ``groups`` and
-``positions`` (requests and answers), ``rounds`` (what is tried again), all pure; then ``calls`` (whom to ask),
-``session``, ``topic_calls``, ``group_calls`` and ``admin``.
+Reading order: ``model`` (data), ``errors``, ``rounds`` (one call: whom to ask, what to try again), then ``topics``,
+``configs`` and ``groups`` (requests and how answers are read), and ``admin``.
 """
 
-from streamlet.kafka.admin.admin import Admin
-from streamlet.kafka.admin.admin_config import AdminConfig
+from streamlet.kafka.admin.admin import Admin, AdminConfig
 from streamlet.kafka.admin.errors import AdminError
 from streamlet.kafka.admin.model import (
     AlterConfig,

@@ -2,13 +2,72 @@
 
 from __future__ import annotations
 
-from streamlet.kafka.admin.group_calls import GroupCalls
+import random
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, ClassVar, Never, Self
+
+from streamlet.base.backoff import Backoff
+from streamlet.base.clock import SystemClock
+from streamlet.base.errors import BadInput
+from streamlet.kafka.admin import configs, groups, topics
+from streamlet.kafka.admin.errors import admin_error
+from streamlet.kafka.admin.model import (
+    ClusterDescription,
+    ConfigEntry,
+    ConfigResource,
+    CreatedTopic,
+    GroupDescription,
+    GroupListing,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    TopicDescription,
+    TopicListing,
+)
+from streamlet.kafka.admin.rounds import Anywhere, Ask, Call, ToBrokers, ToController, ToCoordinators
+from streamlet.kafka.admin.topics import ToLeaders
+from streamlet.kafka.arguments import (
+    by_name_only,
+    by_partition,
+    check_name,
+    is_number,
+    mapping,
+    names_of,
+    offset_of,
+    partitions_of,
+)
+from streamlet.kafka.client.client import KafkaClient
+from streamlet.kafka.client.group_requests import OffsetAndMetadata, offset_commit_request, offset_fetch_request
+from streamlet.kafka.client.leader_requests import ListedOffset
+from streamlet.kafka.errors import ClientClosed, KafkaError
+from streamlet.kafka.metadata.cluster import Broker, TopicPartition
+from streamlet.kafka.protocol.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
+from streamlet.kafka.protocol.messages.topics import HIGH_WATERMARK
+from streamlet.kafka.settings.client_config import ClientConfig
+
+SETTLE_S = 2.0
+"""Seconds at most that a creation waits for the brokers to know the new topics."""
 
 
-class Admin(GroupCalls):
-    """``with Admin(bootstrap_servers="127.0.0.1:9092") as admin: admin.create_topics(NewTopic("lines", 2, 1))``.
+@dataclass(frozen=True, slots=True)
+class AdminConfig(ClientConfig):
+    """The settings of :class:`Admin`; Kafka's names, Java's defaults."""
 
-    Takes the settings of :class:`AdminConfig` by name. Making one does no I/O; the first call connects.
+    default_api_timeout_ms: int = 60_000
+    """Milliseconds that a call may take when it is given no ``timeout``."""
+
+    CLIENT: ClassVar[str] = "Admin"
+    LEAST: ClassVar[Mapping[str, int]] = {"default_api_timeout_ms": 1}
+
+
+class Admin:
+    """The administrator of one cluster.
+
+    ``with Admin(bootstrap_servers="127.0.0.1:9092") as admin: admin.create_topics(NewTopic("lines", 2, 1))``. Takes the settings of :class:`AdminConfig` by name. Making one does no I/O; the first call connects.
 
     Every call blocks for at most ``timeout`` seconds (default: ``default_api_timeout_ms``) and tries again what
     may succeed later (a controller, coordinator or leader that has moved, a lost connection). It returns what
@@ -18,3 +77,351 @@ class Admin(GroupCalls):
 
     Not thread-safe: one thread at a time; a second one is refused.
     """
+
+    # Each call has the same three steps: the arguments are checked, `make` gives the request for the items of one
+    # broker together with the reader of its answer, and `Call.run` asks until each item has its outcome.
+
+    def __init__(self, *misplaced: Never, **settings: object) -> None:
+        by_name_only("Admin", misplaced)
+        self.config = AdminConfig.of(settings)
+        self._clock = SystemClock()
+        self._client = KafkaClient(self.config, self._clock)
+        self._retry = Backoff(self.config.retry_backoff_ms / 1000, self.config.retry_backoff_max_ms / 1000)
+        self._busy = threading.Lock()
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} over {self._client!r}>"
+
+    def close(self) -> None:
+        """Close the connections. Never waits; may be called twice."""
+        self._closed = True
+        self._client.close()
+
+    # -- the cluster
+
+    def describe_cluster(self, *, timeout: float | None = None) -> ClusterDescription:
+        """Return the cluster's id, controller and brokers, by one broker's view."""
+        with self._call(timeout) as call:
+            response = call.ask(topics.metadata_request(()))
+        brokers = topics.read_brokers(response)
+        return ClusterDescription(response.cluster_id, brokers.get(response.controller_id), brokers)
+
+    # -- topics
+
+    def create_topics(
+        self, new_topics: NewTopic | Iterable[NewTopic], *, validate_only: bool = False, timeout: float | None = None
+    ) -> dict[str, CreatedTopic]:
+        """Create topics, and wait until the brokers know them.
+
+        When it returns, every broker in reach knows the topics with their leaders (waited for 2 s at most).
+        ``validate_only``: say what would happen, and create nothing. Errors: TopicAlreadyExists,
+        InvalidReplicationFactor, InvalidPartitions, InvalidConfig, PolicyViolation, ...
+        """
+        wanted = topics.new_by_name(new_topics)
+        with self._call(timeout) as call:
+
+            def make(names: Iterable[str], _broker: Broker | None) -> Ask[str, CreatedTopic]:
+                rows = [wanted[name] for name in names]
+                request = topics.create_request(rows, call.broker_timeout_ms(), validate_only)
+                return Ask(request, lambda response: topics.read_created(response, len(self._client.cluster.brokers)))
+
+            created = call.run(wanted, ToController(), make)
+            if created.results and not validate_only:
+                self._await_leaders(created.results, call)
+        return created.value()
+
+    def delete_topics(self, names: str | Iterable[str], *, timeout: float | None = None) -> None:
+        """Delete topics and their records. Brokers carry it out within moments."""
+        wanted = names_of(names)
+        with self._call(timeout) as call:
+
+            def make(share: Iterable[str], _broker: Broker | None) -> Ask[str, None]:
+                return Ask(topics.delete_request(share, call.broker_timeout_ms()), topics.read_deleted)
+
+            call.run(wanted, ToController(), make).value()
+
+    def list_topics(self, *, include_internal: bool = False, timeout: float | None = None) -> dict[str, TopicListing]:
+        """Return every visible topic by name; ``include_internal``: Kafka's own too."""
+        with self._call(timeout) as call:
+            found = topics.read_listing(call.ask(topics.metadata_request(None)))
+        return {name: row for name, row in found.items() if include_internal or not row.is_internal}
+
+    def describe_topics(
+        self, names: str | Iterable[str], *, timeout: float | None = None
+    ) -> dict[str, TopicDescription]:
+        """Return each topic's id and partitions. Raises UnknownTopicOrPartition at once."""
+        wanted = names_of(names)
+        with self._call(timeout) as call:
+
+            def make(share: Iterable[str], _broker: Broker | None) -> Ask[str, TopicDescription]:
+                return Ask(topics.metadata_request(share), topics.read_descriptions)
+
+            return call.run(wanted, Anywhere(), make).value()
+
+    def create_partitions(
+        self,
+        new_partitions: Mapping[str, int | NewPartitions],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        """Let topics grow to so many partitions in all. Keys then go to other partitions than before."""
+        wanted = topics.totals_by_name(new_partitions)
+        with self._call(timeout) as call:
+
+            def make(share: Iterable[str], _broker: Broker | None) -> Ask[str, None]:
+                rows = {name: wanted[name] for name in share}
+                request = topics.partitions_request(rows, call.broker_timeout_ms(), validate_only)
+                return Ask(request, topics.read_partitions)
+
+            call.run(wanted, ToController(), make).value()
+
+    # -- settings
+
+    def describe_configs(
+        self,
+        resources: ConfigResource | Iterable[ConfigResource],
+        names: str | Iterable[str] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+        """Return settings of topics and brokers, by name, with their sources; ``names``: only these."""
+        wanted, keys = configs.resources_of(resources), None if names is None else names_of(names, "setting")
+        with self._call(timeout) as call:
+
+            def make(
+                share: Iterable[ConfigResource], _broker: Broker | None
+            ) -> Ask[ConfigResource, dict[str, ConfigEntry]]:
+                return Ask(configs.describe_request(share, keys), configs.read_described)
+
+            return call.run(wanted, ToBrokers(configs.owner), make).value()
+
+    def alter_configs(
+        self,
+        changes: Mapping[ConfigResource, configs.Changes],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        """Change the named settings, and no others (KIP-339; Kafka 2.3 or later).
+
+        A text sets, None goes back to the default, an :class:`AlterConfig` says more.
+        """
+        configs.resources_of(mapping(changes, "ConfigResource.topic('lines')", "{'retention.ms': '60000'}"))
+        configs.alter_request(changes, validate_only)  # refuses every wrong value before the first request is sent
+        with self._call(timeout) as call:
+
+            def make(share: Iterable[ConfigResource], _broker: Broker | None) -> Ask[ConfigResource, None]:
+                rows = {resource: changes[resource] for resource in share}
+                return Ask(configs.alter_request(rows, validate_only), configs.read_altered)
+
+            call.run(changes, ToBrokers(configs.owner), make).value()
+
+    # -- partitions
+
+    def list_offsets(
+        self,
+        specs: Mapping[TopicPartition, OffsetSpec],
+        *,
+        isolation_level: str = "read_uncommitted",
+        timeout: float | None = None,
+    ) -> dict[TopicPartition, ListedOffset]:
+        """Return the first offsets ("earliest"), the end ("latest"), or offsets by time.
+
+        By time: the first record at or after it; the offset is -1 when no record is so late. Under "read_committed" the
+        end lies before open transactions.
+        """
+        timestamps = {tp: topics.timestamp_of(spec) for tp, spec in by_partition(specs, '"latest"').items()}
+        topics.offsets_request({}, isolation_level)  # refuses an unknown level
+        with self._call(timeout) as call:
+            return _list_offsets(call, timestamps, isolation_level)
+
+    def delete_records(
+        self, before: Mapping[TopicPartition, int | str], *, timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Delete the records below an offset, or all ("latest"); return the first offsets left."""
+        offsets = {
+            tp: HIGH_WATERMARK if spec == "latest" else offset_of(tp, spec, '"latest" for all records')
+            for tp, spec in by_partition(before, "offset").items()
+        }
+        with self._call(timeout) as call:
+
+            def make(share: Iterable[TopicPartition], _broker: Broker | None) -> Ask[TopicPartition, int]:
+                rows = {tp: offsets[tp] for tp in share}
+                return Ask(topics.records_request(rows, call.broker_timeout_ms()), topics.read_records_deleted)
+
+            return call.run(offsets, ToLeaders("Deleting records of"), make, final=()).value()
+
+    # -- groups
+
+    def list_groups(self, *, timeout: float | None = None) -> dict[str, GroupListing]:
+        """Return every visible group by name. Raises AdminError, naming silent brokers."""
+        with self._call(timeout) as call:
+
+            def make(_share: Iterable[int], broker: Broker | None) -> Ask[int, dict[str, GroupListing]]:
+                assert broker is not None
+                return Ask(ListGroupsRequest(), lambda response: groups.read_groups(response, broker))
+
+            lost = "Its groups have gone to other brokers: list them again."
+            route: ToBrokers[int] = ToBrokers(lambda node_id: node_id, lost)
+            told = call.run(self._client.cluster.brokers, route, make)
+        found = {name: row for share in told.results.values() for name, row in share.items()}
+        if told.errors:
+            raise admin_error(told.errors, found)
+        return dict(sorted(found.items()))
+
+    def describe_groups(
+        self, group_ids: str | Iterable[str], *, timeout: float | None = None
+    ) -> dict[str, GroupDescription]:
+        """Return state, assignor and members of classic groups. Raises GroupIdNotFound."""
+        wanted = names_of(group_ids, "group")
+        with self._call(timeout) as call:
+
+            def make(share: Iterable[str], broker: Broker | None) -> Ask[str, GroupDescription]:
+                assert broker is not None
+                request = DescribeGroupsRequest(groups=tuple(share))
+                return Ask(request, lambda response: groups.read_group_descriptions(response, broker))
+
+            return call.run(wanted, _BY_GROUP, make).value()
+
+    def delete_groups(self, group_ids: str | Iterable[str], *, timeout: float | None = None) -> None:
+        """Delete groups and their offsets. Raises NonEmptyGroup while one has members."""
+        wanted = names_of(group_ids, "group")
+        with self._call(timeout) as call:
+
+            def make(share: Iterable[str], _broker: Broker | None) -> Ask[str, None]:
+                return Ask(DeleteGroupsRequest(groups_names=tuple(share)), groups.read_deleted_groups)
+
+            call.run(wanted, _BY_GROUP, make).value()
+
+    def list_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the stored offsets of a group, in all partitions or these.
+
+        A partition without an offset is left out; a group that does not exist has none.
+        """
+        check_name(group_id, "group")
+        wanted = None if partitions is None else tuple(partitions_of(partitions))
+        with self._call(timeout) as call:
+
+            def make(_share: Iterable[str], _broker: Broker | None) -> Ask[str, Any]:
+                request = offset_fetch_request(group_id, wanted)
+                return Ask(request, lambda response: groups.read_offsets(group_id, response))
+
+            told = call.run([group_id], _BY_GROUP, make).value()
+        offsets: dict[TopicPartition, OffsetAndMetadata] = told[group_id].value()
+        return offsets
+
+    def alter_group_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetSpec | OffsetAndMetadata],
+        *,
+        timeout: float | None = None,
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Set where a group without members continues; return the stored offsets.
+
+        A number is the next offset to read; "earliest", "latest" or an aware datetime are looked up first (a time
+        after the last record is the end). While the group has members the error is UnknownMemberId.
+        """
+        check_name(group_id, "group")
+        given = by_partition(offsets, "offset")
+        looked_up = {tp: topics.timestamp_of(spec) for tp, spec in given.items() if topics.is_place(spec)}
+        fixed = {tp: groups.offset_to_store(tp, spec) for tp, spec in given.items() if tp not in looked_up}
+        with self._call(timeout) as call:
+            stored = {**fixed, **_look_up(call, looked_up)}
+
+            def make(share: Iterable[TopicPartition], _broker: Broker | None) -> Ask[TopicPartition, None]:
+                request = offset_commit_request(group_id, {tp: stored[tp] for tp in share})
+                return Ask(request, lambda response: groups.read_committed_offsets(group_id, response))
+
+            route: ToCoordinators[TopicPartition] = ToCoordinators(lambda _tp: group_id)
+            call.run(stored, route, make).value()
+        return stored
+
+    def delete_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> None:
+        """Delete a group's offsets in these partitions.
+
+        Raises GroupSubscribedToTopic while members of the group read them.
+        """
+        check_name(group_id, "group")
+        wanted = partitions_of(partitions)
+        with self._call(timeout) as call:
+
+            def make(share: Sequence[TopicPartition], _broker: Broker | None) -> Ask[TopicPartition, None]:
+                request = groups.forget_request(group_id, share)
+                return Ask(request, lambda response: groups.read_forgotten(group_id, share, response))
+
+            route: ToCoordinators[TopicPartition] = ToCoordinators(lambda _tp: group_id)
+            call.run(wanted, route, make).value()
+
+    # -- inside
+
+    @contextmanager
+    def _call(self, timeout: float | None) -> Iterator[Call]:
+        """Begin one call: no other thread meanwhile, the cluster known, a deadline."""
+        limit = self.config.default_api_timeout_ms / 1000 if timeout is None else timeout
+        if not is_number(limit) or limit < 0:
+            raise BadInput(f"timeout = {timeout!r} must be a number of seconds, not negative.")
+        if self._closed:
+            raise ClientClosed("This Admin is closed: make another.")
+        if not self._busy.acquire(blocking=False):
+            raise KafkaError("This Admin is at work for another thread: it is not thread-safe. Make one for each.")
+        try:
+            call = Call(self._client, self._clock, limit, self._retry, random.random)
+            self._client.bootstrap(call.left_s())
+            yield call
+        finally:
+            self._busy.release()
+
+    def _await_leaders(self, names: Iterable[str], call: Call) -> None:
+        # The controller answers before the other brokers have heard of the topics, and a producer that asks one of
+        # these would see no topic. The topics exist by now: no failure in here is raised.
+        request = topics.metadata_request(names)
+        ends_s = self._clock.monotonic() + min(call.left_s(), SETTLE_S)
+        unsure = dict(self._client.cluster.brokers)
+        while unsure and (left := ends_s - self._clock.monotonic()) > 0:
+            asked = {node_id: self._client.send(request, broker) for node_id, broker in unsure.items()}
+            for node_id, future in asked.items():
+                try:
+                    left = max(ends_s - self._clock.monotonic(), 0.0)
+                    told = topics.read_descriptions(self._client.wait(future, left))
+                except KafkaError:
+                    del unsure[node_id]  # out of reach
+                    continue
+                partitions = [part for row in told.results.values() for part in row.partitions]
+                if not told.errors and all(part.leader >= 0 for part in partitions):
+                    del unsure[node_id]
+            if unsure:
+                call.pause(min(0.02, ends_s - self._clock.monotonic()))
+
+
+_BY_GROUP: ToCoordinators[str] = ToCoordinators(lambda group_id: group_id)
+
+
+def _list_offsets(
+    call: Call, timestamps: Mapping[TopicPartition, int], isolation_level: str
+) -> dict[TopicPartition, ListedOffset]:
+    def make(share: Iterable[TopicPartition], _broker: Broker | None) -> Ask[TopicPartition, ListedOffset]:
+        return Ask(topics.offsets_request({tp: timestamps[tp] for tp in share}, isolation_level), topics.read_listed)
+
+    return call.run(timestamps, ToLeaders("Looking for offsets of"), make, final=()).value()
+
+
+def _look_up(call: Call, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndMetadata]:
+    found = _list_offsets(call, timestamps, "read_uncommitted")
+    too_late = {tp: topics.timestamp_of("latest") for tp, row in found.items() if row.offset < 0}
+    found.update(_list_offsets(call, too_late, "read_uncommitted"))
+    return {tp: OffsetAndMetadata(row.offset) for tp, row in found.items()}

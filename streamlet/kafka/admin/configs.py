@@ -1,4 +1,4 @@
-"""Settings of topics and brokers: requests as they go out, answers as they are read. Pure."""
+"""Settings of topics and brokers: requests, and how their answers are read. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Changes = Mapping[str, str | AlterConfig | None]
 
 
 def resources_of(given: ConfigResource | Iterable[ConfigResource]) -> list[ConfigResource]:
-    """Return resources without doubles. Raises BadInput."""
+    """Return one resource or several as a list without doubles. Raises BadInput."""
     found = one_or_several(given, ConfigResource, "[ConfigResource.topic('lines'), ...]")
     for row in found:
         owner(row)
@@ -31,7 +31,7 @@ def resources_of(given: ConfigResource | Iterable[ConfigResource]) -> list[Confi
 
 
 def owner(resource: ConfigResource) -> int | None:
-    """Return the id of the broker to ask, None for any. Raises BadInput for a wrong name."""
+    """Return the id of the broker to ask, None for any. Raises BadInput."""
     if resource.type is ResourceType.TOPIC:
         check_name(resource.name)
         return None
@@ -43,7 +43,7 @@ def owner(resource: ConfigResource) -> int | None:
 
 
 def describe_request(resources: Iterable[ConfigResource], names: Iterable[str] | None) -> wire.DescribeConfigsRequest:
-    """``names`` None: all settings."""
+    """Return a request for these settings; ``names`` None: all."""
     keys = None if names is None else tuple(names)
     return wire.DescribeConfigsRequest(
         resources=tuple(
@@ -56,42 +56,23 @@ def describe_request(resources: Iterable[ConfigResource], names: Iterable[str] |
     )
 
 
-def read_described(
-    response: wire.DescribeConfigsResponse,
-) -> Answers[ConfigResource, dict[str, ConfigEntry]]:
-    """The settings of each resource, by name."""
+def read_described(response: wire.DescribeConfigsResponse) -> Answers[ConfigResource, dict[str, ConfigEntry]]:
+    """Return the settings of each resource, by name."""
     answers: Answers[ConfigResource, dict[str, ConfigEntry]] = Answers()
     for row in response.results:
         resource = _resource(row.resource_type, row.resource_name)
         if resource is None:
             continue
-        fault = item_error(
-            row.error_code,
-            f"Reading the settings of {resource}",
-            row.error_message,
-            f"DESCRIBE_CONFIGS on the {_needs(resource)}",
-        )
-        if fault is not None:
-            answers.errors[resource] = fault
-            continue
-        answers.results[resource] = {
-            entry.name: ConfigEntry(
-                entry.name,
-                entry.value,
-                _source(entry.config_source),
-                entry.read_only,
-                entry.is_sensitive,
-                tuple((other.name, other.value, _source(other.source)) for other in entry.synonyms),
-            )
-            for entry in sorted(row.configs, key=lambda entry: entry.name)
-        }
+        what, needs = f"Reading the settings of {resource}", f"DESCRIBE_CONFIGS on the {_kind(resource)}"
+        entries = {entry.name: _entry(entry) for entry in sorted(row.configs, key=lambda entry: entry.name)}
+        answers.put(resource, entries, item_error(row.error_code, what, row.error_message, needs))
     return answers
 
 
 def alter_request(
     changes: Mapping[ConfigResource, Changes], validate_only: bool
 ) -> wire.IncrementalAlterConfigsRequest:
-    """Only what is named is changed. Raises BadInput for a value that is no text."""
+    """Return a request that changes only the named settings. Raises BadInput."""
     return wire.IncrementalAlterConfigsRequest(
         resources=tuple(
             wire.AlterConfigsResource(
@@ -109,22 +90,13 @@ def alter_request(
 
 
 def read_altered(response: wire.IncrementalAlterConfigsResponse) -> Answers[ConfigResource, None]:
-    """Which were changed."""
+    """Return the resources that were changed, and the errors of the others."""
     answers: Answers[ConfigResource, None] = Answers()
     for row in response.responses:
         resource = _resource(row.resource_type, row.resource_name)
-        if resource is None:
-            continue
-        fault = item_error(
-            row.error_code,
-            f"Changing the settings of {resource}",
-            row.error_message,
-            f"ALTER_CONFIGS on the {_needs(resource)}",
-        )
-        if fault is None:
-            answers.results[resource] = None
-        else:
-            answers.errors[resource] = fault
+        if resource is not None:
+            what, needs = f"Changing the settings of {resource}", f"ALTER_CONFIGS on the {_kind(resource)}"
+            answers.put(resource, None, item_error(row.error_code, what, row.error_message, needs))
     return answers
 
 
@@ -140,8 +112,17 @@ def _changes(resource: ConfigResource, rows: Changes) -> list[tuple[str, AlterCo
     return found
 
 
-def _needs(resource: ConfigResource) -> str:
+def _entry(row: wire.DescribeConfigsResourceResult) -> ConfigEntry:
+    synonyms = tuple((other.name, other.value, _source(other.source)) for other in row.synonyms)
+    return ConfigEntry(row.name, row.value, _source(row.config_source), row.read_only, row.is_sensitive, synonyms)
+
+
+def _kind(resource: ConfigResource) -> str:
     return "topic" if resource.type is ResourceType.TOPIC else "cluster"
+
+
+# Numbers that are newer than this client are no error: an unknown source is UNKNOWN, a resource of an unknown kind was
+# not asked for and is left out.
 
 
 def _resource(kind: int, name: str) -> ConfigResource | None:

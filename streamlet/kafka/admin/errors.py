@@ -1,4 +1,4 @@
-"""What went wrong with which item, in words: the broker's code, its own message, and what to do. Pure."""
+"""Outcomes of an administrator's items, and the texts of their errors. Pure."""
 
 from __future__ import annotations
 
@@ -39,28 +39,35 @@ class NoController(KafkaError):
 
 
 class TopicBeingDeleted(KafkaError):
-    """A topic of this name is being deleted: a moment later there is room for a new one."""
+    """A topic of this name is being deleted; its name is free soon."""
 
     retriable = True
 
 
 class NewerGroupProtocol(KafkaError):
-    """The group is of the newer protocol (KIP-848), which the call does not know."""
+    """The group is of the newer protocol (KIP-848), unknown to the call."""
 
 
 class Unanswered(KafkaError):
-    """The broker's answer says nothing of an item that was asked for."""
+    """The broker's answer has no row for an item."""
 
 
 @dataclass(slots=True)
 class Answers(Generic[K, V]):
-    """What is known of each item so far."""
+    """The outcome of each item so far."""
 
     results: dict[K, V] = field(default_factory=dict)
     errors: dict[K, KafkaError] = field(default_factory=dict)
 
+    def put(self, item: K, result: V, error: KafkaError | None) -> None:
+        """Record the outcome of an item: its error, or without one its result."""
+        if error is None:
+            self.results[item] = result
+        else:
+            self.errors[item] = error
+
     def value(self) -> dict[K, V]:
-        """The results. Raises AdminError when there is any error."""
+        """Return the results. Raises AdminError when there is any error."""
         if self.errors:
             raise admin_error(self.errors, self.results)
         return self.results
@@ -70,7 +77,7 @@ _combined: dict[type[KafkaError], type[AdminError]] = {}
 
 
 def admin_error(errors: Mapping[Any, KafkaError], results: Mapping[Any, Any]) -> AdminError:
-    """One error for all of these, and its one paragraph."""
+    """Return one error for all of these, with one paragraph."""
     kinds = {type(error) for error in errors.values()}
     kind: type[AdminError] = AdminError
     if len(kinds) == 1:
@@ -88,7 +95,7 @@ def admin_error(errors: Mapping[Any, KafkaError], results: Mapping[Any, Any]) ->
 
 
 def _told(errors: Mapping[Any, KafkaError]) -> list[str]:
-    """Each message once; one that names no item of its own (a lost connection) gets those that it concerns."""
+    """Return each message once, after the items it does not name."""
     items: dict[str, list[str]] = {}
     for item, error in errors.items():
         items.setdefault(error.message, []).append(str(item))
@@ -113,7 +120,7 @@ _SAYS_NOTHING_NEW = {
     e.GroupAuthorizationFailed,
     e.NotController,
 }
-"""Where the broker's own message only repeats the code."""
+"""Errors where the broker's own message only repeats the code."""
 
 _UNAUTHORIZED = {e.TopicAuthorizationFailed, e.ClusterAuthorizationFailed, e.GroupAuthorizationFailed}
 
@@ -139,15 +146,17 @@ _REMEDIES: dict[type[BrokerError], str] = {
 
 
 def item_error(code: int, what: str, said: str | None = None, needs: str = "", brokers: int = 0) -> KafkaError | None:
-    """The error of one item; None for code 0.
+    """Return the error of one item, None for code 0.
 
-    ``what`` was being done, without a full stop; ``said``: the broker's own message; ``needs``: the ACL
-    operations it takes, as "CREATE on the topic"; ``brokers``: how many the cluster has, 0 for not known.
+    ``what``: the act, without a full stop; ``said``: the broker's own message; ``needs``: the ACL operations
+    it takes, as "CREATE on the topic"; ``brokers``: how many the cluster has, 0 for unknown.
     """
     kind = e.error_class(code)
     if kind is None:
         return None
-    if kind is e.TopicAlreadyExists and said and "marked for deletion" in said:  # brokers that live in a ZooKeeper
+    # A broker in ZooKeeper mode answers a deletion before the name is free. For a quarter of a second it then calls the
+    # topic existing, and only the text shows that waiting helps.
+    if kind is e.TopicAlreadyExists and said and "marked for deletion" in said:
         return TopicBeingDeleted(f"{what}: the topic of this name is still being deleted.")
     remedy = _REMEDIES.get(kind, "")
     if kind in _UNAUTHORIZED and needs:

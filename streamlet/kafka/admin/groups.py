@@ -1,11 +1,12 @@
-"""Groups and their offsets: requests as they go out, answers as they are read. Pure."""
+"""Groups and their offsets: requests, and how their answers are read. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from streamlet.kafka.admin.errors import Answers, NewerGroupProtocol, item_error
 from streamlet.kafka.admin.model import GroupDescription, GroupListing, MemberDescription
+from streamlet.kafka.admin.topics import partition_rows
 from streamlet.kafka.arguments import offset_of
 from streamlet.kafka.broker_errors import GroupIdNotFound
 from streamlet.kafka.client.group_requests import OffsetAndMetadata, offset_rows
@@ -30,27 +31,25 @@ _DEAD = "Dead"
 
 
 def read_groups(response: ListGroupsResponse, broker: Broker) -> Answers[int, dict[str, GroupListing]]:
-    """The groups that this broker coordinates."""
-    answers: Answers[int, dict[str, GroupListing]] = Answers()
-    fault = item_error(
-        response.error_code, f"Listing the groups of broker {broker}", None, "DESCRIBE on the cluster or on the groups"
-    )
-    if fault is not None:
-        answers.errors[broker.node_id] = fault
-        return answers
-    answers.results[broker.node_id] = {
+    """Return the groups that this broker coordinates."""
+    needs = "DESCRIBE on the cluster or on the groups"
+    fault = item_error(response.error_code, f"Listing the groups of broker {broker}", None, needs)
+    rows = {
         row.group_id: GroupListing(row.group_id, row.protocol_type, row.group_state, row.group_type, broker)
         for row in response.groups
     }
+    answers: Answers[int, dict[str, GroupListing]] = Answers()
+    answers.put(broker.node_id, rows, fault)
     return answers
 
 
 def read_group_descriptions(response: DescribeGroupsResponse, broker: Broker) -> Answers[str, GroupDescription]:
-    """State and members of each group. One that is not there is GroupIdNotFound, whatever the version."""
+    """Return state and members of each group."""
     answers: Answers[str, GroupDescription] = Answers()
     for row in response.groups:
         what = f"Describing group {row.group_id!r}"
         fault = item_error(row.error_code, what, row.error_message, "DESCRIBE on the group")
+        # A broker before 4.0 has no error for a group that does not exist: it describes it as dead.
         if fault is None and row.group_state == _DEAD:
             fault = GroupIdNotFound(what, "Correct its name: list_groups shows what there is.")
         if isinstance(fault, GroupIdNotFound) and "not a classic group" in (row.error_message or ""):
@@ -80,8 +79,12 @@ def _member(group: DescribedGroup, row: DescribedGroupMember) -> MemberDescripti
     return MemberDescription(row.member_id, row.group_instance_id, row.client_id, row.client_host, topics, assignment)
 
 
+# Both byte strings are a consumer's own, of any version from 0 on. A later version only appends fields, so the reading
+# stops after those of version 0.
+
+
 def subscribed_topics(data: bytes) -> tuple[str, ...]:
-    """The topics of a consumer's subscription; later versions append to it, and what follows is let be."""
+    """Return the topics of a member's subscription. Raises MalformedFrame."""
     reader = Reader(data)
     if not data:
         return ()
@@ -90,7 +93,7 @@ def subscribed_topics(data: bytes) -> tuple[str, ...]:
 
 
 def assigned_partitions(data: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions of a consumer's assignment, in the order they stand there."""
+    """Return the partitions of a member's assignment, in its order. Raises MalformedFrame."""
     reader = Reader(data)
     if not data:
         return ()
@@ -104,20 +107,18 @@ def assigned_partitions(data: bytes) -> tuple[TopicPartition, ...]:
 
 def _count(reader: Reader) -> int:
     count = reader.fixed(p.INT32)
+    # An item takes at least one byte: a larger count is refused before a list of its size is made.
     if not 0 <= count <= reader.remaining:
         raise MalformedFrame(f"an array of {count} items where {reader.remaining} bytes remain")
     return count
 
 
 def read_deleted_groups(response: DeleteGroupsResponse) -> Answers[str, None]:
-    """Which are gone."""
+    """Return the deleted groups, and the errors of the others."""
     answers: Answers[str, None] = Answers()
     for row in response.results:
         fault = item_error(row.error_code, f"Deleting group {row.group_id!r}", None, "DELETE on the group")
-        if fault is None:
-            answers.results[row.group_id] = None
-        else:
-            answers.errors[row.group_id] = fault
+        answers.put(row.group_id, None, fault)
     return answers
 
 
@@ -125,80 +126,39 @@ def read_deleted_groups(response: DeleteGroupsResponse) -> Answers[str, None]:
 
 
 def offset_to_store(tp: TopicPartition, spec: object) -> OffsetAndMetadata:
-    """Return an offset to store, given as a number or with metadata. Raises BadInput."""
+    """Return an offset, given as a number or with metadata. Raises BadInput."""
     if isinstance(spec, OffsetAndMetadata):
         return offset_rows({tp: spec})[tp]
     return OffsetAndMetadata(offset_of(tp, spec, '"earliest", "latest" or an aware datetime'))
 
 
-def fetch_request(group_id: str, partitions: Iterable[TopicPartition] | None) -> wire_offsets.OffsetFetchRequest:
-    """``partitions`` None: all that the group has stored."""
-    topics = None
-    if partitions is not None:
-        wanted = by_topic(dict.fromkeys(partitions))
-        topics = tuple(
-            wire_offsets.OffsetFetchTopic(name=name, partition_indexes=tuple(rows)) for name, rows in wanted.items()
-        )
-    return wire_offsets.OffsetFetchRequest(group_id=group_id, topics=topics)
-
-
 def read_offsets(
     group_id: str, response: wire_offsets.OffsetFetchResponse
 ) -> Answers[str, Answers[TopicPartition, OffsetAndMetadata]]:
-    """The stored offsets of the one group; a partition without one is in neither mapping."""
+    """Return one group's stored offsets, without partitions that have none."""
     what = f"Reading the offsets of group {group_id!r}"
     fault = item_error(response.error_code, what, None, "DESCRIBE on the group")
     if fault is not None:
         return Answers({}, {group_id: fault})
     found: Answers[TopicPartition, OffsetAndMetadata] = Answers()
-    for topic in response.topics:
-        for row in topic.partitions:
-            tp = TopicPartition(topic.name, row.partition_index)
-            fault = item_error(row.error_code, f"{what} in {tp}", None, "DESCRIBE on the topic")
-            if fault is not None:
-                found.errors[tp] = fault
-            elif row.committed_offset >= 0:
-                found.results[tp] = OffsetAndMetadata(
-                    row.committed_offset, row.committed_leader_epoch, row.metadata or ""
-                )
+    for tp, row in partition_rows(response.topics):
+        fault = item_error(row.error_code, f"{what} in {tp}", None, "DESCRIBE on the topic")
+        if fault is not None or row.committed_offset >= 0:
+            stored = OffsetAndMetadata(row.committed_offset, row.committed_leader_epoch, row.metadata or "")
+            found.put(tp, stored, fault)
     return Answers({group_id: found}, {})
 
 
-def commit_request(
-    group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
-) -> wire_offsets.OffsetCommitRequest:
-    """A commit from outside of the membership; the coordinator refuses it while the group has members."""
-    return wire_offsets.OffsetCommitRequest(
-        group_id=group_id,
-        topics=tuple(
-            wire_offsets.OffsetCommitTopic(
-                name=topic,
-                partitions=tuple(
-                    wire_offsets.OffsetCommitPartition(
-                        partition_index=number,
-                        committed_offset=row.offset,
-                        committed_leader_epoch=row.leader_epoch,
-                        committed_metadata=row.metadata,
-                    )
-                    for number, row in rows.items()
-                ),
-            )
-            for topic, rows in by_topic(offsets).items()
-        ),
-    )
-
-
 def read_committed_offsets(group_id: str, response: wire_offsets.OffsetCommitResponse) -> Answers[TopicPartition, None]:
-    """Which were stored."""
+    """Return the partitions with a stored offset, and the others' errors."""
     answers: Answers[TopicPartition, None] = Answers()
-    for topic in response.topics:
-        for row in topic.partitions:
-            _note(answers, f"Setting the offset of group {group_id!r}", topic.name, row.partition_index, row.error_code)
+    for tp, row in partition_rows(response.topics):
+        answers.put(tp, None, _group_error(f"Setting the offset of group {group_id!r} in {tp}", row.error_code))
     return answers
 
 
 def forget_request(group_id: str, partitions: Iterable[TopicPartition]) -> wire_offsets.OffsetDeleteRequest:
-    """Forget the group's offsets of these."""
+    """Return a request that deletes the group's offsets of these partitions."""
     return wire_offsets.OffsetDeleteRequest(
         group_id=group_id,
         topics=tuple(
@@ -214,23 +174,15 @@ def forget_request(group_id: str, partitions: Iterable[TopicPartition]) -> wire_
 def read_forgotten(
     group_id: str, partitions: Iterable[TopicPartition], response: wire_offsets.OffsetDeleteResponse
 ) -> Answers[TopicPartition, None]:
-    """Which were forgotten. An error of the group is every partition's."""
+    """Return the partitions without an offset now, and the others' errors."""
     answers: Answers[TopicPartition, None] = Answers()
-    what = f"Deleting the offset of group {group_id!r}"
-    if response.error_code:
-        for tp in partitions:
-            _note(answers, what, tp.topic, tp.partition, response.error_code)
-        return answers
-    for topic in response.topics:
-        for row in topic.partitions:
-            _note(answers, what, topic.name, row.partition_index, row.error_code)
+    codes = {tp: row.error_code for tp, row in partition_rows(response.topics)}
+    if response.error_code:  # the group's own error: the broker then sends no partitions
+        codes = dict.fromkeys(partitions, response.error_code)
+    for tp, code in codes.items():
+        answers.put(tp, None, _group_error(f"Deleting the offset of group {group_id!r} in {tp}", code))
     return answers
 
 
-def _note(answers: Answers[TopicPartition, None], what: str, topic: str, partition: int, code: int) -> None:
-    tp = TopicPartition(topic, partition)
-    fault = item_error(code, f"{what} in {tp}", None, "READ on the group and on the topic")
-    if fault is None:
-        answers.results[tp] = None
-    else:
-        answers.errors[tp] = fault
+def _group_error(what: str, code: int) -> KafkaError | None:
+    return item_error(code, what, None, "READ on the group and on the topic")

@@ -1,4 +1,4 @@
-"""What an administrator asks for and is told, as frozen data. Pure; any thread."""
+"""Data that an administrator's calls take and return, frozen. Pure; any thread."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from enum import IntEnum
 from typing import Final, Literal
 
 from streamlet.base.errors import BadInput
-from streamlet.kafka.arguments import mapping, several
+from streamlet.kafka.arguments import is_whole, mapping, several
 from streamlet.kafka.metadata.cluster import Broker, PartitionInfo, TopicPartition
 
 BROKER_DEFAULT: Final = -1
-"""As number of partitions or of replicas: what the broker's own settings say (Kafka 2.8 or later)."""
+"""Number of partitions or replicas that leaves the choice to the broker (Kafka 2.8 or later)."""
 
 OffsetSpec = int | datetime | Literal["earliest", "latest"]
-"""Where in a partition: its start, its end, or the first record at or after a time.
+"""A place in a partition: its start, its end, or the first record at or after a time.
 
 A time is an aware ``datetime`` or milliseconds since 1970. (In ``alter_group_offsets`` a number is the
 offset itself.)
@@ -25,9 +25,9 @@ offset itself.)
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to be made. BadInput when it contradicts itself.
+    """A topic to create. Raises BadInput when it contradicts itself.
 
-    ``assignment``: partition -> broker ids, the preferred leader first; it stands instead of both numbers.
+    ``assignment``: partition -> broker ids, the preferred leader first, in place of both numbers.
     ``configs``: settings of the topic, as ``{"retention.ms": "60000"}``.
     """
 
@@ -44,7 +44,7 @@ class NewTopic:
             ("num_partitions", self.num_partitions),
             ("replication_factor", self.replication_factor),
         ):
-            if isinstance(number, bool) or not isinstance(number, int) or (number < 1 and number != BROKER_DEFAULT):
+            if number != BROKER_DEFAULT and not is_whole(number, 1):
                 raise BadInput(
                     f"NewTopic {self.name!r}: {what} = {number!r} must be a whole number of at least 1, or -1 for "
                     "the broker's default."
@@ -68,7 +68,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """What a new topic became. A broker before 2.8 tells the name alone: the rest is None then.
+    """A created topic. A broker before 2.8 tells only the name: the rest is None.
 
     ``configs`` is empty where the caller may not read them.
     """
@@ -82,13 +82,16 @@ class CreatedTopic:
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """How many partitions a topic is to have in all; ``assignment``: broker ids of each one that is new."""
+    """The number of partitions a topic shall have.
+
+    ``assignment``: broker ids of each new one.
+    """
 
     total: int
     assignment: Sequence[Sequence[int]] | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.total, bool) or not isinstance(self.total, int) or self.total < 1:
+        if not is_whole(self.total, 1):
             raise BadInput(f"NewPartitions: total = {self.total!r} must be a whole number of at least 1.")
         for brokers in several(self.assignment or (), "broker ids", "[[1, 2], ...]", "NewPartitions: assignment"):
             _check_brokers("NewPartitions", brokers)
@@ -96,7 +99,7 @@ class NewPartitions:
 
 @dataclass(frozen=True, slots=True)
 class TopicListing:
-    """A topic's name, id (None before Kafka 2.8) and size; ``is_internal`` of Kafka's own."""
+    """A topic in a listing; ``topic_id`` is None before Kafka 2.8."""
 
     name: str
     topic_id: str | None
@@ -106,7 +109,7 @@ class TopicListing:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """One topic; ``partitions`` by number, each with leader, leader epoch, replicas and isr as broker ids."""
+    """One topic; ``partitions`` are in the order of their numbers."""
 
     name: str
     topic_id: str | None
@@ -116,7 +119,7 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """``controller``: who takes orders. On KRaft any broker does, and it is one of them."""
+    """A cluster and its brokers; on KRaft the controller is any broker."""
 
     cluster_id: str | None
     controller: Broker | None
@@ -127,7 +130,7 @@ class ClusterDescription:
 
 
 class ResourceType(IntEnum):
-    """What has settings; Kafka's numbers."""
+    """Owners of settings; Kafka's numbers."""
 
     TOPIC = 2
     BROKER = 4
@@ -135,19 +138,22 @@ class ResourceType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
-    """Whose settings: ``ConfigResource.topic("lines")``, ``ConfigResource.broker(1)``, or of all brokers."""
+    """The owner of settings: a topic, a broker, or all brokers.
+
+    ``ConfigResource.topic("lines")``, ``ConfigResource.broker(1)``, ``ConfigResource.broker()``.
+    """
 
     type: ResourceType
     name: str
 
     @classmethod
     def topic(cls, name: str) -> ConfigResource:
-        """A topic's."""
+        """Return the resource of a topic."""
         return cls(ResourceType.TOPIC, name)
 
     @classmethod
     def broker(cls, node_id: int | None = None) -> ConfigResource:
-        """A broker's own; None: what is set for all brokers of the cluster together."""
+        """Return a broker's resource; None: the defaults of all brokers together."""
         return cls(ResourceType.BROKER, "" if node_id is None else str(node_id))
 
     def __str__(self) -> str:
@@ -157,7 +163,7 @@ class ConfigResource:
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from; Kafka's numbers."""
+    """The source of a value; Kafka's numbers."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -172,7 +178,7 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One setting. ``value`` is None where it is secret (``is_sensitive``) or not set.
+    """One setting; ``value`` is None where it is secret (``is_sensitive``) or unset.
 
     ``synonyms``: (name, value, source) of everything that could give the value, the strongest first.
     """
@@ -186,12 +192,12 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
-        """Nobody has set it."""
+        """Whether nobody has set it."""
         return self.source is ConfigSource.DEFAULT_CONFIG
 
 
 class ConfigOp(IntEnum):
-    """What to do to a setting (KIP-339); Kafka's numbers."""
+    """Changes of a setting (KIP-339); Kafka's numbers."""
 
     SET = 0
     DELETE = 1
@@ -201,7 +207,10 @@ class ConfigOp(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class AlterConfig:
-    """One change. DELETE goes back to the default; APPEND and SUBTRACT are for settings that are lists."""
+    """One change of a setting.
+
+    DELETE goes back to the default; APPEND and SUBTRACT are for settings that are lists.
+    """
 
     op: ConfigOp
     value: str | None = None
@@ -212,7 +221,7 @@ class AlterConfig:
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group as its coordinator lists it; ``state`` and ``type`` are "" where the broker is too old to say."""
+    """A group in a listing; an old broker leaves ``state`` and ``type`` empty."""
 
     group_id: str
     protocol_type: str
@@ -223,7 +232,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """One member. Topics and partitions are decoded for the protocol "consumer", and empty for another."""
+    """One member; topics and partitions are empty but for the protocol "consumer"."""
 
     member_id: str
     group_instance_id: str | None
@@ -235,7 +244,7 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """One group: ``state`` as Kafka says it (Stable, Empty, ...), ``assignor`` the one that was agreed on."""
+    """One group: its state (Stable, Empty, ...), agreed assignor and members."""
 
     group_id: str
     state: str
@@ -246,7 +255,7 @@ class GroupDescription:
 
 
 def checked_values(where: str, values: Mapping[str, str | None]) -> None:
-    """BadInput unless names and values of settings are text: Kafka takes no numbers."""
+    """Raise BadInput unless all names and values of settings are text."""
     for name, value in mapping(values, "'retention.ms'", "'60000'", f"{where}: settings").items():
         if not isinstance(name, str) or not (value is None or isinstance(value, str)):
             raise BadInput(
@@ -256,5 +265,5 @@ def checked_values(where: str, values: Mapping[str, str | None]) -> None:
 
 def _check_brokers(where: str, brokers: Iterable[int]) -> None:
     ids = list(several(brokers, "broker ids", "[1, 2]", f"{where}: assignment"))
-    if not ids or any(isinstance(one, bool) or not isinstance(one, int) or one < 0 for one in ids):
+    if not ids or not all(is_whole(one, 0) for one in ids):
         raise BadInput(f"{where}: {brokers!r} in the assignment are no broker ids: write them as numbers, as [1, 2].")

@@ -1,8 +1,11 @@
-"""Topics: requests as they go out, answers as they are read. Pure."""
+"""Topics and their partitions: requests, and how their answers are read. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeGuard
 
 from streamlet.base.errors import BadInput
 from streamlet.kafka.admin.errors import Answers, item_error
@@ -11,12 +14,17 @@ from streamlet.kafka.admin.model import (
     CreatedTopic,
     NewPartitions,
     NewTopic,
+    OffsetSpec,
     TopicDescription,
     TopicListing,
 )
-from streamlet.kafka.arguments import check_name, mapping, one_or_several
-from streamlet.kafka.broker_errors import error_class
-from streamlet.kafka.metadata.cluster import PartitionInfo
+from streamlet.kafka.admin.rounds import AT_ONCE, Call, Found
+from streamlet.kafka.arguments import check_name, is_whole, mapping, one_or_several
+from streamlet.kafka.broker_errors import UnknownTopicOrPartition, error_class
+from streamlet.kafka.client.leader_requests import ListedOffset, by_topic, list_offsets_request
+from streamlet.kafka.errors import NoLeader
+from streamlet.kafka.metadata.cluster import Broker, PartitionInfo, TopicPartition
+from streamlet.kafka.protocol.messages import fetch as wire_offsets
 from streamlet.kafka.protocol.messages import topics as wire
 from streamlet.kafka.protocol.messages.metadata import (
     MetadataRequest,
@@ -25,9 +33,11 @@ from streamlet.kafka.protocol.messages.metadata import (
     MetadataTopic,
 )
 
+# -- arguments
+
 
 def new_by_name(given: NewTopic | Iterable[NewTopic]) -> dict[str, NewTopic]:
-    """Return topics to create by name. Raises BadInput for a name given twice."""
+    """Return the topics to create, by name. Raises BadInput for a name given twice."""
     example = "[NewTopic('lines', num_partitions, replication_factor), ...]"
     found: dict[str, NewTopic] = {}
     for row in one_or_several(given, NewTopic, example):
@@ -38,14 +48,42 @@ def new_by_name(given: NewTopic | Iterable[NewTopic]) -> dict[str, NewTopic]:
 
 
 def totals_by_name(given: Mapping[str, int | NewPartitions]) -> dict[str, NewPartitions]:
-    """Return each topic's number of partitions to be. Raises BadInput."""
+    """Return how many partitions each topic shall have. Raises BadInput."""
     for name in mapping(given, "'lines'", "6"):
         check_name(name)
     return {name: row if isinstance(row, NewPartitions) else NewPartitions(row) for name, row in given.items()}
 
 
+_WORDS = {"earliest": wire_offsets.EARLIEST_TIMESTAMP, "latest": wire_offsets.LATEST_TIMESTAMP}
+_ISOLATION = ("read_uncommitted", "read_committed")
+
+
+def is_place(spec: object) -> TypeGuard[OffsetSpec]:
+    """Return whether only the leader knows the offset: a word or a time."""
+    return isinstance(spec, datetime) or (isinstance(spec, str) and spec in _WORDS)
+
+
+def timestamp_of(spec: OffsetSpec) -> int:
+    """Return the protocol's timestamp for a place in a log. Raises BadInput."""
+    if isinstance(spec, str) and spec in _WORDS:
+        return _WORDS[spec]
+    if isinstance(spec, datetime):
+        if spec.tzinfo is None:
+            raise BadInput(f"The time {spec} has no time zone: give an aware datetime, as datetime.now(timezone.utc).")
+        return int(spec.timestamp() * 1000)
+    if is_whole(spec, 0):
+        return spec
+    raise BadInput(
+        f'{spec!r} is no place in a partition: write "earliest", "latest", an aware datetime, or milliseconds '
+        "since 1970."
+    )
+
+
+# -- create, delete, grow
+
+
 def create_request(topics: Iterable[NewTopic], timeout_ms: int, validate_only: bool) -> wire.CreateTopicsRequest:
-    """All of these in one request."""
+    """Return one request for all of these topics."""
     return wire.CreateTopicsRequest(
         topics=tuple(
             wire.CreatableTopic(
@@ -68,47 +106,40 @@ def create_request(topics: Iterable[NewTopic], timeout_ms: int, validate_only: b
 
 
 def read_created(response: wire.CreateTopicsResponse, brokers: int) -> Answers[str, CreatedTopic]:
-    """What each topic became; ``brokers``: how many there are."""
+    """Return what each topic became; ``brokers``: how many the cluster has."""
     answers: Answers[str, CreatedTopic] = Answers()
+    needs = "CREATE on the topic or on the cluster"
     for row in response.topics:
-        fault = item_error(
-            row.error_code,
-            f"Creating topic {row.name!r}",
-            row.error_message,
-            "CREATE on the topic or on the cluster",
-            brokers,
-        )
-        if fault is not None:
-            answers.errors[row.name] = fault
-            continue
-        answers.results[row.name] = CreatedTopic(
+        created = CreatedTopic(
             row.name,
             row.topic_id,
             None if row.num_partitions == BROKER_DEFAULT else row.num_partitions,
             None if row.replication_factor == BROKER_DEFAULT else row.replication_factor,
             {config.name: config.value for config in row.configs or ()},
         )
+        fault = item_error(row.error_code, f"Creating topic {row.name!r}", row.error_message, needs, brokers)
+        answers.put(row.name, created, fault)
     return answers
 
 
 def delete_request(names: Iterable[str], timeout_ms: int) -> wire.DeleteTopicsRequest:
-    """All of these in one request."""
+    """Return one request for all of these topics."""
     return wire.DeleteTopicsRequest(topic_names=tuple(names), timeout_ms=timeout_ms)
 
 
 def read_deleted(response: wire.DeleteTopicsResponse) -> Answers[str, None]:
-    """Which are gone."""
-    return _read_names(
-        ((row.name, row.error_code, row.error_message) for row in response.responses),
-        lambda name: f"Deleting topic {name!r}",
-        "DELETE on the topic",
-    )
+    """Return the deleted topics, and the errors of the others."""
+    answers: Answers[str, None] = Answers()
+    for row in response.responses:
+        what = f"Deleting topic {row.name!r}"
+        answers.put(row.name, None, item_error(row.error_code, what, row.error_message, "DELETE on the topic"))
+    return answers
 
 
 def partitions_request(
     wanted: Mapping[str, NewPartitions], timeout_ms: int, validate_only: bool
 ) -> wire.CreatePartitionsRequest:
-    """All of these in one request."""
+    """Return one request for all of these topics."""
     return wire.CreatePartitionsRequest(
         topics=tuple(
             wire.CreatePartitionsTopic(
@@ -126,39 +157,44 @@ def partitions_request(
 
 
 def read_partitions(response: wire.CreatePartitionsResponse) -> Answers[str, None]:
-    """Which have grown."""
-    return _read_names(
-        ((row.name, row.error_code, row.error_message) for row in response.results),
-        lambda name: f"Adding partitions to topic {name!r}",
-        "ALTER on the topic",
-    )
+    """Return the topics that have grown, and the errors of the others."""
+    answers: Answers[str, None] = Answers()
+    for row in response.results:
+        what = f"Adding partitions to topic {row.name!r}"
+        answers.put(row.name, None, item_error(row.error_code, what, row.error_message, "ALTER on the topic"))
+    return answers
+
+
+# -- describe
 
 
 def metadata_request(names: Iterable[str] | None) -> MetadataRequest:
-    """What is known of these topics, of all (None), or of the brokers alone (nothing); none is made by asking."""
+    """Return a request for topics: these, all (None), or brokers alone (empty)."""
     topics = None if names is None else tuple(MetadataRequestTopic(name=name) for name in names)
     return MetadataRequest(topics=topics)
 
 
+def read_brokers(response: MetadataResponse) -> dict[int, Broker]:
+    """Return the brokers of the cluster by id."""
+    return {row.node_id: Broker(row.node_id, row.host, row.port, row.rack) for row in response.brokers}
+
+
 def read_descriptions(response: MetadataResponse) -> Answers[str, TopicDescription]:
-    """Each topic with its partitions."""
+    """Return each topic with its partitions."""
     answers: Answers[str, TopicDescription] = Answers()
     for row in response.topics:
         name = row.name or ""
         fault = item_error(row.error_code, f"Describing topic {name!r}", None, "DESCRIBE on the topic")
-        if fault is not None:
-            answers.errors[name] = fault
-        else:
-            answers.results[name] = TopicDescription(name, row.topic_id, row.is_internal, _partitions(name, row))
+        answers.put(name, TopicDescription(name, row.topic_id, row.is_internal, _partitions(name, row)), fault)
     return answers
 
 
 def read_listing(response: MetadataResponse) -> dict[str, TopicListing]:
-    """Every topic that the caller may see, by name; one that is being deleted is left out."""
+    """Return every visible topic by name, without those being deleted."""
     return {
         row.name: TopicListing(row.name, row.topic_id, len(row.partitions), row.is_internal)
         for row in sorted(response.topics, key=lambda row: row.name or "")
-        if row.name is not None and row.error_code != 3
+        if row.name is not None and row.error_code != UnknownTopicOrPartition.code
     }
 
 
@@ -178,14 +214,81 @@ def _partitions(name: str, row: MetadataTopic) -> tuple[PartitionInfo, ...]:
     )
 
 
-def _read_names(
-    rows: Iterable[tuple[str, int, str | None]], doing: Callable[[str], str], needs: str
-) -> Answers[str, None]:
-    answers: Answers[str, None] = Answers()
-    for name, code, said in rows:
-        fault = item_error(code, doing(name), said, needs)
-        if fault is None:
-            answers.results[name] = None
-        else:
-            answers.errors[name] = fault
+# -- partitions: offsets and records
+
+
+@dataclass(frozen=True, slots=True)
+class ToLeaders:
+    """The leader of each partition, by fresh metadata of one broker."""
+
+    doing: str
+
+    def find(self, items: Sequence[TopicPartition], call: Call) -> Found[TopicPartition]:
+        response = call.wait(call.client.send(metadata_request(dict.fromkeys(tp.topic for tp in items))))
+        brokers = read_brokers(response)
+        known = read_descriptions(response).results
+        faults = {row.name: row.error_code for row in response.topics if row.error_code}
+        found: Found[TopicPartition] = Found()
+        for tp in items:
+            fault = item_error(faults.get(tp.topic, 0), f"{self.doing} {tp}", None, "DESCRIBE on the topic")
+            partitions = known[tp.topic].partitions if tp.topic in known else ()
+            if fault is not None:
+                where = found.later if fault.retriable and not isinstance(fault, AT_ONCE) else found.refused
+                where[tp] = fault
+            elif not 0 <= tp.partition < len(partitions):
+                remedy = f"The topic has {len(partitions)} partitions, numbered from 0."
+                found.refused[tp] = UnknownTopicOrPartition(f"{self.doing} {tp}", remedy)
+            elif (leader := partitions[tp.partition].leader) in brokers:
+                found.targets[tp] = brokers[leader]
+            else:
+                found.later[tp] = NoLeader(f"{self.doing} {tp}: the partition has no leader at the moment.")
+        return found
+
+
+def offsets_request(timestamps: Mapping[TopicPartition, int], isolation_level: str) -> wire_offsets.ListOffsetsRequest:
+    """Return a request for one leader's partitions. Raises BadInput for an unknown level."""
+    if isolation_level not in _ISOLATION:
+        raise BadInput(f'isolation_level = {isolation_level!r}: write "read_uncommitted" or "read_committed".')
+    return list_offsets_request(timestamps, read_committed=isolation_level == "read_committed")
+
+
+def read_listed(response: wire_offsets.ListOffsetsResponse) -> Answers[TopicPartition, ListedOffset]:
+    """Return each partition's offset, -1 where no record is so late."""
+    answers: Answers[TopicPartition, ListedOffset] = Answers()
+    for tp, row in partition_rows(response.topics):
+        fault = item_error(row.error_code, f"Looking for offsets of {tp}", None, "DESCRIBE on the topic")
+        answers.put(tp, ListedOffset(row.offset, row.timestamp, row.leader_epoch, None), fault)
     return answers
+
+
+def records_request(before: Mapping[TopicPartition, int], timeout_ms: int) -> wire.DeleteRecordsRequest:
+    """Return a request to delete the records below each offset; -1: all."""
+    return wire.DeleteRecordsRequest(
+        topics=tuple(
+            wire.DeleteRecordsTopic(
+                name=topic,
+                partitions=tuple(
+                    wire.DeleteRecordsPartition(partition_index=number, offset=offset)
+                    for number, offset in rows.items()
+                ),
+            )
+            for topic, rows in by_topic(before).items()
+        ),
+        timeout_ms=timeout_ms,
+    )
+
+
+def read_records_deleted(response: wire.DeleteRecordsResponse) -> Answers[TopicPartition, int]:
+    """Return the first offset that each partition still has."""
+    answers: Answers[TopicPartition, int] = Answers()
+    for tp, row in partition_rows(response.topics):
+        fault = item_error(row.error_code, f"Deleting records of {tp}", None, "DELETE on the topic")
+        answers.put(tp, row.low_watermark, fault)
+    return answers
+
+
+def partition_rows(topics: Iterable[Any]) -> Iterator[tuple[TopicPartition, Any]]:  # Any: rows of several answers
+    """Yield each partition's row in an answer that is grouped by topic."""
+    for topic in topics:
+        for row in topic.partitions:
+            yield TopicPartition(topic.name, row.partition_index), row

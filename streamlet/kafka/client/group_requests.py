@@ -137,15 +137,14 @@ def find_coordinator(client: KafkaClient, group_id: str) -> RequestFuture[Broker
     return client.send(FindCoordinatorRequest(key=group_id)).then(read)
 
 
-def commit_offsets(
-    client: KafkaClient,
-    coordinator: Broker,
-    group_id: str,
-    offsets: Mapping[TopicPartition, OffsetAndMetadata],
-    member: GroupMember = OUTSIDER,
-) -> RequestFuture[dict[TopicPartition, type[BrokerError] | None]]:
-    """Store offsets; the result has each partition's error, None where it was stored."""
-    request = OffsetCommitRequest(
+def offset_commit_request(
+    group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupMember = OUTSIDER
+) -> OffsetCommitRequest:
+    """Return a request to store offsets.
+
+    As an outsider's (generation -1) the coordinator refuses it while the group has members.
+    """
+    return OffsetCommitRequest(
         group_id=group_id,
         generation_id=member.generation_id,
         member_id=member.member_id,
@@ -167,6 +166,27 @@ def commit_offsets(
         ),
     )
 
+
+def offset_fetch_request(
+    group_id: str, partitions: Iterable[TopicPartition] | None, require_stable: bool = False
+) -> OffsetFetchRequest:
+    """Return a request for stored offsets; ``partitions`` None: all that the group has."""
+    topics = None
+    if partitions is not None:
+        wanted = by_topic(dict.fromkeys(partitions))
+        topics = tuple(OffsetFetchTopic(name=name, partition_indexes=tuple(rows)) for name, rows in wanted.items())
+    return OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=require_stable)
+
+
+def commit_offsets(
+    client: KafkaClient,
+    coordinator: Broker,
+    group_id: str,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    member: GroupMember = OUTSIDER,
+) -> RequestFuture[dict[TopicPartition, type[BrokerError] | None]]:
+    """Store offsets; the result has each partition's error, None where it was stored."""
+
     def read(response: OffsetCommitResponse) -> dict[TopicPartition, type[BrokerError] | None]:
         return {
             TopicPartition(topic.name, row.partition_index): error_class(row.error_code)
@@ -174,7 +194,7 @@ def commit_offsets(
             for row in topic.partitions
         }
 
-    return client.send(request, coordinator).then(read)
+    return client.send(offset_commit_request(group_id, offsets, member), coordinator).then(read)
 
 
 def fetch_offsets(
@@ -190,10 +210,6 @@ def fetch_offsets(
     A partition without one is not in the result. ``partitions`` None: all the group has. ``require_stable``: fails with
     UnstableOffsetCommit (retriable) while an open transaction is about to change one of them (KIP-447).
     """
-    topics = None
-    if partitions is not None:
-        wanted = by_topic(dict.fromkeys(partitions))
-        topics = tuple(OffsetFetchTopic(name=name, partition_indexes=tuple(rows)) for name, rows in wanted.items())
 
     def read(response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:
         fault = error_class(response.error_code)
@@ -210,8 +226,7 @@ def fetch_offsets(
                     found[tp] = OffsetAndMetadata(row.committed_offset, row.committed_leader_epoch, row.metadata or "")
         return found
 
-    request = OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=require_stable)
-    return client.send(request, coordinator).then(read)
+    return client.send(offset_fetch_request(group_id, partitions, require_stable), coordinator).then(read)
 
 
 class GroupOffsets:

@@ -20,11 +20,10 @@ from streamlet.kafka.admin import (
     NewTopic,
     configs,
     groups,
-    positions,
     topics,
 )
 from streamlet.kafka.admin.errors import TopicBeingDeleted, admin_error, item_error
-from streamlet.kafka.client.group_requests import OffsetAndMetadata
+from streamlet.kafka.client.group_requests import OffsetAndMetadata, offset_commit_request
 from streamlet.kafka.errors import Disconnected, MalformedFrame
 from streamlet.kafka.protocol.messages import configs as wire_configs
 from streamlet.kafka.protocol.messages import topics as wire_create
@@ -246,7 +245,7 @@ def test_an_error_of_the_group_is_each_partitions() -> None:
 
 def test_offsets_are_committed_from_outside_of_the_membership() -> None:
     """Generation -1 and no member."""
-    request = groups.commit_request("g", {A0: OffsetAndMetadata(7, 3, "m")})
+    request = offset_commit_request("g", {A0: OffsetAndMetadata(7, 3, "m")})
     assert (request.generation_id, request.member_id) == (-1, "")
     row = request.topics[0].partitions[0]
     assert (row.committed_offset, row.committed_leader_epoch, row.committed_metadata) == (7, 3, "m")
@@ -254,13 +253,13 @@ def test_offsets_are_committed_from_outside_of_the_membership() -> None:
 
 def test_places_in_a_partition() -> None:
     """Words, aware times, milliseconds; nothing else."""
-    assert [positions.timestamp_of(spec) for spec in ("earliest", "latest", 5)] == [-2, -1, 5]  # type: ignore[arg-type]
-    assert positions.timestamp_of(datetime.fromtimestamp(1.5, UTC)) == 1500
+    assert [topics.timestamp_of(spec) for spec in ("earliest", "latest", 5)] == [-2, -1, 5]  # type: ignore[arg-type]
+    assert topics.timestamp_of(datetime.fromtimestamp(1.5, UTC)) == 1500
     for spec in ("first", -3, True, None, datetime(2020, 1, 1)):
         with pytest.raises(BadInput):
-            positions.timestamp_of(spec)  # type: ignore[arg-type]
+            topics.timestamp_of(spec)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="read_uncommitted"):
-        positions.offsets_request({A0: -1}, "dirty")
+        topics.offsets_request({A0: -1}, "dirty")
 
 
 def test_an_item_that_begins_the_sentence_is_not_named_before_it() -> None:
