@@ -32,7 +32,7 @@ def is_whole(value: object, least: int, below: int = 1 << 63) -> TypeGuard[int]:
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Return whether a value is an int or float, not bool or NaN."""
+    """Return whether a value is a number, not bool or NaN."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value
 
 

@@ -67,7 +67,8 @@ class AdminConfig(ClientConfig):
 class Admin:
     """The administrator of one cluster.
 
-    ``with Admin(bootstrap_servers="127.0.0.1:9092") as admin: admin.create_topics(NewTopic("lines", 2, 1))``. Takes the settings of :class:`AdminConfig` by name. Making one does no I/O; the first call connects.
+    ``with Admin(bootstrap_servers="127.0.0.1:9092") as admin: admin.create_topics(NewTopic("lines", 2, 1))``.
+    Takes the settings of :class:`AdminConfig` by name. Making one does no I/O; the first call connects.
 
     Every call blocks for at most ``timeout`` seconds (default: ``default_api_timeout_ms``) and tries again what
     may succeed later (a controller, coordinator or leader that has moved, a lost connection). It returns what
