@@ -181,7 +181,7 @@ class Call:
     def run(
         self, items: Iterable[K], route: Route[K], make: Make[K, V], final: tuple[type[KafkaError], ...] = AT_ONCE
     ) -> Answers[K, V]:
-        """Ask for all items, repeatedly where an error may pass, until the deadline."""
+        """Ask for all items until each has an outcome, or the deadline."""
         rounds: Rounds[K, V] = Rounds(items, final)
         tries = 0
         while rounds.pending:
