@@ -1,7 +1,8 @@
-"""The shell around ``runtime.supervision``: channels, processes, the clock, and what an observer sees.
+"""The coordinator of one run: the shell around ``runtime.supervision``.
 
-Who starts a worker, and how its channel comes to be, is a Launcher's business: worker processes on this machine, or
-slots on Spark executors. Everything else about a run is here, once.
+The supervisor decides and this does: channels, the clock, the status that an observer sees. One thread, which is the
+caller's, owns all of it; others may only hand in a channel (``adopt``). How a worker starts, and how its channel comes
+to be, is left to a Launcher: worker processes on this machine, or slots on Spark executors.
 """
 
 from __future__ import annotations
@@ -24,19 +25,25 @@ from streamlet.base.errors import FAILED
 from streamlet.model.plan import Plan, fingerprint, make_plan
 from streamlet.model.spec import SPOUT
 from streamlet.runtime.supervision import instructions
-from streamlet.runtime.supervision.reports import misshapen
 from streamlet.runtime.supervision.supervisor import Limits, Supervisor
 from streamlet.runtime.tasks.task_stats import component_rows
-from streamlet.runtime.worker.channel import ChannelClosed, ControlChannel, Message
+from streamlet.runtime.worker import messages
+from streamlet.runtime.worker.channel import ChannelClosed, ControlChannel
+from streamlet.runtime.worker.messages import Beat, Failed, FromCoordinator, FromWorker, Misshapen, Raw, from_worker
 from streamlet.runtime.worker.timers import next_multiple
 
 STATUS_S = 1.0
 STATUS_AFTER_S = 0.3
-"""Workers look at their numbers at the same moments, and tell them right afterwards: a status has all of one moment."""
+"""Seconds after the workers looked at their numbers, all at the same moment, before a status is made of them."""
 
 LOOK_S = 0.05
+"""Seconds between two looks at what time alone brings."""
+
 CLOSE_S = 5.0
+"""Seconds that the channels of stopped workers may take to end."""
+
 HOW_S = 0.25
+"""Seconds for the launcher to say how a worker ended whose channel has ended."""
 
 logger = logging.getLogger("streamlet")
 
@@ -48,19 +55,19 @@ class Launcher(Protocol):
     """Where workers listen for each other: ("unix", directory) or ("tcp", host or "" for their own address)."""
 
     def start(self, worker: int, epoch: int, adopt: Adopt) -> None:
-        """Bring up a worker; its channel is handed to ``adopt``, now or later, on any thread."""
+        """Bring up a worker; hand its channel to ``adopt``, now or later, on any thread."""
         ...
 
     def kill(self, worker: int, epoch: int) -> None:
-        """Nothing of it may live on."""
+        """End a worker so that nothing of it lives on."""
         ...
 
     def ended(self) -> list[tuple[int, int, str]]:
-        """(worker, epoch, how) of workers that ended since the last call."""
+        """Return (worker, epoch, how) of workers that ended since the last call."""
         ...
 
     def close(self) -> None:
-        """Everything that was started is gone when this returns."""
+        """End everything that was started, before this returns."""
         ...
 
 
@@ -97,17 +104,19 @@ class RunCoordinator:
             {worker: ", ".join(self._components_on(worker)) for worker in range(request.workers)},
         )
         self.channels: dict[int, tuple[int, ControlChannel]] = {}
-        self.beats: dict[int, Message] = {}
-        self.partitions: dict[int, Any] = {}  # last told rows, which outlive their worker
+        self.beats: dict[int, Beat] = {}
+        self.partitions: dict[int, Any] = {}
+        """Worker -> the rows of its last heartbeat, which outlive it."""
         self.pids: dict[int, int] = {}
-        self.dead: dict[str, list[Mapping[str, Any]]] = {}  # last snapshots of tasks whose worker was replaced
+        self.dead: dict[str, list[Mapping[str, Any]]] = {}
+        """Component -> last snapshots of its tasks whose worker was replaced."""
         self.failure: RunFailed | None = None
+        self.complaints: list[str] = []
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._adopted: list[tuple[int, int, ControlChannel]] = []
         self._selector.register(self._wake_read, selectors.EVENT_READ, None)
+        self._adopted: list[tuple[int, int, ControlChannel]] = []
         self._close_errors: list[str] = []
-        self.complaints: list[str] = []
         self._hung_up: dict[tuple[int, int], float] = {}
 
     # -- the run -----------------------------------------------------------------------------------------------
@@ -116,22 +125,9 @@ class RunCoordinator:
         """Start, watch, end. Raises RunFailed, after everything was stopped."""
         self.launcher = launcher
         self.started = self.clock.monotonic()
-        show_at = next_multiple(self.started, STATUS_S) + STATUS_AFTER_S
-        supervisor = self.supervisor
         try:
-            self._do(supervisor.begin(self.started))
-            while not supervisor.over and self.failure is None:
-                self._read()
-                now = self.clock.monotonic()
-                for worker, epoch, how in launcher.ended():
-                    self._last_words(worker, epoch)
-                    self._do(supervisor.gone(worker, epoch, how, now))
-                self._do(self._gone_without_a_word(now))
-                self._do(supervisor.tick(now))
-                self._look_for_end(now)
-                if now >= show_at:
-                    show_at = next_multiple(now, STATUS_S) + STATUS_AFTER_S
-                    self.observer.on_status(self._status())
+            self._do(self.supervisor.begin(self.started))
+            self._watch()
             self._wait_for_closing()
         finally:
             self._clear()
@@ -139,10 +135,26 @@ class RunCoordinator:
             raise self.failure
         status = self._status("ended")
         self.observer.on_status(status)
-        reason, unclosed = supervisor.ending or "interrupted", tuple(supervisor.unclosed.values())
+        reason, unclosed = self.supervisor.ending or "interrupted", tuple(self.supervisor.unclosed.values())
         check_closed(self._close_errors, unclosed, reason)
-        result = RunResult(reason, status, supervisor.drained, unclosed)
+        result = RunResult(reason, status, self.supervisor.drained, unclosed)
         return judged(result, self.plan.topology, self.complaints)
+
+    def _watch(self) -> None:
+        supervisor = self.supervisor
+        show_at = next_multiple(self.started, STATUS_S) + STATUS_AFTER_S
+        while not supervisor.over and self.failure is None:
+            self._read()
+            now = self.clock.monotonic()
+            for worker, epoch, how in self.launcher.ended():
+                self._last_words(worker, epoch)
+                self._do(supervisor.gone(worker, epoch, how, now))
+            self._do(self._gone_without_a_word(now))
+            self._do(supervisor.tick(now))
+            self._look_for_end(now)
+            if now >= show_at:
+                show_at = next_multiple(now, STATUS_S) + STATUS_AFTER_S
+                self.observer.on_status(self._status())
 
     def _look_for_end(self, now: float) -> None:
         if self.stop.asked:
@@ -151,10 +163,10 @@ class RunCoordinator:
             self._do(self.supervisor.end("time", now))
 
     def _wait_for_closing(self) -> None:
-        """Workers have a few seconds to close what they hold; those that failed have one."""
+        """Read what closing workers still say: for some seconds, or one after a failure."""
         deadline = self.clock.monotonic() + (CLOSE_S if self.failure is None else 1.0)
         if self.failure is not None:
-            self._broadcast({"t": "stop", "clean": False})
+            self._broadcast(messages.Stop(clean=False))
         while self.channels and self.clock.monotonic() < deadline:
             self._read()
             for worker, epoch, _ in self.launcher.ended():
@@ -173,7 +185,7 @@ class RunCoordinator:
     # -- reading -----------------------------------------------------------------------------------------------
 
     def adopt(self, worker: int, epoch: int, channel: ControlChannel) -> None:
-        """A worker's channel is there. Any thread."""
+        """Take a worker's channel. Any thread."""
         self._adopted.append((worker, epoch, channel))
         try:
             os.write(self._wake_write, b"\0")
@@ -196,45 +208,46 @@ class RunCoordinator:
             channel.close()
             return
         if worker in self.channels:
-            self._hang_up(worker, self.channels[worker][0])  # or its end would be read for ever
+            self._hang_up(worker, self.channels[worker][0])  # else its end would be readable for ever
         self.channels[worker] = (epoch, channel)
         self._selector.register(channel, selectors.EVENT_READ, (worker, epoch, channel))
         with contextlib.suppress(ChannelClosed):  # its end is read like any other
             channel.send(self._plan_for(worker, epoch))
 
-    def _plan_for(self, worker: int, epoch: int) -> Message:
+    def _plan_for(self, worker: int, epoch: int) -> messages.WorkerPlan:
         request = self.request
         listen = self.launcher.listen
-        return {
-            "t": "plan",
-            "worker": worker,
-            "epoch": epoch,
-            "workers": request.workers,
-            "file": str(request.file),
-            "attribute": request.attribute,
-            "fingerprint": fingerprint(self.plan),
-            "conf": dict(request.conf),
-            "overrides": {name: dict(values) for name, values in request.overrides.items()},
-            "run_id": self.run_id,
-            # Who dialled over TCP has proved that it knows the secret; it must not cross a network in clear.
-            "secret": self.secret if listen[0] == "unix" else b"",
-            "listen": list(listen),
-            "heartbeat_s": request.conf["streamlet.worker.heartbeat.secs"],
-            "debug": self.debug,
-        }
+        return messages.WorkerPlan(
+            worker=worker,
+            epoch=epoch,
+            workers=request.workers,
+            file=str(request.file),
+            attribute=request.attribute,
+            fingerprint=fingerprint(self.plan),
+            conf=dict(request.conf),
+            overrides={name: dict(values) for name, values in request.overrides.items()},
+            run_id=self.run_id,
+            # A worker that dialled over TCP has proved that it knows the secret, and links are not encrypted.
+            secret=self.secret if listen[0] == "unix" else b"",
+            listen=listen,
+            heartbeat_s=request.conf["streamlet.worker.heartbeat.secs"],
+            debug=self.debug,
+        )
 
     def _receive(self, worker: int, epoch: int, channel: ControlChannel) -> None:
         try:
-            messages = channel.receive()
+            raws = channel.receive()
         except ChannelClosed:
             self._hang_up(worker, epoch)
             self._hung_up[worker, epoch] = self.clock.monotonic()
             return
-        for message in messages:
-            self._handle(worker, epoch, message)
+        for raw in raws:
+            self._handle(worker, epoch, raw)
 
     def _gone_without_a_word(self, now: float) -> list[instructions.Instruction]:
-        """Whoever hung up, most likely died: the launcher, which knows how, is given a moment to say so."""
+        """Give up workers whose channel ended, once the launcher had time to say how."""
+        # The channel ends before the process can be reaped. Believed at once, the user would read "hung up" instead of
+        # "was killed by SIGSEGV".
         out = []
         for (worker, epoch), since in list(self._hung_up.items()):
             if now - since >= HOW_S:
@@ -243,57 +256,63 @@ class RunCoordinator:
         return out
 
     def _last_words(self, worker: int, epoch: int) -> None:
-        """Read what an ended worker still said: why it failed stands there."""
+        """Read the last messages of an ended worker: the reason of its failure is among them."""
         held = self.channels.get(worker)
         if held is not None and held[0] == epoch:
-            for message in held[1].last_words():
-                self._handle(worker, epoch, message)
+            for raw in held[1].last_words():
+                self._handle(worker, epoch, raw)
             self._hang_up(worker, epoch)
 
-    def _handle(self, worker: int, epoch: int, message: Message) -> None:
-        now, supervisor, kind = self.clock.monotonic(), self.supervisor, message["t"]
-        supervisor.heard(worker, epoch, now)
-        wrong = misshapen(message, self.request.workers, len(self.plan.tasks))
-        if wrong is not None:
-            self._do(supervisor.gone(worker, epoch, wrong, now))
-        elif kind == "beat":
-            self.beats[worker] = message
-            supervisor.initializing(worker, epoch, message["initializing"])
-            self.partitions[worker] = message["partitions"]
-        elif kind == "state":
-            said = message["drained"], message["caught_up"]
-            self._do(supervisor.state(worker, epoch, *said, now, message["done"], message["traffic"]))
-        elif kind == "ready":
-            kind, host, port = message["address"]
-            self.pids[worker] = message["pid"]
-            self._do(supervisor.ready(worker, epoch, (kind, host, port), now))
-        elif kind == "initialized":
-            self._do(supervisor.initialized(worker, epoch))
-        elif kind == "linked":
-            self._do(supervisor.linked(worker, epoch, message["version"]))
-        elif kind == "link_lost":
-            link = message["worker"], message["epoch"], message["version"], message["why"]
-            self._do(supervisor.link_lost(worker, epoch, *link, now))
-        elif kind == "unlinked":
-            supervisor.unlinked(worker, epoch, message["worker"], message["why"])
-        elif kind == "event":
-            self.observer.on_event(message["level"], message["text"])
-        elif kind == "complaint":
-            self.complaints.append(message["text"])
-        elif kind == "failed":
-            self._failed(worker, epoch, message, now)
-        elif kind == "stopped":
-            self._close_errors += message["errors"]
-            supervisor.stopped(worker, epoch)
+    def _handle(self, worker: int, epoch: int, raw: Raw) -> None:
+        now = self.clock.monotonic()
+        self.supervisor.heard(worker, epoch, now)
+        try:
+            message = from_worker(raw, self.request.workers, len(self.plan.tasks))
+        except Misshapen as wrong:
+            self._do(self.supervisor.gone(worker, epoch, str(wrong), now))
+        else:
+            self._take(worker, epoch, message, now)
 
-    def _failed(self, worker: int, epoch: int, message: Message, now: float) -> None:
-        """A worker cannot go on, and says why. What may pass ends no run that had begun: a replacement tries again."""
-        if message["retriable"] and self.supervisor.starts_again(worker, epoch):
-            why = f"could not start: {message['message'].rstrip('.')}"
+    def _take(self, worker: int, epoch: int, message: FromWorker, now: float) -> None:
+        supervisor = self.supervisor
+        match message:
+            case Beat():
+                self.beats[worker] = message
+                self.partitions[worker] = message.partitions
+                supervisor.initializing(worker, epoch, message.initializing)
+            case messages.State(drained, caught_up, done, traffic):
+                self._do(supervisor.state(worker, epoch, drained, caught_up, now, done, traffic))
+            case messages.Ready((kind, host, port), pid):
+                self.pids[worker] = pid
+                self._do(supervisor.ready(worker, epoch, (kind, host, port), now))
+            case messages.Initialized():
+                self._do(supervisor.initialized(worker, epoch))
+            case messages.Linked(version):
+                self._do(supervisor.linked(worker, epoch, version))
+            case messages.LinkLost(peer, peer_epoch, version, why):
+                self._do(supervisor.link_lost(worker, epoch, peer, peer_epoch, version, why, now))
+            case messages.Unlinked(peer, why):
+                supervisor.unlinked(worker, epoch, peer, why)
+            case messages.Event(level, text):
+                self.observer.on_event(level, text)
+            case messages.Complaint(text):
+                self.complaints.append(text)
+            case Failed():
+                self._failed(worker, epoch, message, now)
+            case messages.Stopped(errors):
+                self._close_errors += errors
+                supervisor.stopped(worker, epoch)
+
+    def _failed(self, worker: int, epoch: int, failed: Failed, now: float) -> None:
+        """End the run for a worker that cannot go on, or try again where that may help."""
+        # A replacement starts while the run is under way: a server that is away may come back, and ending the run would
+        # lose it for a short outage. At the first start the user waits for an answer, so there it ends the run.
+        if failed.retriable and self.supervisor.starts_again(worker, epoch):
+            why = f"could not start: {failed.message.rstrip('.')}"
             self._do(self.supervisor.gone(worker, epoch, why, now))
             return
-        status = FAILED if self.supervisor.began else message["status"]  # what has begun was not refused
-        self.failure = self.failure or RunFailed(message["message"], status, message["trace"])
+        status = FAILED if self.supervisor.began else failed.status  # a run that began was not refused
+        self.failure = self.failure or RunFailed(failed.message, status, failed.trace)
 
     # -- doing -------------------------------------------------------------------------------------------------
 
@@ -304,32 +323,32 @@ class RunCoordinator:
                     self.launcher.start(worker, epoch, self.adopt)
                 case instructions.Kill(worker, epoch):
                     self._bury(worker)
+                    # Killed before its channel is closed: a living worker would take the end of the channel for the
+                    # coordinator's, and remove the directory in which the others have their sockets.
                     self.launcher.kill(worker, epoch)
-                    self._hang_up(
-                        worker, epoch
-                    )  # now: one that lives would take it for our end, and remove the sockets
+                    self._hang_up(worker, epoch)
                 case instructions.SendBook(version, book):
-                    entries = {index: [epoch, *address] for index, (epoch, address) in book.items()}
-                    self._broadcast({"t": "book", "version": version, "workers": entries})
+                    entries = {index: (epoch, *address) for index, (epoch, address) in book.items()}
+                    self._broadcast(messages.Book(version, entries))
                 case instructions.SendLost(worker, epoch):
-                    self._broadcast({"t": "lost", "worker": worker, "epoch": epoch})
+                    self._broadcast(messages.Lost(worker, epoch))
                 case instructions.SendCut(pair, version):
-                    self._broadcast({"t": "cut", "pair": list(pair), "version": version})
+                    self._broadcast(messages.Cut(pair, version))
                 case instructions.SendWhole(version):
-                    self._broadcast({"t": "whole", "version": version})
+                    self._broadcast(messages.Whole(version))
                 case instructions.Replaced(worker, epoch):
                     self.observer.on_event("warning", self._begins_anew(worker, epoch))
                 case instructions.SendPause():
-                    self._broadcast({"t": "pause"})
+                    self._broadcast(messages.Pause())
                 case instructions.SendStop(clean):
-                    self._broadcast({"t": "stop", "clean": clean})
+                    self._broadcast(messages.Stop(clean))
                 case instructions.GiveUp(reason):
                     self.failure = self.failure or RunFailed(reason)
                 case instructions.Tell(level, text):
-                    if self.failure is None:  # what follows from a failure would only hide it
+                    if self.failure is None:  # the consequences of a failure would only hide it
                         self.observer.on_event(level, text)
 
-    def _broadcast(self, message: Message) -> None:
+    def _broadcast(self, message: FromCoordinator) -> None:
         for _, channel in list(self.channels.values()):
             channel.try_send(message)
 
@@ -345,12 +364,12 @@ class RunCoordinator:
         if self.supervisor.ending is not None:
             return  # nobody takes its place: its last numbers stand, and what was open with it is not done
         beat = self.beats.pop(worker, None)
-        # Spouts of a worker that is replaced begin anew: what the old ones had not sent again is nobody's any more.
-        for task_id, snapshot in (beat or {}).get("tasks", {}).items():
+        # The spouts of a replacement begin anew: what the old ones had still to send again is counted no more.
+        for task_id, snapshot in beat.tasks.items() if beat else ():
             self.dead.setdefault(self._component_of(task_id), []).append({**snapshot, "unreplayed": 0})
 
     def _begins_anew(self, worker: int, epoch: int) -> str:
-        """What the death of a worker means, besides replays: its user may count on what is gone."""
+        """Say what a death means besides replays: the user may count on what is gone."""
         here = self._components_on(worker)
         bolts = [c.name for c in self.plan.topology.components if c.kind != SPOUT and c.name in here]
         text = f"worker {worker} was started again (epoch {epoch}): what was open is replayed"
@@ -367,21 +386,20 @@ class RunCoordinator:
     def _component_of(self, task_id: int) -> str:
         return self.plan.tasks[task_id - 1].component
 
-    # -- what observers see ------------------------------------------------------------------------------------
+    # -- the status that observers see -------------------------------------------------------------------------
 
     def _status(self, state: str | None = None) -> RunStatus:
         supervisor = self.supervisor
         pairs = [(name, snapshot) for name, snapshots in self.dead.items() for snapshot in snapshots]
         for beat in self.beats.values():
-            pairs += [(self._component_of(task_id), snapshot) for task_id, snapshot in beat["tasks"].items()]
-        rows = component_rows(self.plan.topology, pairs)
+            pairs += [(self._component_of(task_id), snapshot) for task_id, snapshot in beat.tasks.items()]
         running = "running" if supervisor.whole else "recovering" if supervisor.began else "starting"
         return RunStatus(
             state=state or ("draining" if supervisor.ending else running),
             elapsed_s=self.clock.monotonic() - self.started,
-            components=tuple(ComponentStatus(**row) for row in rows),
+            components=tuple(ComponentStatus(**row) for row in component_rows(self.plan.topology, pairs)),
             partitions=tuple(row for rows in self.partitions.values() for row in rows),
-            pending=sum(beat["unfinished" if state else "pending"] for beat in self.beats.values()),
+            pending=sum(beat.unfinished if state else beat.pending for beat in self.beats.values()),
             workers=tuple(
                 {"worker": index, "epoch": w.epoch, "state": w.state.value, "pid": self.pids.get(index)}
                 for index, w in supervisor.workers.items()

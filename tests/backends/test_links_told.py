@@ -12,8 +12,8 @@ from streamlet.backends.processes import ProcessLauncher
 from streamlet.backends.run_coordinator import RunCoordinator, RunFailed
 from streamlet.model.settings import resolve
 from streamlet.runtime.supervision import instructions, link_watch, worker_states
-from streamlet.runtime.worker.channel import Message
 from streamlet.runtime.worker.loading import load_topology
+from streamlet.runtime.worker.messages import Raw
 from tests.backends.test_processes import Silent
 from tests.faults.inside import Proxied
 from tests.patience import PATIENCE_S
@@ -68,7 +68,7 @@ def run(folder: Path, kind: type[RunCoordinator], words: str, **settings: Any) -
 class Elsewhere(RunCoordinator):
     """Names an address for each worker at which nobody listens."""
 
-    def _handle(self, worker: int, epoch: int, message: Message) -> None:
+    def _handle(self, worker: int, epoch: int, message: Raw) -> None:
         if message["t"] == "ready":
             kind, path, port = message["address"]
             message = {**message, "address": [kind, f"{path}x", port]}
@@ -80,7 +80,7 @@ class Elsewhere(RunCoordinator):
 class Initialising(RunCoordinator):
     """Has waited long enough when one worker is up and the other has begun."""
 
-    def _handle(self, worker: int, epoch: int, message: Message) -> None:
+    def _handle(self, worker: int, epoch: int, message: Raw) -> None:
         super()._handle(worker, epoch, message)
         if self.supervisor.workers[0].initialized and self.supervisor.workers[1].begun:
             worker_states.UNWHOLE_S = 0.0

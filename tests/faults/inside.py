@@ -14,8 +14,8 @@ from streamlet.backends.contract import RunRequest, RunResult, RunStatus, Stop
 from streamlet.backends.processes import Adopt, ProcessLauncher
 from streamlet.backends.run_coordinator import Launcher, RunCoordinator
 from streamlet.model.settings import resolve
-from streamlet.runtime.worker.channel import Message
 from streamlet.runtime.worker.loading import load_topology
+from streamlet.runtime.worker.messages import Raw
 from tests.faults.rig import MAX_PENDING, PATIENCE_S, Rig, wait_for
 
 
@@ -185,7 +185,7 @@ class Proxied(RunCoordinator):
         super().__init__(*args, **keys)
         self.proxies: list[CutProxy] = []
 
-    def _handle(self, worker: int, epoch: int, message: Message) -> None:
+    def _handle(self, worker: int, epoch: int, message: Raw) -> None:
         if message["t"] == "ready":
             kind, path, port = message["address"]
             proxy = CutProxy(f"{path}p", path)

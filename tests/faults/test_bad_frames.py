@@ -32,8 +32,10 @@ from streamlet.runtime.links.handshake import DATA, Hello, Refused
 from streamlet.runtime.links.route_check import RouteCheck
 from streamlet.runtime.links.wire import MAX_DATA_FRAME, BadFrame, decode_data, encode_data
 from streamlet.runtime.tasks.emitter import Outgoing
-from streamlet.runtime.worker.channel import ControlChannel, Message
+from streamlet.runtime.worker import messages
+from streamlet.runtime.worker.channel import ControlChannel
 from streamlet.runtime.worker.loading import load_topology
+from streamlet.runtime.worker.messages import Raw
 from tests.faults.bad_frames import mutated, stranger, without_secret
 from tests.patience import PATIENCE_S
 from tests.seeds import seeds
@@ -132,14 +134,14 @@ class Me:
         self.channel = ControlChannel.inherited(sock)
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.channel, selectors.EVENT_READ, self.hear)
-        self.plan: Message = {}
-        self.book: Message = {"version": 0, "workers": {}}
+        self.plan: Raw = {}
+        self.book: Raw = {"version": 0, "workers": {}}
         self.links: dict[int, Secured] = {}
         self.told = self.whole = self.seen = self.refused = 0
         self.unseen: dict[int, Secured] = {}
         self.stopped = self.draining = False
         self.traffic: list[dict[int, int]] = []
-        self.lost: list[Message] = []
+        self.lost: list[Raw] = []
         self.recorded: list[bytes] = []
         self.beat_at = 0.0
 
@@ -148,14 +150,14 @@ class Me:
     def turn(self, seconds: float) -> None:
         if time.monotonic() > self.beat_at:
             self.beat_at = time.monotonic() + 1
-            self.say({"t": "beat", "tasks": {}, "partitions": [], "pending": 0, "unfinished": 0, "initializing": ""})
+            self.say(messages.Beat({}, [], 0, 0))
         for key, _ in self.selector.select(seconds):
             key.data()
         self.link()
         if self.draining:
             self.say_drained()
 
-    def say(self, message: Message) -> None:
+    def say(self, message: messages.Message) -> None:
         self.channel.try_send(message)
 
     def hear(self) -> None:
@@ -163,8 +165,8 @@ class Me:
             kind = message["t"]
             if kind == "plan":
                 self.plan = message
-                self.say({"t": "ready", "address": ["unix", "/nobody/dials/me", 0], "pid": os.getpid()})
-                self.say({"t": "initialized"})
+                self.say(messages.Ready(["unix", "/nobody/dials/me", 0], os.getpid()))
+                self.say(messages.Initialized())
             elif kind == "book":
                 self.book = message
             elif kind == "whole":
@@ -181,7 +183,7 @@ class Me:
             elif kind == "pause":
                 self.draining = True
             elif kind == "stop":
-                self.say({"t": "stopped", "errors": []})
+                self.say(messages.Stopped([]))
                 self.stopped = True
 
     def say_drained(self) -> None:
@@ -191,7 +193,7 @@ class Me:
         traffic = [sent, {peer: link.reader._number for peer, link in links}]
         if traffic != self.traffic:
             self.traffic = traffic
-            self.say({"t": "state", "drained": True, "caught_up": False, "done": True, "traffic": traffic})
+            self.say(messages.State(drained=True, caught_up=False, done=True, traffic=traffic))
 
     def link(self) -> None:
         version = self.book["version"]
@@ -207,7 +209,7 @@ class Me:
                 self.selector.register(secured.sock, selectors.EVENT_READ, lambda one=(peer, secured): self.read(*one))
         if version > self.told and set(self.book["workers"]) >= set(PEERS) and set(self.links) == set(PEERS):
             self.told = version
-            self.say({"t": "linked", "version": version})
+            self.say(messages.Linked(version))
 
     def read(self, peer: int, link: Secured) -> None:
         """Ack what comes to the tap; frames with tuples are kept as recorded ones."""
@@ -221,7 +223,7 @@ class Me:
             data, self.unseen[peer] = b"", link
         if not data:
             self.hang_up(peer)
-            self.say({"t": "link_lost", "worker": peer, "epoch": 1, "version": link.hello.version, "why": "closed"})
+            self.say(messages.LinkLost(peer, 1, link.hello.version, "closed"))
             return
         for payload in link.reader.feed(data):
             incoming = decode_data(payload)

@@ -10,13 +10,14 @@ import pytest
 from streamlet.runtime.links.wire import MAX_CONTROL_FRAME, pack
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.worker.channel import LONGEST_TEXT, ControlChannel
+from streamlet.runtime.worker.messages import Event
 
 
 def test_a_line_of_any_length_is_cut_and_not_refused() -> None:
     """The other end would close the channel at a message beyond its limit, and the worker would be replaced."""
     ours, theirs = (ControlChannel.inherited(sock) for sock in socket.socketpair())
     try:
-        ours.send({"t": "event", "level": "info", "text": "x" * (MAX_CONTROL_FRAME + 1)})
+        ours.send(Event("info", "x" * (MAX_CONTROL_FRAME + 1)))
         messages = []
         while not messages:
             messages = theirs.receive()

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from streamlet.runtime.supervision.reports import SHAPES, misshapen
 from streamlet.runtime.tasks.task_stats import TaskStats
+from streamlet.runtime.worker.messages import FROM_WORKER, Misshapen, from_worker
 
 GOOD: list[dict[str, Any]] = [
     {"t": "ready", "address": ["unix", "/tmp/x/w0.1", 0], "pid": 7},
@@ -33,8 +33,17 @@ GOOD: list[dict[str, Any]] = [
 BAD = [None, True, -1, 1.5, "text", b"bytes", [], ["unix"], [1], {}, {1: 2}, {"a": "b"}]
 
 
+def misshapen(message: dict[str, Any], workers: int, tasks: int) -> str | None:
+    """Why the message is refused; None of a good one."""
+    try:
+        from_worker(message, workers, tasks)
+    except Misshapen as wrong:
+        return str(wrong)
+    return None
+
+
 def test_each_kind_is_known_by_an_example() -> None:
-    assert {message["t"] for message in GOOD} == set(SHAPES)
+    assert {message["t"] for message in GOOD} == set(FROM_WORKER)
 
 
 @pytest.mark.parametrize("message", GOOD, ids=lambda message: message["t"])

@@ -7,14 +7,15 @@ import io
 import os
 import socket
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from streamlet.runtime.links import handshake
 from streamlet.runtime.links.dialing import dial
 from streamlet.runtime.links.handshake import Hello, Refused
 from streamlet.runtime.links.wire import MAX_CONTROL_FRAME
-from streamlet.runtime.worker.channel import LONGEST_TEXT, ControlChannel, Message
+from streamlet.runtime.worker.channel import LONGEST_TEXT, ControlChannel
+from streamlet.runtime.worker.messages import Event, Failed, Message
 from streamlet.runtime.worker.worker import serve
 
 LINGER_S = 3.0
@@ -45,7 +46,7 @@ def run_slot(
             os.chdir(folder)  # relative paths mean what they mean to worker processes
     try:
         with contextlib.redirect_stdout(EventLines(channel)):
-            status = serve(channel, {"file": str(Path(unpacked) / name), "secret": secret})
+            status = serve(channel, file=str(Path(unpacked) / name), secret=secret)
     finally:
         hang_up(channel.sock)
     return status, f"ended with status {status}"
@@ -69,12 +70,14 @@ class SlotChannel(ControlChannel):
     places = ("", "")
 
     def send(self, message: Message) -> None:
-        if message["t"] in ("failed", "event"):
-            message = {key: self._renamed(value) for key, value in message.items()}
+        if isinstance(message, Failed):
+            message = replace(message, message=self._renamed(message.message), trace=self._renamed(message.trace))
+        elif isinstance(message, Event):
+            message = replace(message, text=self._renamed(message.text))
         super().send(message)
 
-    def _renamed(self, value: Any) -> Any:
-        return value.replace(*self.places) if isinstance(value, str) else value
+    def _renamed(self, text: str) -> str:
+        return text.replace(*self.places)
 
 
 class EventLines(io.TextIOBase):
@@ -92,5 +95,5 @@ class EventLines(io.TextIOBase):
         if len(self._rest) > LONGEST_TEXT:  # a program that never ends a line must not fill the memory
             lines, self._rest = [*lines, self._rest], ""
         for line in lines:
-            self._channel.try_send({"t": "event", "level": "info", "text": line})
+            self._channel.try_send(Event("info", line))
         return len(text)

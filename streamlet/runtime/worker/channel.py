@@ -1,10 +1,4 @@
-"""The channel between a worker and its coordinator: small messages, dicts with a ``t`` that names their kind.
-
-To a worker: ``plan`` (all it needs to build itself), ``book`` (address book), ``whole`` (every worker is linked, tuples
-may flow), ``pause`` (for good), ``lost`` (a worker is gone), ``cut`` (the link of a pair is), ``stop``. From it:
-``ready``, ``initialized``, ``linked``, ``unlinked``, ``beat``, ``state``, ``event``, ``complaint``, ``link_lost``,
-``failed``, ``stopped``.
-"""
+"""The channel between a worker and its coordinator: one stream socket that carries ``messages``."""
 
 from __future__ import annotations
 
@@ -14,11 +8,12 @@ import threading
 from typing import Any
 
 from streamlet.runtime.links.wire import MAX_CONTROL_FRAME, BadFrame, FrameReader, FrameWriter, pack, unpack
-
-Message = dict[str, Any]
+from streamlet.runtime.worker.messages import Message, Raw, encode
 
 INHERITED_KEY = b"an inherited socket pair has no third party"
+
 SEND_S = 2.0
+"""Seconds that a send may take."""
 
 LONGEST_TEXT = 1 << 16
 """Characters of a line that are shown; the other end closes the channel at a message beyond its limit."""
@@ -40,18 +35,20 @@ class ControlChannel:
 
     @classmethod
     def inherited(cls, sock: socket.socket) -> ControlChannel:
-        """One end of a socket pair, which needs no proof of anything."""
+        """Wrap one end of a socket pair, which needs no proof of anything."""
         return cls(sock, FrameWriter(INHERITED_KEY), FrameReader(INHERITED_KEY, MAX_CONTROL_FRAME))
 
     def fileno(self) -> int:
-        """For a selector."""
+        """Return the descriptor, for a selector."""
         return self.sock.fileno()
 
     def send(self, message: Message) -> None:
-        """Send one message, within two seconds; a text too long to be read is cut. Raises ChannelClosed."""
-        payload = pack(message)
+        """Send one message, within two seconds. Raises ChannelClosed."""
+        raw = encode(message)
+        payload = pack(raw)
+        # Users' code makes these texts. A frame beyond the limit would close the channel and cost the worker its life.
         if len(payload) > LONGEST_TEXT:
-            payload = pack({key: _readable(value) for key, value in message.items()})
+            payload = pack({key: _cut(value) for key, value in raw.items()})
         with self._lock:
             try:
                 self.sock.sendall(self._writer.frame(payload))
@@ -59,12 +56,15 @@ class ControlChannel:
                 raise ChannelClosed(str(error)) from None
 
     def try_send(self, message: Message) -> None:
-        """Send if anybody is there; a closed channel is noticed by whoever reads it."""
+        """Send if the other end is there; the reading side notices a closed channel."""
         with contextlib.suppress(ChannelClosed):
             self.send(message)
 
-    def receive(self) -> list[Message]:
-        """Messages that are there now; call it when readable. Raises ChannelClosed."""
+    def receive(self) -> list[Raw]:
+        """Return the messages that are there now, unchecked. Raises ChannelClosed.
+
+        Call it when the channel is readable.
+        """
         try:
             data = self.sock.recv(1 << 16)
         except TimeoutError:
@@ -81,13 +81,12 @@ class ControlChannel:
             raise ChannelClosed("the other end sent something that is not a message")
         return messages
 
-    def last_words(self) -> list[Message]:
-        """All that is there, without waiting for more. For an end that is gone: a child of it may hold its socket open,
-        and then no end of file ever comes.
-        """
+    def last_words(self) -> list[Raw]:
+        """Return all messages of an end that is gone, without waiting for more."""
+        # Not until the end of file: a child that a component forked may hold the worker's socket open for ever.
         self.sock.setblocking(False)
-        messages: list[Message] = []
-        with contextlib.suppress(ChannelClosed):  # which "nothing is there now" is, too
+        messages: list[Raw] = []
+        with contextlib.suppress(ChannelClosed):  # also raised when nothing is there now
             while True:
                 messages += self.receive()
         return messages
@@ -97,7 +96,7 @@ class ControlChannel:
         self.sock.close()
 
 
-def _readable(value: Any) -> Any:
+def _cut(value: Any) -> Any:
     if isinstance(value, str) and len(value) > LONGEST_TEXT:
         return f"{value[:LONGEST_TEXT]} ... ({len(value) - LONGEST_TEXT} characters more)"
     return value

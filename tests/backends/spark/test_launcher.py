@@ -26,6 +26,7 @@ from streamlet.runtime.links.handshake import Hello, Refused
 from streamlet.runtime.links.wire import MAX_CONTROL_FRAME
 from streamlet.runtime.worker.channel import ControlChannel
 from streamlet.runtime.worker.loading import load_topology
+from streamlet.runtime.worker.messages import Initialized, Pause
 from tests.backends.spark.processes import REPOSITORY
 from tests.patience import PATIENCE_S
 
@@ -127,9 +128,9 @@ def test_a_task_that_dials_becomes_a_channel(slots: SlotLauncher) -> None:
     secured = call(slots, 1, 3)
     wait_until(lambda: adopted)
     (worker, epoch, ours), theirs = adopted[0], ControlChannel(secured.sock, secured.writer, secured.reader)
-    ours.send({"t": "plan"})
-    theirs.send({"t": "ready"})
-    assert (worker, epoch, theirs.receive(), ours.receive()) == (1, 3, [{"t": "plan"}], [{"t": "ready"}])
+    ours.send(Pause())
+    theirs.send(Initialized())
+    assert (worker, epoch, theirs.receive(), ours.receive()) == (1, 3, [{"t": "pause"}], [{"t": "initialized"}])
     ours.close()
     theirs.close()
 

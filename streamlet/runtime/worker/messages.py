@@ -1,0 +1,335 @@
+"""The control protocol between a worker and its coordinator: every message of both directions.
+
+A message is a frozen dataclass; the annotation of a field says how its value is checked. On the wire it is a msgpack
+map ``{"t": kind, field: value, ...}`` with the fields in the order of the class. ``FROM_COORDINATOR`` and
+``FROM_WORKER`` are the tables kind -> class; a new message is a class and a line in a table.
+
+    coordinator                                 worker
+      | plan ------------------------------------> |  builds its tasks
+      | <------------------------------------ ready|  listens; the coordinator sends the new book
+      | book (each time somebody comes or goes) -> |  dials
+      | <---------------------------- initialized  |
+      | <--------------- linked by version N, each |
+      | whole by version N ----------------------> |  tuples flow
+      | <------------- beat, state, event, ...     |
+      | pause, later stop -----------------------> |  drains, closes
+      | <--------------------------------- stopped |
+
+A worker has proved who it is, but it runs its users' code. A misshapen message of a worker ends that worker and not
+the run: the next worker may be free of the trouble.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+from streamlet.runtime.links.links import Traffic
+from streamlet.runtime.tasks.task_stats import COUNTERS, SLOTS
+
+Raw = dict[str, Any]
+"""A message as the channel carries it: ``t`` names its kind."""
+
+Check = Callable[[Any], bool]
+
+
+class Misshapen(Exception):
+    """A message the other end must not send. The text continues a sentence: "worker 1 ..."."""
+
+
+# -- checks of values ------------------------------------------------------------------------------------------------
+# `type(value) is`, not isinstance: a bool is an int to isinstance, and msgpack gives exact types.
+
+
+def _is(*kinds: type) -> Check:
+    return lambda value: type(value) in kinds
+
+
+def _list_of(check: Check, length: int | None = None) -> Check:
+    return lambda value: type(value) is list and length in (None, len(value)) and all(map(check, value))
+
+
+def _dict_of(key: Check, item: Check) -> Check:
+    return lambda value: type(value) is dict and all(key(k) and item(v) for k, v in value.items())
+
+
+def _natural(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 63
+
+
+def _address(value: Any) -> bool:
+    return (
+        type(value) is list
+        and len(value) == 3
+        and value[0] in ("unix", "tcp")
+        and type(value[1]) is str
+        and _natural(value[2])
+    )
+
+
+def _entry(value: Any) -> bool:
+    return type(value) is list and len(value) == 4 and _natural(value[0]) and _address(value[1:])
+
+
+def _snapshot(value: Any) -> bool:
+    return (
+        type(value) is dict
+        and all(_natural(value.get(counter)) for counter in COUNTERS)
+        and type(latency := value.get("latency")) is list
+        and len(latency) == SLOTS
+        and all(map(_natural, latency))
+        and _metrics(value.get("metrics"))
+    )
+
+
+def _traffic(value: Any) -> bool:
+    return value is None or _two_counts(value)
+
+
+_metrics = _dict_of(_is(str), _is(float))
+_two_counts = _list_of(_dict_of(_natural, _natural), 2)
+_conf = _dict_of(_is(str), lambda value: True)
+
+Natural = Annotated[int, _natural]
+Text = Annotated[str, _is(str)]
+Flag = Annotated[bool, _is(bool)]
+Bytes = Annotated[bytes, _is(bytes)]
+
+
+# -- to a worker -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPlan:
+    """Everything that a worker needs to build itself; the first message."""
+
+    worker: Natural
+    epoch: Natural
+    workers: Natural
+    file: Text
+    attribute: Annotated[str | None, _is(str, type(None))]
+    fingerprint: Text
+    conf: Annotated[Mapping[str, Any], _conf]
+    overrides: Annotated[Mapping[str, Mapping[str, Any]], _dict_of(_is(str), _is(dict))]
+    run_id: Bytes
+    secret: Bytes
+    """Empty over TCP: the Spark task brings it, since links are authenticated but not encrypted."""
+    listen: Annotated[Sequence[str], _list_of(_is(str), 2)]
+    heartbeat_s: Annotated[float, _is(int, float)]
+    debug: Flag
+
+
+@dataclass(frozen=True, slots=True)
+class Book:
+    """The address book: worker -> (epoch, kind of address, host or path, port)."""
+
+    version: Natural
+    workers: Annotated[Mapping[int, Sequence[Any]], _dict_of(_natural, _entry)]
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Every worker is linked by this version of the book: tuples may flow."""
+
+    version: Natural
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """The run is ending: spouts emit no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A worker is gone."""
+
+    worker: Natural
+    epoch: Natural
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The links of a pair made before ``version`` are void."""
+
+    pair: Annotated[Sequence[int], _list_of(_natural, 2)]
+    version: Natural
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Close, after a clean end with ``cleanup``."""
+
+    clean: Flag
+
+
+# -- from a worker ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The worker listens for links."""
+
+    address: Annotated[Sequence[Any], _address]
+    pid: Natural
+
+
+@dataclass(frozen=True, slots=True)
+class Initialized:
+    """All components of the worker are initialised."""
+
+
+@dataclass(frozen=True, slots=True)
+class Linked:
+    """The worker has every link of this version of the book."""
+
+    version: Natural
+
+
+@dataclass(frozen=True, slots=True)
+class Unlinked:
+    """A peer does not answer the worker's dials."""
+
+    worker: Natural
+    why: Text
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """A heartbeat, with the worker's numbers, all of one moment."""
+
+    tasks: Annotated[Mapping[int, Mapping[str, Any]], _dict_of(_natural, _snapshot)]
+    partitions: Annotated[Sequence[Mapping[str, Any]], _list_of(_is(dict))]
+    pending: Natural
+    unfinished: Natural
+    initializing: Text = ""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What the end of a run depends on, sent whenever it changes.
+
+    ``traffic`` is None until the worker was paused for good.
+    """
+
+    drained: Flag
+    caught_up: Flag
+    done: Flag
+    traffic: Annotated[Traffic | None, _traffic]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A line for a person to read."""
+
+    level: Text
+    text: Text
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """The first error of a kind of a component: the end of the run may tell it again."""
+
+    text: Text
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLost:
+    """The worker lost a link that was made by ``version`` of the book."""
+
+    worker: Natural
+    epoch: Natural
+    version: Natural
+    why: Text
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The worker cannot go on."""
+
+    message: Text
+    status: Natural
+    trace: Text
+    retriable: Flag
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The worker has closed its components; ``errors`` are what they raised."""
+
+    errors: Annotated[Sequence[str], _list_of(_is(str))]
+
+
+FromCoordinator = WorkerPlan | Book | Whole | Pause | Lost | Cut | Stop
+FromWorker = Ready | Initialized | Linked | Unlinked | Beat | State | Event | Complaint | LinkLost | Failed | Stopped
+Message = FromCoordinator | FromWorker
+
+FROM_COORDINATOR: Mapping[str, type[FromCoordinator]] = {
+    "plan": WorkerPlan,
+    "book": Book,
+    "whole": Whole,
+    "pause": Pause,
+    "lost": Lost,
+    "cut": Cut,
+    "stop": Stop,
+}
+FROM_WORKER: Mapping[str, type[FromWorker]] = {
+    "ready": Ready,
+    "initialized": Initialized,
+    "linked": Linked,
+    "unlinked": Unlinked,
+    "beat": Beat,
+    "state": State,
+    "event": Event,
+    "complaint": Complaint,
+    "link_lost": LinkLost,
+    "failed": Failed,
+    "stopped": Stopped,
+}
+
+_KINDS: Mapping[type, str] = {cls: kind for table in (FROM_COORDINATOR, FROM_WORKER) for kind, cls in table.items()}
+_SHAPES: Mapping[type, Mapping[str, Check]] = {
+    cls: {name: hint.__metadata__[0] for name, hint in get_type_hints(cls, include_extras=True).items()}
+    for cls in _KINDS
+}
+
+
+# -- coding ----------------------------------------------------------------------------------------------------------
+
+
+def encode(message: Message) -> Raw:
+    """Return the message as the channel carries it."""
+    return {"t": _KINDS[type(message)], **{name: getattr(message, name) for name in _SHAPES[type(message)]}}
+
+
+def from_coordinator(raw: Raw) -> FromCoordinator:
+    """Check and decode a coordinator's message. Raises Misshapen."""
+    return _decode(raw, FROM_COORDINATOR)
+
+
+def from_worker(raw: Raw, workers: int, tasks: int) -> FromWorker:
+    """Check and decode a worker's message. Raises Misshapen.
+
+    ``workers`` and ``tasks`` are how many the run has: a message may name no others.
+    """
+    message = _decode(raw, FROM_WORKER)
+    if isinstance(message, LinkLost | Unlinked) and message.worker >= workers:
+        raise Misshapen(f"lost a link to worker {message.worker}, and there are {workers}")
+    if isinstance(message, Beat) and not all(1 <= task <= tasks for task in message.tasks):
+        raise Misshapen("sent numbers of a task that does not exist")
+    return message
+
+
+_M = TypeVar("_M", bound=Message)
+
+
+def _decode(raw: Raw, table: Mapping[str, type[_M]]) -> _M:
+    kind = raw["t"]
+    cls = table.get(kind)
+    if cls is None:
+        raise Misshapen(f"sent a message of kind {kind[:40]!r}, which there is none of")
+    shape = _SHAPES[cls]
+    for name, check in shape.items():
+        if name not in raw or not check(raw[name]):
+            raise Misshapen(f"sent a message of kind {kind!r} without a proper {name!r}")
+    return cls(**{name: raw[name] for name in shape})

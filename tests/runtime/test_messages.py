@@ -1,0 +1,131 @@
+"""The control protocol's encoded form: a message is the same bytes as ever, and comes back as the same value."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamlet.runtime.links.wire import pack, unpack
+from streamlet.runtime.worker.messages import (
+    FROM_COORDINATOR,
+    FROM_WORKER,
+    Beat,
+    Book,
+    Complaint,
+    Cut,
+    Event,
+    Failed,
+    FromCoordinator,
+    Initialized,
+    Linked,
+    LinkLost,
+    Lost,
+    Message,
+    Misshapen,
+    Pause,
+    Ready,
+    State,
+    Stop,
+    Stopped,
+    Unlinked,
+    Whole,
+    WorkerPlan,
+    encode,
+    from_coordinator,
+)
+
+PLAN = WorkerPlan(
+    worker=1,
+    epoch=2,
+    workers=3,
+    file="/srv/count.py",
+    attribute="Count",
+    fingerprint="ab12",
+    conf={"topology.workers": None, "streamlet.worker.heartbeat.secs": 1.0},
+    overrides={"lines": {"topic": "t"}},
+    run_id=b"r" * 16,
+    secret=b"s" * 4,
+    listen=["unix", "/tmp/slt-1"],
+    heartbeat_s=1.0,
+    debug=False,
+)
+DOWN: list[tuple[FromCoordinator, str]] = [
+    (
+        PLAN,
+        "8ea174a4706c616ea6776f726b657201a565706f636802a7776f726b65727303a466696c65ad2f7372762f636f756e742e7079a96174"
+        "74726962757465a5436f756e74ab66696e6765727072696e74a461623132a4636f6e6682b0746f706f6c6f67792e776f726b657273c0"
+        "bf73747265616d6c65742e776f726b65722e6865617274626561742e73656373cb3ff0000000000000a96f766572726964657381a56c"
+        "696e657381a5746f706963a174a672756e5f6964c41072727272727272727272727272727272a6736563726574c40473737373a66c69"
+        "7374656e92a4756e6978aa2f746d702f736c742d31ab6865617274626561745f73cb3ff0000000000000a56465627567c2",
+    ),
+    (
+        Book(7, {0: [1, "unix", "/tmp/w0.1", 0], 1: [2, "tcp", "10.0.0.1", 4242]}),
+        "83a174a4626f6f6ba776657273696f6e07a7776f726b65727382009401a4756e6978a92f746d702f77302e3100019402a3746370a831"
+        "302e302e302e31cd1092",
+    ),
+    (Whole(7), "82a174a577686f6c65a776657273696f6e07"),
+    (Pause(), "81a174a57061757365"),
+    (Lost(1, 2), "83a174a46c6f7374a6776f726b657201a565706f636802"),
+    (Cut([0, 1], 8), "83a174a3637574a470616972920001a776657273696f6e08"),
+    (Stop(True), "82a174a473746f70a5636c65616ec3"),
+]
+UP: list[tuple[Message, str]] = [
+    (
+        Ready(["unix", "/tmp/w0.1", 0], 77),
+        "83a174a57265616479a76164647265737393a4756e6978a92f746d702f77302e3100a37069644d",
+    ),
+    (Initialized(), "81a174ab696e697469616c697a6564"),
+    (Linked(7), "82a174a66c696e6b6564a776657273696f6e07"),
+    (Unlinked(0, "no"), "83a174a8756e6c696e6b6564a6776f726b657200a3776879a26e6f"),
+    (
+        Beat({1: {"emitted": 3}}, [{"topic": "t"}], 4, 5, "count"),
+        "86a174a462656174a57461736b73810181a7656d697474656403aa706172746974696f6e739181a5746f706963a174a770656e64696e"
+        "6704aa756e66696e697368656405ac696e697469616c697a696e67a5636f756e74",
+    ),
+    (
+        State(True, False, True, ({1: 4}, {})),
+        "85a174a57374617465a7647261696e6564c3a96361756768745f7570c2a4646f6e65c3a7747261666669639281010480",
+    ),
+    (
+        State(False, False, True, None),
+        "85a174a57374617465a7647261696e6564c2a96361756768745f7570c2a4646f6e65c3a774726166666963c0",
+    ),
+    (Event("info", "there"), "83a174a56576656e74a56c6576656ca4696e666fa474657874a57468657265"),
+    (Complaint("it raised"), "82a174a9636f6d706c61696e74a474657874a9697420726169736564"),
+    (
+        LinkLost(1, 1, 2, "the peer closed it"),
+        "85a174a96c696e6b5f6c6f7374a6776f726b657201a565706f636801a776657273696f6e02a3776879b2746865207065657220636c6f"
+        "736564206974",
+    ),
+    (
+        Failed("no", 1, "tb", False),
+        "85a174a66661696c6564a76d657373616765a26e6fa673746174757301a57472616365a27462a9726574726961626c65c2",
+    ),
+    (Stopped(["ValueError: no"]), "82a174a773746f70706564a66572726f727391ae56616c75654572726f723a206e6f"),
+]
+
+
+@pytest.mark.parametrize(("message", "recorded"), [*DOWN, *UP], ids=lambda value: type(value).__name__)
+def test_a_message_is_the_bytes_that_were_recorded(message: Message, recorded: str) -> None:
+    assert pack(encode(message)).hex() == recorded
+
+
+def test_each_kind_is_recorded() -> None:
+    assert {type(message) for message, _ in DOWN} == set(FROM_COORDINATOR.values())
+    assert {type(message) for message, _ in UP} == set(FROM_WORKER.values())
+
+
+@pytest.mark.parametrize(("message", "recorded"), DOWN, ids=lambda value: type(value).__name__)
+def test_a_coordinators_message_comes_back_as_it_was(message: FromCoordinator, recorded: str) -> None:
+    assert from_coordinator(unpack(bytes.fromhex(recorded))) == message
+
+
+@pytest.mark.parametrize(("message", "recorded"), DOWN, ids=lambda value: type(value).__name__)
+def test_a_coordinators_message_of_another_shape_is_refused(message: FromCoordinator, recorded: str) -> None:
+    raw = unpack(bytes.fromhex(recorded))
+    for name in set(raw) - {"t"}:
+        with pytest.raises(Misshapen, match=name):
+            from_coordinator({**raw, name: object()})
+        with pytest.raises(Misshapen, match=name):
+            from_coordinator({key: value for key, value in raw.items() if key != name})
+    with pytest.raises(Misshapen, match="no such"):
+        from_coordinator({**raw, "t": "no such"})
