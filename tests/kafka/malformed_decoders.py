@@ -24,9 +24,9 @@ from streamlet.kafka.protocol import primitives as p
 from streamlet.kafka.protocol.framing import FrameBuffer
 from streamlet.kafka.protocol.schema import codec_of
 from streamlet.kafka.sasl import Scram
-from streamlet.spouts.kafka import offset_store
+from streamlet.spouts.kafka.hosts import ZkBrokerReader
 from streamlet.spouts.kafka.partition import Partition
-from streamlet.spouts.kafka.readers import ZkBrokerReader
+from streamlet.spouts.kafka.stores import port as offset_store
 from tests.kafka.malformed import MEMORY_CONSTANT, Decoder, Span, SpanReader
 from tests.kafka.malformed_answers import RECORDED, answers
 from tests.kafka.malformed_records import (

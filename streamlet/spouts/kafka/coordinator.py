@@ -1,41 +1,128 @@
-"""Which partitions this task reads at the moment, and everything that changes that (SEEDMAP K4, K11).
+"""Which partitions this task reads at the moment, and everything that changes that.
 
+There is no consumer group: each task computes its share from the list of partitions, without a word to the other tasks.
 One class does the work of storm-kafka's coordinators; they differ in the reader they are given and in how often it is
-asked. A look never blocks: it runs as an activity, and the managers change when its answer is there.
+asked. A partition of this task is in one of these states:
+
+    looked up --> opening --> read by a manager <--> resetting
+                     |               |                   |
+                     +---------------+-------> closed <--+      (it vanished from a look)
+
+- A look is an activity: it never blocks, and managers change only when its answer is there.
+- A look is due by age (``refresh_freq_secs``) or after a failed fetch, never more than a few times a second.
+- A leader move keeps the manager: only its connection changes.
+- The list of managers is replaced, never changed in place; ``version`` tells the spout to take the new one.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
 from streamlet.base.errors import StreamletError
-from streamlet.kafka.broker_errors import OffsetOutOfRange, UnknownTopicId, UnknownTopicOrPartition
-from streamlet.spouts.kafka.assignment import (
-    calculate_partitions_for_task,
-    describe_assignment,
-    idle_tasks_warning,
-)
+from streamlet.kafka.broker_errors import NotLeaderOrFollower, OffsetOutOfRange, UnknownTopicId, UnknownTopicOrPartition
+from streamlet.kafka.errors import Disconnected
+from streamlet.spouts.kafka.activity import Activity, NextPoll, Pause, Steps
 from streamlet.spouts.kafka.connections import DynamicPartitionConnections
-from streamlet.spouts.kafka.diff import partition_changes
-from streamlet.spouts.kafka.errors import NoSuchTopic
+from streamlet.spouts.kafka.errors import NoSuchTopic, PartitionsMissing, StaticLeaderMoved, TaskIndexOutOfRange
 from streamlet.spouts.kafka.fetcher import FailedFetch
+from streamlet.spouts.kafka.hosts import BrokerReader
 from streamlet.spouts.kafka.manager import PartitionManager
 from streamlet.spouts.kafka.opening import PartitionOpener
 from streamlet.spouts.kafka.partition import Broker, GlobalPartitionInformation, Partition
-from streamlet.spouts.kafka.readers import BrokerReader
-from streamlet.spouts.kafka.steps import Activity, NextPoll, Pause, Steps
 
 log = logging.getLogger(__name__)
 
 RETRY = Backoff(initial=0.1, maximum=2.0)
+
 TOPIC_YOUNG_S = 1.5
+"""Seconds a start waits for a missing topic: one made a moment ago is not known to every broker yet."""
+
 TOPIC_GONE_GRACE_S = 15.0
-"""A topic that is not there while the spout runs may be a broker that has just started and knows nothing yet."""
+"""Seconds a topic may be missing while the spout runs: a broker that has just started may know nothing yet."""
+
+UNREACHABLE_S = 5.0
+"""Seconds a broker of StaticHosts may be unreachable before Kafka is asked who leads now."""
+
+UNREACHABLE_GAP_S = 30.0
+"""Seconds without a failure after which the next one counts as a new outage."""
+
+Leaders = Mapping[Partition, Broker | None]
+
+
+def calculate_partitions_for_task(
+    info: GlobalPartitionInformation, total_tasks: int, task_index: int
+) -> list[Partition]:
+    """Return the partitions of task ``task_index`` (from 0), ordered by number. Raises TaskIndexOutOfRange.
+
+    The tasks' shares are disjoint and complete, and differ in size by at most one while the numbers have no hole.
+    """
+    if not 0 <= task_index < total_tasks:
+        raise TaskIndexOutOfRange(
+            f"Task index {task_index} of {total_tasks} tasks of the spout on topic {info.topic!r}: the index counts "
+            "from 0 and must be less than the number of tasks. This is a fault of whoever started the task."
+        )
+    partitions = info.get_ordered_partitions()
+    # Discovered partitions go by number: one that is missing from a look moves no other. A list written by hand goes by
+    # position, because it may name any few numbers.
+    if info.by_position:
+        return partitions[task_index::total_tasks]
+    return [partition for partition in partitions if partition.number % total_tasks == task_index]
+
+
+def describe_assignment(total_tasks: int, task_index: int, mine: list[Partition]) -> str:
+    """Return the line that each task logs about its share."""
+    numbers = ", ".join(str(partition.number) for partition in mine) or "none"
+    return f"task {task_index + 1} of {total_tasks} owns partitions: {numbers}"
+
+
+def idle_tasks_warning(info: GlobalPartitionInformation, total_tasks: int) -> str | None:
+    """Return a warning when tasks outnumber partitions, else None."""
+    count = len(info.leaders)
+    if total_tasks <= count:
+        return None
+    return (
+        f"There are more tasks ({total_tasks}) than partitions of topic {info.topic!r} ({count}): "
+        f"{total_tasks - count} of them will be idle. Lower par, or add partitions."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A partition whose leader changed; None: no leader for a while."""
+
+    partition: Partition
+    old: Broker | None
+    new: Broker | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChanges:
+    """The difference between two looks, each part in partition order."""
+
+    opened: tuple[Partition, ...] = ()
+    closed: tuple[Partition, ...] = ()
+    moved: tuple[Move, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.opened or self.closed or self.moved)
+
+
+def partition_changes(have: Leaders, want: Leaders) -> PartitionChanges:
+    """Compare the leaders of a task's partitions with those of the last look (``want``)."""
+    return PartitionChanges(
+        opened=tuple(sorted(want.keys() - have.keys())),
+        closed=tuple(sorted(have.keys() - want.keys())),
+        moved=tuple(
+            Move(partition, have[partition], want[partition])
+            for partition in sorted(have.keys() & want.keys())
+            if have[partition] != want[partition]
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +136,7 @@ class Task:
 class PartitionCoordinator:
     """The partitions of this task and their managers. Used from the worker's loop only.
 
-    ``poll`` moves everything on; it raises what must stop the spout. ``version`` grows whenever the list of managers
-    changes.
+    ``poll`` moves everything on; errors that it raises must stop the spout.
     """
 
     def __init__(
@@ -64,7 +150,7 @@ class PartitionCoordinator:
         refresh_interval_s: float | None = None,
     ) -> None:
         self.refresh_interval_s = refresh_interval_s
-        """A look is due when the last is so old; None: never on age."""
+        """Age of the last look, in seconds, at which the next is due; None: no look for age."""
         self._task = task
         self._reader = reader
         self._connections = connections
@@ -72,6 +158,7 @@ class PartitionCoordinator:
         self._clock = clock
         self._on_close = on_close
         self.version = 0
+        """Grows whenever the list of managers changes; the spout compares it."""
         self.info: GlobalPartitionInformation | None = None
         self._managers: dict[Partition, PartitionManager] = {}
         self._list: list[PartitionManager] = []
@@ -85,27 +172,27 @@ class PartitionCoordinator:
         self._asked_for_look = False
         self._gone_since_s: float | None = None
 
-    # -- what the spout asks --------------------------------------------------------------------------------
+    # -- questions of the spout -----------------------------------------------------------------------------
 
     def get_my_managed_partitions(self) -> list[PartitionManager]:
-        """The managers of this task, by partition number. The list is replaced, never changed in place."""
+        """Return the managers of this task, by partition number. The list is never changed in place."""
         return self._list
 
     def get_manager(self, partition: Partition) -> PartitionManager | None:
-        """The manager of a partition, if this task has it."""
+        """Return the manager of a partition, if this task has it."""
         return self._managers.get(partition)
 
     def leader(self, partition: Partition) -> Broker | None:
-        """The leader as of the last look."""
+        """Return the leader as of the last look."""
         return self._leaders.get(partition)
 
     @property
     def complete(self) -> bool:
-        """Every partition of this task is open."""
+        """Whether every partition of this task is open."""
         return self.info is not None and not self._opening and self._managers.keys() == self._leaders.keys()
 
     def waiting_for(self) -> str:
-        """What a start still waits for, in words."""
+        """Return what a start still waits for, in words."""
         if self.info is None:
             return "its partitions and their leaders could not be looked up"
         if leaderless := [str(p.number) for p, leader in self._leaders.items() if leader is None]:
@@ -113,14 +200,15 @@ class PartitionCoordinator:
         return f"partitions {', '.join(str(p.number) for p in sorted(self._opening))} could not be opened"
 
     def refresh(self) -> None:
-        """A look is wanted, as soon as the pause after the last one allows."""
+        """Ask for a look, as soon as the pause after the last one allows."""
         self._asked_for_look = True
 
     # -- the start ------------------------------------------------------------------------------------------
 
     def start(self) -> Steps[None]:
-        """The first look and the opening of everything it gives. Retriable failures are tried again until the caller's
-        patience ends; others are raised.
+        """Look for the first time and open every partition of this task.
+
+        Retriable failures are tried again until the caller cancels; others are raised.
         """
         attempt = 0
         began_s = self._clock.monotonic()
@@ -128,15 +216,14 @@ class PartitionCoordinator:
             try:
                 info = yield from self._first_look()
             except StreamletError as error:
-                # A topic made a moment ago may not be known to every broker yet.
                 young = isinstance(error, NoSuchTopic) and self._clock.monotonic() - began_s < TOPIC_YOUNG_S
                 if not error.retriable and not young:
                     raise
                 attempt += 1
-                self._opener.note(error)
+                self._opener.last_error = error
                 yield Pause(self._clock, RETRY.delay(attempt))
                 continue
-            self._opener.last_error = None  # whatever it was, it is over
+            self._opener.last_error = None
             self._describe(info)
             self._apply(info, first=True)
         while not self.complete:
@@ -156,7 +243,7 @@ class PartitionCoordinator:
     # -- while it runs --------------------------------------------------------------------------------------
 
     def poll(self) -> None:
-        """Look when a look is due, take in what came, go on with what is being opened."""
+        """Look when a look is due; move looks, openings and resets on."""
         now = self._clock.monotonic()
         self._look(now)
         self._poll_openings()
@@ -170,7 +257,7 @@ class PartitionCoordinator:
                     self._replace(partition, fresh)
 
     def fetch_failed(self, failed: Iterable[FailedFetch]) -> None:
-        """What a fetch could not read. Raises what time does not mend."""
+        """Handle partitions that could not be fetched. Raises errors that time does not mend."""
         for one in failed:
             error = one.error
             if one.first and not isinstance(error, OffsetOutOfRange):
@@ -213,7 +300,7 @@ class PartitionCoordinator:
             return
         self._gone_since_s = None
         self._failed_looks = 0
-        # After a failed fetch the old leader may still be named for a while: not more than a few looks a second.
+        # Not more than a few looks a second: after a failed fetch the old leader may still be named for a while.
         self._look_not_before_s = now + RETRY.initial
         self._apply(info, first=False)
 
@@ -257,7 +344,7 @@ class PartitionCoordinator:
                 self._replace(partition, activity.take())
 
     def _reset(self, partition: Partition) -> None:
-        """The read position is not in the log (any more): find out what was lost, then go on or stop."""
+        """Find out what a log without the read position lost, then go on or stop."""
         manager = self._managers.get(partition)
         if manager is not None and partition not in self._resetting:
             self._resetting[partition] = Activity(
@@ -265,10 +352,12 @@ class PartitionCoordinator:
             )
 
     def _led_in(self, manager: PartitionManager, leader_epoch: int) -> None:
-        """After each election it is asked whether the new leader's log still holds what was read (KIP-320)."""
+        """Note the leader epoch; after an election check the read position with the new leader."""
         elected = 0 <= manager.current_leader_epoch < leader_epoch
         manager.current_leader_epoch = leader_epoch
         if elected and manager.buffer.leader_epoch >= 0 and manager.partition not in self._resetting:
+            # Nothing is fetched until the leader has answered (KIP-320): a log truncated by an unclean election may
+            # have grown past our position again, and nothing would look out of range.
             manager.validating = True
             self._reset(manager.partition)
 
@@ -300,9 +389,86 @@ class PartitionCoordinator:
         self.version += 1
 
 
-class ZkCoordinator(PartitionCoordinator):
-    """For ZkHosts: looks at ZooKeeper every ``refresh_freq_secs`` and after a failed fetch."""
+ZkCoordinator = PartitionCoordinator
+"""storm-kafka's name, for ZkHosts: the reader looks at ZooKeeper."""
+
+KafkaCoordinator = PartitionCoordinator
+"""For KafkaHosts: the reader asks a broker for metadata."""
 
 
-class KafkaCoordinator(PartitionCoordinator):
-    """For KafkaHosts: asks a broker for metadata every ``refresh_freq_secs`` and after a failed fetch."""
+class StaticCoordinator(PartitionCoordinator):
+    """For StaticHosts: leaders are taken at their word and never replaced.
+
+    Kafka is asked at the start for leader epochs, since an in-sync follower serves fetches too: without epochs a broker
+    that leads no more would go unnoticed. After a failed fetch it is asked who leads now, only to name it and stop.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        reader: BrokerReader,
+        connections: DynamicPartitionConnections,
+        opener: PartitionOpener,
+        clock: Clock,
+        on_close: Callable[[PartitionManager], None],
+        *,
+        asked_after_failure: BrokerReader,
+    ) -> None:
+        super().__init__(task, reader, connections, opener, clock, on_close)
+        self._asked_after_failure = asked_after_failure
+        self._known_as: dict[int, Broker | None] = {}
+        self._unreachable: dict[Partition, tuple[float, float]] = {}
+
+    def _first_look(self) -> Steps[GlobalPartitionInformation]:
+        written = yield from self._reader.get_current_brokers()
+        known = yield from self._asked_after_failure.get_current_brokers()
+        self._check_numbers(written, known)
+        self._reader = self._asked_after_failure
+        self._known_as = dict(known.leaders)
+        return replace(written, topic_id=known.topic_id, leader_epochs=known.leader_epochs)
+
+    def _check_numbers(self, written: GlobalPartitionInformation, known: GlobalPartitionInformation) -> None:
+        for partition in written.get_ordered_partitions():
+            if partition.number not in known.leaders:
+                raise PartitionsMissing(
+                    f"StaticHosts names partition {partition.number} of topic {partition.topic!r}, but the topic has "
+                    f"only {len(known.leaders)}, numbered from 0. Correct the list."
+                )
+
+    def _apply(self, info: GlobalPartitionInformation, *, first: bool) -> None:
+        if first or self.info is None:
+            super()._apply(info, first=first)
+            return
+        self._check_numbers(self.info, info)
+        for partition, mine in self._leaders.items():
+            leader = info.get_broker_for(partition.number)
+            # The cluster may spell the broker's address otherwise. Once the broker of the list has answered as the
+            # leader, the spelling of the first look names the same broker.
+            alias = None if partition in self._opening else self._known_as.get(partition.number)
+            if leader is None:
+                self.refresh()
+            elif mine is not None and leader not in (mine, alias):
+                raise StaticLeaderMoved(partition, mine, leader)
+        # The same broker may lead under the next epoch, after an election that it won: take the epochs, keep the list.
+        super()._apply(replace(self.info, topic_id=info.topic_id, leader_epochs=info.leader_epochs), first=False)
+
+    def _poll_openings(self) -> None:
+        super()._poll_openings()
+        if self._opening and isinstance(self._opener.last_error, NotLeaderOrFollower):
+            self._opener.last_error = None
+            self.refresh()
+        if self._opening:
+            self._look(self._clock.monotonic())
+
+    def fetch_failed(self, failed: Iterable[FailedFetch]) -> None:
+        lost = [one for one in failed if isinstance(one.error, Disconnected)]
+        super().fetch_failed([one for one in failed if not isinstance(one.error, Disconnected)])
+        now = self._clock.monotonic()
+        for one in lost:
+            # Ask only when the broker stays away: one that restarts is still the leader, and the other brokers may
+            # spell its address otherwise.
+            began, latest = self._unreachable.get(one.partition, (now, now))
+            began = now if now - latest > UNREACHABLE_GAP_S else began
+            self._unreachable[one.partition] = (began, now)
+            if now - began > UNREACHABLE_S:
+                self.refresh()

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from streamlet.base.errors import BadInput, StreamletError
 from streamlet.spouts.kafka.offset_ledger import OffsetRange
 from streamlet.spouts.kafka.partition import Broker, Partition
-from streamlet.spouts.kafka.start import Reason, StartDecision
+from streamlet.spouts.kafka.stores.port import Reason, StartDecision
 
 
 class NoSuchTopic(BadInput):
-    """The topic is not there."""
+    """The topic does not exist."""
 
     def __init__(self, topic: str, where: str) -> None:
         super().__init__(
@@ -21,21 +21,39 @@ class NoSuchTopic(BadInput):
 
 
 class NoZooKeeper(BadInput):
-    """No ZooKeeper answers where the settings say there is one; the message is the node store's."""
+    """No ZooKeeper answers at the address of the settings; the message is the node store's."""
 
 
 class PartitionsMissing(BadInput):
     """StaticHosts names partitions that the topic does not have."""
 
 
+class TaskIndexOutOfRange(BadInput):
+    """A task's index is not below the number of tasks: partitions cannot be shared out."""
+
+
+class NoUsableListener(StreamletError):
+    """A broker offers no listener of the security protocol that was set."""
+
+
+class UnreadableNode(StreamletError):
+    """A node of Kafka in ZooKeeper holds something that Kafka does not write."""
+
+
+class NoBrokers(StreamletError):
+    """ZooKeeper knows no living broker."""
+
+    retriable = True
+
+
 class SpoutCannotStart(StreamletError):
-    """A start did not get what it needs in ``start_timeout_ms``; the message says what and why."""
+    """A start took longer than ``start_timeout_ms``; the message says what is missing and why."""
 
     retriable = True
 
 
 class OffsetsLost(StreamletError):
-    """Records are gone that were not read, and ``fail_on_data_loss`` is on. ``lost`` is the exact range, if known."""
+    """Unread records are gone, and ``fail_on_data_loss`` is on. ``lost``: the exact range, if known."""
 
     def __init__(self, partition: Partition, offset: int, decision: StartDecision, kept_in: str) -> None:
         self.partition, self.lost = partition, decision.lost
@@ -79,7 +97,7 @@ class PoisonRecord(StreamletError):
 
 
 class StaticLeaderMoved(StreamletError):
-    """A broker named by StaticHosts does not lead its partition any more (trap T13)."""
+    """A broker named by StaticHosts does not lead its partition any more."""
 
     def __init__(self, partition: Partition, old: Broker, new: Broker | None) -> None:
         self.partition, self.new = partition, new
@@ -106,7 +124,7 @@ class Deposed(StreamletError):
 
 
 class UnusableOffset(StreamletError):
-    """What lies where the offset should be is none of ours: refused, never overwritten."""
+    """The place of the offset holds something else: refused, never overwritten."""
 
     def __init__(self, partition: Partition, where: str, why: str, found: bytes | str) -> None:
         excerpt = found if isinstance(found, str) else found.decode("utf-8", "backslashreplace")
@@ -119,6 +137,6 @@ class UnusableOffset(StreamletError):
 
 
 def describe_loss(partition: Partition, decision: StartDecision, lost: OffsetRange | None) -> str:
-    """The line logged when a loss is accepted (``fail_on_data_loss=False``)."""
+    """Return the line logged when a loss is accepted (``fail_on_data_loss=False``)."""
     gone = f"offsets {lost} are lost" if lost else "what was not read is lost"
     return f"{partition}: {decision.reason.value}; {gone}, going on at {decision.offset}"

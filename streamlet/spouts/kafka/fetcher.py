@@ -1,4 +1,19 @@
-"""Fetches: one in flight for each broker, sent while the records of the last are being emitted (K9.3, T10-T14)."""
+"""Fetches: one in flight for each broker, sent while the records of the last are emitted.
+
+Rules:
+
+- A broker has at most one fetch in flight. It asks for all partitions on that broker that want more, so its answer is
+  also the broker's sign of life; a broker that does not answer holds up no other broker.
+- A task's bytes ahead of the emit (``buffer_size_bytes``) are shared out evenly by broker. A fetch asks for the rest of
+  its broker's share, so buffered bytes and bytes in flight together never exceed the budget.
+- An answer counts for a partition only if the partition still reads from the position and under the leader epoch that
+  were asked for. Anything else is stale (leader moved, log truncated, partition opened again) and is dropped.
+- After a failure a broker, or a single partition, pauses for a growing time. What a failure means (look at the leaders
+  again, reset, stop) is the coordinator's decision: ``collect`` only reports it.
+
+No fetch sessions (KIP-227) here: a spout asks a few brokers for a few partitions, and the spout must be able to leave a
+partition out of one fetch and take it into the next at no cost.
+"""
 
 from __future__ import annotations
 
@@ -10,34 +25,35 @@ from streamlet.base.backoff import Backoff
 from streamlet.kafka.broker_errors import UnknownTopicId
 from streamlet.kafka.client.leader_requests import FetchedPartition, FetchPosition, FetchSettings
 from streamlet.kafka.errors import KafkaError
+from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.records.batch import HEADER, LENGTH_END, parse_header
-from streamlet.spouts.kafka.connections import Answer, Connection, DynamicPartitionConnections
+from streamlet.spouts.kafka.connections import Connection, DynamicPartitionConnections
 from streamlet.spouts.kafka.manager import PartitionManager
 from streamlet.spouts.kafka.partition import Broker, Partition
-from streamlet.spouts.kafka.read_buffer import Fetched
 
 _MAGIC_AT = 16
+
 BUSY_WAIT_MS = 10
-"""How long a broker may hold a fetch while another partition of it has its buffer full. The broker answers one fetch
-after the other: with the usual wait the full one, soon empty, would starve behind a quiet one.
-"""
+"""Milliseconds a broker may hold a fetch while another of its partitions has a full buffer."""
+# The broker answers one fetch after the other. With the usual wait (500 ms) a quiet partition in the fetch would hold
+# up the full one, which is soon empty and then starves.
 
 RETRY = Backoff(initial=0.1, maximum=1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class FailedFetch:
-    """A partition could not be read: the coordinator decides what that means."""
+    """A partition could not be read; the coordinator decides what that means."""
 
     partition: Partition
     error: KafkaError
     first: bool = True
-    """Not a repetition of what failed before: worth a line in the log."""
+    """False for a repetition of the failure before: not worth a line in the log."""
 
 
 class _Asked(NamedTuple):
-    """For whom, from which offset, and which leadership was asked."""
+    """The partition, offset and leader epoch that were asked for."""
 
     manager: PartitionManager
     position: int
@@ -46,21 +62,16 @@ class _Asked(NamedTuple):
 
 @dataclass(slots=True)
 class _Broker:
-    answer: Answer[dict[TopicPartition, FetchedPartition]] | None = None
+    """The fetch in flight of one broker, and its pause after failures."""
+
+    answer: RequestFuture[dict[TopicPartition, FetchedPartition]] | None = None
     asked: dict[TopicPartition, _Asked] = field(default_factory=dict)
     failures: int = 0
     not_before_s: float = 0.0
 
 
 class Fetcher:
-    """Keeps each broker busy with at most one fetch, within the task's byte budget. Never waits.
-
-    The budget is shared out evenly over the brokers that the partitions lie on. Each has one fetch in flight at most,
-    which asks for what is left of its share: so what is in flight is counted, and no broker waits for another's room.
-
-    An answer counts only if its partition is still read from where it was asked for; anything else is stale and
-    dropped, as after a leader move or a new start.
-    """
+    """Keeps each broker busy with one fetch, within the task's byte budget. Never waits."""
 
     def __init__(
         self, connections: DynamicPartitionConnections, settings: FetchSettings, buffer_size_bytes: int
@@ -74,15 +85,15 @@ class Fetcher:
         self._failures: dict[Partition, int] = {}
 
     def collect(self, now_s: float) -> list[FailedFetch]:
-        """Take in the answers that have come. What failed is not asked for again before its pause is over."""
+        """Take in the answers that have come; return the partitions that failed. Their pause begins now."""
         failed, self._mismatched = self._mismatched, []
         for state in self._brokers.values():
-            if state.answer is None or not state.answer.done():
+            if state.answer is None or not state.answer.done:
                 continue
             answer, state.answer = state.answer, None
             asked, state.asked = state.asked, {}
             try:
-                found = answer.value()
+                found = answer.value
             except KafkaError as error:
                 state.failures += 1
                 state.not_before_s = now_s + RETRY.delay(state.failures)
@@ -94,10 +105,9 @@ class Fetcher:
         return failed
 
     def send(self, managers: Iterable[PartitionManager], topic_id: str | None, now_s: float) -> None:
-        """Ask each broker that has no fetch in flight for those of its partitions that want more.
+        """Ask each broker that has no fetch in flight for its partitions that want more.
 
-        ``topic_id`` is the topic's id in the client's metadata. Offsets of another topic of the same name mean
-        nothing here: such a partition is reported instead of fetched.
+        ``topic_id``: the topic's id in the client's metadata.
         """
         managers = list(managers)
         rooms = self._rooms(managers)
@@ -112,6 +122,7 @@ class Fetcher:
                     busy.add(connection.broker)
                 continue
             if topic_id is not None and manager.topic_id is not None and manager.topic_id != topic_id:
+                # Offsets of a topic that was deleted mean nothing in the new one of the same name: report, never fetch.
                 error = UnknownTopicId(f"Fetching {manager.partition}")
                 self._mismatched.append(FailedFetch(manager.partition, error, first=False))
                 self._paused[manager.partition] = now_s + RETRY.initial
@@ -125,18 +136,22 @@ class Fetcher:
                 self._ask(connection, state, mine, rooms[broker], wait_ms)
 
     def forget_unused(self) -> None:
-        """Drop what is known of brokers that no partition uses any more."""
+        """Drop the state of brokers that no partition uses any more."""
         used = {connection.broker for connection in self._connections.connections()}
         for broker in [broker for broker in self._brokers if broker not in used]:
             del self._brokers[broker]
 
     def next_wake_s(self) -> float | None:
-        """When the next pause ends, on the monotonic clock; None when nothing pauses."""
+        """Return when the next pause ends, on the monotonic clock; None when nothing pauses."""
         waits = [state.not_before_s for state in self._brokers.values() if state.answer is None and state.failures]
         return min([*waits, *self._paused.values()], default=None)
 
     def _rooms(self, managers: Iterable[PartitionManager]) -> dict[Broker, int]:
-        """How many bytes each broker may send now, if no fetch of it is in flight."""
+        """Return how many bytes each broker may send now, if no fetch of it is in flight.
+
+        Each broker gets a share of its own: of a common budget each could send all that it was asked for, and one
+        broker would starve behind the buffered bytes of another.
+        """
         by_broker: dict[Broker, list[PartitionManager]] = {}
         total = self._buffer_size_bytes
         for manager in managers:
@@ -150,10 +165,11 @@ class Fetcher:
     def _ask(
         self, connection: Connection, state: _Broker, managers: list[PartitionManager], room: int, wait_ms: int
     ) -> None:
-        # The first of the list is served first: whoever still has most of the last answer goes to the end.
+        # The broker fills its answer in the order of the list: the partition with most bytes buffered goes to the end.
         managers.sort(key=lambda manager: manager.buffered_bytes)
         state.asked = {
-            _tp(manager): _Asked(manager, manager.fetch_position, manager.current_leader_epoch) for manager in managers
+            manager.partition.tp: _Asked(manager, manager.fetch_position, manager.current_leader_epoch)
+            for manager in managers
         }
         positions = {tp: FetchPosition(one.position, one.leader_epoch) for tp, one in state.asked.items()}
         settings = replace(self._settings, fetch_max_wait_ms=wait_ms, fetch_max_bytes=room)
@@ -168,14 +184,18 @@ class Fetcher:
         failed: list[FailedFetch] = []
         for tp, row in found.items():
             manager, position, leader_epoch = asked[tp]
+            # Stale: asked for from elsewhere, or under another leadership. Its records may be those of a log that was
+            # truncated since (KIP-320).
             if manager.closed or manager.fetch_position != position or manager.current_leader_epoch != leader_epoch:
                 continue
             partition = manager.partition
             if row.error is None:
                 self._failures.pop(partition, None)
                 self._paused.pop(partition, None)
-                fetched = Fetched(row.batches(), len(row.records), *whole_batches(row.records, position))
-                manager.add(fetched, row.last_stable_offset)
+                # Where to read on is known from the batch headers, before anything is unpacked: so the next fetch is
+                # under way while these records are decoded and emitted.
+                next_offset, epoch = whole_batches(row.records, position)
+                manager.add(row.batches(), len(row.records), next_offset, row.last_stable_offset, leader_epoch=epoch)
                 continue
             tries = self._failures[partition] = self._failures.get(partition, 0) + 1
             error = row.error(f"Fetching {partition} from offset {position}")
@@ -185,27 +205,20 @@ class Fetcher:
 
 
 def _room(share: int, managers: Iterable[PartitionManager]) -> int:
-    """What is left of a broker's share. A first record larger than that comes all the same, for Kafka sends it whole.
-
-    Partitions that may emit nothing can fill the share for a long time: then what little is needed for one batch is
-    asked for the others, one at a time.
-    """
+    """Return the rest of a broker's share, in bytes; 0: ask for nothing now."""
     room = share - sum(manager.buffered_bytes for manager in managers)
     if room > 0:
         return room
+    # Partitions that may emit nothing can fill the share for a long time. Then the others are asked for 1 byte, one
+    # fetch at a time: Kafka sends the first batch whole, however small the limit.
     return 0 if any(manager.buffered_bytes and manager.may_emit() for manager in managers) else 1
 
 
-def _tp(manager: PartitionManager) -> TopicPartition:
-    return TopicPartition(manager.partition.topic, manager.partition.number)
-
-
 def whole_batches(data: bytes | memoryview, position: int) -> tuple[int, int]:
-    """Where to read on after the whole batches in ``data``, and the leader epoch of the last one (-1: there is none),
-    from their headers alone.
+    """Return the next offset after the whole batches in ``data`` and the last one's leader epoch.
 
-    At a batch that is none, or when not one is whole, one further than what lies before: the answer is then taken in,
-    and the reader says what is wrong when it comes there.
+    From the headers alone; epoch -1: there is no whole batch. Damaged data, or data without one whole batch, counts as
+    one offset: the answer is then taken in, and the reader says what is wrong when it comes there.
     """
     pos, size, found, epoch = 0, len(data), position, -1
     while size - pos > _MAGIC_AT:

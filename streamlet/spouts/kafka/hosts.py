@@ -1,21 +1,33 @@
-"""How a spout finds the brokers of its topic: the choice picks reader, coordinator and offset store (K11)."""
+"""How a spout finds the brokers of its topic: the user's choice, and the reader behind each choice.
+
+``StaticHosts``, ``ZkHosts`` and ``KafkaHosts`` are values of the SpoutConfig. A *reader* is one look at the topic's
+partitions and leaders; the coordinator decides when to look. A look may wait, so it is a generator (:mod:`activity`).
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Any, Protocol
 
 from streamlet.base.errors import SettingError
-from streamlet.spouts.kafka.partition import Broker
+from streamlet.coordination import NodeMissing, NodeStore
+from streamlet.kafka.broker_errors import InvalidTopic, UnknownTopicOrPartition, error_class
+from streamlet.kafka.client.client import KafkaClient
+from streamlet.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from streamlet.spouts.kafka.activity import Background, Steps, answer_to
+from streamlet.spouts.kafka.errors import NoBrokers, NoSuchTopic, NoUsableListener, UnreadableNode
+from streamlet.spouts.kafka.partition import Broker, GlobalPartitionInformation
 
 
 @dataclass(frozen=True)
 class StaticHosts:
-    """Partition number -> broker, by hand, perhaps for a few partitions only: ``StaticHosts({0: "kafka1:9092"})``.
+    """Partition number -> broker, written by hand: ``StaticHosts({0: "kafka1:9092"})``.
 
-    Taken at its word: nothing is looked up again. When a broker stops leading its partition the spout stops with
-    a message that names the new leader and the two remedies (trap T13).
+    The list may name a few partitions only. It is taken at its word: nothing is looked up again. When a broker stops
+    leading its partition, the spout stops with a message that names the new leader and the two remedies.
     """
 
     leaders: Mapping[int, Broker | str]
@@ -35,7 +47,7 @@ class StaticHosts:
 
     @property
     def brokers(self) -> dict[int, Broker]:
-        """Partition number -> broker, parsed."""
+        """The parsed brokers by partition number."""
         return {n: b for n, b in self.leaders.items() if isinstance(b, Broker)}
 
     def __hash__(self) -> int:
@@ -44,9 +56,9 @@ class StaticHosts:
 
 @dataclass(frozen=True)
 class ZkHosts:
-    """The ZooKeeper a cluster of Kafka up to 3.9 lives in: ``ZkHosts("zk1:2181,zk2:2181")``, an ensemble of any size,
-    perhaps with a chroot at its end (``zk1:2181,zk2:2181/kafka``).
+    """The ZooKeeper of a Kafka cluster up to version 3.9: ``ZkHosts("zk1:2181,zk2:2181")``.
 
+    ``broker_zk_str``: the ensemble, with its chroot at the end if it has one (``zk1:2181,zk2:2181/kafka``).
     ``broker_zk_path``: where Kafka keeps its nodes there (``/brokers``, or ``/chroot/brokers``).
     ``refresh_freq_secs``: leaders and partitions are read again after so many seconds, and after a failed fetch.
     ``digest``: user and password for a ZooKeeper that asks for them; used for the offsets there too.
@@ -96,9 +108,9 @@ BrokerHosts = StaticHosts | ZkHosts | KafkaHosts
 
 
 def hosts_from_text(text: str, before: BrokerHosts) -> BrokerHosts:
-    """Hosts as a command line names them: ``zk://h:p,h:p[/chroot]`` or ``kafka://h:p,h:p``. Raises SettingError.
+    """Parse ``zk://h:p,h:p[/chroot]`` or ``kafka://h:p,h:p`` of a command line. Raises SettingError.
 
-    What ``before`` says beyond addresses (refresh, path of the brokers) stays where the kind stays.
+    When the kind stays the same, the other settings of ``before`` (refresh, path of the brokers) are kept.
 
     >>> hosts_from_text("zk://zk1:2181,zk2:2181/kafka", ZkHosts("elsewhere", refresh_freq_secs=5.0))
     ZkHosts(broker_zk_str='zk1:2181,zk2:2181', broker_zk_path='/kafka/brokers', refresh_freq_secs=5.0)
@@ -119,7 +131,7 @@ def hosts_from_text(text: str, before: BrokerHosts) -> BrokerHosts:
 
 
 def check_digest(kind: str, digest: object) -> None:
-    """Raises SettingError, without the password, for what is no pair of user and password."""
+    """Raise SettingError, without the password, for anything but a user and a password."""
     if digest is None:
         return
     if not (isinstance(digest, tuple) and len(digest) == 2 and all(isinstance(part, str) and part for part in digest)):
@@ -131,3 +143,161 @@ def check_digest(kind: str, digest: object) -> None:
 def _check_refresh(kind: str, seconds: float) -> None:
     if not seconds > 0:
         raise SettingError(f"{kind}: refresh_freq_secs is {seconds!r}; it is a number of seconds above 0.")
+
+
+class BrokerReader(Protocol):
+    """A source of partitions and leaders."""
+
+    def get_current_brokers(self) -> Steps[GlobalPartitionInformation]:
+        """Look now. Raises NoSuchTopic, and errors of the source when it does not answer."""
+        ...
+
+
+class StaticBrokerReader:
+    """The user's own list, at every look."""
+
+    def __init__(self, topic: str, hosts: StaticHosts) -> None:
+        self._info = GlobalPartitionInformation(topic, hosts.brokers, by_position=True)
+
+    def get_current_brokers(self) -> Steps[GlobalPartitionInformation]:
+        yield from ()
+        return self._info
+
+
+class KafkaBrokerReader:
+    """The topic's metadata, from any broker."""
+
+    def __init__(self, topic: str, client: KafkaClient) -> None:
+        self._topic = topic
+        self._client = client
+
+    def get_current_brokers(self) -> Steps[GlobalPartitionInformation]:
+        request = MetadataRequest(topics=(MetadataRequestTopic(name=self._topic),))
+        response = yield from answer_to(self._client.send(request))
+        brokers = {row.node_id: Broker(row.host, row.port) for row in response.brokers}
+        for topic in response.topics:
+            if topic.name != self._topic:
+                continue
+            kind = error_class(topic.error_code)
+            if kind in (UnknownTopicOrPartition, InvalidTopic):
+                raise NoSuchTopic(self._topic, f"says {', '.join(map(str, brokers.values())) or 'the cluster'}")
+            if kind is not None:
+                raise kind(f"The metadata of topic {self._topic!r} could not be read")
+            leaders = {row.partition_index: brokers.get(row.leader_id) for row in topic.partitions}
+            epochs = {row.partition_index: row.leader_epoch for row in topic.partitions}
+            return GlobalPartitionInformation(self._topic, leaders, topic_id=topic.topic_id, leader_epochs=epochs)
+        raise NoSuchTopic(self._topic, "the metadata does not mention it")
+
+
+class ZkBrokerReader:
+    """The nodes of Kafka up to 3.9 in its ZooKeeper: ``<brokers>/topics/<topic>``, ``<brokers>/ids``."""
+
+    def __init__(
+        self,
+        topic: str,
+        nodes: NodeStore,
+        background: Background,
+        brokers_path: str,
+        servers: str,
+        security_protocol: str = "PLAINTEXT",
+    ) -> None:
+        self._security_protocol = security_protocol
+        self._topic = topic
+        self._nodes = nodes
+        self._background = background
+        self._path = brokers_path.rstrip("/")
+        self._where = f"ZooKeeper {servers}"
+
+    def get_current_brokers(self) -> Steps[GlobalPartitionInformation]:
+        return (yield from self._background.run(self._look))
+
+    def read_brokers(self) -> dict[int, Broker]:
+        """Return the living brokers by id. Blocks. Raises NoBrokers, NoUsableListener, node store errors."""
+        try:
+            ids = self._nodes.children(f"{self._path}/ids")
+        except NodeMissing:
+            ids = []
+        brokers: dict[int, Broker] = {}
+        for name in ids:
+            found = self._nodes.get(f"{self._path}/ids/{name}")
+            if found is not None and (number := _number(name)) is not None:
+                brokers[number] = self._endpoint(name, _json(found[0]))
+        if not brokers:
+            raise NoBrokers(
+                f"{self._where} has no broker under {self._path}/ids: no Kafka that lives in this ZooKeeper is "
+                "running. Start it, or correct the address or broker_zk_path. A Kafka without ZooKeeper (every 4.x) is "
+                "found with KafkaHosts."
+            )
+        return brokers
+
+    def _look(self) -> GlobalPartitionInformation:
+        brokers = self.read_brokers()
+        topic_path = f"{self._path}/topics/{self._topic}"
+        found = self._nodes.get(topic_path)
+        if found is None:
+            raise NoSuchTopic(self._topic, f"{self._where} has no node {topic_path}")
+        topic = _json(found[0])
+        assignment = topic.get("partitions")
+        if not isinstance(assignment, dict):
+            # Not to be taken for a topic without partitions: the coordinator would close all of them.
+            raise UnreadableNode(
+                f"{self._where}: node {topic_path} holds no list of partitions, as Kafka writes it, but "
+                f"{found[0][:60]!r}. See who writes there, or correct broker_zk_path."
+            )
+        # The list of partitions is the topic's own assignment, not the list of leaders (STORM-1682): a partition
+        # without a leader, or whose leader's node is gone for a moment, is listed with None and never left out.
+        leaders: dict[int, Broker | None] = {}
+        epochs: dict[int, int] = {}
+        for number in sorted(number for name in assignment if (number := _number(name)) is not None):
+            found = self._nodes.get(f"{topic_path}/partitions/{number}/state")
+            state = {} if found is None else _json(found[0])
+            leaders[number] = brokers.get(_int32(state.get("leader")))
+            epochs[number] = _int32(state.get("leader_epoch"))
+        topic_id = topic.get("topic_id")
+        return GlobalPartitionInformation(
+            self._topic,
+            leaders,
+            topic_id=topic_id if isinstance(topic_id, str) else None,
+            leader_epochs=epochs,
+        )
+
+    def _endpoint(self, name: str, node: dict[str, Any]) -> Broker:
+        # Look at `endpoints` alone: `host` and `port` are null for a broker without a PLAINTEXT listener, and name one
+        # listener of several otherwise.
+        protocols, listed = node.get("listener_security_protocol_map"), node.get("endpoints")
+        protocols = protocols if isinstance(protocols, dict) else {}
+        endpoints = [str(endpoint) for endpoint in listed] if isinstance(listed, list) else []
+        for endpoint in endpoints:
+            listener, _, address = endpoint.partition("://")
+            if protocols.get(listener, listener) == self._security_protocol:
+                try:
+                    return Broker.parse(address)
+                except SettingError as err:
+                    raise UnreadableNode(
+                        f"Broker {name} in {self._where} says that it listens at {endpoint[:80]!r}, which is no "
+                        "address. Correct the broker's `advertised.listeners`."
+                    ) from err
+        raise NoUsableListener(
+            f"Broker {name} in {self._where} has no {self._security_protocol} listener (it offers: "
+            f"{', '.join(endpoints) or 'none'}). Set security_protocol to what one of them speaks, or add such a "
+            "listener to the broker's `listeners`, for the hosts that streamlet runs on."
+        )
+
+
+def _json(data: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _number(name: str) -> int | None:
+    """Parse the number of a broker or partition; None for any other name."""
+    number = int(name) if name.isascii() and name.isdigit() and len(name) <= 10 else -1
+    return number if 0 <= number < 1 << 31 else None
+
+
+def _int32(value: object) -> int:
+    """Return a number that fits into a request of Kafka; -1 for anything else."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31 else -1

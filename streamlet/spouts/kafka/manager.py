@@ -1,29 +1,49 @@
-"""One partition in one task: what was fetched, what was emitted, what became of it (SEEDMAP K5, K6, K12)."""
+"""One partition in one task: what was fetched, what was emitted, what became of it.
+
+A partition's offsets pass through these states; each offset is in one of them:
+
+    to be asked for --> fetched --> waiting --> open (ledger) --> done --> committed
+                        ReadBuffer  one batch,   in flight or      below the
+                        whole       rows or      waiting for       lowest open
+                        answers     Records      a retry           offset
+
+- ``fetch_position`` is the first offset to ask for, ``ledger.position`` the first one not emitted or passed over,
+  ``ledger.committed`` the one in the offset store: committed <= position <= fetch_position.
+- An answer is kept as bytes. A batch becomes *rows* (values of tuples) in one pass over its columns, or Records when
+  the scheme has no way with columns or it failed; Records go through the scheme one by one at the emit.
+- An open record's values stay in memory until its ack: a retry never asks the broker again.
+- A record that gives no tuple moves the position on and is done at once.
+
+Deliberately absent: clock, sockets, and the decision where to begin. All calls come from the worker's loop.
+"""
 
 from __future__ import annotations
 
 import enum
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from streamlet.base.errors import StreamletError, ValueCannotTravel, said
 from streamlet.kafka.errors import KafkaError
+from streamlet.kafka.records.batch import RecordBatch
 from streamlet.spouts.kafka.errors import PoisonRecord
 from streamlet.spouts.kafka.offset_ledger import OffsetLedger
 from streamlet.spouts.kafka.partition import Partition
-from streamlet.spouts.kafka.read_buffer import Fetched, ReadBuffer
 from streamlet.spouts.kafka.retry import FailedMsgRetryManager
-from streamlet.spouts.kafka.scheme import Record, Scheme, columns_of, misfit, name_of
+from streamlet.spouts.kafka.scheme import Column, Record, Row, Scheme, columns_of, misfit, name_of
 from streamlet.spouts.kafka.spout_config import STOP
 
 log = logging.getLogger(__name__)
 
+HEAVY_RECORD_BYTES = 16 * 1024
+"""Size from which records in flight are counted by their bytes; smaller ones are counted by number."""
+
 
 class EmitState(enum.Enum):
-    """What one ``next`` did. The names and meanings are storm-kafka's."""
+    """The result of one ``next``. Names and meanings are storm-kafka's."""
 
     NO_EMITTED = "nothing was emitted"
     EMITTED_MORE_LEFT = "one record was emitted, more are at hand"
@@ -40,29 +60,199 @@ class Collector(Protocol):
 
     @property
     def emit(self) -> Callable[..., Any]:
-        """One tuple of a tree."""
+        """Emits one tuple of a tree."""
         ...
 
     @property
     def emit_many(self) -> Callable[..., Any]:
-        """Several tuples of one tree."""
+        """Emits several tuples of one tree."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class EmitLimits:
-    """How much may be open, and what to do with records that cannot be processed (``SpoutConfig``)."""
+    """How much may be open, and what to do with poison records (``SpoutConfig``)."""
 
     max_unacked_bytes: int = 64 << 20
     max_uncommitted_offsets: int = 1_000_000
     on_poison: str = STOP
 
 
-class PartitionManager:
-    """Joins ledger, retries and scheme for one partition. Does no I/O; all calls come from the worker's loop.
+class _Answer(NamedTuple):
+    """One fetch answer in the buffer."""
 
-    Message ids are ``(slot, offset)``. ``slot`` is fresh for each opening of a partition, so an answer for an
-    earlier opening (another owner's time, a topic since re-created) touches nothing.
+    batches: Iterator[RecordBatch]
+    size_bytes: int
+    next_offset: int
+    lost: bool = False
+    """True: nothing was fetched, the offsets below ``next_offset`` are gone from the log."""
+
+
+class ReadBuffer:
+    """Fetched and not yet emitted: whole answers, unpacked one batch at a time.
+
+    ``columns`` is the scheme's way with whole columns, if it has one; otherwise rows are Records. Everything that gives
+    no row moves the ledger on.
+    """
+
+    def __init__(
+        self,
+        partition: Partition,
+        ledger: OffsetLedger[Any],
+        columns: Callable[[Column, Column], list[Row | None]] | None,
+        end: int | None,
+    ) -> None:
+        self.position = ledger.position
+        """The next offset to ask a broker for."""
+        self.leader_epoch = -1
+        """The leader epoch of the record before ``position``; -1 unknown."""
+        self.size_bytes = 0
+        """Bytes of all answers here; each counts whole until its last record is out."""
+        self.damage: KafkaError | None = None
+        """Set when an answer could not be unpacked; the spout decides whether to fetch again."""
+        self.waiting: deque[tuple[int, Any]] = deque()
+        """(offset, row or Record) of the batch that is being emitted. Never replaced: the manager holds it too."""
+        self.heavy: dict[int, int] = {}
+        """Offset -> bytes of large records, until they are done. Never replaced: the manager holds it too."""
+        self._partition = partition
+        self._ledger = ledger
+        self._columns = columns
+        self._end = end
+        self._fetched: deque[_Answer] = deque()
+        self._batch_end = ledger.position
+        self._epochs: list[tuple[int, int]] = []  # (first offset, leader epoch), ascending
+        self._unpack = self._from_columns if columns is not None else self._one_by_one
+
+    def __bool__(self) -> bool:
+        """Return whether an answer is not used up yet."""
+        return bool(self._fetched)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another answer may be asked for: one at most waits behind the one being emitted."""
+        return len(self._fetched) < 2
+
+    def starts_in(self, leader_epoch: int) -> None:
+        """Note the leader epoch of the record before the first one that is read."""
+        if leader_epoch >= 0:
+            self.leader_epoch = leader_epoch
+            self._epochs = [(self.position - 1, leader_epoch)]
+
+    def add(self, batches: Iterator[RecordBatch], size_bytes: int, next_offset: int, leader_epoch: int = -1) -> None:
+        """Take in an answer for ``position``; ``leader_epoch`` is the last batch's, -1 for no batch."""
+        if next_offset > self.position:
+            self._fetched.append(_Answer(batches, size_bytes, next_offset))
+            self.position = next_offset
+            self.size_bytes += size_bytes
+            if leader_epoch >= 0:
+                self.leader_epoch = leader_epoch
+
+    def skip_to(self, log_start: int) -> None:
+        """Read on at ``log_start``, where the log begins now, once the answers before are emitted."""
+        self._fetched.append(_Answer(iter(()), 0, log_start, lost=True))
+        self.position = log_start
+        self.leader_epoch = -1
+
+    def refetch(self) -> None:
+        """Drop everything that is not emitted; read on from the ledger's position."""
+        self._fetched.clear()
+        self.waiting.clear()
+        self.size_bytes = 0
+        for offset in [offset for offset in self.heavy if offset >= self._ledger.position]:
+            del self.heavy[offset]
+        self._batch_end = self.position = self._ledger.position
+        self.leader_epoch = self.leader_epoch_at(self.position)
+
+    def leader_epoch_at(self, offset: int) -> int:
+        """Return the leader epoch of the record before ``offset``; -1 unknown."""
+        epoch = -1
+        for first, known in self._epochs:
+            if first >= offset:
+                break
+            epoch = known
+        return epoch
+
+    def load(self) -> bool:
+        """Unpack the next batch that has records into ``waiting``; False when none is at hand."""
+        while self._fetched:
+            answer = self._fetched[0]
+            try:
+                for batch in answer.batches:
+                    if self._take(batch):
+                        return True
+            except KafkaError as error:
+                # A generator that raised is over: the rest of the answer must be fetched again, not taken for empty.
+                self.refetch()
+                self.damage = error
+                return False
+            self._fetched.popleft()
+            self.size_bytes -= answer.size_bytes
+            if answer.lost:
+                self._ledger.lost(answer.next_offset)
+            else:
+                self._ledger.pass_to(self._limited(answer.next_offset))
+        return False
+
+    def _take(self, batch: RecordBatch) -> bool:
+        self._batch_end = self._limited(batch.next_offset)
+        if not self._epochs or self._epochs[-1][1] != batch.leader_epoch:
+            self._note_epoch(batch.base_offset, batch.leader_epoch)
+        if len(batch):
+            self.waiting.extend(self._unpack(batch))
+            if self._end is not None and batch.next_offset > self._end:
+                while self.waiting and self.waiting[-1][0] >= self._end:
+                    self.heavy.pop(self.waiting.pop()[0], None)
+        if self.waiting:
+            return True
+        self.batch_done()
+        return False
+
+    def batch_done(self) -> None:
+        """Move the ledger past the batch, gaps at its end included: its last record is out."""
+        self._ledger.pass_to(self._batch_end)
+
+    def _limited(self, offset: int) -> int:
+        return offset if self._end is None else min(offset, max(self._end, self._ledger.position))
+
+    def _note_epoch(self, offset: int, epoch: int) -> None:
+        # An epoch that lies wholly below the committed offset is never asked for again.
+        while len(self._epochs) > 1 and self._epochs[1][0] < self._ledger.committed:
+            self._epochs.pop(0)
+        self._epochs.append((offset, epoch))
+
+    def _from_columns(self, batch: RecordBatch) -> Iterator[tuple[int, Any]]:
+        try:
+            assert self._columns is not None
+            rows: Sequence[Row | None] = self._columns(batch.keys, batch.values)
+            if len(rows) != len(batch):
+                raise ValueError(f"{len(rows)} rows of {len(batch)} records")  # which row is of which record is unknown
+        except Exception:  # noqa: BLE001 - a scheme is the user's code; one by one the bad record is named
+            return self._one_by_one(batch)
+        self._weigh(batch)
+        return zip(batch.offsets(), rows, strict=True)
+
+    def _one_by_one(self, batch: RecordBatch) -> Iterator[tuple[int, Any]]:
+        topic, number = self._partition.topic, self._partition.number
+        self._weigh(batch)
+        columns = zip(batch.offsets(), batch.timestamps(), batch.keys, batch.values, strict=True)
+        return (
+            (offset, Record(topic, number, offset, timestamp, key, value, batch.headers(index)))
+            for index, (offset, timestamp, key, value) in enumerate(columns)
+        )
+
+    def _weigh(self, batch: RecordBatch) -> None:
+        if max(map(len, filter(None, batch.values)), default=0) < HEAVY_RECORD_BYTES:
+            return
+        for offset, value in zip(batch.offsets(), batch.values, strict=True):
+            if value is not None and len(value) >= HEAVY_RECORD_BYTES:
+                self.heavy[offset] = len(value)
+
+
+class PartitionManager:
+    """Joins buffer, ledger, retries and scheme for one partition; storm-kafka's name.
+
+    Message ids are ``(slot, offset)``. ``slot`` is fresh for each opening of a partition, so an ack or fail for an
+    earlier opening (another owner's time, a topic made again) touches nothing.
     """
 
     def __init__(
@@ -79,18 +269,19 @@ class PartitionManager:
         self.slot = slot
         self.ledger = ledger
         self.topic_id: str | None = None
+        """The id of the topic that the offsets belong to; None unknown. Set by the opener."""
         self.current_leader_epoch = -1
-        """Of the last look at the leaders."""
+        """The leader epoch of the coordinator's last look; fences former leaders."""
         self.end = end
-        """Nothing from this offset on is emitted (``--until-caught-up``); None: no end."""
+        """The offset to stop at (``--until-caught-up``); None: no end."""
         self.log_end = ledger.position
         """The last stable offset as of the last fetch."""
         self.closed = False
-        """The task reads this partition no more; answers that still come for it are ignored."""
+        """True once the task reads this partition no more; later answers for it are ignored."""
         self.poisoned: StreamletError | None = None
-        """Set when a record was given up and the policy is to stop; raised by the next ``next``."""
+        """Set when a record was given up and the policy is to stop; raised by the spout's next upkeep."""
         self.validating = False
-        """It is being asked whether the log still holds what was read: until then nothing more is fetched."""
+        """True from an election until the new leader has confirmed the read position; nothing is fetched then."""
         self.buffer = ReadBuffer(partition, ledger, columns_of(scheme), end)
         self._retries = retries
         self._scheme = scheme
@@ -100,15 +291,18 @@ class PartitionManager:
         self._heavy = self.buffer.heavy
         self._due: deque[int] = deque()
         self._held = False
-        self._heavy_bytes = 0  # of those in flight: what only waits must not hold itself back
-        self._troubled = False  # whether an ack has more to do than tell the ledger
+        # Bytes of large records count from their emit, not while they wait: only emitted records can be acked, so one
+        # batch above the bound would hold itself back for ever.
+        self._heavy_bytes = 0
+        # Whether an ack has more to do than tell the ledger: false on the fast path of small records without failures.
+        self._troubled = False
 
     # -- emitting -------------------------------------------------------------------------------------------
 
     def next(self, collector: Collector) -> EmitState:
-        """Emit the tuples of at most one record; records that give none are passed over (K12).
+        """Emit the tuples of at most one record; records that give none are passed over.
 
-        Raises PoisonRecord. Bytes that cannot be read are left in ``damage``.
+        Raises PoisonRecord. An answer that cannot be unpacked is left in ``damage``.
         """
         if self._due:
             return self._retry(collector)
@@ -127,6 +321,7 @@ class PartitionManager:
                 self._heavy_bytes += self._heavy.get(offset, 0)
                 self._troubled = True
             if not self._emit(collector, offset, values):
+                # After a skipped record go on in the same call: a turn that emits nothing lets the worker's loop sleep.
                 if self.poisoned is not None:
                     return NO_EMITTED
                 if not waiting:
@@ -135,12 +330,12 @@ class PartitionManager:
             if waiting:
                 return EMITTED_MORE_LEFT
             self.buffer.batch_done()
-            # Loading now, not in the next turn: what gives no tuple behind this record is then passed already.
+            # Load now, not in the next turn: records behind this one that give no tuple are then passed already.
             return EMITTED_MORE_LEFT if self._load() else EMITTED_END
         return NO_EMITTED
 
     def _deserialize(self, offset: int, record: Record | None) -> Any:
-        """What to emit of a record that has not been through the scheme yet; None for nothing."""
+        """Put one record through the scheme; None: nothing to emit."""
         if record is None:
             return None
         try:
@@ -172,9 +367,9 @@ class PartitionManager:
             self.buffer.batch_done()
 
     def begin_turn(self, now_s: float, records: int) -> None:
-        """Take the retries that are due into this turn: at most half of it, so that neither starves the other (T6).
+        """Take due retries into this turn, at most half of it, so that new records do not starve.
 
-        Whether new records may be emitted at all is looked at here, once a turn: the bounds hold to within one.
+        The bounds on new records are looked at here, once a turn, and not a record: they hold to within one turn.
         """
         self._held = not self.may_emit()
         if not self.ledger.waiting_count or self._due:
@@ -187,19 +382,19 @@ class PartitionManager:
             self._due.append(offset)
 
     def may_emit(self) -> bool:
-        """Whether new records may be emitted: the bounds on what is open are not reached. Retries always may."""
+        """Return whether new records may be emitted: the bounds on open records are not reached. Retries always may."""
         if self._heavy_bytes >= self._limits.max_unacked_bytes:
             return False
         return self.ledger.position - self.ledger.committed < self._limits.max_uncommitted_offsets
 
     @property
     def commit_is_pressing(self) -> bool:
-        """Half of what may be uncommitted is: do not wait for the timer."""
+        """Whether half of ``max_uncommitted_offsets`` is used up: commit before the timer."""
         return (self.ledger.position - self.ledger.committed) * 2 >= self._limits.max_uncommitted_offsets
 
     @property
     def has_due(self) -> bool:
-        """Whether retries were taken into this turn and are not out yet."""
+        """Whether retries of this turn are not emitted yet."""
         return bool(self._due)
 
     def _retry(self, collector: Collector) -> EmitState:
@@ -209,7 +404,7 @@ class PartitionManager:
         return EMITTED_MORE_LEFT if self._due or self._waiting or self.buffer else EMITTED_END
 
     def _emit(self, collector: Collector, offset: int, values: Any) -> bool:
-        """False where the record gives no tuple that could be emitted: it is given up, for it never will."""
+        """Emit a record's tuples; False: it cannot be emitted, and is given up."""
         try:
             if self._has_columns:
                 collector.emit(values, (self.slot, offset))
@@ -220,7 +415,8 @@ class PartitionManager:
         except ValueCannotTravel as error:
             what = f"gave a tuple that cannot be sent on. {error.message}"
         except (TypeError, ValueError):
-            # The task's emit looks at rows already, so nobody else does unless it has refused one.
+            # The task's emit checks rows already; they are checked here only after it refused one. Left to the task,
+            # the error would end the run at each restart, with on_poison="skip" too, and name no record.
             wrong = misfit(self._scheme, [values] if self._has_columns else values)
             if wrong is None:
                 raise
@@ -234,14 +430,15 @@ class PartitionManager:
     # -- answers --------------------------------------------------------------------------------------------
 
     def ack(self, offset: int) -> None:
-        """All tuples of the record were processed."""
+        """Note that all tuples of the record were processed."""
         if self.ledger.acked(offset) and self._troubled:
             self._forget(offset)
 
     def fail(self, offset: int, now_s: float, *, lost: bool = False) -> None:
-        """A tuple of the record failed or timed out: try again after a pause, or give it up.
+        """Retry the record after a pause, or give it up: one of its tuples failed or timed out.
 
-        ``lost``: with a worker or a link. That is not the record's fault, and does not count towards the limit.
+        ``lost``: the tuple was lost with a worker or a link. That is not the record's fault: it does not count
+        towards ``retry_limit``.
         """
         if not self.ledger.failed(offset):
             return
@@ -269,12 +466,12 @@ class PartitionManager:
     # -- progress -------------------------------------------------------------------------------------------
 
     def last_completed_offset(self) -> int:
-        """The next offset to read after a restart: everything below is done."""
+        """Return the offset to read on at after a restart: everything below is done."""
         return self.ledger.next_committable()
 
     @property
     def at_end(self) -> bool:
-        """Everything below the fixed end was emitted or passed over."""
+        """Whether everything below the fixed end was emitted or passed over."""
         return self.end is not None and self.ledger.position >= self.end
 
     @property
@@ -282,24 +479,32 @@ class PartitionManager:
         """Offsets between the committed one and the end of the log."""
         return max(0, self.log_end - self.ledger.committed)
 
-    # -- what is fetched ------------------------------------------------------------------------------------
+    # -- fetching -------------------------------------------------------------------------------------------
 
     @property
     def fetched_all(self) -> bool:
-        """Everything below the fixed end was fetched."""
+        """Whether everything below the fixed end was fetched."""
         return self.end is not None and self.buffer.position >= self.end
 
     def wants_fetch(self) -> bool:
-        """Whether to ask for more: at most one whole answer waits behind the one being emitted (T14)."""
+        """Return whether the broker shall be asked for more."""
         return not self.validating and self.buffer.has_room and not self.fetched_all and self.may_emit()
 
-    def add(self, fetched: Fetched, log_end: int) -> None:
-        """An answer for ``fetch_position`` came."""
+    def add(
+        self,
+        batches: Iterator[RecordBatch],
+        size_bytes: int,
+        next_offset: int,
+        log_end: int,
+        *,
+        leader_epoch: int = -1,
+    ) -> None:
+        """Take in an answer for ``fetch_position``; ``leader_epoch`` is the last batch's, -1 for no batch."""
         self.log_end = max(log_end, self.log_end)
-        self.buffer.add(fetched)
+        self.buffer.add(batches, size_bytes, next_offset, leader_epoch)
 
     def _load(self) -> bool:
-        """Make the next batch with records the waiting one. False when nothing is at hand, or nothing may go."""
+        """Unpack the next batch; False when none is at hand, or nothing may be emitted."""
         return bool(self.buffer) and self.may_emit() and self.buffer.load()
 
     @property
@@ -309,12 +514,12 @@ class PartitionManager:
 
     @property
     def buffered_bytes(self) -> int:
-        """Fetched and not yet emitted; whole answers count until their last record is out."""
+        """Bytes fetched and not yet emitted; an answer counts whole until its last record is out."""
         return self.buffer.size_bytes
 
     @property
     def damage(self) -> KafkaError | None:
-        """What was fetched cannot be read; it is then fetched again from ``ledger.position``."""
+        """Why an answer could not be unpacked; it is then fetched again from ``ledger.position``."""
         return self.buffer.damage
 
     @damage.setter
@@ -322,13 +527,13 @@ class PartitionManager:
         self.buffer.damage = error
 
     def skip_to(self, log_start: int) -> None:
-        """The log begins at ``log_start`` now: read on there, once what was fetched before is out."""
+        """Read on at ``log_start``, where the log begins now, once the answers before are emitted."""
         self.buffer.skip_to(log_start)
 
     def refetch(self) -> None:
-        """Forget what was fetched and not emitted; read on from the ledger's position."""
+        """Drop everything that is not emitted; read on from the ledger's position."""
         self.buffer.refetch()
 
     def leader_epoch_at(self, offset: int) -> int:
-        """The leader epoch the record before ``offset`` was written in; -1 unknown."""
+        """Return the leader epoch of the record before ``offset``; -1 unknown."""
         return self.buffer.leader_epoch_at(offset)

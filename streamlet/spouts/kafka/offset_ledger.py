@@ -1,8 +1,18 @@
-"""What was emitted of one partition, what became of it, and up to where it may be committed (SEEDMAP K5).
+"""What was emitted of one partition, what became of it, and up to where it may be committed.
 
-The one owner of per-offset state. Acked offsets are not kept at all: what is *open* is listed, and everything
-below the lowest open offset is done. So gaps (compaction, transaction markers, aborted records) need no care,
-and memory follows what is in flight, never the distance between the oldest open offset and the newest.
+The one owner of per-offset state. Acked offsets are not kept: only *open* ones are listed, and everything below the
+lowest open offset is done. So gaps (compaction, transaction markers, aborted records) need no care, and memory follows
+the number in flight, never the distance between the oldest open offset and the newest.
+
+An emitted offset is in exactly one of three dicts; all other offsets below ``position`` are done, were never there, or
+were reported lost:
+
+    emitted --> _first (in flight, first try) --ack--> done
+                   | fail                        ^
+                   v                             | ack
+                _failed (waits) --retried--> _again (in flight again)
+                   |        ^------fail---------/
+                   v given_up: done, counted
 """
 
 from __future__ import annotations
@@ -14,7 +24,7 @@ V = TypeVar("V")
 
 
 class LedgerViolation(AssertionError):
-    """The ledger was told something impossible: a bug of the caller, never of the input."""
+    """An impossible call: a bug of the caller, never of the input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +39,9 @@ class OffsetRange:
 
 
 class OffsetLedger(Generic[V]):
-    """One partition's offsets. Pure: no clock, no I/O. Values (``V``, never None) are kept for a replay.
+    """One partition's offsets. Pure: no clock, no I/O.
 
-    An emitted offset is in exactly one of: ``_first`` (in flight, first try), ``_failed`` (waits for a retry),
-    ``_again`` (in flight again). It leaves by an ack or by being given up. All other offsets below ``position``
-    are done, were never there, or were reported lost.
+    Values (``V``, never None) are kept while an offset is open: a retry emits them from memory.
     """
 
     __slots__ = (
@@ -50,7 +58,8 @@ class OffsetLedger(Generic[V]):
     )
 
     def __init__(self, start: int) -> None:
-        self._first: dict[int, V] = {}  # ascending by construction: its first key is its least
+        # Offsets are emitted in ascending order, so the first key of _first is its lowest: next_committable is cheap.
+        self._first: dict[int, V] = {}
         self._failed: dict[int, V] = {}
         self._again: dict[int, V] = {}
         self._position = start
@@ -67,21 +76,21 @@ class OffsetLedger(Generic[V]):
         return self._position
 
     def emitted(self, offset: int, values: V) -> None:
-        """A record is about to be emitted for the first time. Called *before* the emit: an ack may come inside it."""
+        """Note a record's first emit. Call it *before* the emit: an ack may come inside it."""
         if offset < self._position:
             raise LedgerViolation(f"offset {offset} emitted below the read position {self._position}")
         self._first[offset] = values
         self._position = offset + 1
 
     def pass_to(self, next_offset: int) -> None:
-        """Everything below ``next_offset`` was read; what was not emitted gave no tuple (K12) or is not there."""
+        """Pass everything below ``next_offset``: records without tuples, and gaps."""
         if next_offset > self._position:
             self._position = next_offset
 
     def lost(self, log_start: int) -> OffsetRange | None:
-        """The log begins at ``log_start`` now. The unread range that went with it, or None.
+        """Skip to ``log_start``, where the log begins now; return the unread range that is gone, or None.
 
-        Open offsets are not touched: their values are here, so they can still be acked or replayed (T3, T8).
+        Open offsets stay: their values are here, so they can still be acked or replayed.
         """
         if log_start <= self._position:
             return None
@@ -91,7 +100,7 @@ class OffsetLedger(Generic[V]):
         return gone
 
     def acked(self, offset: int) -> bool:
-        """The record's tree was processed. False, and counted, if it is not in flight (late, double, foreign)."""
+        """Close a processed record; False, and counted: it is not in flight (late, double, foreign)."""
         if self._first.pop(offset, None) is None and self._again.pop(offset, None) is None:
             self.ignored_count += 1
             return False
@@ -99,7 +108,7 @@ class OffsetLedger(Generic[V]):
         return True
 
     def failed(self, offset: int) -> bool:
-        """The record's tree failed: it waits for a retry and holds the commit back. False if not in flight."""
+        """Let a failed record wait for a retry, holding the commit back; False: it is not in flight."""
         values = self._first.pop(offset, None)
         if values is None:
             values = self._again.pop(offset, None)
@@ -111,7 +120,7 @@ class OffsetLedger(Generic[V]):
         return True
 
     def retried(self, offset: int) -> V:
-        """A failed record is about to be emitted again; its values."""
+        """Return the values of a failed record that is about to be emitted again."""
         try:
             values = self._failed.pop(offset)
         except KeyError:
@@ -120,20 +129,20 @@ class OffsetLedger(Generic[V]):
         return values
 
     def given_up(self, offset: int) -> None:
-        """A failed record will not be retried, by a named policy: it holds the commit back no longer."""
+        """Close a failed record without a retry, by a named policy."""
         if self._failed.pop(offset, None) is None:
             raise LedgerViolation(f"offset {offset} given up, but it has not failed")
         self.given_up_count += 1
 
     def passed_poison(self, offset: int) -> None:
-        """A record that cannot be decoded is passed over, by a named policy."""
+        """Pass over a record that cannot be decoded, by a named policy."""
         if offset < self._position:
             raise LedgerViolation(f"offset {offset} passed over below the read position {self._position}")
         self._position = offset + 1
         self.given_up_count += 1
 
     def next_committable(self) -> int:
-        """The offset a restart may begin at: the lowest open one, else the read position. O(what has failed)."""
+        """Return the lowest open offset, else the read position. O(failed offsets)."""
         lowest = next(iter(self._first), self._position)
         if self._failed:
             lowest = min(lowest, min(self._failed))
@@ -142,7 +151,7 @@ class OffsetLedger(Generic[V]):
         return lowest
 
     def committed_to(self, offset: int) -> None:
-        """The store holds ``offset`` now. It never goes back and never passes what is open."""
+        """Note that the store holds ``offset``; it never goes back and never passes an open offset."""
         if offset > self.next_committable():
             raise LedgerViolation(f"offset {offset} committed past the lowest open one {self.next_committable()}")
         if offset > self.committed:
@@ -150,14 +159,14 @@ class OffsetLedger(Generic[V]):
 
     @property
     def open_count(self) -> int:
-        """Emitted and neither acked nor given up."""
+        """Offsets emitted and neither acked nor given up."""
         return len(self._first) + len(self._failed) + len(self._again)
 
     @property
     def waiting_count(self) -> int:
-        """Failed and waiting for a retry."""
+        """Offsets that failed and wait for a retry."""
         return len(self._failed)
 
     def is_waiting(self, offset: int) -> bool:
-        """Whether ``offset`` failed and waits for a retry."""
+        """Return whether ``offset`` failed and waits for a retry."""
         return offset in self._failed

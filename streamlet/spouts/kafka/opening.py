@@ -1,37 +1,97 @@
-"""Opening a partition, and finding the way back after its offset went out of range. One piece each, never blocking."""
+"""Where reading of a partition begins, and the way back when the log is not as it was left.
+
+Two questions, each a pure decision behind some requests that never block:
+
+- *Open*: the log's bounds are looked up, the offset store is read, and :func:`decide_start` chooses. The choice is
+  stored under the next owner epoch before the first record is fetched.
+- *Reset*, of a partition that is being read, after "offset out of range", after an election, or when the topic was made
+  again. The position is still good, or the log begins behind it (read on at its start), or the log parted from ours
+  below it (KIP-320): then the offsets themselves mean other records now, and a new manager replaces the old one.
+
+Why leader epochs: after an unclean election the log may grow past the old position again before anybody looks. Nothing
+is out of range then, and only the epoch of the record before the position tells that the log is another one. So each
+offset is stored with that epoch, and the leader is asked where the epoch ends: at each start, after each election.
+
+A loss is never passed over in silence: it stops the spout (OffsetsLost), or is logged and counted
+(``fail_on_data_loss=False``).
+"""
 
 from __future__ import annotations
 
 import itertools
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
 from streamlet.base.errors import StreamletError
-from streamlet.spouts.kafka.connections import Connection, DynamicPartitionConnections, epoch_end, log_bounds
+from streamlet.spouts.kafka.activity import Pause, Steps
+from streamlet.spouts.kafka.connections import Connection, DynamicPartitionConnections, LogBounds
 from streamlet.spouts.kafka.errors import OffsetsLost, describe_loss
 from streamlet.spouts.kafka.manager import EmitLimits, PartitionManager
 from streamlet.spouts.kafka.offset_ledger import OffsetLedger, OffsetRange
-from streamlet.spouts.kafka.offset_store import Decide, OffsetStore, Owner
 from streamlet.spouts.kafka.partition import Broker, Partition
 from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
 from streamlet.spouts.kafka.scheme import Scheme
-from streamlet.spouts.kafka.spout_config import SpoutConfig
-from streamlet.spouts.kafka.start import LogBounds, Reason, StartDecision, StoredOffset, decide_start
-from streamlet.spouts.kafka.steps import Pause, Steps
+from streamlet.spouts.kafka.spout_config import SpoutConfig, StartPolicy
+from streamlet.spouts.kafka.stores.port import Decide, OffsetStore, Owner, Reason, StartDecision, StoredOffset
 
 log = logging.getLogger(__name__)
 
 RETRY = Backoff(initial=0.1, maximum=1.0)
 
+T = TypeVar("T")
 Leader = Callable[[], Broker | None]
 TopicId = Callable[[], str | None]
 
 
+def decide_start(
+    stored: StoredOffset | None,
+    log: LogBounds,
+    policy: StartPolicy,
+    *,
+    topology_id: str = "",
+    topic_id: str | None = None,
+    appeared_while_running: bool = False,
+    epoch_end: int | None = None,
+) -> StartDecision:
+    """Choose where a partition begins, from the stored offset and the log.
+
+    A stored offset that the log does not have is one of four different losses, never a quiet jump. ``epoch_end``:
+    where the leader epoch of the record before the stored offset ends in the leader's log; None unknown.
+    """
+    if stored is None:
+        # A partition that appears while running begins at its start whatever the policy: records written before it
+        # was noticed count too.
+        if appeared_while_running:
+            return StartDecision(log.start, Reason.NEW_PARTITION)
+        return _first(log, policy)
+    # ignore_stored_offset holds once a run: an offset stored by this run is used, so a restarted worker goes on.
+    if policy.ignore_stored_offset and stored.topology_id != topology_id:
+        return StartDecision(_first(log, policy).offset, Reason.FORCED)
+    if topic_id is not None and stored.topic_id is not None and topic_id != stored.topic_id:
+        return StartDecision(log.start, Reason.TOPIC_RECREATED)
+    if stored.offset < log.start:
+        return StartDecision(log.start, Reason.BELOW_START, OffsetRange(stored.offset, log.start))
+    if stored.offset > log.end:
+        return StartDecision(log.end, Reason.AHEAD_OF_END, OffsetRange(log.end, stored.offset))
+    if epoch_end is not None and epoch_end < stored.offset:
+        # The records from epoch_end on were written by another leader and read by nobody.
+        return StartDecision(max(log.start, epoch_end), Reason.DIVERGED, OffsetRange(epoch_end, stored.offset))
+    return StartDecision(stored.offset, Reason.STORED)
+
+
+def _first(log: LogBounds, policy: StartPolicy) -> StartDecision:
+    if policy.where == "latest":
+        return StartDecision(log.end, Reason.FIRST_LATEST)
+    if policy.where == "timestamp":
+        return StartDecision(log.end if log.at_time is None else log.at_time, Reason.FIRST_TIMESTAMP)
+    return StartDecision(log.start, Reason.FIRST_EARLIEST)
+
+
 class PartitionOpener:
-    """Makes partition managers: looks at the log, takes the stored offset over, decides where to begin."""
+    """Makes partition managers, and finds the way back for those whose log changed."""
 
     def __init__(
         self,
@@ -56,52 +116,56 @@ class PartitionOpener:
         self._slots = itertools.count()
         self._limits = EmitLimits(config.max_unacked_bytes, config.max_uncommitted_offsets, config.on_poison)
         self.last_error: StreamletError | None = None
+        """Why opening takes so long; read by the start, for the error that gives up."""
         self.lost_offsets = 0
 
-    def note(self, error: StreamletError) -> None:
-        """Remember why it takes so long, for the error that says so in the end."""
-        self.last_error = error
-
     def open(self, partition: Partition, leader: Leader, topic_id: TopicId, appeared: bool) -> Steps[PartitionManager]:
-        """Try until it is open; only what is not retriable is raised."""
-        for attempt in itertools.count(1):
-            broker = leader()
-            if broker is not None:
-                connection = self._connections.register(partition, broker)
-                try:
-                    return (yield from self._open_once(partition, connection, topic_id(), appeared))
-                except StreamletError as error:
-                    if not error.retriable:
-                        raise
-                    self.note(error)
-                    # The start says what it waits for when it takes long, and fails by name when it takes too long.
-                    log.debug("%s could not be opened yet: %s", partition, error.message)
-            yield Pause(self._clock, RETRY.delay(attempt))
-        raise AssertionError("unreachable")
+        """Open a partition; try again after retriable errors, raise the others."""
+        return self._until_answered(
+            partition,
+            leader,
+            lambda connection: self._open_once(partition, connection, topic_id(), appeared),
+            # Not a warning: the start itself says what it waits for when it takes long.
+            lambda error: log.debug("%s could not be opened yet: %s", partition, error.message),
+        )
 
     def reset(self, manager: PartitionManager, leader: Leader, topic_id: TopicId) -> Steps[PartitionManager | None]:
-        """The log has not the offset that ``manager`` reads on at, or another leader wrote it, or the topic is another.
+        """Find where to read on: the log lacks the position, or another leader wrote it, or the topic is another.
 
-        Ends with None when the manager itself reads on, or with the manager that replaces it. Raises OffsetsLost.
+        Returns None when the manager itself reads on, or the manager that replaces it. Raises OffsetsLost.
         """
+        partition = manager.partition
+        return self._until_answered(
+            partition,
+            leader,
+            lambda connection: self._reset_once(manager, connection, topic_id()),
+            lambda error: log.info("%s: what its log holds could not be asked yet: %s", partition, error.message),
+        )
+
+    def _until_answered(
+        self,
+        partition: Partition,
+        leader: Leader,
+        attempt_at: Callable[[Connection], Steps[T]],
+        not_yet: Callable[[StreamletError], None],
+    ) -> Steps[T]:
         for attempt in itertools.count(1):
             broker = leader()
             if broker is not None:
-                connection = self._connections.register(manager.partition, broker)
                 try:
-                    return (yield from self._reset_once(manager, connection, topic_id()))
+                    return (yield from attempt_at(self._connections.register(partition, broker)))
                 except StreamletError as error:
                     if not error.retriable:
                         raise
-                    self.note(error)
-                    log.info("%s: what its log holds could not be asked yet: %s", manager.partition, error.message)
+                    self.last_error = error
+                    not_yet(error)
             yield Pause(self._clock, RETRY.delay(attempt))
         raise AssertionError("unreachable")
 
     def _open_once(
         self, partition: Partition, connection: Connection, topic_id: str | None, appeared: bool
     ) -> Steps[PartitionManager]:
-        bounds = yield from log_bounds(connection, partition, self._config.start_timestamp_ms())
+        bounds = yield from connection.log_bounds(partition, self._config.start_timestamp_ms())
         found: list[StoredOffset | None] = []
         decide = self._decider(partition, connection, bounds, topic_id, appeared, found)
         decision = yield from self._store.open(partition, connection.broker, topic_id, decide)
@@ -113,62 +177,6 @@ class PartitionOpener:
         if stored is not None and decision.reason is Reason.STORED:
             manager.buffer.starts_in(stored.leader_epoch)
         return manager
-
-    def _reset_once(
-        self, manager: PartitionManager, connection: Connection, topic_id: str | None
-    ) -> Steps[PartitionManager | None]:
-        partition, position = manager.partition, manager.fetch_position
-        bounds = yield from log_bounds(connection, partition)
-        same_topic = topic_id is None or manager.topic_id is None or topic_id == manager.topic_id
-        parted: int | None = None
-        if same_topic and bounds.start <= position <= bounds.end:
-            asked = None
-            while asked != manager.current_leader_epoch:  # another election meanwhile: its leader has another log
-                asked = manager.current_leader_epoch
-                parted = yield from epoch_end(connection, partition, manager.buffer.leader_epoch, asked)
-            if parted is None or parted >= position:
-                if not manager.validating:
-                    manager.refetch()
-                return None
-        if same_topic and position < bounds.start:
-            # What is open has its values here: neither lost nor fetched again. What was fetched goes out first.
-            lost = OffsetRange(position, bounds.start)
-            decision = StartDecision(bounds.start, Reason.BELOW_START, lost)
-            self._refuse_loss(partition, position, decision)
-            self._report_loss(partition, decision)
-            manager.skip_to(bounds.start)
-            return None
-        reason = Reason.DIVERGED if parted is not None else Reason.AHEAD_OF_END
-        reason = reason if same_topic else Reason.TOPIC_RECREATED
-        return (yield from self._begin_anew(manager, connection, bounds, reason, topic_id, parted))
-
-    def _begin_anew(
-        self,
-        manager: PartitionManager,
-        connection: Connection,
-        bounds: LogBounds,
-        reason: Reason,
-        topic_id: str | None,
-        parted: int | None,
-    ) -> Steps[PartitionManager]:
-        """The offsets themselves mean something else now: another slot, another ledger, nothing of the old."""
-        partition, position = manager.partition, manager.fetch_position
-        if reason is Reason.TOPIC_RECREATED:
-            decision = StartDecision(bounds.start, reason)
-        else:
-            end = bounds.end if parted is None else parted
-            offset = max(bounds.start, min(end, manager.last_completed_offset()))
-            decision = StartDecision(offset, reason, OffsetRange(end, position))
-        self._refuse_loss(partition, position, decision)
-        self._report_loss(partition, decision)
-        manager.closed = True
-
-        def as_decided(_stored: StoredOffset | None) -> Steps[StartDecision]:
-            yield from ()
-            return decision
-
-        yield from self._store.open(partition, connection.broker, topic_id, as_decided)
-        return self._manager(partition, decision.offset, bounds, topic_id)
 
     def _decider(
         self,
@@ -183,7 +191,7 @@ class PartitionOpener:
             found.append(stored)
             end: int | None = None
             if stored is not None and bounds.start <= stored.offset <= bounds.end:
-                end = yield from epoch_end(connection, partition, stored.leader_epoch)
+                end = yield from connection.epoch_end(partition, stored.leader_epoch)
             decision = decide_start(
                 stored,
                 bounds,
@@ -198,6 +206,64 @@ class PartitionOpener:
             return decision
 
         return decide
+
+    def _reset_once(
+        self, manager: PartitionManager, connection: Connection, topic_id: str | None
+    ) -> Steps[PartitionManager | None]:
+        partition, position = manager.partition, manager.fetch_position
+        bounds = yield from connection.log_bounds(partition)
+        if topic_id is not None and manager.topic_id is not None and topic_id != manager.topic_id:
+            again = StartDecision(bounds.start, Reason.TOPIC_RECREATED)
+            return (yield from self._begin_again(manager, connection, bounds, again, topic_id))
+        if position < bounds.start:
+            # Open records are neither lost nor fetched again: their values are in memory. Answers at hand go out first.
+            lost = StartDecision(bounds.start, Reason.BELOW_START, OffsetRange(position, bounds.start))
+            self._refuse_loss(partition, position, lost)
+            self._report_loss(partition, lost)
+            manager.skip_to(bounds.start)
+            return None
+        end, reason = bounds.end, Reason.AHEAD_OF_END
+        if position <= bounds.end:
+            parted = yield from self._parted_at(manager, connection)
+            if parted is None or parted >= position:
+                # After a failed fetch, not an election: fetch again from the last emitted record on.
+                if not manager.validating:
+                    manager.refetch()
+                return None
+            end, reason = parted, Reason.DIVERGED
+        offset = max(bounds.start, min(end, manager.last_completed_offset()))
+        truncated = StartDecision(offset, reason, OffsetRange(end, manager.fetch_position))
+        return (yield from self._begin_again(manager, connection, bounds, truncated, topic_id))
+
+    def _parted_at(self, manager: PartitionManager, connection: Connection) -> Steps[int | None]:
+        """Ask where the leader's log parts from ours; None unknown."""
+        parted, asked = None, None
+        # Asked again when another election came meanwhile: its leader has another log.
+        while asked != manager.current_leader_epoch:
+            asked = manager.current_leader_epoch
+            parted = yield from connection.epoch_end(manager.partition, manager.buffer.leader_epoch, asked)
+        return parted
+
+    def _begin_again(
+        self,
+        manager: PartitionManager,
+        connection: Connection,
+        bounds: LogBounds,
+        decision: StartDecision,
+        topic_id: str | None,
+    ) -> Steps[PartitionManager]:
+        """Replace the manager: its offsets mean other records now, so slot and ledger are new too."""
+        partition = manager.partition
+        self._refuse_loss(partition, manager.fetch_position, decision)
+        self._report_loss(partition, decision)
+        manager.closed = True
+
+        def as_decided(_stored: StoredOffset | None) -> Steps[StartDecision]:
+            yield from ()
+            return decision
+
+        yield from self._store.open(partition, connection.broker, topic_id, as_decided)
+        return self._manager(partition, decision.offset, bounds, topic_id)
 
     def _refuse_loss(self, partition: Partition, offset: int, decision: StartDecision) -> None:
         if decision.is_loss and self._config.fail_on_data_loss:

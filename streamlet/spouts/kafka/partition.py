@@ -1,4 +1,4 @@
-"""Who leads what: the value types storm-kafka users know (SEEDMAP K1)."""
+"""Partitions and who leads them: the value types storm-kafka users know."""
 
 from __future__ import annotations
 
@@ -7,16 +7,24 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from streamlet.base.errors import SettingError
+from streamlet.kafka.metadata.cluster import TopicPartition
 
 DEFAULT_PORT = 9092
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Partition:
-    """One partition of one topic. The leader is *not* part of its identity: a leader move keeps the ledger."""
+    """One partition of one topic."""
+
+    # The leader is no part of the identity: ledger, retries and owner epoch stay as they are when a leader moves.
 
     topic: str
     number: int
+
+    @property
+    def tp(self) -> TopicPartition:
+        """The same partition as the Kafka client names it."""
+        return TopicPartition(self.topic, self.number)
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.number}"
@@ -24,14 +32,14 @@ class Partition:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Broker:
-    """Where a broker listens."""
+    """The address of a broker."""
 
     host: str
     port: int = DEFAULT_PORT
 
     @classmethod
     def parse(cls, text: str) -> Broker:
-        """``host:port``, ``host`` (port 9092) or ``[v6]:port``. Raises SettingError."""
+        """Parse ``host:port``, ``host`` (port 9092) or ``[v6]:port``. Raises SettingError."""
         host, colon, port = text.strip().rpartition(":")
         if not colon or (":" in host and not host.startswith("[")) or port.endswith("]"):
             host, port = text.strip(), str(DEFAULT_PORT)
@@ -50,32 +58,28 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class GlobalPartitionInformation:
-    """One look at a topic: partition number -> leader, None where there is none at the moment.
-
-    ``by_position``: the list was written by hand and may be partial, so tasks share out its *positions*;
-    discovered lists are shared out by partition number, so that a hole moves nothing (trap T9).
-    ``leader_epochs`` are of the same look; sent with a fetch they keep a former leader, which may still serve as a
-    follower, from answering.
-    ``topic_id`` is the topic's UUID as text where the source tells it: it changes when a topic is re-created.
-    """
+    """One look at a topic: partition number -> leader, None for no leader."""
 
     topic: str
     leaders: Mapping[int, Broker | None] = field(default_factory=dict)
     by_position: bool = False
+    """True for a list written by hand, which may be partial: tasks share out its positions, not its numbers."""
     topic_id: str | None = None
+    """The topic's UUID as text where the source has it; a topic made again has another one."""
     leader_epochs: Mapping[int, int] = field(default_factory=dict)
+    """Of the same look. Sent with a fetch they keep a former leader, now a follower, from answering."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "leaders", MappingProxyType(dict(sorted(self.leaders.items()))))
 
     def get_ordered_partitions(self) -> list[Partition]:
-        """All partitions, by number."""
+        """Return all partitions by number."""
         return [Partition(self.topic, number) for number in self.leaders]
 
     def get_broker_for(self, number: int) -> Broker | None:
-        """The leader of a partition; None when unknown or when there is none."""
+        """Return the leader of a partition; None when it is unknown or has none."""
         return self.leaders.get(number)
 
     def get_leader_epoch(self, number: int) -> int:
-        """The epoch of that leadership; -1 unknown."""
+        """Return the epoch of that leadership; -1 unknown."""
         return self.leader_epochs.get(number, -1)

@@ -1,4 +1,4 @@
-"""When a failed record is tried again, and when it is given up (SEEDMAP K10)."""
+"""When a failed record is tried again, and when it is given up."""
 
 from __future__ import annotations
 
@@ -13,44 +13,43 @@ class FailedMsgRetryManager(Protocol):
     """storm-kafka's port, with time passed in. Offsets of one partition; ``now_s`` is monotonic seconds."""
 
     def failed(self, offset: int, now_s: float) -> bool:
-        """The record failed at ``now_s``. True: it is scheduled. False: its tries are used up, give it up."""
+        """Schedule a retry of a record that failed; False: its tries are used up, give it up."""
         ...
 
     def lost(self, offset: int, now_s: float) -> None:
-        """The record was lost with a worker or a link: it is scheduled as after a first failure, and not counted."""
+        """Schedule a retry of a record lost with a worker or a link; it is not counted as a failure."""
         ...
 
     def next_failed_message_to_retry(self, now_s: float) -> int | None:
-        """The failed offset that is due and due longest, or None."""
+        """Return the failed offset that is due longest, or None."""
         ...
 
     def retry_started(self, offset: int) -> None:
-        """The record is in flight again: it is not due any more, its count of failures stays."""
+        """Note that the record is in flight again; its count of failures stays."""
         ...
 
     def acked(self, offset: int) -> None:
-        """Forget it."""
+        """Forget the record."""
         ...
 
     def tries(self, offset: int) -> int:
-        """How often it has failed."""
+        """Return how often the record has failed."""
         ...
 
     def next_due_s(self) -> float | None:
-        """When the next retry falls due; None when nothing waits."""
+        """Return when the next retry falls due, in monotonic seconds; None: nothing waits."""
         ...
 
     def has_failures(self) -> bool:
-        """Whether anything has failed and was not acked since."""
+        """Return whether a record has failed and was not acked since."""
         ...
 
 
 class ExponentialBackoffMsgRetryManager:
     """Waits ``initial * multiplier^(failures - 1)``, at most the maximum, before each retry.
 
-    Storm ships 0 ms with a multiplier of 1, which is no back-off at all; ours is real. With ``retry_limit`` N a
-    record gets N retries after its first try; 0 or less means no limit. The counts live here, not in the message
-    id (STORM-2413), and every operation is O(log n).
+    With ``retry_limit`` N a record gets N retries after its first try; 0 or less means no limit. Every operation is
+    O(log n).
     """
 
     __slots__ = ("_backoff", "_due", "_failures", "_retry_limit", "_scheduled", "_uniform")
@@ -59,9 +58,10 @@ class ExponentialBackoffMsgRetryManager:
         self._backoff = backoff
         self._retry_limit = retry_limit
         self._uniform = uniform
+        # Counts live here and not in the message id (STORM-2413): an id that changes would make an ack miss its record.
         self._failures: dict[int, int] = {}
         self._scheduled: dict[int, float] = {}
-        self._due: list[tuple[float, int]] = []  # heap; an entry is live when _scheduled says the same
+        self._due: list[tuple[float, int]] = []  # heap; an entry is live while _scheduled agrees
 
     def failed(self, offset: int, now_s: float) -> bool:
         failures = self._failures.get(offset, 0) + 1

@@ -1,4 +1,4 @@
-"""From a Kafka record to the tuples made of it (SEEDMAP K6, K12)."""
+"""From a Kafka record to the tuples made of it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ Row = Sequence[Any]
 """The values of one tuple."""
 
 NO_ROWS = (str, bytes, bytearray, dict, set, frozenset)
-"""What has a length and gives values, but not one per field in the order of the fields."""
+"""Types with a length and values, but not with one value per field in the order of the fields."""
 
 Column = Sequence[bytes | memoryview | None]
 """Keys or values of many records; None is a null key or a tombstone."""
 
 
 class Record(NamedTuple):
-    """What a scheme sees of a record. ``timestamp`` is milliseconds since the epoch."""
+    """A record as a scheme sees it. ``timestamp`` is milliseconds since the epoch."""
 
     topic: str
     partition: int
@@ -30,11 +30,10 @@ class Record(NamedTuple):
 
 
 class Scheme(Protocol):
-    """What a user writes: field names, and a record made into the values of any number of tuples.
+    """The user's part: field names, and the tuples of one record. Runs on the worker's loop; must not block.
 
-    None or an empty answer passes the record over: it counts as done. Raising makes it a poison record, which
-    is reported with its topic, partition and offset; so does a row that is no list of one value per field. Runs on
-    the worker's loop: it may not block.
+    None or an empty answer passes the record over: it counts as done. Raising makes it a poison record, which is
+    reported with its topic, partition and offset; so does a row that is not a list of one value per field.
     """
 
     @property
@@ -43,18 +42,18 @@ class Scheme(Protocol):
         ...
 
     def deserialize(self, record: Record) -> Iterable[Row] | None:
-        """The tuples of one record."""
+        """Return one list of values for each tuple of the record."""
         ...
 
 
 class ColumnScheme(Scheme, Protocol):
-    """A scheme that turns whole columns into rows in one pass: one row, or None, for each record.
+    """A scheme that turns whole columns into rows in one pass.
 
     When it raises, the records are taken one by one through ``deserialize``, so that the bad one is named.
     """
 
     def deserialize_columns(self, keys: Column, values: Column) -> list[Row | None]:
-        """A row for each record, in order; None passes it over."""
+        """Return a row for each record, in order; None passes the record over."""
         ...
 
 
@@ -81,7 +80,7 @@ class StringScheme:
     def deserialize_columns(self, keys: Column, values: Column) -> list[Row | None]:
         if None in values:
             return [None if value is None else [str(value, "utf-8")] for value in values]
-        return [[str(value, "utf-8")] for value in values]  # type: ignore[arg-type]  # no None, said above
+        return [[str(value, "utf-8")] for value in values]  # type: ignore[arg-type]  # no None, checked above
 
 
 class KeyValueScheme:
@@ -117,9 +116,9 @@ class FunctionScheme:
 
 
 def columns_of(scheme: Scheme) -> Callable[[Column, Column], list[Row | None]] | None:
-    """The scheme's way with whole columns; None when it has none, or when a class further down says by its own
-    ``deserialize`` what a record becomes: that must not be passed by.
-    """
+    """Return the scheme's way with whole columns; None: take the records one by one."""
+    # A class derived from a ready scheme with a `deserialize` of its own: the column method of its base class would
+    # bypass that and emit the base's reading of a record. So the nearest class that defines one of the two decides.
     for cls in type(scheme).__mro__:
         if "deserialize_columns" in vars(cls):
             break
@@ -129,7 +128,7 @@ def columns_of(scheme: Scheme) -> Callable[[Column, Column], list[Row | None]] |
 
 
 def misfit(scheme: Scheme, rows: Iterable[Any]) -> str | None:
-    """What ``scheme`` gave where it owed rows of its fields, and what it declares, as a sentence; None: they fit."""
+    """Return a sentence about the first row that does not fit the scheme's fields; None: all fit."""
     width = len(scheme.outputs)
     for row in rows:
         if isinstance(row, NO_ROWS) or not isinstance(row, Sized) or len(row) != width or not _has_values(row):
@@ -142,7 +141,7 @@ def misfit(scheme: Scheme, rows: Iterable[Any]) -> str | None:
 
 
 def name_of(scheme: Scheme) -> str:
-    """What a user calls it: the function's name, or the class's."""
+    """Return the user's name for a scheme: the function's, or the class's."""
     if isinstance(scheme, FunctionScheme):
         return str(getattr(scheme.deserialize, "__name__", None) or type(scheme.deserialize).__name__)
     return type(scheme).__name__
@@ -157,7 +156,7 @@ def _has_values(row: Any) -> bool:
 
 
 def as_scheme(scheme: Any, outputs: Any = None) -> Scheme:
-    """A scheme object, class or plain function as a scheme. Raises SettingError."""
+    """Return a scheme for an object, a class or a plain function. Raises SettingError."""
     if isinstance(scheme, type):
         scheme = scheme()
     if hasattr(scheme, "deserialize"):

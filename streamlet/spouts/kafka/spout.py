@@ -1,4 +1,10 @@
-"""KafkaSpout: the partitions of one Kafka topic as tracked tuples."""
+"""KafkaSpout: the partitions of one Kafka topic as tracked tuples.
+
+All methods run on the worker's loop, and none of them waits (but ``initialize``, for ``start_timeout_ms`` at most, and
+the last commit). ``next_tuple`` walks from partition to partition. Between two turns, and on a timer while nobody asks
+for tuples, ``_serve`` does the upkeep in a fixed order: answers in, failures to the coordinator, looks and openings,
+fetches out, commits, queued requests out.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +21,10 @@ from streamlet.spouts.kafka.manager import EMITTED_MORE_LEFT, NO_EMITTED, Partit
 from streamlet.spouts.kafka.partition import Broker, Partition
 from streamlet.spouts.kafka.scheme import as_scheme
 from streamlet.spouts.kafka.spout_config import SpoutConfig, override_names
-from streamlet.spouts.kafka.wiring import Parts, wire
+from streamlet.spouts.kafka.startup import Parts, wire
 
 FINAL_COMMIT_S = 3.0
-"""How long a stop waits for the last commit."""
+"""Seconds a stop waits for the last commit."""
 
 
 class KafkaSpout(Spout):
@@ -56,8 +62,10 @@ class KafkaSpout(Spout):
         config: Any = None,
         outputs: Any = None,
     ) -> ComponentSpec:
-        """This spout as a line of a topology. ``config`` is a SpoutConfig; ``outputs`` names the fields of a scheme
-        that is a plain function, else the scheme's own hold.
+        """Return this spout as a line of a topology. Raises SettingError.
+
+        ``config``: a SpoutConfig. ``outputs``: the fields of a scheme that is a plain function; other schemes name
+        their own.
         """
         if not isinstance(config, SpoutConfig):
             raise SettingError(
@@ -80,7 +88,7 @@ class KafkaSpout(Spout):
     # -- life -----------------------------------------------------------------------------------------------
 
     def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
-        """Find brokers and partitions, take over the stored offsets. At most ``start_timeout_ms``."""
+        """Find brokers and partitions and take over the stored offsets, within ``start_timeout_ms``."""
         config = self.spout_config
         self._clock = context.clock
         self._until_caught_up = bool(conf.get("streamlet.until.caught.up"))
@@ -90,14 +98,14 @@ class KafkaSpout(Spout):
         self._adopt()
 
     def activate(self) -> None:
-        """Nothing to do: the first fetches go out with the first ``next_tuple``."""
+        """Do nothing: the first fetches go out with the first ``next_tuple``."""
 
     def deactivate(self) -> None:
-        """Commit what is done."""
+        """Commit the offsets of finished records, within a bound."""
         self._commit_finally()
 
     def close(self) -> None:
-        """Commit what is done, within a bound, and close every connection."""
+        """Commit, within a bound, and close every connection."""
         parts = self._parts
         if parts is None:
             return
@@ -110,7 +118,7 @@ class KafkaSpout(Spout):
     # -- emitting -------------------------------------------------------------------------------------------
 
     def next_tuple(self) -> None:
-        """Emit the tuples of one record, if there is one."""
+        """Emit the tuples of one record, if one is at hand."""
         if self._turn_left > 0:
             self._turn_left -= 1
             assert self._current is not None
@@ -123,7 +131,7 @@ class KafkaSpout(Spout):
         self._walk()
 
     def _walk(self) -> None:
-        """One round of the article's nextTuple: from partition to partition until one emits."""
+        """Do the upkeep, then walk from partition to partition until one emits."""
         self._serve()
         now = self._clock.monotonic()
         records = self.spout_config.records_per_turn
@@ -149,7 +157,8 @@ class KafkaSpout(Spout):
         self._curr_partition_index += 1
 
     def _fetch_once_more(self, manager: PartitionManager, error: KafkaError) -> None:
-        """Damage on the way goes away with another fetch; damage in the log stays, and stops the spout."""
+        """Fetch damaged bytes a second time; the same damage again stops the spout."""
+        # Damage on the way from the broker goes away with another fetch, damage in the log stays.
         position = manager.ledger.position
         if self._damaged.get(manager.partition) == position:
             raise error
@@ -185,12 +194,12 @@ class KafkaSpout(Spout):
         return None if self._parts is None else self._parts.client.fileno()
 
     def on_timer(self) -> None:
-        """The same upkeep as between turns, for when nobody asks for tuples (K13)."""
+        """Do the upkeep while nobody asks for tuples: progress is committed then too."""
         if self._parts is not None:
             self._serve()
 
     def _serve(self) -> None:
-        """Answers in, fetches out, looks and commits on their way. Nothing here waits."""
+        """Do the upkeep: take answers in, send fetches, move looks and commits on. Never waits."""
         parts = self._parts
         assert parts is not None
         parts.client.poll(0)
@@ -205,7 +214,8 @@ class KafkaSpout(Spout):
                 raise manager.poisoned
         parts.fetcher.send(managers, parts.client.cluster.topic_id(self.spout_config.topic), now)
         parts.commits.poll(managers, at_once=self._commit_presses())
-        # No poll here: it might take the answer of a quick broker, which nobody would look at before the next timer.
+        # Send only, never poll: a poll may take the answer of a quick broker off the descriptor on which the worker's
+        # loop is about to sleep, and its records would wait for the next timer.
         parts.client.send_queued()
 
     def _commit_presses(self) -> bool:
@@ -215,7 +225,7 @@ class KafkaSpout(Spout):
         return self._until_caught_up and self._all_done() and not self._all_committed()
 
     def _adopt(self) -> None:
-        """The coordinator's list of managers has changed: the old ones are not walked on (K5)."""
+        """Take over the coordinator's new list of managers; the walk begins again."""
         assert self._parts is not None
         coordinator = self._parts.coordinator
         self._leader = coordinator.leader
@@ -233,14 +243,14 @@ class KafkaSpout(Spout):
         parts = self._parts
         if parts is None:
             return
-        if self._last_commit_by_s is None:  # one bound for deactivate and close: a worker's stop has one, too
+        if self._last_commit_by_s is None:  # one bound for deactivate and close together: a worker's stop has one too
             self._last_commit_by_s = self._clock.monotonic() + FINAL_COMMIT_S
         parts.commits.poll(self._managers, at_once=True)
         while not self._all_committed() and self._clock.monotonic() < self._last_commit_by_s:
             parts.client.poll(0.02)
             parts.commits.poll(self._managers, at_once=True)
 
-    # -- what is known --------------------------------------------------------------------------------------
+    # -- progress -------------------------------------------------------------------------------------------
 
     def _all_done(self) -> bool:
         return all(manager.at_end and not manager.ledger.open_count for manager in self._managers)
@@ -249,15 +259,15 @@ class KafkaSpout(Spout):
         return all(m.closed or m.ledger.committed >= m.last_completed_offset() for m in self._managers)
 
     def caught_up(self) -> bool:
-        """Everything below the ends that were fixed at the start is done *and committed*."""
+        """Return whether everything below the ends fixed at the start is done *and committed*."""
         return self._until_caught_up and self._all_done() and self._all_committed()
 
     def unfinished_count(self) -> int | None:
-        """Records emitted and neither acked nor given up."""
+        """Count the records emitted and neither acked nor given up."""
         return sum(manager.ledger.open_count for manager in self._managers)
 
     def partition_status(self) -> list[dict[str, Any]]:
-        """One entry a partition; numbers at hand, no I/O. After ``close`` the last ones."""
+        """Return one entry a partition, without I/O; after ``close`` the last ones."""
         return [
             {
                 "topic": manager.partition.topic,

@@ -13,7 +13,6 @@ from streamlet.base.errors import SettingError
 from streamlet.kafka.settings.security import SECRETS, SecuritySettings, check_security, security_of
 from streamlet.spouts.kafka.hosts import BrokerHosts, KafkaHosts, StaticHosts, ZkHosts, check_digest, hosts_from_text
 from streamlet.spouts.kafka.scheme import Scheme, StringScheme, as_scheme
-from streamlet.spouts.kafka.start import StartPolicy
 
 EARLIEST = "earliest"
 LATEST = "latest"
@@ -23,7 +22,7 @@ SKIP = "skip"
 
 @dataclass(frozen=True)
 class ZkOffsets:
-    """Offsets live in ZooKeeper, where storm-kafka keeps them. ``servers`` None: the ZooKeeper of ZkHosts.
+    """Offsets in ZooKeeper, where storm-kafka keeps them. ``servers`` None: the ZooKeeper of ZkHosts.
 
     A deposed owner's write fails. At-least-once.
     """
@@ -38,7 +37,7 @@ class ZkOffsets:
 
 @dataclass(frozen=True)
 class GroupOffsets:
-    """Offsets are committed to a Kafka consumer group, where every lag tool sees them.
+    """Offsets in a Kafka consumer group, where every lag tool sees them.
 
     ``group`` None: the spout's ``id``. At-least-once; without membership a deposed owner can make the group's
     offset go back (records come again), never past a record that was not acked.
@@ -47,10 +46,20 @@ class GroupOffsets:
     group: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class StartPolicy:
+    """Where to begin when nothing usable is stored: "earliest", "latest" or "timestamp"."""
+
+    where: str = "earliest"
+    ignore_stored_offset: bool = False
+
+
 @dataclass(frozen=True)
 class SpoutConfig(SecuritySettings):
-    """What to read, from where, and what to do when it goes wrong. Four settings, and only these, are required:
-    ``hosts``, ``topic``, ``id``, and ``zk_root`` when the offsets live in ZooKeeper.
+    """The settings of one KafkaSpout.
+
+    Four settings, and only these, are required: ``hosts``, ``topic``, ``id``, and ``zk_root`` when the offsets live in
+    ZooKeeper.
 
     **Progress** is kept under ``zk_root/id`` (or in the group ``id``): a restart goes on from there, and two spouts
     need two ids. Raises SettingError for settings that are wrong or contradict each other.
@@ -122,13 +131,13 @@ class SpoutConfig(SecuritySettings):
         check_security(self)
 
     def security(self) -> dict[str, Any]:
-        """``security_protocol`` and its kin, for a client's settings."""
+        """Return ``security_protocol`` and the other security settings, for a client."""
         return security_of(self)
 
-    # -- what follows from the settings ---------------------------------------------------------------------
+    # -- derived from the settings --------------------------------------------------------------------------
 
     def offsets(self) -> ZkOffsets | GroupOffsets:
-        """The offset store in force, its defaults filled in."""
+        """Return the offset store in force, its defaults filled in."""
         store = self.offset_store
         if store is None:
             store = ZkOffsets() if isinstance(self.hosts, ZkHosts) else GroupOffsets()
@@ -139,26 +148,26 @@ class SpoutConfig(SecuritySettings):
         return GroupOffsets(store.group or self.id)
 
     def start_policy(self) -> StartPolicy:
-        """``start_offset`` and ``ignore_stored_offset`` for the start decision."""
+        """Return ``start_offset`` and ``ignore_stored_offset`` for the start decision."""
         where = self.start_offset if isinstance(self.start_offset, str) else "timestamp"
         return StartPolicy(where, self.ignore_stored_offset)
 
     def start_timestamp_ms(self) -> int | None:
-        """The time to begin at, in epoch milliseconds; None for earliest and latest."""
+        """Return the time to begin at, in epoch milliseconds; None for earliest and latest."""
         if isinstance(self.start_offset, datetime):
             return int(self.start_offset.timestamp() * 1000)
         return None if isinstance(self.start_offset, str) else self.start_offset
 
     def retry_backoff(self) -> Backoff:
-        """The pauses between retries, in seconds."""
+        """Return the pauses between retries, in seconds."""
         return Backoff(self.retry_initial_delay_ms / 1e3, self.retry_delay_max_ms / 1e3, self.retry_delay_multiplier)
 
     def scheme_for(self, outputs: Any = None) -> Scheme:
-        """The scheme as an object; ``outputs`` names the fields of a plain function."""
+        """Return the scheme as an object; ``outputs`` names the fields of a plain function."""
         return as_scheme(self.scheme, outputs)
 
     def with_text(self, overrides: Mapping[str, Any]) -> SpoutConfig:
-        """A copy with settings replaced, values perhaps as text (``-c lines.fetch_size_bytes=65536``)."""
+        """Return a copy with settings replaced; values may be text (``-c lines.fetch_size_bytes=65536``)."""
         given = {name: _read(name, value) for name, value in overrides.items()}
         if isinstance(given.get("hosts"), str):
             given["hosts"] = hosts_from_text(given["hosts"], self.hosts)
@@ -246,7 +255,7 @@ class SpoutConfig(SecuritySettings):
 
 
 _MOST = (1 << 31) - 1
-"""Most of them go to the broker, in 32 bits."""
+"""Most that a whole number may be: the broker gets most of them in 32 bits."""
 
 _LEAST = {
     "fetch_size_bytes": 1,
@@ -263,13 +272,16 @@ _LEAST = {
     "request_timeout_ms": 1,
     "start_timeout_ms": 1,
 }
-"""Whole numbers, each with the least it may be."""
+"""Least that each whole number may be."""
 
 _TEXT_KEYS = frozenset(f.name for f in dataclasses.fields(SpoutConfig)) - {"scheme", "offset_store"} - SECRETS
 
 
 def override_names() -> frozenset[str]:
-    """The settings that can be given as text on a command line. No password: every user of a machine can read those."""
+    """Return the settings that can be given as text on a command line.
+
+    No passwords: every user of a machine can read its command lines.
+    """
     return _TEXT_KEYS
 
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamlet.spouts.kafka.assignment import (
-    TaskIndexOutOfRange,
+from streamlet.spouts.kafka.coordinator import (
     calculate_partitions_for_task,
     describe_assignment,
     idle_tasks_warning,
 )
+from streamlet.spouts.kafka.errors import TaskIndexOutOfRange
 from streamlet.spouts.kafka.partition import Broker, GlobalPartitionInformation, Partition
 
 BROKER = Broker("kafka", 9092)

@@ -10,15 +10,15 @@ import pytest
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import ManualClock
 from streamlet.base.errors import StreamletError
-from streamlet.spouts.kafka.commits import Commits
+from streamlet.spouts.kafka.activity import Steps
 from streamlet.spouts.kafka.errors import Deposed
 from streamlet.spouts.kafka.manager import EmitLimits, PartitionManager
 from streamlet.spouts.kafka.offset_ledger import OffsetLedger
-from streamlet.spouts.kafka.offset_store import CommitPosition, Outcome
 from streamlet.spouts.kafka.partition import Partition
 from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
 from streamlet.spouts.kafka.scheme import StringScheme
-from streamlet.spouts.kafka.steps import Steps
+from streamlet.spouts.kafka.stores.commits import Commits
+from streamlet.spouts.kafka.stores.port import CommitPosition, Outcome
 
 P = Partition("t", 0)
 

@@ -12,18 +12,18 @@ from streamlet.base.clock import ManualClock
 from streamlet.base.errors import StreamletError
 from streamlet.kafka.broker_errors import NotLeaderOrFollower, OffsetOutOfRange, TopicAuthorizationFailed
 from streamlet.kafka.errors import Disconnected
+from streamlet.spouts.kafka.activity import Activity, Steps
 from streamlet.spouts.kafka.connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.coordinator import (
     TOPIC_GONE_GRACE_S,
     PartitionCoordinator,
+    StaticCoordinator,
     Task,
     ZkCoordinator,
 )
 from streamlet.spouts.kafka.errors import NoSuchTopic, PartitionsMissing, StaticLeaderMoved
 from streamlet.spouts.kafka.fetcher import FailedFetch
 from streamlet.spouts.kafka.partition import Broker, GlobalPartitionInformation, Partition
-from streamlet.spouts.kafka.static_coordinator import StaticCoordinator
-from streamlet.spouts.kafka.steps import Activity, Steps
 
 A, B = Broker("a"), Broker("b")
 P0, P1, P2 = (Partition("t", number) for number in range(3))

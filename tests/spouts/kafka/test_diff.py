@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamlet.spouts.kafka.diff import Move, partition_changes
+from streamlet.spouts.kafka.coordinator import Move, partition_changes
 from streamlet.spouts.kafka.partition import Broker, Partition
 
 A, B = Broker("a"), Broker("b")

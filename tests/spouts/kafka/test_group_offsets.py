@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from streamlet.kafka.broker_errors import BrokerRequestTimedOut
+from streamlet.spouts.kafka.activity import Activity, Steps
 from streamlet.spouts.kafka.errors import Deposed
-from streamlet.spouts.kafka.group_offsets import KafkaGroupOffsets
-from streamlet.spouts.kafka.offset_store import CommitPosition, Owner
 from streamlet.spouts.kafka.partition import Partition
-from streamlet.spouts.kafka.start import Reason, StartDecision, StoredOffset
-from streamlet.spouts.kafka.steps import Activity, Steps
+from streamlet.spouts.kafka.stores.group import KafkaGroupOffsets
+from streamlet.spouts.kafka.stores.port import CommitPosition, Owner, Reason, StartDecision, StoredOffset
 
 P = Partition("lines", 0)
 

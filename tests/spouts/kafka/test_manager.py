@@ -31,7 +31,6 @@ from streamlet.spouts.kafka.manager import (
 )
 from streamlet.spouts.kafka.offset_ledger import OffsetLedger
 from streamlet.spouts.kafka.partition import Partition
-from streamlet.spouts.kafka.read_buffer import Fetched
 from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
 from streamlet.spouts.kafka.scheme import FunctionScheme, Record, StringScheme
 
@@ -71,8 +70,8 @@ def batch(
     return RecordBatch(header, deltas, [0] * len(values), [None] * len(values), list(values), {})
 
 
-def fetched(*batches: RecordBatch, size: int = 100) -> Fetched:
-    return Fetched(iter(batches), size, batches[-1].next_offset)
+def fetched(*batches: RecordBatch, size: int = 100) -> tuple[Iterator[RecordBatch], int, int]:
+    return iter(batches), size, batches[-1].next_offset
 
 
 def manager(
@@ -95,7 +94,7 @@ def drain(one: PartitionManager, out: Out) -> list[Any]:
 def test_k5_emit_states_say_what_is_left() -> None:
     one, out = manager(), Out()
     assert one.next(out) is NO_EMITTED
-    one.add(fetched(batch(0, [b"a", b"b"])), 2)
+    one.add(*fetched(batch(0, [b"a", b"b"])), 2)
     assert one.next(out) is EMITTED_MORE_LEFT
     assert one.next(out) is EMITTED_END
     assert one.next(out) is NO_EMITTED
@@ -104,7 +103,7 @@ def test_k5_emit_states_say_what_is_left() -> None:
 
 def test_k5_last_completed_offset_is_the_lowest_open_one_else_the_position() -> None:
     one, out = manager(), Out()
-    one.add(fetched(batch(0, [b"a", b"b", b"c"])), 3)
+    one.add(*fetched(batch(0, [b"a", b"b", b"c"])), 3)
     drain(one, out)
     one.ack(1)
     assert one.last_completed_offset() == 0
@@ -116,7 +115,7 @@ def test_k5_last_completed_offset_is_the_lowest_open_one_else_the_position() -> 
 
 def test_k12_records_without_tuples_are_passed_over_and_one_record_is_emitted_at_most() -> None:
     one, out = manager(), Out()
-    one.add(fetched(batch(0, [None, None, b"a", None, b"b", None])), 6)
+    one.add(*fetched(batch(0, [None, None, b"a", None, b"b", None])), 6)
     assert one.next(out) is EMITTED_MORE_LEFT
     assert out.offsets() == [2]
     assert one.next(out) is EMITTED_MORE_LEFT
@@ -134,7 +133,7 @@ def words(record: Record) -> list[list[str]]:
 
 def test_t05_a_scheme_that_gives_an_empty_list_blocks_nothing() -> None:
     one, out = manager(FunctionScheme(words, ["word"])), Out()
-    one.add(fetched(batch(0, [b"", b"a", b" "])), 3)
+    one.add(*fetched(batch(0, [b"", b"a", b" "])), 3)
     drain(one, out)
     one.ack(1)
     assert one.last_completed_offset() == 3
@@ -142,7 +141,7 @@ def test_t05_a_scheme_that_gives_an_empty_list_blocks_nothing() -> None:
 
 def test_t07_all_tuples_of_a_record_are_one_root() -> None:
     one, out = manager(FunctionScheme(words, ["word"])), Out()
-    one.add(fetched(batch(0, [b"a b c", b"d"])), 2)
+    one.add(*fetched(batch(0, [b"a b c", b"d"])), 2)
     drain(one, out)
     assert out.sent == [([["a"], ["b"], ["c"]], (7, 0)), (["d"], (7, 1))]
     one.fail(0, 0.0)
@@ -155,7 +154,7 @@ def test_t07_all_tuples_of_a_record_are_one_root() -> None:
 def test_the_record_a_scheme_sees_has_its_coordinates() -> None:
     seen: list[Record] = []
     one = manager(FunctionScheme(lambda record: seen.append(record) or None, ["x"]))
-    one.add(fetched(batch(5, [b"v"])), 6)
+    one.add(*fetched(batch(5, [b"v"])), 6)
     assert one.next(Out()) is NO_EMITTED
     assert (seen[0].topic, seen[0].partition, seen[0].offset, seen[0].value, seen[0].key) == ("lines", 3, 5, b"v", None)
 
@@ -165,7 +164,7 @@ def test_the_record_a_scheme_sees_has_its_coordinates() -> None:
 
 def test_k10_a_failed_record_comes_again_after_its_pause_and_holds_the_commit_back() -> None:
     one, out = manager(), Out()
-    one.add(fetched(batch(0, [b"a", b"b"])), 2)
+    one.add(*fetched(batch(0, [b"a", b"b"])), 2)
     drain(one, out)
     one.ack(1)
     one.fail(0, now_s=100.0)
@@ -181,7 +180,7 @@ def test_k10_a_failed_record_comes_again_after_its_pause_and_holds_the_commit_ba
 
 def test_t06_neither_retries_nor_new_records_starve_the_other() -> None:
     one, out = manager(limit=0), Out()
-    one.add(fetched(batch(0, [b"x"] * 20)), 20)
+    one.add(*fetched(batch(0, [b"x"] * 20)), 20)
     for _ in range(10):
         one.next(out)
     for offset in range(10):
@@ -196,7 +195,7 @@ def test_t06_neither_retries_nor_new_records_starve_the_other() -> None:
 def test_t03_t08_a_failed_record_that_the_log_no_longer_has_is_retried_from_memory() -> None:
     """The values stay here until they are acked: no fetch is needed for a retry, so none can come back empty."""
     one, out = manager(), Out()
-    one.add(fetched(batch(0, [b"a", b"b"])), 2)
+    one.add(*fetched(batch(0, [b"a", b"b"])), 2)
     drain(one, out)
     one.fail(0, 0.0)
     one.skip_to(50)
@@ -211,7 +210,7 @@ def test_t03_t08_a_failed_record_that_the_log_no_longer_has_is_retried_from_memo
 
 def test_k10_what_is_given_up_is_named_and_stops_the_spout() -> None:
     one, out = manager(limit=2), Out()
-    one.add(fetched(batch(0, [b"a"])), 1)
+    one.add(*fetched(batch(0, [b"a"])), 1)
     drain(one, out)
     for now in (0.0, 10.0, 20.0):
         one.fail(0, now)
@@ -226,7 +225,7 @@ def test_k10_what_is_given_up_is_named_and_stops_the_spout() -> None:
 
 def test_k10_with_skip_it_is_passed_over_logged_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     one, out = manager(limit=1, on_poison="skip"), Out()
-    one.add(fetched(batch(0, [b"a"])), 1)
+    one.add(*fetched(batch(0, [b"a"])), 1)
     drain(one, out)
     one.fail(0, 0.0)
     one.begin_turn(5.0, 10)
@@ -243,7 +242,7 @@ def test_k10_with_skip_it_is_passed_over_logged_and_counted(caplog: pytest.LogCa
 
 def test_an_undecodable_record_is_named_and_never_passed() -> None:
     one, out = manager(), Out()
-    one.add(fetched(batch(40, [b"good", b"\xff", b"good"]), size=1), 43)
+    one.add(*fetched(batch(40, [b"good", b"\xff", b"good"]), size=1), 43)
     one.ledger.pass_to(40)
     assert one.next(out) is EMITTED_MORE_LEFT
     for _ in range(2):
@@ -258,7 +257,7 @@ def test_an_undecodable_record_is_named_and_never_passed() -> None:
 
 def test_with_skip_an_undecodable_record_is_passed_over_and_counted() -> None:
     one, out = manager(on_poison="skip"), Out()
-    one.add(fetched(batch(0, [b"\xff", b"good", b"\xfe"])), 3)
+    one.add(*fetched(batch(0, [b"\xff", b"good", b"\xfe"])), 3)
     drain(one, out)
     assert out.offsets() == [1]
     one.ack(1)
@@ -269,7 +268,7 @@ def test_with_skip_an_undecodable_record_is_passed_over_and_counted() -> None:
 def test_a_value_that_cannot_travel_is_not_tried_again() -> None:
     one, out = manager(), Out()
     out.refuse = {"a"}
-    one.add(fetched(batch(0, [b"a"])), 1)
+    one.add(*fetched(batch(0, [b"a"])), 1)
     one.next(out)
     assert one.poisoned is not None
     assert "cannot be sent on. it holds a set." in one.poisoned.message
@@ -318,7 +317,7 @@ def by_name(record: Record) -> Any:
 def test_a_row_that_does_not_fit_is_poison_named_by_its_record(name: str) -> None:
     """It says what the scheme gave and what it declares; nothing past the record is emitted or committed."""
     one, out = manager(FunctionScheme(by_name, ["word"])), Checked()
-    one.add(fetched(batch(0, [b"good", name.encode(), b"later"])), 3)
+    one.add(*fetched(batch(0, [b"good", name.encode(), b"later"])), 3)
     drain(one, out)
     assert out.offsets() == [0]
     one.ack(0)
@@ -335,7 +334,7 @@ def test_with_skip_a_row_that_does_not_fit_is_passed_over_and_counted(
 ) -> None:
     """In one call with the record behind it: a turn that emitted nothing would let the loop sleep."""
     one, out = manager(FunctionScheme(by_name, ["word"]), on_poison="skip"), Checked()
-    one.add(fetched(batch(0, [name.encode(), b"good", name.encode()])), 3)
+    one.add(*fetched(batch(0, [name.encode(), b"good", name.encode()])), 3)
     assert one.next(out) is EMITTED_MORE_LEFT
     assert one.next(out) is NO_EMITTED
     assert out.offsets() == [1]
@@ -356,7 +355,7 @@ class TwoColumns(StringScheme):
 
 def test_rows_made_of_columns_are_looked_at_too() -> None:
     one, out = manager(TwoColumns(), on_poison="skip"), Checked()
-    one.add(fetched(batch(0, [b"a", b"b"])), 2)
+    one.add(*fetched(batch(0, [b"a", b"b"])), 2)
     assert drain(one, out) == []
     assert (one.last_completed_offset(), one.ledger.given_up_count) == (2, 2)
 
@@ -364,7 +363,7 @@ def test_rows_made_of_columns_are_looked_at_too() -> None:
 def test_columns_that_are_too_short_are_taken_record_by_record_and_no_tuple_is_dropped() -> None:
     """A scheme with columns makes one tuple of a record; of two the second would be lost."""
     one, out = manager(TwoColumns()), Checked(["a", "b"])
-    one.add(fetched(batch(0, [b"a", b"b|c"])), 2)
+    one.add(*fetched(batch(0, [b"a", b"b|c"])), 2)
     one.next(out)
     assert out.offsets() == [0]
     with pytest.raises(PoisonRecord, match="offset 1 gave 2 tuples; TwoColumns has deserialize_columns"):
@@ -379,7 +378,7 @@ def test_an_error_of_emit_that_is_not_the_rows_goes_on() -> None:
             raise TypeError("a bug")
 
     one = manager(on_poison="skip")
-    one.add(fetched(batch(0, [b"a"])), 1)
+    one.add(*fetched(batch(0, [b"a"])), 1)
     with pytest.raises(TypeError, match="a bug"):
         one.next(Broken())
 
@@ -392,7 +391,7 @@ def test_a_damaged_batch_is_not_taken_for_an_empty_one() -> None:
         raise CorruptRecord("bad crc at offset 1")
 
     one, out = manager(), Out()
-    one.add(Fetched(batches(), 10, 9), 9)
+    one.add(batches(), 10, 9, 9)
     assert one.next(out) is EMITTED_END
     assert isinstance(one.damage, CorruptRecord)
     assert one.next(out) is NO_EMITTED
@@ -404,9 +403,9 @@ def test_a_damaged_batch_is_not_taken_for_an_empty_one() -> None:
 
 def test_t14_at_most_one_whole_answer_waits_behind_the_one_being_emitted() -> None:
     one, out = manager(), Out()
-    one.add(fetched(batch(0, [b"a", b"b"]), size=10), 9)
+    one.add(*fetched(batch(0, [b"a", b"b"]), size=10), 9)
     assert one.wants_fetch()
-    one.add(fetched(batch(2, [b"c"]), size=20), 9)
+    one.add(*fetched(batch(2, [b"c"]), size=20), 9)
     assert not one.wants_fetch()
     assert one.buffered_bytes == 30
     drain(one, out)
@@ -416,8 +415,8 @@ def test_t14_at_most_one_whole_answer_waits_behind_the_one_being_emitted() -> No
 
 def test_large_records_in_flight_are_bounded_by_their_bytes() -> None:
     one, out = manager(max_unacked_bytes=100_000), Out()
-    one.add(fetched(batch(0, [b"x" * 60_000, b"y" * 60_000])), 4)
-    one.add(fetched(batch(2, [b"z" * 60_000])), 4)
+    one.add(*fetched(batch(0, [b"x" * 60_000, b"y" * 60_000])), 4)
+    one.add(*fetched(batch(2, [b"z" * 60_000])), 4)
     drain(one, out)
     assert out.offsets() == [0, 1]
     assert not one.may_emit()
@@ -431,7 +430,7 @@ def test_large_records_in_flight_are_bounded_by_their_bytes() -> None:
 def test_large_records_that_wait_do_not_hold_themselves_back() -> None:
     """One batch may hold more than may be in flight: only what is in flight can be acked."""
     one, out = manager(max_unacked_bytes=50_000), Out()
-    one.add(fetched(batch(0, [bytes([65 + n]) * 20_000 for n in range(6)])), 6)
+    one.add(*fetched(batch(0, [bytes([65 + n]) * 20_000 for n in range(6)])), 6)
     for offset in range(6):
         one.begin_turn(0.0, 1)
         assert one.next(out) is not NO_EMITTED
@@ -443,7 +442,7 @@ def test_large_records_that_wait_do_not_hold_themselves_back() -> None:
 def test_large_records_beyond_the_end_count_for_nothing() -> None:
     """They are never emitted, so nobody would ever ack them."""
     one, out = manager(max_unacked_bytes=50_000, end=1), Out()
-    one.add(fetched(batch(0, [b"a" * 20_000] * 6)), 6)
+    one.add(*fetched(batch(0, [b"a" * 20_000] * 6)), 6)
     drain(one, out)
     one.ack(0)
     assert one.at_end and one.may_emit() and not one._heavy
@@ -459,7 +458,7 @@ class Lines(StringScheme):
 def test_a_derived_scheme_says_what_a_record_becomes() -> None:
     """The columns of the class it is derived from know nothing of it."""
     one, out = manager(Lines()), Out()
-    one.add(fetched(batch(0, [b"a|b"])), 1)
+    one.add(*fetched(batch(0, [b"a|b"])), 1)
     drain(one, out)
     assert out.sent == [([["a"], ["b"]], (7, 0))]
 
@@ -467,7 +466,7 @@ def test_a_derived_scheme_says_what_a_record_becomes() -> None:
 def test_what_is_uncommitted_is_bounded_and_retries_pass_the_bound() -> None:
     one, out = manager(max_uncommitted_offsets=4), Out()
     for base in (0, 2, 4):
-        one.add(fetched(batch(base, [b"a", b"b"])), 6)
+        one.add(*fetched(batch(base, [b"a", b"b"])), 6)
     drain(one, out)
     assert out.offsets() == [0, 1, 2, 3]
     one.fail(0, 0.0)
@@ -485,7 +484,7 @@ def test_what_is_uncommitted_is_bounded_and_retries_pass_the_bound() -> None:
 
 def test_until_caught_up_nothing_past_the_fixed_end_is_emitted() -> None:
     one, out = manager(end=3), Out()
-    one.add(fetched(batch(0, [b"a"] * 5)), 5)
+    one.add(*fetched(batch(0, [b"a"] * 5)), 5)
     drain(one, out)
     assert out.offsets() == [0, 1, 2]
     assert one.at_end and one.fetched_all and not one.wants_fetch()
@@ -503,14 +502,14 @@ def test_answers_for_an_offset_never_emitted_are_ignored() -> None:
 
 def test_the_leader_epoch_of_a_commit_is_that_of_the_record_before_it() -> None:
     one, out = manager(), Out()
-    one.add(fetched(batch(0, [b"a", b"b"], epoch=4), batch(2, [b"c"], epoch=9)), 3)
+    one.add(*fetched(batch(0, [b"a", b"b"], epoch=4), batch(2, [b"c"], epoch=9)), 3)
     drain(one, out)
     assert [one.leader_epoch_at(offset) for offset in (0, 1, 2, 3)] == [-1, 4, 4, 9]
 
 
 def test_k9_5_how_far_behind_a_partition_is_counts_from_what_is_committed() -> None:
     one, out = manager(), Out()
-    one.add(fetched(batch(0, [b"a", b"b"])), 50)
+    one.add(*fetched(batch(0, [b"a", b"b"])), 50)
     drain(one, out)
     assert one.lag == 50
     one.ack(0)
@@ -553,7 +552,7 @@ class ManagerMachine(RuleBasedStateMachine):
         taken = rows[:count]
         end = self.log_end if len(taken) == len(rows) else taken[-1][0] + 1
         deltas = [offset - start for offset, _ in taken]
-        self.one.add(fetched(batch(start, [value for _, value in taken], deltas=deltas, end=end)), self.log_end)
+        self.one.add(*fetched(batch(start, [value for _, value in taken], deltas=deltas, end=end)), self.log_end)
 
     @rule(turns=st.integers(1, 4))
     def emit(self, turns: int) -> None:
@@ -618,7 +617,7 @@ TestManagerUnderRandomSchedules = ManagerMachine.TestCase
 def test_a_record_that_was_lost_with_workers_is_tried_as_often_as_it_takes() -> None:
     """``retry_limit`` is for records that fail; a worker that dies has nothing to do with them."""
     one, out = manager(limit=1), Out()
-    one.add(fetched(batch(0, [b"a"])), 1)
+    one.add(*fetched(batch(0, [b"a"])), 1)
     drain(one, out)
     for turn in range(5):
         one.fail(0, turn * 10.0, lost=True)

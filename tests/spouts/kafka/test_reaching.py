@@ -11,14 +11,13 @@ from streamlet.base.clock import ManualClock
 from streamlet.components.context import TopologyContext
 from streamlet.coordination import MemoryNodeStore, NodeStoreUnavailable
 from streamlet.kafka.errors import BootstrapFailed
-from streamlet.spouts.kafka.hosts import ZkHosts
+from streamlet.spouts.kafka.activity import Background
+from streamlet.spouts.kafka.errors import NoBrokers, NoUsableListener
+from streamlet.spouts.kafka.hosts import ZkBrokerReader, ZkHosts
 from streamlet.spouts.kafka.partition import Broker
-from streamlet.spouts.kafka.reaching import living_brokers
-from streamlet.spouts.kafka.readers import NoBrokers, NoUsableListener, ZkBrokerReader
 from streamlet.spouts.kafka.scheme import StringScheme
 from streamlet.spouts.kafka.spout_config import SpoutConfig
-from streamlet.spouts.kafka.steps import Background
-from streamlet.spouts.kafka.wiring import Held, wire
+from streamlet.spouts.kafka.startup import Held, living_brokers, wire
 
 DEADLINE_S = 15.0
 

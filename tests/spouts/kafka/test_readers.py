@@ -9,17 +9,14 @@ from typing import Any
 import pytest
 
 from streamlet.coordination import MemoryNodeStore
-from streamlet.spouts.kafka.errors import NoSuchTopic
-from streamlet.spouts.kafka.hosts import StaticHosts
-from streamlet.spouts.kafka.partition import Broker, GlobalPartitionInformation
-from streamlet.spouts.kafka.readers import (
-    NoBrokers,
-    NoUsableListener,
+from streamlet.spouts.kafka.activity import Activity, Background
+from streamlet.spouts.kafka.errors import NoBrokers, NoSuchTopic, NoUsableListener, UnreadableNode
+from streamlet.spouts.kafka.hosts import (
     StaticBrokerReader,
-    UnreadableNode,
+    StaticHosts,
     ZkBrokerReader,
 )
-from streamlet.spouts.kafka.steps import Activity, Background
+from streamlet.spouts.kafka.partition import Broker, GlobalPartitionInformation
 
 PLAIN = {"listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"}, "version": 5, "host": None, "port": -1}
 

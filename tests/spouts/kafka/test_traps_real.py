@@ -16,8 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from streamlet.base.errors import StreamletError
 from streamlet.devcluster import DevCluster
 from streamlet.spouts.kafka import KafkaHosts, SpoutConfig, ZkHosts
-from streamlet.spouts.kafka.errors import Deposed, NoSuchTopic, OffsetsLost, PoisonRecord, UnusableOffset
-from streamlet.spouts.kafka.readers import NoBrokers
+from streamlet.spouts.kafka.errors import Deposed, NoBrokers, NoSuchTopic, OffsetsLost, PoisonRecord, UnusableOffset
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.real

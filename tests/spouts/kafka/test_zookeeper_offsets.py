@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from streamlet.coordination import MemoryNodeStore, MemoryTree, NodeStoreUnavailable
+from streamlet.spouts.kafka.activity import Activity, Background, Steps
 from streamlet.spouts.kafka.errors import Deposed, UnusableOffset
 from streamlet.spouts.kafka.offset_ledger import OffsetRange
-from streamlet.spouts.kafka.offset_store import CommitPosition, Owner
 from streamlet.spouts.kafka.partition import Broker, Partition
-from streamlet.spouts.kafka.start import Reason, StartDecision, StoredOffset
-from streamlet.spouts.kafka.steps import Activity, Background, Steps
-from streamlet.spouts.kafka.zookeeper_offsets import ZooKeeperOffsets
+from streamlet.spouts.kafka.stores.port import CommitPosition, Owner, Reason, StartDecision, StoredOffset
+from streamlet.spouts.kafka.stores.zookeeper import ZooKeeperOffsets
 
 P = Partition("lines", 0)
 PATH = "/streamlet/demo/partition_0"

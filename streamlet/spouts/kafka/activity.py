@@ -1,7 +1,10 @@
-"""Work with waits in it, done a step at a time from the loop: nothing here blocks.
+"""Work with waits in it, done step by step from the worker's loop.
 
-A generator yields what it waits for; :class:`Activity` resumes it when that is there. So that opening a partition
-reads as one piece, although three answers are awaited in it and the loop runs on meanwhile.
+Opening a partition awaits several answers, but the loop that emits tuples must never block. So such work is a
+generator (:data:`Steps`): it yields each thing it waits for, and :class:`Activity` resumes it once that thing is
+there. The code reads from top to bottom, and the loop runs on between the steps.
+
+Everything here belongs to the worker's loop, except the thread of :class:`Background`.
 """
 
 from __future__ import annotations
@@ -14,23 +17,25 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from streamlet.base.clock import Clock
 from streamlet.base.errors import StreamletError
+from streamlet.kafka.future import RequestFuture
 
 T = TypeVar("T")
 
 
 class Waiting(Protocol):
-    """Something that will be there."""
+    """Something an activity can wait for."""
 
     def done(self) -> bool:
-        """Whether it is."""
+        """Return whether the wait is over."""
         ...
 
 
 Steps = Generator[Waiting, None, T]
+"""A generator that yields what it waits for and returns a T."""
 
 
 class Pause:
-    """Until a moment of the clock."""
+    """A wait until a moment of the clock."""
 
     __slots__ = ("_clock", "_until_s")
 
@@ -43,7 +48,7 @@ class Pause:
 
 
 class NextPoll:
-    """Until the activity is polled the next time."""
+    """A wait until the activity is polled the next time; may be yielded again."""
 
     __slots__ = ("_seen",)
 
@@ -51,12 +56,20 @@ class NextPoll:
         self._seen = False
 
     def done(self) -> bool:
-        seen, self._seen = self._seen, True
+        seen, self._seen = self._seen, not self._seen
         return seen
 
 
+def answer_to(request: RequestFuture[T]) -> Steps[T]:
+    """Wait for the answer to a request and return it. Raises the KafkaError it failed with."""
+    again = NextPoll()
+    while not request.done:
+        yield again
+    return request.value
+
+
 class Activity(Generic[T]):
-    """A generator under way. ``poll`` until it returns True, then ``take`` its value or its StreamletError."""
+    """A generator under way. Call ``poll`` until it returns True, then ``take``."""
 
     __slots__ = ("_error", "_finished", "_steps", "_value", "_waiting")
 
@@ -68,7 +81,7 @@ class Activity(Generic[T]):
         self._error: StreamletError | None = None
 
     def poll(self) -> bool:
-        """Go on as far as possible; whether it has ended."""
+        """Run as far as possible without blocking; return whether the work has ended."""
         while not self._finished and (self._waiting is None or self._waiting.done()):
             try:
                 self._waiting = next(self._steps)
@@ -79,37 +92,39 @@ class Activity(Generic[T]):
         return self._finished
 
     def take(self) -> T:
-        """What it came to."""
+        """Return the result of the ended work. Raises the StreamletError it ended with."""
         if self._error is not None:
             raise self._error
         return self._value  # type: ignore[return-value]  # None only where T allows it
 
     def cancel(self) -> None:
-        """It is not wanted any more."""
+        """Stop the work where it stands; its ``finally`` blocks run now."""
         self._steps.close()
         self._finished = True
 
 
 class Background:
-    """One daemon thread for the few calls that block (reads of ZooKeeper), in order. ``wake`` is called after each.
+    """One daemon thread for the calls that block (reads of ZooKeeper), in order.
 
-    A daemon, and never joined for long: a ZooKeeper that does not answer must not hold up the end of the worker.
+    ``wake`` runs on that thread after each call, so that the worker's loop looks at the result.
     """
 
     def __init__(self, name: str, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
+        # A daemon, joined for a bounded time only: a ZooKeeper that does not answer must not hold up the worker's end.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def submit(self, call: Callable[[], T]) -> Future[T]:
-        """Do it on the thread; the future is the caller's to look at."""
+    def run(self, call: Callable[[], T]) -> Steps[T]:
+        """Run ``call`` on the thread and return its result. Raises the exception it raised."""
         future: Future[T] = Future()
         self._calls.put((future, call))
-        return future
+        yield future
+        return future.result()
 
     def close(self, timeout_s: float = 1.0) -> None:
-        """End after what is under way; waits at most ``timeout_s``."""
+        """End after the call under way; wait at most ``timeout_s`` seconds for it."""
         self._calls.put(None)
         self._thread.join(timeout_s)
 
@@ -118,6 +133,6 @@ class Background:
             future, call = item
             try:
                 future.set_result(call())
-            except Exception as error:  # noqa: BLE001 - it belongs to whoever asked, whatever it is
+            except Exception as error:  # noqa: BLE001 - raised again in the activity that asked
                 future.set_exception(error)
             self._wake()

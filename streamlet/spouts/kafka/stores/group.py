@@ -1,8 +1,8 @@
-"""Progress as a consumer group's offsets, committed without membership, where every lag tool sees it (K7).
+"""Progress as a consumer group's offsets, committed without membership, where every lag tool sees it.
 
-Kafka checks nobody's epoch on such a commit. So before each the group's offsets are read back: whoever finds a higher
-owner epoch stops. Between that look and the write a former owner can still make an offset go back (its records come
-again), but never pass a record that was not acked.
+Kafka checks no owner on such a commit. So the group's offsets are read back before each commit, and an owner that finds
+a higher owner epoch there stops. Between that look and the write a former owner can still make an offset go back (its
+records come again), but never pass a record that was not acked.
 """
 
 from __future__ import annotations
@@ -14,28 +14,30 @@ from streamlet.kafka.broker_errors import BrokerRequestTimedOut, GroupIdNotFound
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.client.group_requests import GroupOffsets, OffsetAndMetadata
 from streamlet.kafka.errors import BrokerError, KafkaError
-from streamlet.kafka.metadata.cluster import TopicPartition
-from streamlet.spouts.kafka.connections import Answer
+from streamlet.spouts.kafka.activity import Steps, answer_to
 from streamlet.spouts.kafka.errors import Deposed, UnusableOffset
-from streamlet.spouts.kafka.offset_store import (
+from streamlet.spouts.kafka.partition import Broker, Partition
+from streamlet.spouts.kafka.stores.port import (
     CommitPosition,
     Decide,
     NotAnOffset,
     OffsetNode,
     Outcome,
     Owner,
+    StartDecision,
+    StoredOffset,
     decode,
     encode,
 )
-from streamlet.spouts.kafka.partition import Broker, Partition
-from streamlet.spouts.kafka.start import StartDecision, StoredOffset
-from streamlet.spouts.kafka.steps import Steps
 
 RECOMMIT_INTERVAL_S = 3600.0
+"""Seconds after which an unchanged offset is written again, or the broker would expire it in the end."""
 
 
 @dataclass(slots=True)
 class _Owned:
+    """A partition of ours: our owner epoch and the topic's id."""
+
     owner_epoch: int
     topic_id: str | None
 
@@ -59,7 +61,7 @@ class KafkaGroupOffsets:
         node = (yield from self._fetch([partition]))[partition]
         mine = self._owned.get(partition)
         if mine is not None and node is not None and self._is_foreign(node, mine):
-            # Beginning anew takes nothing back from somebody who took over meanwhile.
+            # A partition that begins again takes nothing back from an owner that took over meanwhile.
             raise Deposed(partition, self.where(partition), mine.owner_epoch, node.fields)
         decision = yield from decide(None if node is None else node.stored)
         kept = node is not None and node.stored.offset == decision.offset
@@ -76,11 +78,12 @@ class KafkaGroupOffsets:
             self._owned.pop(partition, None)
         elif isinstance(error, BrokerError) and not isinstance(error, BrokerRequestTimedOut):
             self._owned[partition] = mine
-        # Else the claim may have been carried out: what is ours then is the epoch that was tried.
+        # Otherwise the claim may have been carried out: the epoch that was tried is then ours.
         raise error
 
     def commit(self, positions: Mapping[Partition, CommitPosition]) -> Steps[dict[Partition, Outcome]]:
-        # Those of now: while answers are awaited a partition may be released, or claimed anew under another epoch.
+        # The claims of now: while answers are awaited a partition may be released, or claimed again under a new epoch.
+        # Judged by the new claim, the answer to our older write would look like another owner's.
         claims = {partition: self._owned[partition] for partition in positions}
         try:
             nodes = yield from self._fetch(positions)
@@ -105,19 +108,17 @@ class KafkaGroupOffsets:
         self._owned.pop(partition, None)
 
     def _is_foreign(self, node: OffsetNode, owned: _Owned) -> bool:
-        # Two that claimed at the same moment have the same epoch: who wrote last goes on.
+        # Two owners that claimed at the same moment have the same epoch: the last writer goes on.
         same_run = node.stored.topology_id == self._owner.topology_id
         return node.owner_epoch > owned.owner_epoch or (node.owner_epoch == owned.owner_epoch and not same_run)
 
     def _fetch(self, partitions: Iterable[Partition]) -> Steps[dict[Partition, OffsetNode | None]]:
         wanted = list(partitions)
-        answer = Answer(self._group.fetch(_tp(partition) for partition in wanted))
-        yield answer
         try:
-            found = answer.value()
+            found = yield from answer_to(self._group.fetch(partition.tp for partition in wanted))
         except GroupIdNotFound:
             found = {}
-        return {partition: self._node(partition, found.get(_tp(partition))) for partition in wanted}
+        return {partition: self._node(partition, found.get(partition.tp)) for partition in wanted}
 
     def _node(self, partition: Partition, row: OffsetAndMetadata | None) -> OffsetNode | None:
         if row is None:
@@ -125,7 +126,7 @@ class KafkaGroupOffsets:
         try:
             node = decode(row.metadata, partition)
         except NotAnOffset:
-            # Some other tool set the offset (kafka-consumer-groups --reset-offsets): it counts, it has no owner.
+            # Another tool set the offset (kafka-consumer-groups --reset-offsets): it counts, and has no owner.
             return OffsetNode(StoredOffset(row.offset, leader_epoch=row.leader_epoch), 0, {})
         if node.stored.offset != row.offset:
             why = f"its metadata speaks of offset {node.stored.offset}, the group's offset is {row.offset}"
@@ -135,11 +136,9 @@ class KafkaGroupOffsets:
     def _write(
         self, positions: Mapping[Partition, CommitPosition], claims: Mapping[Partition, _Owned]
     ) -> Steps[dict[Partition, Outcome]]:
-        rows = {_tp(each): self._row(each, position, claims[each]) for each, position in positions.items()}
-        answer = Answer(self._group.commit(rows))
-        yield answer
-        said = answer.value()
-        return {partition: self._outcome(partition, said.get(_tp(partition))) for partition in positions}
+        rows = {each.tp: self._row(each, position, claims[each]) for each, position in positions.items()}
+        said = yield from answer_to(self._group.commit(rows))
+        return {partition: self._outcome(partition, said.get(partition.tp)) for partition in positions}
 
     def _row(self, partition: Partition, position: CommitPosition, owned: _Owned) -> OffsetAndMetadata:
         data = encode(self._owner, partition, position, owned.owner_epoch, owned.topic_id)
@@ -152,7 +151,3 @@ class KafkaGroupOffsets:
         if kind is UnknownMemberId:
             said += ": the group has members of its own. Give the spout an `id` (or GroupOffsets a group) of its own"
         return kind(said)
-
-
-def _tp(partition: Partition) -> TopicPartition:
-    return TopicPartition(partition.topic, partition.number)

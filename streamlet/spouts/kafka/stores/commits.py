@@ -1,4 +1,4 @@
-"""When progress is written: on a timer, at once when it presses, never on the data path (SEEDMAP K7, K13)."""
+"""When progress is written: on a timer, at once when pressing, never on the data path."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from collections.abc import Callable, Iterable
 
 from streamlet.base.clock import Clock
 from streamlet.base.errors import StreamletError
+from streamlet.spouts.kafka.activity import Activity
 from streamlet.spouts.kafka.errors import Deposed, UnusableOffset
 from streamlet.spouts.kafka.manager import PartitionManager
-from streamlet.spouts.kafka.offset_store import CommitPosition, OffsetStore, Outcome
 from streamlet.spouts.kafka.partition import Broker, Partition
-from streamlet.spouts.kafka.steps import Activity
+from streamlet.spouts.kafka.stores.port import CommitPosition, OffsetStore, Outcome
 
 log = logging.getLogger(__name__)
 
 
 class Commits:
-    """One round of commits at a time; a round never starts before the last has ended (C7).
+    """One round of commits at a time, over all partitions of the task.
 
-    A write that failed is made again by the next round: offsets only grow, so nothing is lost but time.
+    A round never starts before the last one has ended: two writes of one partition under way at once could arrive in
+    the other order. A failed write is made again by the next round; offsets only grow, so nothing is lost but time.
     """
 
     def __init__(
@@ -41,11 +42,11 @@ class Commits:
 
     @property
     def idle(self) -> bool:
-        """No round is under way."""
+        """Whether no round is under way."""
         return self._round is None
 
     def poll(self, managers: Iterable[PartitionManager], *, at_once: bool = False) -> None:
-        """Go on with the round under way, or begin one when it is due. Raises Deposed and UnusableOffset."""
+        """Continue the round under way, or begin one when it is due. Raises Deposed and UnusableOffset."""
         if self._round is not None:
             if not self._round.poll():
                 return
@@ -80,8 +81,10 @@ class Commits:
         fatal: StreamletError | None = None
         for partition, (manager, offset) in writing.items():
             error = outcomes.get(partition)
+            # An answer counts for the manager that asked. A closed one was opened again or given back meanwhile: its
+            # write met our own newer claim, which would look like another owner's here.
             if manager.closed:
-                continue  # begun anew or given back meanwhile: the write met a claim of our own, or nobody's node
+                continue
             if error is None:
                 manager.ledger.committed_to(offset)
                 self._written_s[partition] = now

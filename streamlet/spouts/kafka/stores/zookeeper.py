@@ -1,7 +1,11 @@
-"""Progress in ZooKeeper, where storm-kafka keeps it: ``zk_root/id/partition_N`` (SEEDMAP K7, K8).
+"""Progress in ZooKeeper, where storm-kafka keeps it: ``zk_root/id/partition_N``.
 
-Every write is conditional on the version of the write before it. At open the owner epoch becomes the stored one
-plus 1; from then on a former owner's writes meet another version and fail. Nothing is ever overwritten blindly.
+Rules:
+
+- Every write is conditional on the version of the write before it; nothing is ever overwritten blindly.
+- Opening writes the stored owner epoch plus 1 (the *claim*). From then on a former owner's writes meet another version.
+- A write whose answer was lost may have been carried out. Then the node is read back: a claim is recognised by its
+  exact bytes, a commit by the owner epoch.
 """
 
 from __future__ import annotations
@@ -19,32 +23,35 @@ from streamlet.coordination import (
     NodeStoreUnavailable,
     VersionConflict,
 )
+from streamlet.spouts.kafka.activity import Background, Steps
 from streamlet.spouts.kafka.errors import Deposed, UnusableOffset
-from streamlet.spouts.kafka.offset_store import (
+from streamlet.spouts.kafka.partition import Broker, Partition
+from streamlet.spouts.kafka.stores.port import (
     CommitPosition,
     Decide,
     NotAnOffset,
     OffsetNode,
     Outcome,
     Owner,
+    Reason,
+    StartDecision,
     decode,
     encode,
 )
-from streamlet.spouts.kafka.partition import Broker, Partition
-from streamlet.spouts.kafka.start import Reason, StartDecision
-from streamlet.spouts.kafka.steps import Background, Steps
 
 CLAIM_TRIES = 10
+"""Claims tried while other writers come in between; more than a few are two spouts with one `id`."""
 
 
 @dataclass(slots=True)
 class _Owned:
-    """A partition of ours: our epoch, the version of the last write known of, the topic's id."""
+    """A partition of ours: owner epoch, version of the last known write, the topic's id."""
 
     owner_epoch: int
     version: int
     topic_id: str | None
     uncertain: bool = False
+    """The answer to a write was lost: read the node back before the next write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +65,7 @@ class _Claim:
 
 
 class ZooKeeperOffsets:
-    """One node for each partition. Blocking calls go through ``background``; commits never block."""
+    """One node for each partition. Blocking reads go through ``background``; commits never block."""
 
     recommit_interval_s: float | None = None
 
@@ -72,7 +79,7 @@ class ZooKeeperOffsets:
         self._unanswered: dict[Partition, _Claim] = {}
 
     def path(self, partition: Partition) -> str:
-        """storm-kafka's path."""
+        """Return storm-kafka's path of a partition's node."""
         return f"{self._root}/partition_{partition.number}"
 
     def where(self, partition: Partition) -> str:
@@ -83,34 +90,30 @@ class ZooKeeperOffsets:
     ) -> Steps[StartDecision]:
         path = self.path(partition)
         for _ in range(CLAIM_TRIES):
-            read = self._background.submit(lambda: self._nodes.get(path))
-            yield read
-            found = read.result()
+            found = yield from self._background.run(lambda: self._nodes.get(path))
             node = None if found is None else self._decode(partition, found[0])
             carried_out = self._carried_out(partition, found)
             mine = self._owned.get(partition)
             if mine is not None and node is not None and node.owner_epoch != mine.owner_epoch:
-                # Beginning anew takes nothing back from somebody who took over meanwhile.
+                # A partition that begins again takes nothing back from an owner that took over meanwhile.
                 raise Deposed(partition, self.where(partition), mine.owner_epoch, node.fields)
             decision = yield from decide(None if node is None else node.stored)
             if carried_out is not None and carried_out.topic_id == topic_id:
                 first = carried_out.decision
                 if first.offset == decision.offset:
                     self._unanswered.pop(partition)
-                    # What is stored by now is our own decision; what it says of a loss is still to be told.
+                    # The stored offset is our own first decision; if that one was a loss, it is not reported yet.
                     return first if decision.reason is Reason.STORED else decision
             epoch = 1 if node is None else node.owner_epoch + 1
-            # Where reading goes on as stored, the record before the offset is as it was stored.
+            # The leader epoch belongs to the record before the stored offset, so it is kept with that offset only.
             kept = node is not None and node.stored.offset == decision.offset
             leader_epoch = node.stored.leader_epoch if kept and node is not None else -1
             position = CommitPosition(decision.offset, leader_epoch, broker)
             data = encode(self._owner, partition, position, epoch, topic_id)
-            write = self._background.submit(lambda f=found, d=data: self._claim(path, f, d))  # type: ignore[misc]
-            yield write
             try:
-                version = write.result()
+                version = yield from self._background.run(lambda f=found, d=data: self._claim(path, f, d))  # type: ignore[misc]
             except (VersionConflict, NodeExists, NodeMissing):
-                continue  # somebody wrote in between: look again, and claim above that
+                continue  # another writer came in between: look again, and claim above its epoch
             except NodeStoreUnavailable as error:
                 if error.outcome_unknown:
                     self._unanswered[partition] = _Claim(data, epoch, topic_id, decision)
@@ -126,7 +129,8 @@ class ZooKeeperOffsets:
     def commit(self, positions: Mapping[Partition, CommitPosition]) -> Steps[dict[Partition, Outcome]]:
         outcomes: dict[Partition, Outcome] = {}
         writes: dict[Partition, Future[int]] = {}
-        # Those of now: while answers are awaited a partition may be released, or claimed anew under another epoch.
+        # The claims of now: while answers are awaited a partition may be released, or claimed again under a new epoch.
+        # Judged by the new claim, the answer to our older write would look like another owner's.
         mine = {partition: self._owned[partition] for partition in positions}
         for partition, position in positions.items():
             owned = mine[partition]
@@ -146,8 +150,10 @@ class ZooKeeperOffsets:
         self._unanswered.pop(partition, None)
 
     def _carried_out(self, partition: Partition, found: tuple[bytes, int] | None) -> _Claim | None:
-        """The claim whose answer was lost, if the node holds it: it is ours then, and nobody took over."""
+        """Return our claim whose answer was lost, if the node holds it; the partition is ours then."""
         claim = self._unanswered.get(partition)
+        # By the exact bytes: the node's epoch is above the one we know of, so our own claim would look like another
+        # owner's, and the spout would depose itself.
         if claim is None or found is None or found[0] != claim.data:
             return None
         self._owned[partition] = _Owned(claim.owner_epoch, found[1], claim.topic_id)
@@ -160,7 +166,7 @@ class ZooKeeperOffsets:
         try:
             owned.version = write.result()
         except VersionConflict as conflict:
-            # Perhaps a write of ours whose answer was lost: the epoch in the node tells.
+            # Perhaps the version of an own write whose answer was lost: the epoch in the node tells.
             verdict = yield from self._look_again(partition, owned)
             return verdict or NodeStoreUnavailable(conflict.message)
         except NodeStoreUnavailable as error:
@@ -171,11 +177,9 @@ class ZooKeeperOffsets:
         return None
 
     def _look_again(self, partition: Partition, owned: _Owned) -> Steps[Outcome]:
-        """Read the node back after an uncertain write: still ours (None; the version is known again), or not."""
-        read = self._background.submit(lambda: self._nodes.get(self.path(partition)))
-        yield read
+        """Read the node back after an uncertain write; None: it is still ours, and its version is known."""
         try:
-            found = read.result()
+            found = yield from self._background.run(lambda: self._nodes.get(self.path(partition)))
             if found is None:
                 return UnusableOffset(partition, self.where(partition), "the node was deleted under us", "")
             node = self._decode(partition, found[0])
