@@ -104,7 +104,7 @@ class Activity(Generic[T]):
 
 
 class Background:
-    """One daemon thread for the calls that block (reads of ZooKeeper), in order.
+    """One daemon thread for blocking calls (reads of ZooKeeper), in order.
 
     ``wake`` runs on that thread after each call, so that the worker's loop looks at the result.
     """

@@ -40,7 +40,7 @@ class LogBounds:
 
 
 class Connection:
-    """The way to one broker, and the partitions of this task that it leads."""
+    """The way to one broker, and this task's partitions on it."""
 
     __slots__ = ("_address", "_client", "broker", "partitions")
 
@@ -58,7 +58,7 @@ class Connection:
         return fetch(self._client, self._address, positions, settings)
 
     def log_bounds(self, partition: Partition, timestamp_ms: int | None = None) -> Steps[LogBounds]:
-        """Ask where the log begins and ends, and which offset a time has. Raises KafkaError."""
+        """Ask for the log's ends and the offset of a time. Raises KafkaError."""
         asked = [EARLIEST_TIMESTAMP, LATEST_TIMESTAMP] + ([] if timestamp_ms is None else [timestamp_ms])
         answers = [list_offsets(self._client, self._address, {partition.tp: time}) for time in asked]
         found: list[int] = []

@@ -113,7 +113,7 @@ class PartitionChanges:
 
 
 def partition_changes(have: Leaders, want: Leaders) -> PartitionChanges:
-    """Compare the leaders of a task's partitions with those of the last look (``want``)."""
+    """Compare a task's partitions and leaders with the last look (``want``)."""
     return PartitionChanges(
         opened=tuple(sorted(want.keys() - have.keys())),
         closed=tuple(sorted(have.keys() - want.keys())),
@@ -127,7 +127,7 @@ def partition_changes(have: Leaders, want: Leaders) -> PartitionChanges:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """This task among those of its spout."""
+    """A task's place among the tasks of its spout."""
 
     index: int
     count: int
@@ -175,7 +175,7 @@ class PartitionCoordinator:
     # -- questions of the spout -----------------------------------------------------------------------------
 
     def get_my_managed_partitions(self) -> list[PartitionManager]:
-        """Return the managers of this task, by partition number. The list is never changed in place."""
+        """Return the managers of this task, by partition number."""
         return self._list
 
     def get_manager(self, partition: Partition) -> PartitionManager | None:
@@ -200,7 +200,7 @@ class PartitionCoordinator:
         return f"partitions {', '.join(str(p.number) for p in sorted(self._opening))} could not be opened"
 
     def refresh(self) -> None:
-        """Ask for a look, as soon as the pause after the last one allows."""
+        """Ask for a look, after the pause since the last one."""
         self._asked_for_look = True
 
     # -- the start ------------------------------------------------------------------------------------------
@@ -344,7 +344,7 @@ class PartitionCoordinator:
                 self._replace(partition, activity.take())
 
     def _reset(self, partition: Partition) -> None:
-        """Find out what a log without the read position lost, then go on or stop."""
+        """Find out which records were lost, then go on or stop."""
         manager = self._managers.get(partition)
         if manager is not None and partition not in self._resetting:
             self._resetting[partition] = Activity(

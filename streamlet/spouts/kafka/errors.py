@@ -1,4 +1,4 @@
-"""What can go wrong in a KafkaSpout, each with the place where it went wrong and what to do."""
+"""Errors of a KafkaSpout: each names the place, the cause and the remedy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class NoSuchTopic(BadInput):
 
 
 class NoZooKeeper(BadInput):
-    """No ZooKeeper answers at the address of the settings; the message is the node store's."""
+    """No ZooKeeper answers where the settings name one."""
 
 
 class PartitionsMissing(BadInput):
@@ -37,7 +37,7 @@ class NoUsableListener(StreamletError):
 
 
 class UnreadableNode(StreamletError):
-    """A node of Kafka in ZooKeeper holds something that Kafka does not write."""
+    """A node in ZooKeeper holds something that Kafka does not write."""
 
 
 class NoBrokers(StreamletError):
@@ -47,7 +47,7 @@ class NoBrokers(StreamletError):
 
 
 class SpoutCannotStart(StreamletError):
-    """A start took longer than ``start_timeout_ms``; the message says what is missing and why."""
+    """A start took longer than ``start_timeout_ms``."""
 
     retriable = True
 

@@ -85,7 +85,7 @@ class Fetcher:
         self._failures: dict[Partition, int] = {}
 
     def collect(self, now_s: float) -> list[FailedFetch]:
-        """Take in the answers that have come; return the partitions that failed. Their pause begins now."""
+        """Take in the answers that have come; return the partitions that failed."""
         failed, self._mismatched = self._mismatched, []
         for state in self._brokers.values():
             if state.answer is None or not state.answer.done:
@@ -105,7 +105,7 @@ class Fetcher:
         return failed
 
     def send(self, managers: Iterable[PartitionManager], topic_id: str | None, now_s: float) -> None:
-        """Ask each broker that has no fetch in flight for its partitions that want more.
+        """Ask each idle broker for those of its partitions that want more.
 
         ``topic_id``: the topic's id in the client's metadata.
         """
@@ -141,13 +141,8 @@ class Fetcher:
         for broker in [broker for broker in self._brokers if broker not in used]:
             del self._brokers[broker]
 
-    def next_wake_s(self) -> float | None:
-        """Return when the next pause ends, on the monotonic clock; None when nothing pauses."""
-        waits = [state.not_before_s for state in self._brokers.values() if state.answer is None and state.failures]
-        return min([*waits, *self._paused.values()], default=None)
-
     def _rooms(self, managers: Iterable[PartitionManager]) -> dict[Broker, int]:
-        """Return how many bytes each broker may send now, if no fetch of it is in flight.
+        """Return how many bytes each idle broker may send now.
 
         Each broker gets a share of its own: of a common budget each could send all that it was asked for, and one
         broker would starve behind the buffered bytes of another.
@@ -215,10 +210,10 @@ def _room(share: int, managers: Iterable[PartitionManager]) -> int:
 
 
 def whole_batches(data: bytes | memoryview, position: int) -> tuple[int, int]:
-    """Return the next offset after the whole batches in ``data`` and the last one's leader epoch.
+    """Return next offset and last leader epoch of the whole batches.
 
     From the headers alone; epoch -1: there is no whole batch. Damaged data, or data without one whole batch, counts as
-    one offset: the answer is then taken in, and the reader says what is wrong when it comes there.
+    one offset: the answer is then taken in, and the reader names the fault when it comes there.
     """
     pos, size, found, epoch = 0, len(data), position, -1
     while size - pos > _MAGIC_AT:

@@ -131,7 +131,7 @@ def hosts_from_text(text: str, before: BrokerHosts) -> BrokerHosts:
 
 
 def check_digest(kind: str, digest: object) -> None:
-    """Raise SettingError, without the password, for anything but a user and a password."""
+    """Raise SettingError, without the password, unless ``digest`` is user and password."""
     if digest is None:
         return
     if not (isinstance(digest, tuple) and len(digest) == 2 and all(isinstance(part, str) and part for part in digest)):

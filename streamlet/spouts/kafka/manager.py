@@ -1,4 +1,4 @@
-"""One partition in one task: what was fetched, what was emitted, what became of it.
+"""One partition in one task: fetched, emitted, done, committed.
 
 A partition's offsets pass through these states; each offset is in one of them:
 
@@ -24,9 +24,10 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from streamlet.base.errors import StreamletError, ValueCannotTravel, said
+from streamlet.components.spout import Spout
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.records.batch import RecordBatch
 from streamlet.spouts.kafka.errors import PoisonRecord
@@ -39,7 +40,7 @@ from streamlet.spouts.kafka.spout_config import STOP
 log = logging.getLogger(__name__)
 
 HEAVY_RECORD_BYTES = 16 * 1024
-"""Size from which records in flight are counted by their bytes; smaller ones are counted by number."""
+"""Size of a large record: counted by its bytes in flight, smaller ones by number."""
 
 
 class EmitState(enum.Enum):
@@ -55,23 +56,9 @@ EMITTED_MORE_LEFT = EmitState.EMITTED_MORE_LEFT
 EMITTED_END = EmitState.EMITTED_END
 
 
-class Collector(Protocol):
-    """Where tuples go: the spout itself."""
-
-    @property
-    def emit(self) -> Callable[..., Any]:
-        """Emits one tuple of a tree."""
-        ...
-
-    @property
-    def emit_many(self) -> Callable[..., Any]:
-        """Emits several tuples of one tree."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class EmitLimits:
-    """How much may be open, and what to do with poison records (``SpoutConfig``)."""
+    """Bounds on open records, and the policy for poison records (``SpoutConfig``)."""
 
     max_unacked_bytes: int = 64 << 20
     max_uncommitted_offsets: int = 1_000_000
@@ -133,7 +120,7 @@ class ReadBuffer:
         return len(self._fetched) < 2
 
     def starts_in(self, leader_epoch: int) -> None:
-        """Note the leader epoch of the record before the first one that is read."""
+        """Note the leader epoch of the record before ``position``."""
         if leader_epoch >= 0:
             self.leader_epoch = leader_epoch
             self._epochs = [(self.position - 1, leader_epoch)]
@@ -148,7 +135,7 @@ class ReadBuffer:
                 self.leader_epoch = leader_epoch
 
     def skip_to(self, log_start: int) -> None:
-        """Read on at ``log_start``, where the log begins now, once the answers before are emitted."""
+        """Read on at ``log_start``, once the answers before are emitted."""
         self._fetched.append(_Answer(iter(()), 0, log_start, lost=True))
         self.position = log_start
         self.leader_epoch = -1
@@ -299,7 +286,7 @@ class PartitionManager:
 
     # -- emitting -------------------------------------------------------------------------------------------
 
-    def next(self, collector: Collector) -> EmitState:
+    def next(self, collector: Spout) -> EmitState:
         """Emit the tuples of at most one record; records that give none are passed over.
 
         Raises PoisonRecord. An answer that cannot be unpacked is left in ``damage``.
@@ -367,10 +354,9 @@ class PartitionManager:
             self.buffer.batch_done()
 
     def begin_turn(self, now_s: float, records: int) -> None:
-        """Take due retries into this turn, at most half of it, so that new records do not starve.
-
-        The bounds on new records are looked at here, once a turn, and not a record: they hold to within one turn.
-        """
+        """Take due retries into this turn, at most half of it; check the bounds on new records."""
+        # Half of the turn: neither retries nor new records starve. The bounds are checked once a turn and not at each
+        # record, so they hold to within one turn.
         self._held = not self.may_emit()
         if not self.ledger.waiting_count or self._due:
             return
@@ -382,7 +368,7 @@ class PartitionManager:
             self._due.append(offset)
 
     def may_emit(self) -> bool:
-        """Return whether new records may be emitted: the bounds on open records are not reached. Retries always may."""
+        """Return whether the bounds allow new records; retries are always allowed."""
         if self._heavy_bytes >= self._limits.max_unacked_bytes:
             return False
         return self.ledger.position - self.ledger.committed < self._limits.max_uncommitted_offsets
@@ -392,18 +378,13 @@ class PartitionManager:
         """Whether half of ``max_uncommitted_offsets`` is used up: commit before the timer."""
         return (self.ledger.position - self.ledger.committed) * 2 >= self._limits.max_uncommitted_offsets
 
-    @property
-    def has_due(self) -> bool:
-        """Whether retries of this turn are not emitted yet."""
-        return bool(self._due)
-
-    def _retry(self, collector: Collector) -> EmitState:
+    def _retry(self, collector: Spout) -> EmitState:
         offset = self._due.popleft()
         values = self.ledger.retried(offset)
         self._emit(collector, offset, values)
         return EMITTED_MORE_LEFT if self._due or self._waiting or self.buffer else EMITTED_END
 
-    def _emit(self, collector: Collector, offset: int, values: Any) -> bool:
+    def _emit(self, collector: Spout, offset: int, values: Any) -> bool:
         """Emit a record's tuples; False: it cannot be emitted, and is given up."""
         try:
             if self._has_columns:
@@ -527,7 +508,7 @@ class PartitionManager:
         self.buffer.damage = error
 
     def skip_to(self, log_start: int) -> None:
-        """Read on at ``log_start``, where the log begins now, once the answers before are emitted."""
+        """Read on at ``log_start``, once the answers before are emitted."""
         self.buffer.skip_to(log_start)
 
     def refetch(self) -> None:

@@ -1,4 +1,4 @@
-"""What was emitted of one partition, what became of it, and up to where it may be committed.
+"""The open offsets of one partition, and up to where it may be committed.
 
 The one owner of per-offset state. Acked offsets are not kept: only *open* ones are listed, and everything below the
 lowest open offset is done. So gaps (compaction, transaction markers, aborted records) need no care, and memory follows
@@ -108,7 +108,7 @@ class OffsetLedger(Generic[V]):
         return True
 
     def failed(self, offset: int) -> bool:
-        """Let a failed record wait for a retry, holding the commit back; False: it is not in flight."""
+        """Let a failed record wait for a retry; False: it is not in flight."""
         values = self._first.pop(offset, None)
         if values is None:
             values = self._again.pop(offset, None)
@@ -120,7 +120,7 @@ class OffsetLedger(Generic[V]):
         return True
 
     def retried(self, offset: int) -> V:
-        """Return the values of a failed record that is about to be emitted again."""
+        """Return a failed record's values: it is about to be emitted again."""
         try:
             values = self._failed.pop(offset)
         except KeyError:
@@ -166,7 +166,3 @@ class OffsetLedger(Generic[V]):
     def waiting_count(self) -> int:
         """Offsets that failed and wait for a retry."""
         return len(self._failed)
-
-    def is_waiting(self, offset: int) -> bool:
-        """Return whether ``offset`` failed and waits for a retry."""
-        return offset in self._failed

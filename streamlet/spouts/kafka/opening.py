@@ -91,7 +91,7 @@ def _first(log: LogBounds, policy: StartPolicy) -> StartDecision:
 
 
 class PartitionOpener:
-    """Makes partition managers, and finds the way back for those whose log changed."""
+    """Makes partition managers, and resets those whose log changed."""
 
     def __init__(
         self,

@@ -4,52 +4,15 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from typing import Protocol
 
 from streamlet.base.backoff import Backoff, no_jitter
 
 
-class FailedMsgRetryManager(Protocol):
-    """storm-kafka's port, with time passed in. Offsets of one partition; ``now_s`` is monotonic seconds."""
-
-    def failed(self, offset: int, now_s: float) -> bool:
-        """Schedule a retry of a record that failed; False: its tries are used up, give it up."""
-        ...
-
-    def lost(self, offset: int, now_s: float) -> None:
-        """Schedule a retry of a record lost with a worker or a link; it is not counted as a failure."""
-        ...
-
-    def next_failed_message_to_retry(self, now_s: float) -> int | None:
-        """Return the failed offset that is due longest, or None."""
-        ...
-
-    def retry_started(self, offset: int) -> None:
-        """Note that the record is in flight again; its count of failures stays."""
-        ...
-
-    def acked(self, offset: int) -> None:
-        """Forget the record."""
-        ...
-
-    def tries(self, offset: int) -> int:
-        """Return how often the record has failed."""
-        ...
-
-    def next_due_s(self) -> float | None:
-        """Return when the next retry falls due, in monotonic seconds; None: nothing waits."""
-        ...
-
-    def has_failures(self) -> bool:
-        """Return whether a record has failed and was not acked since."""
-        ...
-
-
 class ExponentialBackoffMsgRetryManager:
-    """Waits ``initial * multiplier^(failures - 1)``, at most the maximum, before each retry.
+    """The failed offsets of one partition; times are monotonic seconds.
 
-    With ``retry_limit`` N a record gets N retries after its first try; 0 or less means no limit. Every operation is
-    O(log n).
+    Waits ``initial * multiplier^(failures - 1)``, at most the maximum, before each retry. With ``retry_limit`` N a
+    record gets N retries after its first try; 0 or less means no limit. Every operation is O(log n).
     """
 
     __slots__ = ("_backoff", "_due", "_failures", "_retry_limit", "_scheduled", "_uniform")
@@ -64,16 +27,16 @@ class ExponentialBackoffMsgRetryManager:
         self._due: list[tuple[float, int]] = []  # heap; an entry is live while _scheduled agrees
 
     def failed(self, offset: int, now_s: float) -> bool:
-        failures = self._failures.get(offset, 0) + 1
+        """Schedule a retry of a record that failed; False: its tries are used up."""
+        failures = self._failures[offset] = self._failures.get(offset, 0) + 1
         if 0 < self._retry_limit < failures:
             self._scheduled.pop(offset, None)
-            self._failures[offset] = failures
             return False
-        self._failures[offset] = failures
         self._schedule(offset, now_s + self._backoff.delay(failures, self._uniform))
         return True
 
     def lost(self, offset: int, now_s: float) -> None:
+        """Schedule a retry of a lost record, without counting a failure."""
         self._schedule(offset, now_s + self._backoff.delay(1, self._uniform))
 
     def _schedule(self, offset: int, due_s: float) -> None:
@@ -81,28 +44,33 @@ class ExponentialBackoffMsgRetryManager:
         heapq.heappush(self._due, (due_s, offset))
 
     def next_failed_message_to_retry(self, now_s: float) -> int | None:
-        self._drop_stale()
-        if self._due and self._due[0][0] <= now_s:
-            return self._due[0][1]
-        return None
+        """Return the failed offset that is due longest, or None."""
+        due_s = self.next_due_s()
+        return self._due[0][1] if due_s is not None and due_s <= now_s else None
 
     def retry_started(self, offset: int) -> None:
+        """Note that the record is in flight again; its count of failures stays."""
         self._scheduled.pop(offset, None)
 
     def acked(self, offset: int) -> None:
+        """Forget the record."""
         self._failures.pop(offset, None)
         self._scheduled.pop(offset, None)
 
     def tries(self, offset: int) -> int:
+        """Return how often the record has failed."""
         return self._failures.get(offset, 0)
 
     def next_due_s(self) -> float | None:
-        self._drop_stale()
+        """Return when the next retry falls due; None: nothing waits."""
+        while self._due and self._scheduled.get(self._due[0][1]) != self._due[0][0]:
+            heapq.heappop(self._due)
         return self._due[0][0] if self._due else None
 
     def has_failures(self) -> bool:
+        """Return whether a record has failed and was not acked since."""
         return bool(self._failures)
 
-    def _drop_stale(self) -> None:
-        while self._due and self._scheduled.get(self._due[0][1]) != self._due[0][0]:
-            heapq.heappop(self._due)
+
+FailedMsgRetryManager = ExponentialBackoffMsgRetryManager
+"""storm-kafka's name for the port; there is one implementation."""

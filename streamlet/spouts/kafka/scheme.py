@@ -34,6 +34,10 @@ class Scheme(Protocol):
 
     None or an empty answer passes the record over: it counts as done. Raising makes it a poison record, which is
     reported with its topic, partition and offset; so does a row that is not a list of one value per field.
+
+    A scheme may also have ``deserialize_columns(keys, values)``: one row, or None, for each record, in order. Whole
+    batches then go through it in one pass; when it raises, the records are taken one by one through ``deserialize``,
+    so that the bad one is named.
     """
 
     @property
@@ -43,17 +47,6 @@ class Scheme(Protocol):
 
     def deserialize(self, record: Record) -> Iterable[Row] | None:
         """Return one list of values for each tuple of the record."""
-        ...
-
-
-class ColumnScheme(Scheme, Protocol):
-    """A scheme that turns whole columns into rows in one pass.
-
-    When it raises, the records are taken one by one through ``deserialize``, so that the bad one is named.
-    """
-
-    def deserialize_columns(self, keys: Column, values: Column) -> list[Row | None]:
-        """Return a row for each record, in order; None passes the record over."""
         ...
 
 
@@ -128,7 +121,7 @@ def columns_of(scheme: Scheme) -> Callable[[Column, Column], list[Row | None]] |
 
 
 def misfit(scheme: Scheme, rows: Iterable[Any]) -> str | None:
-    """Return a sentence about the first row that does not fit the scheme's fields; None: all fit."""
+    """Return a sentence about a row that does not fit; None: all fit."""
     width = len(scheme.outputs)
     for row in rows:
         if isinstance(row, NO_ROWS) or not isinstance(row, Sized) or len(row) != width or not _has_values(row):

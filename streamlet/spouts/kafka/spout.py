@@ -88,7 +88,7 @@ class KafkaSpout(Spout):
     # -- life -----------------------------------------------------------------------------------------------
 
     def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
-        """Find brokers and partitions and take over the stored offsets, within ``start_timeout_ms``."""
+        """Find brokers and partitions and take over the stored offsets."""
         config = self.spout_config
         self._clock = context.clock
         self._until_caught_up = bool(conf.get("streamlet.until.caught.up"))
@@ -259,7 +259,7 @@ class KafkaSpout(Spout):
         return all(m.closed or m.ledger.committed >= m.last_completed_offset() for m in self._managers)
 
     def caught_up(self) -> bool:
-        """Return whether everything below the ends fixed at the start is done *and committed*."""
+        """Return whether everything below the fixed ends is done *and committed*."""
         return self._until_caught_up and self._all_done() and self._all_committed()
 
     def unfinished_count(self) -> int | None:

@@ -94,7 +94,7 @@ class SpoutConfig(SecuritySettings):
     fetch_min_bytes: int = 1
     """A broker answers as soon as it has so many bytes; 0 would make an idle spout spin (trap T10)."""
     buffer_size_bytes: int = 8 << 20
-    """Most bytes fetched ahead of what was emitted, for all partitions of a task together (trap T14), in equal shares
+    """Most bytes fetched and not yet emitted, for all partitions of a task together (trap T14), in equal shares
     for its brokers. A record larger than a share still comes, alone."""
     max_unacked_bytes: int = 64 << 20
     """A partition emits nothing new while large records in flight hold more than this."""
@@ -278,7 +278,7 @@ _TEXT_KEYS = frozenset(f.name for f in dataclasses.fields(SpoutConfig)) - {"sche
 
 
 def override_names() -> frozenset[str]:
-    """Return the settings that can be given as text on a command line.
+    """Return the settings that a command line can give as text.
 
     No passwords: every user of a machine can read its command lines.
     """

@@ -1,7 +1,7 @@
 """From settings to the parts of a running spout: find brokers, connect, open every partition.
 
 The one place where a KafkaSpout blocks, for ``start_timeout_ms`` at most. Conditions that may pass (a broker or a
-ZooKeeper that is not up yet) are waited for, and after a second the user is told what for; anything else is raised at
+ZooKeeper that is not up yet) are waited for, and after a second the start says what for; anything else is raised at
 once.
 """
 
@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 RETRY = Backoff(initial=0.1, maximum=0.5)
 
 TOLD_AFTER_S = 1.0
-"""Seconds before the user is told what the start is waiting for."""
+"""Seconds before a start says what it is waiting for."""
 
 START_POLL_S = 0.02
 """Seconds between two looks at what a start waits for."""
@@ -138,7 +138,7 @@ def _refuse_foreign(brokers: Sequence[Broker]) -> None:
 
 
 def no_zookeeper(error: NodeStoreUnavailable, servers: str) -> NoZooKeeper:
-    """Return the node store's error, with a remedy where the address is a Kafka broker's."""
+    """Return the node store's error, with a remedy for a broker's address."""
     if error.spoken != {"Kafka"}:
         return NoZooKeeper(error.message)
     addresses = servers.partition("/")[0]
@@ -165,7 +165,7 @@ class Parts:
 
 
 class Held:
-    """The resources that must be closed; filled while a start goes on, so a failed one leaves nothing."""
+    """The resources to close; filled during the start, so a failed one leaves nothing."""
 
     def __init__(self, wake: Callable[[], None], say: Say) -> None:
         self._wake = wake

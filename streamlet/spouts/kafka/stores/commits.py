@@ -1,4 +1,4 @@
-"""When progress is written: on a timer, at once when pressing, never on the data path."""
+"""When progress is written: on a timer, at once when pressing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class Commits:
-    """One round of commits at a time, over all partitions of the task.
+    """Commits in rounds over all partitions, one round at a time.
 
     A round never starts before the last one has ended: two writes of one partition under way at once could arrive in
     the other order. A failed write is made again by the next round; offsets only grow, so nothing is lost but time.

@@ -29,7 +29,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class CommitPosition:
-    """The next offset to read, and what is stored with it."""
+    """The next offset to read, with its leader epoch and leader."""
 
     offset: int
     leader_epoch: int = -1
@@ -39,7 +39,7 @@ class CommitPosition:
 
 @dataclass(frozen=True, slots=True)
 class StoredOffset:
-    """The next offset to read as an offset store held it, and whose it was."""
+    """The next offset to read, as an offset store held it."""
 
     offset: int
     topology_id: str = ""
