@@ -7,9 +7,9 @@ from pathlib import Path
 MOST = 400
 REASONS: dict[str, str] = {
     "tests/conformance/suite.py": "one list of cases that every backend must pass: divided, one half could be left out",
-    "tests/kafka/net/test_network_client.py": "one scripted far end serves every rule of poll's order",
-    "tests/spouts/kafka/test_manager.py": "one state machine drives every rule of PartitionManager",
-    "tests/spouts/kafka/test_traps_real.py": "the 14 traps of storm-kafka in one place, as the issue lists them",
+    "tests/scripted/kafka/net/test_network_client.py": "one scripted far end serves every rule of poll's order",
+    "tests/unit/spouts/kafka/test_manager.py": "one state machine drives every rule of PartitionManager",
+    "tests/real/spouts/kafka/test_traps.py": "the 14 traps of storm-kafka in one place, as the issue lists them",
 }
 """Path -> why this file may be longer."""
 

@@ -38,6 +38,15 @@ class OneSparkAtATime(LoadFileScheduling):
         return "spark" if starts_spark else file
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what lies in ``real`` and ``faults`` so; other marks stand at the tests."""
+    for item in items:
+        rung = item.path.relative_to(ROOT / "tests").parts[0]
+        if rung in ("real", "faults"):
+            item.add_marker(rung)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:  # Any: xdist's objects are not typed
     return OneSparkAtATime(config, log)
@@ -47,7 +56,7 @@ def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:  # Any: xdist's o
 def kafka39() -> Iterator[DevCluster]:
     """One Kafka 3.9 broker that lives in a real ZooKeeper. Do not stop or pause it: others use it.
 
-    It has TLS and SASL listeners too (``secure_servers``). A Kafka 2.1 in a run of ``tests.old_broker``.
+    It has TLS and SASL listeners too (``secure_servers``). A Kafka 2.1 in a run of ``tests.soak.old_broker``.
     """
     if "STREAMLET_TESTS_ON_KAFKA_2_1" in os.environ:
         from tests import old_broker

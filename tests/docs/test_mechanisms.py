@@ -84,9 +84,9 @@ def test_a_real_broker_shows_it(row: list[str]) -> None:
 
 
 def real_tests(path: Path) -> set[str]:
-    """The functions of a module whose tests carry the mark ``real``."""
+    """The functions of a module whose tests carry the mark ``real``: all below ``tests/real``, others that say so."""
     module = ast.parse(path.read_text(encoding="utf-8"))
-    all_of_them = any(
+    all_of_them = path.is_relative_to(ROOT / "tests" / "real") or any(
         isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "pytestmark" and marks_real(line.value)
         for line in module.body
     )
@@ -102,14 +102,17 @@ def marks_real(node: ast.expr) -> bool:
 
 def test_the_mark_is_found_on_a_module_and_on_a_test() -> None:
     """And not where it is not."""
-    tests = ROOT / "tests" / "kafka"
+    tests = ROOT / "tests"
     assert "test_c3_the_next_records_arrive_while_the_user_works" in real_tests(
-        tests / "consumer" / "test_consumer_rows_real.py"
+        tests / "real" / "kafka" / "consumer" / "test_consumer_rows.py"
     )
-    hangs = real_tests(tests / "test_nothing_hangs.py")
-    assert "test_close_of_a_consumer_ends_soon" in hangs
-    assert "test_close_ends_in_its_time_when_nobody_listens" not in hangs
-    assert not real_tests(tests / "consumer" / "test_consumer_faults.py")
+    assert "test_close_of_a_consumer_ends_soon" in real_tests(tests / "real" / "kafka" / "test_nothing_hangs.py")
+    assert "test_c4_c5_a_killed_leader_and_coordinator_cost_no_record_and_no_order" in real_tests(
+        tests / "faults" / "kafka" / "consumer" / "test_failover.py"
+    )
+    assert not real_tests(tests / "faults" / "test_bad_frames.py")
+    assert not real_tests(tests / "scripted" / "kafka" / "test_nothing_hangs.py")
+    assert not real_tests(tests / "scripted" / "kafka" / "consumer" / "test_consumer_faults.py")
 
 
 @pytest.mark.parametrize("row", THERE, ids=lambda row: row[0])

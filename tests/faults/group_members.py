@@ -18,7 +18,7 @@ from tests.patience import PATIENCE_S
 
 KINDS = ("ours", "librdkafka", "java")
 STRATEGY = "cooperative-sticky"
-_OURS = Path(__file__).parents[1] / "kafka" / "consumer" / "member.py"
+_OURS = Path(__file__).with_name("streamlet_member.py")
 _JAVA = "org.apache.kafka.tools.VerifiableConsumer"
 _JAVA_STRATEGY = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
 

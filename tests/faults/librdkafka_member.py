@@ -1,4 +1,4 @@
-"""A member of a group by librdkafka, saying what ``tests/kafka/consumer/member.py`` says."""
+"""A member of a group by librdkafka, saying what ``tests/faults/streamlet_member.py`` says."""
 
 from __future__ import annotations
 

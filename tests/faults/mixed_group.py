@@ -16,9 +16,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from streamlet.devcluster import DevCluster
+from tests.faults.group_members import KINDS, GroupMember
 from tests.patience import PATIENCE_S
-
-from .group_members import KINDS, GroupMember
 
 PARTITIONS = 8
 SETTLED_WITHIN_S = PATIENCE_S

@@ -9,7 +9,7 @@ import pytest
 from streamlet.devcluster import DevCluster
 from tests.faults.rig import rig
 
-pytestmark = [pytest.mark.faults, pytest.mark.real]
+pytestmark = pytest.mark.real
 
 SWALLOWED = ("0-700-1", "0-2100-0", "0-4200-2", "1-900-0", "1-1800-1", "1-4500-2")
 

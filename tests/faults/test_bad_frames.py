@@ -40,8 +40,6 @@ from tests.faults.bad_frames import mutated, stranger, without_secret
 from tests.patience import PATIENCE_S
 from tests.seeds import seeds
 
-pytestmark = pytest.mark.faults
-
 ME = 2
 PEERS = (0, 1)
 BEFORE, BEHIND = 5000, 5000

@@ -10,7 +10,7 @@ import pytest
 from streamlet.devcluster import DevCluster
 from tests.faults import rounds
 
-pytestmark = [pytest.mark.faults, pytest.mark.real]
+pytestmark = pytest.mark.real
 
 LINES = 12_000
 

@@ -11,7 +11,7 @@ from streamlet.devcluster import DevCluster
 from tests.faults.inside import Inside, Proxied
 from tests.faults.rig import MAX_PENDING, rig
 
-pytestmark = [pytest.mark.faults, pytest.mark.real]
+pytestmark = pytest.mark.real
 
 
 def test_cut_links_fail_their_trees_at_once_and_are_made_anew(cluster: DevCluster, tmp_path: Path) -> None:

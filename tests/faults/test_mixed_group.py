@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 
 from streamlet.devcluster import DevCluster
-
-from .mixed_group import play
+from tests.faults.mixed_group import play
 
 
 @pytest.mark.real
-@pytest.mark.faults
 def test_c5_ours_librdkafkas_and_javas_members_share_one_group(kafka4: DevCluster, tmp_path: Path) -> None:
     """Every record is read, no partition has two owners, no change leaves the group stuck."""
     seed = int(os.environ.get("STREAMLET_SEED", random.SystemRandom().getrandbits(32)))

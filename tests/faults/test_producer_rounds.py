@@ -8,10 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from streamlet.devcluster import DevCluster
+from tests.faults import producer_rounds
 
-from . import producer_rounds
-
-pytestmark = [pytest.mark.real, pytest.mark.faults]
+pytestmark = pytest.mark.real
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +32,6 @@ def cluster() -> Iterator[DevCluster]:
 def test_exactly_once_and_in_order(cluster: DevCluster, scenario: str, records: int, rounds: int) -> None:
     """Brokers killed, paused and moved; a process killed with its transaction open. The seed is printed."""
     seed = random.SystemRandom().getrandbits(32)
-    print(f"python -m tests.faults.long_producer --only {scenario} --seed {seed}")
+    print(f"python -m tests.soak.long_producer --only {scenario} --seed {seed}")
     found = getattr(producer_rounds, scenario)(cluster, records, rounds, seed)
     assert found.records >= records

@@ -10,7 +10,7 @@ import pytest
 from streamlet.devcluster import DevCluster
 from tests.faults.rig import rig
 
-pytestmark = [pytest.mark.faults, pytest.mark.real]
+pytestmark = pytest.mark.real
 
 SESSION_S = 10.0
 """How long a session of the spout lives without a word; ``coordination.zookeeper.SESSION_TIMEOUT_S``."""

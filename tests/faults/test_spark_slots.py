@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 
 from streamlet.devcluster import DevCluster
-from tests.backends.spark.processes import command_line, parent
 from tests.faults.rig import Rig, rig
+from tests.marked_processes import command_line, parent
 
 LINES = 24_000
 
 
-@pytest.mark.faults
 @pytest.mark.real
 @pytest.mark.spark
 def test_killed_slots_lose_nothing(cluster: DevCluster, tmp_path: Path) -> None:

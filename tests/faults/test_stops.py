@@ -18,7 +18,7 @@ DRAINED_WITHIN_S = 5.0
 PROCESSES_END_S = 2.0
 """For the scheduler of a busy machine: interpreters ending, and the keeper telling their status."""
 
-pytestmark = [pytest.mark.faults, pytest.mark.real]
+pytestmark = pytest.mark.real
 
 
 def test_ctrl_c_drains_commits_and_a_new_start_repeats_nothing(cluster: DevCluster, tmp_path: Path) -> None:

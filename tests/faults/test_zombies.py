@@ -17,7 +17,7 @@ from streamlet.runtime.links.wire import MAX_DATA_FRAME
 from tests.faults.inside import Inside, NeverKills
 from tests.faults.rig import rig, wait_for
 
-pytestmark = [pytest.mark.faults, pytest.mark.real]
+pytestmark = pytest.mark.real
 
 
 def test_a_zombie_is_fenced_at_every_door(cluster: DevCluster, tmp_path: Path) -> None:

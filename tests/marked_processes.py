@@ -1,0 +1,77 @@
+"""Processes that a test starts, and what it can read about them off /proc."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).parents[1]
+NUMBERED = REPOSITORY / "tests" / "topologies" / "numbered.py"
+MARK = "STREAMLET_TEST_MARK"
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+class Marked:
+    """A process whose descendants, however distant, are known by a variable of their environment."""
+
+    def __init__(self, arguments: list[str], environ: Mapping[str, str], **options: Any) -> None:
+        self.mark = uuid.uuid4().hex
+        self.process = subprocess.Popen(
+            arguments,
+            env={**os.environ, **environ, MARK: self.mark},
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            preexec_fn=_die_with_parent,
+            **options,
+        )
+
+    def family(self) -> list[int]:
+        """Every living process that has the mark."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    environ = (entry / "environ").read_bytes()
+                except OSError:
+                    continue
+                if f"{MARK}={self.mark}".encode() in environ:
+                    found.append(int(entry.name))
+        return found
+
+    def end(self) -> None:
+        """Leave nothing behind, whatever became of the test."""
+        for pid in [self.process.pid, *self.family()]:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.process.communicate()
+
+
+def streamlet(arguments: list[str], environ: Mapping[str, str], **options: Any) -> Marked:
+    """``streamlet ...`` from the checkout, as a marked process."""
+    code = "from streamlet.cli.main import main; main()"
+    environ = {"PYTHONPATH": str(REPOSITORY), **environ}
+    return Marked([sys.executable, "-c", code, *arguments], environ, **options)
+
+
+def command_line(pid: int) -> list[str]:
+    """What a process was started with."""
+    return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+
+
+def parent(pid: int) -> int:
+    """The parent of a process."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

@@ -1,0 +1,282 @@
+"""The real thing: workers on the executors of a local cluster, which share nothing with the test but the machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from streamlet.backends.contract import RunRequest, RunResult, RunStatus, Stop
+from streamlet.backends.spark import SparkBackend, preflight
+from streamlet.backends.spark.launcher import SparkLost
+from streamlet.backends.spark.masters import DEFAULT_MASTER, parse_master
+from streamlet.backends.spark.session import KILL_ON_IDLE, Session, open_session
+from streamlet.base.errors import BadInput
+from streamlet.model.settings import resolve
+from streamlet.runtime.worker.loading import load_topology
+from tests.marked_processes import NUMBERED, command_line, parent
+from tests.patience import PATIENCE_S
+
+pytestmark = pytest.mark.spark
+
+FILE = NUMBERED
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Session]:
+    """One Spark application for all tests here: it takes seconds to start. The backend uses it, and leaves it."""
+    session = open_session(parse_master(DEFAULT_MASTER, 1), "tests", debug=False, cancelled=lambda: False)
+    yield session
+    session.close()
+
+
+class Watcher:
+    """Keeps what it is told, and calls ``look`` with each status."""
+
+    def __init__(self, look: Callable[[RunStatus], None] | None = None) -> None:
+        self.events: list[str] = []
+        self.look = look
+
+    def on_status(self, status: RunStatus) -> None:
+        if self.look is not None:
+            self.look(status)
+
+    def on_event(self, level: str, text: str) -> None:
+        self.events.append(text)
+
+
+def run(out: Path, watcher: Watcher, workers: int = 2, stop: Stop | None = None, **settings: object) -> RunResult:
+    topology = load_topology(FILE)
+    conf = resolve(topology.config, {"out": str(out), "streamlet.until.caught.up": True, **settings})
+    request = RunRequest(topology, conf, file=FILE, workers=workers, until_caught_up=True, seconds=PATIENCE_S)
+    return SparkBackend().run(request, watcher, stop or Stop())
+
+
+def witness(out: Path) -> list[int]:
+    path = out / "witness"
+    return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+
+def started(out: Path) -> set[tuple[int, int, int]]:
+    """(epoch, process, its parent) of every task that was initialised."""
+    return {tuple(json.loads(line)[1:4]) for line in (out / "started.jsonl").read_text().splitlines()}
+
+
+def python_daemons(session: Session) -> dict[int, int]:
+    """Python daemon -> executor JVM, read off the process tree below the driver's JVM."""
+    assert session.process is not None
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            pid, above = int(entry.name), parent(int(entry.name))
+            executor = "CoarseGrainedExecutorBackend" in " ".join(command_line(above)) and parent(above)
+        except OSError:
+            continue
+        if executor == session.process.pid and "pyspark.daemon" in command_line(pid):
+            found[pid] = above
+    return found
+
+
+def archives(session: Session) -> list[Path]:
+    """Unpacked archives of tasks, wherever executors put them."""
+    assert session.directory is not None
+    return [path for path in session.directory.rglob("streamlet-*") if path.is_dir()]
+
+
+def test_counts_are_right_and_workers_are_children_of_two_executors(session: Session, tmp_path: Path) -> None:
+    """The same file as on worker processes, with a module that lies beside it; nothing stays behind."""
+    watcher = Watcher()
+    result = run(tmp_path, watcher)
+    assert (result.reason, result.drained) == ("caught_up", True)
+    assert sorted(witness(tmp_path)) == list(range(1000))
+    sums = {"0": 0, "1": 0}
+    for line in (tmp_path / "sums.jsonl").read_text().splitlines():
+        sums = {key: sums[key] + value for key, value in json.loads(line).items()}
+    assert sums == {str(parity): sum(n * n for n in range(parity, 1000, 2)) for parity in (0, 1)}
+    daemons = python_daemons(session)
+    parents = [above for _, _, above in started(tmp_path)]
+    assert len(parents) == 2
+    assert {daemons[above] for above in parents} == set(daemons.values())
+    assert len(set(daemons.values())) == 2
+    assert any("2 executors" in text for text in watcher.events)
+    assert session.alive()
+    assert session.context.statusTracker().getActiveJobsIds() == []
+    assert archives(session) == []
+    assert not [pid for _, pid, _ in started(tmp_path) if Path(f"/proc/{pid}").exists()]
+
+
+@pytest.mark.faults
+def test_a_slot_whose_python_worker_is_killed_is_resubmitted(session: Session, tmp_path: Path) -> None:
+    """With the next epoch, while trees are pending; every id reaches the witness and the run ends by itself."""
+    pending: list[int] = []
+
+    def kill(status: RunStatus) -> None:
+        victim = {worker["worker"]: worker["pid"] for worker in status.workers}[1]
+        if not pending and status.state == "running" and len(witness(tmp_path)) > 500 and status.pending:
+            pending.append(status.pending)
+            os.kill(victim, signal.SIGKILL)
+
+    # Slower than what comes: trees are pending whenever one looks.
+    result = run(tmp_path, Watcher(kill), **{"numbers.count": 6000, "numbers.per.second": 1500.0, "numbers.nap": 0.002})
+    assert pending
+    assert result.reason == "caught_up"
+    assert set(witness(tmp_path)) == set(range(6000))
+    workers = {worker["worker"]: worker["epoch"] for worker in result.status.workers}
+    assert workers == {0: 1, 1: 2}
+    assert len(started(tmp_path)) == 3
+
+
+@pytest.mark.faults
+def test_an_executor_that_dies_takes_its_slot_along_and_no_other(session: Session, tmp_path: Path) -> None:
+    """Spark starts another executor, the slot's next epoch runs there."""
+    killed: list[int] = []
+
+    def kill(status: RunStatus) -> None:
+        if not killed and status.state == "running" and len(witness(tmp_path)) > 500:
+            daemons = python_daemons(session)
+            victim = {worker["worker"]: worker["pid"] for worker in status.workers}[1]
+            killed.append(daemons[parent(victim)])
+            os.kill(killed[0], signal.SIGKILL)
+
+    result = run(tmp_path, Watcher(kill), **{"numbers.count": 6000, "numbers.per.second": 1500.0})
+    assert killed
+    assert result.reason == "caught_up"
+    assert set(witness(tmp_path)) == set(range(6000))
+    assert {worker["worker"]: worker["epoch"] for worker in result.status.workers}[0] == 1
+
+
+@pytest.mark.faults
+def test_a_worker_that_hangs_is_replaced_and_cannot_come_back(session: Session, tmp_path: Path) -> None:
+    """Stopped until it was replaced, then resumed: it ends by itself, and nothing of it is counted."""
+    stopped: list[int] = []
+    over = threading.Event()
+
+    def pause(status: RunStatus) -> None:
+        if not stopped and status.state == "running" and len(witness(tmp_path)) > 500:
+            stopped.append({worker["worker"]: worker["pid"] for worker in status.workers}[1])
+            os.kill(stopped[0], signal.SIGSTOP)
+
+    def resume() -> None:
+        while not over.wait(0.02):
+            if len(started(tmp_path)) >= 3 and stopped:
+                try:
+                    os.kill(stopped[0], signal.SIGCONT)
+                except ProcessLookupError:
+                    return  # Spark's cancel came first
+
+    resumer = threading.Thread(target=resume)
+    (tmp_path / "started.jsonl").touch()
+    resumer.start()
+    try:
+        settings = {"numbers.count": 6000, "numbers.per.second": 1500.0, "streamlet.worker.timeout.secs": 2.0}
+        result = run(tmp_path, Watcher(pause), **settings)
+    finally:
+        over.set()
+        resumer.join()
+    assert stopped
+    assert result.reason == "caught_up"
+    assert set(witness(tmp_path)) == set(range(6000))
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{stopped[0]}").exists():
+        assert time.monotonic() < deadline, "the zombie lives"
+        time.sleep(0.05)
+
+
+def test_slots_that_others_hold_are_not_waited_for(session: Session, tmp_path: Path) -> None:
+    """One paragraph with the number of slots, instead of a run that hangs."""
+    with pytest.raises(BadInput, match=r"wants 3 workers.* has 2 slots"):
+        run(tmp_path, Watcher(), workers=3)
+
+
+def test_a_session_that_kills_idle_workers_is_told_not_to_and_left_as_it_was(session: Session, tmp_path: Path) -> None:
+    """A resident worker reads nothing from Spark for as long as it lives."""
+    idle = "spark.sql.execution.pyspark.udf.idleTimeoutSeconds"
+    session.spark.conf.set(KILL_ON_IDLE, "true")
+    session.spark.conf.set(idle, "1")
+    try:
+        result = run(tmp_path, Watcher(), **{"numbers.count": 400, "numbers.per.second": 100.0})
+        assert session.spark.conf.get(KILL_ON_IDLE) == "true"
+    finally:
+        session.spark.conf.set(KILL_ON_IDLE, "false")
+        session.spark.conf.unset(idle)
+    assert [worker["epoch"] for worker in result.status.workers] == [1, 1]
+
+
+def test_executors_of_another_python_are_refused(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what the executors themselves answer to a driver of another version."""
+    monkeypatch.setattr(session.context, "pythonVer", "3.99")
+    here = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    with pytest.raises(BadInput, match=f"executors run Python {here} and this is Python 3.99"):
+        run(tmp_path, Watcher())
+
+
+def test_a_package_that_executors_lack_is_named_with_host_and_command(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked of every executor before anything runs there."""
+    monkeypatch.setattr(preflight, "COMPILED", ("msgpack", "no_such_codec"))
+    said = f"on {socket.gethostname()} .*cannot import no_such_codec.*{sys.executable} -m pip install 'no_such_codec'"
+    with pytest.raises(BadInput, match=said):
+        run(tmp_path, Watcher())
+
+
+def test_the_secret_is_in_no_file_setting_environment_or_argument(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It travels in the task and nowhere else."""
+    secret = b"known to this test, in 32 bytes "
+    monkeypatch.setattr(secrets, "token_bytes", lambda count: secret)
+    looked: list[str] = []
+
+    def look(status: RunStatus) -> None:
+        if status.state != "running" or session.directory is None:
+            return
+        pids = [worker["pid"] for worker in status.workers]
+        pids += [parent(pid) for pid in pids] + [parent(parent(pid)) for pid in pids]
+        proc = [Path(f"/proc/{pid}/{name}") for pid in pids for name in ("environ", "cmdline")]
+        files = [Path(here) / name for here, _, names in os.walk(session.directory) for name in names]
+        looked.extend(str(path) for path in [*proc, *files])
+        for path in [*proc, *files]:
+            try:
+                data = path.read_bytes()
+            except FileNotFoundError:
+                continue
+            assert not any(form in data for form in (secret, secret.hex().encode())), path
+
+    run(tmp_path, Watcher(look), **{"numbers.count": 800, "numbers.per.second": 300.0})
+    assert any(name.endswith("stderr") for name in looked)
+    assert secret.decode() not in str(session.conf())
+
+
+@pytest.mark.faults
+def test_without_its_jvm_a_run_ends_and_says_so(session: Session, tmp_path: Path) -> None:
+    """The last test of the session. Restarting slots on nothing would only delay the news."""
+
+    def kill(status: RunStatus) -> None:
+        if status.state == "running" and session.process is not None:
+            session.process.kill()
+
+    with pytest.raises(SparkLost, match="driver JVM ended"):
+        run(tmp_path, Watcher(kill), **{"numbers.count": 100_000, "numbers.per.second": 500.0})
+    wait_for_the_end(session)
+
+
+def wait_for_the_end(session: Session) -> None:
+    """Executors and their Python workers go with the driver's JVM."""
+    deadline = time.monotonic() + 10
+    while python_daemons(session):
+        assert time.monotonic() < deadline, "executors live on"
+        time.sleep(0.05)

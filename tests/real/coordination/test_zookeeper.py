@@ -1,0 +1,135 @@
+"""A real ZooKeeper that is away, slow, foreign or forgetful."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from kazoo.client import KazooClient
+
+from streamlet.coordination import AuthFailed, ConnectionState, NodeStoreUnavailable
+from streamlet.coordination.zookeeper import ZooKeeperNodeStore
+from streamlet.devcluster import DevCluster
+from streamlet.devcluster.tcp_ports import free_ports
+from tests.patience import PATIENCE_S
+
+
+@pytest.fixture(scope="module")
+def ensemble() -> Iterator[DevCluster]:
+    """A ZooKeeper of this module's own, to be hurt."""
+    with DevCluster("3.9", brokers=0) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def store(ensemble: DevCluster, topic_name: Callable[[], str]) -> Iterator[ZooKeeperNodeStore]:
+    store = ZooKeeperNodeStore(f"{ensemble.zookeeper}/{topic_name()}", session_timeout_s=4, request_timeout_s=2)
+    yield store
+    store.close()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for the condition, with a deadline."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true"
+        time.sleep(0.02)
+
+
+def test_a_broker_is_no_zookeeper(kafka39: DevCluster) -> None:
+    """The commonest mistake, the broker's address, is told at once."""
+    with pytest.raises(NodeStoreUnavailable, match="it speaks Kafka, not ZooKeeper's protocol") as caught:
+        ZooKeeperNodeStore(kafka39.bootstrap_servers, connect_timeout_s=600)
+    assert caught.value.spoken == {"Kafka"}
+
+
+def test_one_living_host_is_enough(ensemble: DevCluster) -> None:
+    """A dead address before the living one costs nothing but a look."""
+    (port,) = free_ports(1)
+    store = ZooKeeperNodeStore(f"127.0.0.1:{port},{ensemble.zookeeper}")
+    try:
+        assert store.exists("/zookeeper") is not None
+    finally:
+        store.close()
+
+
+def test_kazoo_reads_what_was_written(ensemble: DevCluster, topic_name: Callable[[], str]) -> None:
+    """The chroot is an ordinary path to everybody else."""
+    chroot = topic_name()
+    store = ZooKeeperNodeStore(f"{ensemble.zookeeper}/deep/{chroot}")
+    witness = KazooClient(ensemble.zookeeper)
+    witness.start(10)
+    try:
+        store.create("/offset", b"17")
+        assert witness.get(f"/deep/{chroot}/offset")[0] == b"17"
+    finally:
+        witness.stop()
+        witness.close()
+        store.close()
+
+
+@pytest.mark.faults
+def test_restart_of_the_ensemble(ensemble: DevCluster, store: ZooKeeperNodeStore) -> None:
+    """Away: SUSPENDED, calls fail as outcome unknown. Back: same session, and the writes that waited
+    arrive.
+    """
+    store.create("/a")
+    session = store.session_id
+    ensemble.stop_zookeeper()
+    until(lambda: store.state is not ConnectionState.CONNECTED)
+    waiting = store.set_async("/a", b"1", 0)
+    assert not waiting.done()
+    ensemble.start_zookeeper()
+    assert waiting.result(PATIENCE_S) == 1
+    until(lambda: store.state is ConnectionState.CONNECTED)
+    assert store.session_id == session
+    assert store.get("/a") == (b"1", 1)
+
+
+@pytest.mark.faults
+def test_a_paused_ensemble(ensemble: DevCluster, store: ZooKeeperNodeStore) -> None:
+    """No answer: the caller's time-out ends the call as outcome unknown; close comes back; the future
+    fails.
+    """
+    store.create("/a")
+    ensemble.pause_zookeeper()
+    try:
+        with pytest.raises(NodeStoreUnavailable, match=r"no answer|connection was lost") as caught:
+            store.get("/a")
+        assert caught.value.outcome_unknown
+        waiting = store.set_async("/a", b"1", 0)
+        store.close()
+        with pytest.raises(NodeStoreUnavailable):
+            waiting.result(0)
+    finally:
+        ensemble.resume_zookeeper()
+
+
+@pytest.mark.faults
+def test_an_expired_session_is_noticed(ensemble: DevCluster, store: ZooKeeperNodeStore) -> None:
+    """Expired from outside: the store comes back with another session id, and works."""
+    store.create("/a")
+    session, password = store._client.client_id
+    assert session == store.session_id
+    ensemble.expire_session(session, password)
+    until(lambda: store.session_id not in (None, session) and store.state is ConnectionState.CONNECTED)
+    assert store.get("/a") == (b"", 0)
+
+
+def test_digest(ensemble: DevCluster, topic_name: Callable[[], str]) -> None:
+    """Nodes made with a user belong to that user; another one is told so, and no secret appears."""
+    hosts = f"{ensemble.zookeeper}/{topic_name()}"
+    owner = ZooKeeperNodeStore(hosts, digest=("ann", "sesame"))
+    stranger = ZooKeeperNodeStore(hosts, digest=("bob", "guess"))
+    try:
+        owner.create("/a/b", b"mine")
+        assert owner.get("/a/b") == (b"mine", 0)
+        with pytest.raises(AuthFailed, match="/a/b") as caught:
+            stranger.get("/a/b")
+        with pytest.raises(AuthFailed):
+            stranger.set_async("/a/b", b"", 0).result(PATIENCE_S)
+        assert "guess" not in caught.value.message + repr(stranger)
+    finally:
+        stranger.close()
+        owner.close()

@@ -1,0 +1,110 @@
+"""The consumer's rows C3 and C12 (docs/evidence/mechanisms.md) on real brokers: what is asked when, and what is not."""
+
+from __future__ import annotations
+
+import select
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from streamlet.devcluster import DevCluster
+from streamlet.kafka import Consumer, TopicPartition
+from tests.brokers import BROKERS
+from tests.consumers import take, until
+from tests.patience import PATIENCE_S
+
+Make = Callable[..., Consumer]
+
+
+@pytest.fixture(params=BROKERS)
+def cluster(request: pytest.FixtureRequest) -> DevCluster:
+    found: DevCluster = request.getfixturevalue(request.param)
+    return found
+
+
+def test_c3_nothing_is_joined_before_the_first_poll_and_a_poll_ends_at_its_time_out(
+    cluster: DevCluster, make_topic: Callable[..., str], make_consumer: Make
+) -> None:
+    """Making and subscribing connect to nothing; librdkafka's admin client hears of no group until polls begin."""
+    topic = make_topic(cluster)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+
+    def groups() -> set[str]:
+        return {row.group_id for row in admin.list_consumer_groups().result(PATIENCE_S).valid}
+
+    consumer = make_consumer(cluster, topic, group_id=topic, heartbeat_interval_ms=200)
+    assert consumer._client.counts.connections_made == 0
+    assert topic not in groups()
+    begun = time.monotonic()
+    assert consumer.poll(0) == {}
+    assert time.monotonic() - begun < 5
+    until([consumer], lambda: len(consumer.assignment()) == 1)
+    assert topic in groups()
+    begun = time.monotonic()
+    assert consumer.poll(300) == {}
+    assert 0.3 <= time.monotonic() - begun < 5.3
+
+
+@pytest.mark.parametrize("prefetch", [True, False])
+def test_c3_the_next_records_arrive_while_the_user_works(
+    cluster: DevCluster,
+    make_topic: Callable[..., str],
+    produce: Callable[..., None],
+    make_consumer: Make,
+    prefetch: bool,
+) -> None:
+    """The poll that empties what was fetched has asked for more: it comes though nobody polls."""
+    topic = make_topic(cluster)
+    tp = TopicPartition(topic, 0)
+    produce(cluster, topic, [b"x" * 100] * 2000, batch_size=2000)
+    consumer = make_consumer(cluster, max_partition_fetch_bytes=20_000, max_poll_records=10_000)
+    consumer._fetcher.prefetch = prefetch
+    consumer.assign([tp])
+    assert take(consumer, 1)
+    position = consumer.position(tp)
+    assert position < 2000, "there is more"
+    # What came so quickly that this poll took it off the socket waits in the fetcher.
+    came = (
+        consumer._fetcher.buffered_bytes
+        or select.select([consumer._client], [], [], PATIENCE_S if prefetch else 0.5)[0]
+    )
+    assert bool(came) == prefetch
+    assert take(consumer, 1)[0].offset == position
+
+
+def test_c12_an_idle_consumer_asks_nothing_but_long_polls(
+    cluster: DevCluster, make_topic: Callable[..., str], make_consumer: Make
+) -> None:
+    """About one fetch in fetch_max_wait_ms, and no other request over the connections of its polls."""
+    topic = make_topic(cluster)
+    consumer = make_consumer(cluster, topic, group_id=topic, fetch_max_wait_ms=500, enable_auto_commit=False)
+    until([consumer], lambda: consumer._fetcher.requests_sent >= 2)
+    requests, fetches = consumer._client.counts.requests, consumer._fetcher.requests_sent
+    assert consumer.poll(2500) == {}
+    fetched = consumer._fetcher.requests_sent - fetches
+    assert 1 <= fetched <= 6
+    assert consumer._client.counts.requests - requests == fetched
+
+
+def test_c12_a_record_ends_the_long_poll_and_fetch_min_bytes_lets_it_wait(
+    cluster: DevCluster, make_topic: Callable[..., str], produce: Callable[..., None], make_consumer: Make
+) -> None:
+    """Pulling is no slower than being pushed to: the broker answers when there is something, or enough of it."""
+    topic = make_topic(cluster)
+    tp = TopicPartition(topic, 0)
+    eager = make_consumer(cluster, fetch_max_wait_ms=300_000, request_timeout_ms=400_000)
+    eager.assign([tp])
+    until([eager], lambda: eager._fetcher.requests_sent == 1)
+    later = threading.Timer(0.2, produce, (cluster, topic, [b"x"]))
+    later.start()
+    assert take(eager, 1)[0].value == b"x"
+    later.join()
+    assert eager._fetcher.requests_sent <= 2, "the one that waited was answered, and the next is under way"
+    patient = make_consumer(cluster, fetch_max_wait_ms=1500, fetch_min_bytes=100_000)
+    patient.assign([tp])
+    begun = time.monotonic()
+    assert take(patient, 1)[0].value == b"x"
+    assert time.monotonic() - begun >= 1.4

@@ -1,0 +1,276 @@
+"""Slots without Spark: jobs that are threads or plain processes, the listener and the supervision real."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from streamlet.backends.contract import RunRequest, RunStatus, Stop
+from streamlet.backends.run_coordinator import RunCoordinator, RunFailed
+from streamlet.backends.spark import launcher as launcher_module
+from streamlet.backends.spark.launcher import SlotLauncher, SparkLost
+from streamlet.model.settings import resolve
+from streamlet.runtime.links import handshake
+from streamlet.runtime.links.dialing import Secured, dial
+from streamlet.runtime.links.handshake import Hello, Refused
+from streamlet.runtime.links.wire import MAX_CONTROL_FRAME
+from streamlet.runtime.worker.channel import ControlChannel
+from streamlet.runtime.worker.loading import load_topology
+from streamlet.runtime.worker.messages import Initialized, Pause
+from tests.marked_processes import NUMBERED, REPOSITORY
+from tests.patience import PATIENCE_S
+
+FILE = NUMBERED
+RUN, SECRET = b"r" * 16, b"s" * 32
+
+SLOT = """
+import ctypes, json, sys
+ctypes.CDLL(None).prctl(1, 9)
+from streamlet.backends.spark.slot import run_slot
+facts = json.load(sys.stdin)
+for name in ("run_id", "secret"):
+    facts[name] = bytes.fromhex(facts[name])
+facts["address"] = tuple(facts["address"])
+print(json.dumps(run_slot(**facts)))
+"""
+
+
+class Waiting:
+    """Jobs that last until they are cancelled."""
+
+    def __init__(self) -> None:
+        self.ends: dict[tuple[int, int], threading.Event] = {}
+        self.cancelled: list[tuple[int, int]] = []
+        self.there = True
+
+    def run(self, worker: int, epoch: int, address: tuple[str, int]) -> str:
+        self.ends[worker, epoch] = threading.Event()
+        self.ends[worker, epoch].wait(30)
+        return "ended with status 0"
+
+    def cancel(self, worker: int, epoch: int) -> None:
+        self.cancelled.append((worker, epoch))
+        self.ends[worker, epoch].set()
+
+    def alive(self) -> bool:
+        return self.there
+
+    def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
+        return threading.Thread(target=target, name=name, daemon=True)
+
+
+class Processes(Waiting):
+    """Jobs that are processes: what a task does, without a task. A process that is killed is retried, as Spark does."""
+
+    def __init__(self, run_id: bytes, secret: bytes) -> None:
+        super().__init__()
+        self.facts = {"run_id": run_id.hex(), "secret": secret.hex(), "folder": None}
+        self.running: dict[tuple[int, int], subprocess.Popen[str]] = {}
+
+    def run(self, worker: int, epoch: int, address: tuple[str, int]) -> str:
+        facts = {**self.facts, "address": address, "worker": worker, "epoch": epoch}
+        facts |= {"unpacked": str(FILE.parent), "name": FILE.name, "origin": str(FILE.parent)}
+        with subprocess.Popen(
+            [sys.executable, "-c", SLOT],
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            self.running[worker, epoch] = process
+            said, _ = process.communicate(json.dumps(facts))
+        return str(json.loads(said)[1]) if process.returncode == 0 else "its Python worker died, or its executor"
+
+    def cancel(self, worker: int, epoch: int) -> None:
+        self.cancelled.append((worker, epoch))
+        self.running[worker, epoch].kill()
+
+
+def wait_until(what: Callable[[], object], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def jobs() -> Waiting:
+    return Waiting()
+
+
+@pytest.fixture
+def slots(jobs: Waiting, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlotLauncher]:
+    monkeypatch.setattr(launcher_module, "RETURN_S", 0.1)
+    launcher = SlotLauncher(jobs, "127.0.0.1", "127.0.0.1", RUN, SECRET)
+    yield launcher
+    launcher.close()
+
+
+def call(launcher: SlotLauncher, worker: int, epoch: int, secret: bytes = SECRET, **other: object) -> Secured:
+    facts = {"kind": handshake.CONTROL, "run_id": RUN, "worker": worker, "epoch": epoch, "wanted": 0, **other}
+    return dial(("tcp", *launcher.address), Hello(**facts), secret, MAX_CONTROL_FRAME)  # type: ignore[arg-type]
+
+
+def test_a_task_that_dials_becomes_a_channel(slots: SlotLauncher) -> None:
+    """And messages pass in both directions."""
+    adopted: list[tuple[int, int, ControlChannel]] = []
+    slots.start(1, 3, lambda *what: adopted.append(what))
+    secured = call(slots, 1, 3)
+    wait_until(lambda: adopted)
+    (worker, epoch, ours), theirs = adopted[0], ControlChannel(secured.sock, secured.writer, secured.reader)
+    ours.send(Pause())
+    theirs.send(Initialized())
+    assert (worker, epoch, theirs.receive(), ours.receive()) == (1, 3, [{"t": "pause"}], [{"t": "initialized"}])
+    ours.close()
+    theirs.close()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"epoch": 2}, {"epoch": 4}, {"worker": 2}, {"kind": handshake.DATA}, {"run_id": b"x" * 16}, {"secret": b"x" * 32}],
+)
+def test_whoever_is_not_expected_is_refused(slots: SlotLauncher, other: dict[str, object]) -> None:
+    """A lower epoch is a zombie, a higher one a lie."""
+    adopted: list[object] = []
+    slots.start(1, 3, lambda *what: adopted.append(what))
+    with pytest.raises((Refused, OSError)):
+        call(slots, **{"worker": 1, "epoch": 3, **other})  # type: ignore[arg-type]
+    assert not adopted
+
+
+def test_an_epoch_is_adopted_once(slots: SlotLauncher) -> None:
+    """Spark may run a task twice; the second copy is told to go."""
+    adopted: list[ControlChannel] = []
+    slots.start(0, 1, lambda worker, epoch, channel: adopted.append(channel))
+    first = call(slots, 0, 1)
+    wait_until(lambda: adopted)
+    with pytest.raises((Refused, OSError)):
+        call(slots, 0, 1)
+    adopted[0].close()
+    first.sock.close()
+
+
+def test_a_killed_slot_is_cancelled_and_can_no_longer_join(slots: SlotLauncher, jobs: Waiting) -> None:
+    slots.start(0, 1, lambda *_: None)
+    wait_until(lambda: jobs.ends)
+    slots.kill(0, 1)
+    wait_until(lambda: jobs.cancelled == [(0, 1)])
+    with pytest.raises((Refused, OSError)):
+        call(slots, 0, 1)
+
+
+def test_the_end_of_a_job_is_told_once(slots: SlotLauncher, jobs: Waiting) -> None:
+    slots.start(0, 1, lambda *_: None)
+    wait_until(lambda: jobs.ends)
+    assert slots.ended() == []
+    jobs.ends[0, 1].set()
+    ended: list[tuple[int, int, str]] = []
+    wait_until(lambda: ended.extend(slots.ended()) or ended)
+    assert (ended, slots.ended()) == ([(0, 1, "ended with status 0")], [])
+
+
+def test_an_error_of_the_job_runner_is_told_not_lost(slots: SlotLauncher, jobs: Waiting) -> None:
+    def fail(worker: int, epoch: int, address: tuple[str, int]) -> str:
+        raise RuntimeError("no such thing")
+
+    jobs.run = fail  # type: ignore[method-assign]
+    slots.start(0, 1, lambda *_: None)
+    ended: list[tuple[int, int, str]] = []
+    wait_until(lambda: ended.extend(slots.ended()) or ended)
+    assert "RuntimeError: no such thing" in ended[0][2]
+
+
+def test_without_spark_nothing_is_started_anew(slots: SlotLauncher, jobs: Waiting) -> None:
+    """Twenty restarts on a JVM that is gone would only delay the news."""
+    slots.start(0, 1, lambda *_: None)
+    wait_until(lambda: jobs.ends)
+    jobs.there = False
+    jobs.ends[0, 1].set()
+    with pytest.raises(SparkLost, match="driver JVM ended"):
+        wait_until(lambda: slots.ended() and False)
+
+
+def test_close_cancels_what_does_not_return_and_stops_listening(jobs: Waiting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launcher_module, "RETURN_S", 0.1)
+    launcher = SlotLauncher(jobs, "127.0.0.1", "127.0.0.1", RUN, SECRET)
+    launcher.start(0, 1, lambda *_: None)
+    wait_until(lambda: jobs.ends)
+    launcher.close()
+    assert jobs.cancelled == [(0, 1)]
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(launcher.address, 1)
+
+
+# -- a whole run ---------------------------------------------------------------------------------------------------
+
+
+class Watcher:
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.statuses: list[RunStatus] = []
+
+    def on_status(self, status: RunStatus) -> None:
+        self.statuses.append(status)
+
+    def on_event(self, level: str, text: str) -> None:
+        self.events.append(text)
+
+
+class Run:
+    """The numbered topology on two slots that are processes."""
+
+    def __init__(self, out: Path, **settings: object) -> None:
+        topology = load_topology(FILE)
+        conf = resolve(topology.config, {"out": str(out), "streamlet.until.caught.up": True, **settings})
+        self.request = RunRequest(topology, conf, file=FILE, workers=2, until_caught_up=True, seconds=PATIENCE_S)
+        self.watcher = Watcher()
+        self.coordinator = RunCoordinator(self.request, self.watcher, Stop())
+        self.jobs = Processes(self.coordinator.run_id, self.coordinator.secret)
+        self.out = out
+
+    def go(self) -> None:
+        coordinator = self.coordinator
+        launcher = SlotLauncher(self.jobs, "127.0.0.1", "", coordinator.run_id, coordinator.secret)
+        self.result = coordinator.run(launcher)
+
+    def witness(self) -> list[int]:
+        path = self.out / "witness"
+        return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+
+def test_a_run_over_tcp_counts_right_and_leaves_no_slot(tmp_path: Path) -> None:
+    """Slots that dial, links by the address each reaches the coordinator from, a clean end."""
+    run = Run(tmp_path)
+    run.go()
+    assert (run.result.reason, run.result.drained) == ("caught_up", True)
+    assert sorted(run.witness()) == list(range(1000))
+    sums: dict[str, int] = {"0": 0, "1": 0}
+    for line in (tmp_path / "sums.jsonl").read_text().splitlines():
+        sums = {key: sums[key] + value for key, value in json.loads(line).items()}
+    assert sums == {str(parity): sum(n * n for n in range(parity, 1000, 2)) for parity in (0, 1)}
+    assert all(process.returncode == 0 for process in run.jobs.running.values())
+    assert run.jobs.cancelled == []
+
+
+def test_what_users_print_is_told(tmp_path: Path) -> None:
+    """An executor's standard output is a file nobody looks at."""
+    run = Run(tmp_path)
+    run.go()
+    assert len([text for text in run.watcher.events if text.startswith("sums of ")]) == 2
+
+
+def test_an_error_of_a_worker_names_the_users_file(tmp_path: Path) -> None:
+    """And ends the run with that very paragraph."""
+    run = Run(tmp_path / "not there")
+    with pytest.raises(RunFailed, match="not there") as caught:
+        run.go()
+    assert str(FILE.parent) in caught.value.trace

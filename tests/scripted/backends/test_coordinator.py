@@ -1,0 +1,194 @@
+"""The coordinator's channels: whoever dials, whenever, nothing is left open or read for ever."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import socket
+from typing import Any
+
+import pytest
+
+from streamlet import Spout, Topology
+from streamlet.backends.contract import RunRequest, Stop
+from streamlet.backends.run_coordinator import RunCoordinator
+from streamlet.base.clock import ManualClock
+from streamlet.model.settings import resolve
+from streamlet.runtime.links.wire import FrameWriter, pack
+from streamlet.runtime.supervision.supervisor import Limits, WorkerState
+from streamlet.runtime.tasks.task_stats import TaskStats
+from streamlet.runtime.worker.channel import INHERITED_KEY, ControlChannel
+from tests.seeds import seeds
+from tests.unit.runtime.supervision.test_reports import mutated
+
+
+class Quiet(Spout):
+    outputs = ["n"]
+
+    def next_tuple(self) -> None: ...
+
+
+class Alone(Topology):
+    quiet = Quiet.spec()
+
+
+class Nothing:
+    """A launcher that starts nothing."""
+
+    listen = ("unix", "")
+
+    def start(self, worker: int, epoch: int, adopt: Any) -> None: ...
+
+    def kill(self, worker: int, epoch: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Blind:
+    def on_status(self, status: Any) -> None: ...
+
+    def on_event(self, level: str, text: str) -> None: ...
+
+
+@pytest.fixture
+def coordinator() -> RunCoordinator:
+    spec = Alone.__topology__
+    made = RunCoordinator(RunRequest(spec, resolve(spec.config, {})), Blind(), Stop())
+    made.launcher = Nothing()  # type: ignore[assignment]
+    return made
+
+
+def pair() -> tuple[ControlChannel, socket.socket]:
+    ours, theirs = socket.socketpair()
+    return ControlChannel.inherited(ours), theirs
+
+
+def test_channels_that_come_at_the_end_are_closed(coordinator: RunCoordinator) -> None:
+    """Those that nobody welcomed any more, and those that come later: their workers would wait for a plan."""
+    early, early_end = pair()
+    late, late_end = pair()
+    coordinator.adopt(0, 1, early)
+    coordinator._clear()
+    others = [os.pipe2(os.O_NONBLOCK) for _ in range(8)]
+    coordinator.adopt(0, 1, late)
+    for read, write in others:
+        with pytest.raises(BlockingIOError):
+            os.read(read, 1)
+        os.close(read)
+        os.close(write)
+    for end in (early_end, late_end):
+        with end:
+            assert end.recv(1) == b""
+
+
+def test_a_channel_that_another_replaces_is_read_no_more(coordinator: RunCoordinator) -> None:
+    """Its end would be there to read in every look, and be nobody's to close."""
+    worker = coordinator.supervisor.workers[0]
+    ends = []
+    for epoch in (1, 2):
+        worker.epoch = epoch
+        channel, end = pair()
+        ends.append(end)
+        coordinator.adopt(0, epoch, channel)
+        coordinator._read()
+    assert len(coordinator._selector.get_map()) == 2, "the wake pipe and the one channel"
+    coordinator._clear()
+    for end in ends:
+        end.close()
+
+
+@pytest.mark.parametrize(("ending", "open_trees"), [(True, 7), (False, 0)])
+def test_what_was_open_with_a_worker_that_ends_before_the_others(
+    coordinator: RunCoordinator, ending: bool, open_trees: int
+) -> None:
+    """At the end of a run it stays undone in the result, whoever is reaped first; of one that is replaced it is
+    replayed, so that only the counters are kept.
+    """
+    supervisor = coordinator.supervisor
+    coordinator._do(supervisor.begin(0.0))
+    snapshot = {**TaskStats().snapshot(), "emitted": 20}
+    coordinator._handle(
+        0, 1, {"t": "beat", "tasks": {1: snapshot}, "partitions": [], "pending": 7, "unfinished": 7, "initializing": ""}
+    )
+    coordinator.started = 0.0
+    if ending:
+        coordinator._do(supervisor.end("interrupted", 1.0))
+    coordinator._do(supervisor.gone(0, 1, "ended with status 0", 2.0))
+    status = coordinator._status("ended")
+    assert (status.pending, status.components[0].emitted) == (open_trees, 20)
+    coordinator._clear()
+
+
+class Restarting(Nothing):
+    """Counts what is started and killed."""
+
+    def __init__(self) -> None:
+        self.started: list[tuple[int, int]] = []
+        self.killed: list[tuple[int, int]] = []
+
+    def start(self, worker: int, epoch: int, adopt: Any) -> None:
+        self.started.append((worker, epoch))
+
+    def kill(self, worker: int, epoch: int) -> None:
+        self.killed.append((worker, epoch))
+
+
+def test_a_worker_is_dead_before_its_channel_is_closed(coordinator: RunCoordinator) -> None:
+    """It would take the end of its channel for the coordinator's, and remove everybody's sockets."""
+    coordinator._do(coordinator.supervisor.begin(0.0))
+    channel, end = pair()
+    coordinator._welcome(0, 1, channel)
+
+    class Looking(Nothing):
+        def kill(self, worker: int, epoch: int) -> None:
+            assert end.recv(1 << 16, socket.MSG_DONTWAIT), "the plan"
+            with pytest.raises(BlockingIOError):
+                end.recv(1, socket.MSG_DONTWAIT)
+
+    coordinator.launcher = Looking()  # type: ignore[assignment]
+    coordinator._do(coordinator.supervisor.gone(0, 1, "was silent for 10 s", 1.0))
+    assert end.recv(1) == b""
+    end.close()
+    coordinator._clear()
+
+
+@pytest.mark.parametrize("seed", seeds("coordinator"))
+def test_5000_messages_that_no_worker_sends_end_workers_and_not_the_run(coordinator: RunCoordinator, seed: int) -> None:
+    """Recorded ones with one field changed, and bytes, over a true channel; numbers of it are shown afterwards."""
+    rng = random.Random(seed)
+    launcher = coordinator.launcher = Restarting()  # type: ignore[assignment]
+    clock = coordinator.clock = ManualClock()  # type: ignore[assignment]
+    coordinator.started = 0.0
+    supervisor = coordinator.supervisor
+    supervisor.limits = Limits(restarts=10_000)
+    coordinator._do(supervisor.begin(clock.monotonic()))
+    theirs: socket.socket | None = None
+    refused = 0
+    for number in range(5000):
+        epoch = supervisor.workers[0].epoch
+        if theirs is None:
+            ours, theirs = pair()
+            coordinator._welcome(0, epoch, ours)
+            writer = FrameWriter(INHERITED_KEY)
+            theirs.recv(1 << 16)  # the plan
+        frame = writer.frame(pack(mutated(rng)) if rng.random() < 0.7 else rng.randbytes(rng.randrange(100)))
+        if number % 10 == 0:
+            frame = b"\xff" + rng.randbytes(len(frame))  # announced as longer than any may be
+        with contextlib.suppress(OSError):
+            theirs.sendall(frame)
+        coordinator._receive(0, epoch, coordinator.channels[0][1])
+        coordinator.failure = None  # "failed" is what a worker may say
+        coordinator._status()
+        if 0 not in coordinator.channels or supervisor.workers[0].state is WorkerState.GONE:
+            refused += 1
+            coordinator._do(supervisor.gone(0, epoch, "hung up", clock.monotonic()))
+            coordinator._hang_up(0, epoch)
+            theirs.close()
+            theirs = None
+            clock.advance(10.0)
+            coordinator._do(supervisor.tick(clock.monotonic()))
+    assert refused > 1000 and len(launcher.started) == refused + 1 == len(launcher.killed) + 1
+    if theirs is not None:
+        theirs.close()
+    coordinator._clear()

@@ -1,0 +1,109 @@
+"""What runs leave in the temporary folder: the dead's is removed by the next run, a living run's is never touched."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from streamlet.backends import folders
+from streamlet.backends.folders import socket_folder, spark_folder
+
+ROOT = Path(__file__).parents[3]
+MAKE = """
+import sys, time
+from streamlet.backends.folders import socket_folder, spark_folder
+for folder in (socket_folder(), spark_folder()):
+    (folder / "inside").mkdir()
+    (folder / "inside" / "file").write_text("x")
+    print(folder, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A temporary folder of its own, with a short name, which is also the short one."""
+    with tempfile.TemporaryDirectory(prefix="t") as made:
+        monkeypatch.setattr(tempfile, "tempdir", made)
+        monkeypatch.setattr(folders, "SHORT", made)
+        yield Path(made)
+
+
+@pytest.fixture
+def owner(place: Path) -> Iterator[tuple[subprocess.Popen[str], list[Path]]]:
+    """Another process with a folder of each kind. It ends with its standard input, and so with this one."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", MAKE],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(place)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None and process.stdin is not None
+    yield process, [Path(process.stdout.readline().strip()) for _ in range(2)]
+    process.kill()
+    process.wait()
+    process.stdin.close()
+    process.stdout.close()
+
+
+def test_a_killed_runs_folders_are_removed_by_the_next_and_a_living_ones_are_not(
+    owner: tuple[subprocess.Popen[str], list[Path]], place: Path
+) -> None:
+    process, theirs = owner
+    mine = [socket_folder(), spark_folder()]
+    assert all(folder.is_dir() for folder in [*theirs, *mine])
+    assert [folder.stat().st_mode & 0o777 for folder in mine] == [0o700] * 2
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    mine.append(socket_folder())
+    assert not any(folder.exists() for folder in theirs) and all(folder.is_dir() for folder in mine)
+
+
+@pytest.mark.parametrize("name", ["slt-abcdefgh", "slt-1-x-2-abc", "other-1-2-3-abc", "slt-spark-abcdefgh"])
+def test_what_is_not_named_like_a_runs_folder_is_left(place: Path, name: str) -> None:
+    (place / name).mkdir()
+    socket_folder()
+    assert (place / name).is_dir()
+
+
+def gone_process() -> str:
+    """Name of a process that was there and is not, as folders bear it."""
+    process = subprocess.Popen(["true"])
+    process.wait()
+    return f"{process.pid}-1"
+
+
+def test_only_folders_of_this_user_and_this_view_of_processes_are_removed(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link of that name leads elsewhere; in another container the process may well live."""
+    here = Path("/proc/self/ns/pid").stat().st_ino
+    kept = [place / f"slt-{gone_process()}-{here + 1}-container", place / f"slt-{gone_process()}-{here}-link"]
+    kept[0].mkdir()
+    (place / "elsewhere").mkdir()
+    kept[1].symlink_to(place / "elsewhere")
+    removed = place / f"slt-{gone_process()}-{here}-dead"
+    removed.mkdir()
+    with monkeypatch.context() as other:
+        other.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        socket_folder()
+        assert removed.is_dir()
+    socket_folder()
+    assert not removed.exists() and all(path.exists() for path in kept)
+
+
+def test_a_number_that_came_again_is_another_process(place: Path) -> None:
+    """This one lives, and did not make the folder."""
+    here = Path("/proc/self/ns/pid").stat().st_ino
+    old = place / f"slt-{os.getpid()}-1-{here}-old"
+    old.mkdir()
+    socket_folder()
+    assert not old.exists()

@@ -1,0 +1,138 @@
+"""``streamlet consume --group``: what is committed when, and when a member of a group is at the end."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+
+from streamlet.cli.consume import Reading, Wanted
+from streamlet.cli.records import Lines
+from streamlet.kafka import Consumer, TopicPartition
+from streamlet.kafka.broker_errors import NotCoordinator
+from streamlet.kafka.consumer import ConsumerRebalanceListener
+from tests.scripted.cli.test_consume import consume, record
+
+__all__ = ["consume"]  # the fixture
+
+
+class Group:
+    """A consumer in a group: three records, one a poll, then nothing; commits are answered as ``fault`` says."""
+
+    def __init__(self, fault: Exception | None = None, assigned: int = 1) -> None:
+        self.fault = fault
+        self.tp = TopicPartition("t", 0)
+        self.assigned = assigned
+        self.position_now = 0
+        self.sent: list[int] = []
+        self.stored: list[int] = []
+        self.answered = 0
+        self.answers: list[Callable[[], None]] = []
+        self.listener: ConsumerRebalanceListener | None = None
+
+    def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, 3)
+
+    def subscribe(self, topics: list[str], listener: ConsumerRebalanceListener) -> None:
+        self.listener = listener
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        return frozenset({self.tp} if self.assigned else ())
+
+    def position(self, tp: TopicPartition) -> int:
+        return self.position_now if self.answered >= 3 else 0  # not done before each commit has its answer
+
+    def poll(self, timeout_ms: int, most: int) -> dict[TopicPartition, list[object]]:
+        if self.listener is not None:
+            self.listener.on_partitions_assigned(tuple(self.assignment()))
+            self.listener = None
+        while self.answers:
+            self.answers.pop()()
+            self.answered += 1
+        if not self.assigned or self.position_now == 3:
+            return {}
+        self.position_now += 1
+        return {self.tp: [record(b"v")]}
+
+    def commit_async(self, callback: Callable[[object, Exception | None], None]) -> None:
+        position = self.position_now
+        self.sent.append(position)
+        self.answers.append(lambda: callback({}, self.fault))
+
+    def commit(self) -> None:
+        self.stored.append(self.position_now)
+
+
+def group_reading(consumer: Group) -> Reading:
+    wanted = Wanted("t", (), "g", False, None, True, None)
+    reading = Reading(cast(Consumer, consumer), wanted, Lines(False, False), io.BytesIO())
+    reading.begin([consumer.tp])
+    return reading
+
+
+@pytest.mark.parametrize(("fault", "at_the_end"), [(None, []), (NotCoordinator("moved"), [3])])
+def test_a_commit_that_failed_is_made_up_for_at_the_end(
+    monkeypatch: pytest.MonkeyPatch, fault: Exception | None, at_the_end: list[int]
+) -> None:
+    """Sent is not stored: a coordinator that moved has refused it, and nothing more may come."""
+    monkeypatch.setattr("streamlet.cli.consume._COMMIT_S", 0.0)
+    consumer = Group(fault)
+    group_reading(consumer).read()
+    assert consumer.sent[:3] == [1, 2, 3] and consumer.stored == at_the_end
+
+
+def test_what_was_shown_is_committed_before_a_partition_goes() -> None:
+    """Else its next owner shows up to a second of it again; of one that is lost nothing can be."""
+    consumer = Group()
+    reading = group_reading(consumer)
+    reading.shown, consumer.position_now = 2, 2
+    reading.on_partitions_lost([consumer.tp])
+    reading.on_partitions_revoked([consumer.tp])
+    assert consumer.stored == []
+    reading.shown, consumer.position_now = 3, 3
+    reading.on_partitions_revoked([consumer.tp])
+    reading.on_partitions_revoked([consumer.tp])
+    assert consumer.stored == [3]
+
+
+def test_what_could_not_be_written_is_never_committed() -> None:
+    """The disk was full: the consumer that closes then gives its partitions back, and commits nothing there."""
+
+    class Full(io.BytesIO):
+        def flush(self) -> None:
+            raise OSError(28, "No space left on device")
+
+    consumer = Group()
+    reading = Reading(cast(Consumer, consumer), Wanted("t", (), "g", False, None, True, None), Lines(), Full())
+    reading.begin([consumer.tp])
+    with pytest.raises(OSError, match="No space"):
+        reading.read()
+    reading.on_partitions_revoked([consumer.tp])
+    assert reading.shown == 1 and consumer.stored == consumer.sent == []
+
+
+def test_a_member_that_is_given_nothing_is_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others hold every partition; before the group's round is over nobody knows that."""
+    monkeypatch.setattr("streamlet.cli.consume._NOTHING_LEFT_S", 0.0)
+    consumer = Group(assigned=0)
+    reading = group_reading(consumer)
+    assert not reading._done()
+    reading.read()
+    assert reading.left_out and reading.shown == 0
+
+
+def test_a_member_that_waits_for_a_partition_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else it looks like a topic that is quiet."""
+    monkeypatch.setattr("streamlet.cli.consume._NOTHING_LEFT_S", 0.0)
+    consumer = Group(assigned=0)
+    reading = Reading(cast(Consumer, consumer), Wanted("t", (), "g", False, None, False, None), Lines(), io.BytesIO())
+    for _ in range(3):
+        assert not reading._done()
+        reading.on_partitions_assigned([])
+    assert capsys.readouterr().err.splitlines() == [
+        "Other members of group 'g' hold every partition of t: waiting until one is given to this one. Ctrl-C ends."
+    ]

@@ -1,0 +1,93 @@
+"""``--metrics-file``: what a Prometheus would read, while a run goes on and after it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from streamlet.backends.contract import ComponentStatus, RunStatus
+from streamlet.cli.metrics_file import MetricsFile, MetricsUnavailable
+from tests.scripted.cli.test_run import QUICK, READINGS
+
+
+def value(path: Path, sample: str, **labels: str) -> float | None:
+    """The sample with these labels, read by prometheus-client's own parser."""
+    for family in text_string_to_metric_families(path.read_text()):
+        for row in family.samples:
+            if row.name == sample and labels.items() <= row.labels.items():
+                return float(row.value)
+    return None
+
+
+def test_a_run_leaves_its_last_status(streamlet: Any, tmp_path: Path) -> None:
+    """Counters of each component, the state, and nothing beside the file."""
+    path = tmp_path / "run.prom"
+    done = streamlet("run", str(READINGS), "--until-caught-up", *QUICK, "--metrics-file", str(path))
+    assert done.returncode == 0, done.stderr
+    assert value(path, "streamlet_acked_total", topology="Weather", component="readings") == 500
+    assert value(path, "streamlet_failed_total", component="readings") is not None
+    assert value(path, "streamlet_run", topology="Weather", state="ended") == 1
+    assert value(path, "streamlet_pending_trees") == 0
+    assert [entry.name for entry in tmp_path.glob("run.prom*")] == ["run.prom"]
+
+
+def test_a_file_that_cannot_be_written_is_told_before_the_start(streamlet: Any, tmp_path: Path) -> None:
+    done = streamlet("run", str(READINGS), "--metrics-file", str(tmp_path / "none" / "run.prom"))
+    assert done.returncode == 2
+    assert "run.prom cannot be written: No such file or directory" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+class Silent:
+    """A view that shows nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args: None
+
+
+def test_partitions_latencies_and_own_metrics_have_their_labels(tmp_path: Path) -> None:
+    path = tmp_path / "m.prom"
+    view = MetricsFile(path, Silent())
+    component = ComponentStatus("lines", "spout", 1, emitted=7, p50_ms=2.0, metrics={"given_up": 1.0})
+    partition = {"topic": "t", "partition": 3, "position": 9, "committed": 8, "lag": None}
+    view.on_status(RunStatus("running", 1.5, (component,), (partition,)))
+    assert value(path, "streamlet_emitted_total", component="lines") == 7
+    assert value(path, "streamlet_latency_seconds", component="lines", quantile="0.5") == 0.002
+    assert value(path, "streamlet_latency_seconds", component="lines", quantile="0.99") is None
+    assert value(path, "streamlet_component_metric", component="lines", name="given_up") == 1
+    assert value(path, "streamlet_partition_position", topic="t", partition="3") == 9
+    assert value(path, "streamlet_partition_lag", topic="t", partition="3") is None
+
+
+def test_a_disk_that_fills_up_costs_the_file_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Told once, and the run goes on."""
+    view = MetricsFile(tmp_path / "gone" / "m.prom", Silent())
+    for second in range(3):
+        view.on_status(RunStatus("running", float(second)))
+    assert [record.message for record in caplog.records].count(caplog.records[0].message) == 1
+    assert "is out of date: No such file or directory" in caplog.text
+
+
+@pytest.mark.parametrize("state", ["failed", "killed"])
+def test_a_run_that_did_not_end_well_is_not_running_for_ever(tmp_path: Path, state: str) -> None:
+    """Its numbers stay as they were last."""
+    path = tmp_path / "m.prom"
+    view = MetricsFile(path, Silent())
+    view.on_status(RunStatus("running", 1.5, (ComponentStatus("lines", "spout", 1, emitted=7),)))
+    if state == "failed":
+        view.failed(RuntimeError("no"), 1)
+    else:
+        view.killed(130)
+    assert value(path, "streamlet_run", state=state) == 1
+    assert value(path, "streamlet_run", state="running") is None
+    assert value(path, "streamlet_emitted_total", component="lines") == 7
+
+
+def test_without_the_extra_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with pytest.raises(MetricsUnavailable, match=r"pip install 'streamlet-storm\[metrics\]'"):
+        MetricsFile(tmp_path / "m", Silent())

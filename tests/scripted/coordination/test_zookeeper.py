@@ -1,0 +1,61 @@
+"""A real ZooKeeper that is away, slow, foreign or forgetful."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from streamlet.coordination import NodeStoreUnavailable
+from streamlet.coordination.zookeeper import ZooKeeperNodeStore
+from streamlet.devcluster.tcp_ports import free_ports
+from tests.wrong_ports import saying, web_server
+
+
+def test_nobody_there() -> None:
+    """One paragraph with the address, the reason and a remedy, within the time-out."""
+    (port,) = free_ports(1)
+    with pytest.raises(NodeStoreUnavailable, match=f"127.0.0.1:{port}.*refused.*streamlet dev up") as caught:
+        ZooKeeperNodeStore(f"127.0.0.1:{port}/x", connect_timeout_s=0.5)
+    assert "\n" not in caught.value.message
+    assert not caught.value.outcome_unknown
+
+
+@pytest.mark.parametrize(
+    ("answer", "named"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "it speaks HTTP, not ZooKeeper's protocol"),
+        (b"\0\0\0\x24" + bytes(36), "an unknown protocol"),
+        (b"\0\0\0\x25\1", "an unknown protocol"),
+    ],
+)
+def test_another_protocol(answer: bytes, named: str) -> None:
+    """Told at once, with what is spoken instead and where a ZooKeeper is to be found; no time-out is waited for."""
+    with saying(answer) as port, pytest.raises(NodeStoreUnavailable) as caught:
+        ZooKeeperNodeStore(f"127.0.0.1:{port}", connect_timeout_s=600)
+    assert all(part in caught.value.message for part in (f"127.0.0.1:{port}", named, "usually 2181"))
+    assert caught.value.spoken and not caught.value.retriable
+
+
+def test_a_web_server_that_waits_for_a_line() -> None:
+    """It answers a ZooKeeper client nothing at all; asked in its own words it is known at once."""
+    with web_server() as port, pytest.raises(NodeStoreUnavailable, match="it speaks HTTP") as caught:
+        ZooKeeperNodeStore(f"127.0.0.1:{port}", connect_timeout_s=600)
+    assert caught.value.spoken == {"HTTP"}
+
+
+def test_what_is_waited_for_is_said_once() -> None:
+    """After a second: the address, the reason so far, and how much longer."""
+    (port,) = free_ports(1)
+    said: list[str] = []
+    with pytest.raises(NodeStoreUnavailable):
+        ZooKeeperNodeStore(f"127.0.0.1:{port}", connect_timeout_s=1.8, on_wait=said.append)
+    assert len(said) == 1 and all(part in said[0] for part in (f"127.0.0.1:{port}", "refused", "for up to 1 s more"))
+
+
+def test_a_port_that_says_nothing() -> None:
+    """Connected, but no answer: bounded by the time-out."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(NodeStoreUnavailable, match="timed out"):
+            ZooKeeperNodeStore(f"127.0.0.1:{port}", connect_timeout_s=0.5)

@@ -1,0 +1,180 @@
+"""What counts as handed out, and as worked on: iterations, pauses and errors of the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from streamlet.devcluster.fake_broker import FakeBroker
+from streamlet.kafka import Consumer, OffsetAndMetadata
+from streamlet.kafka.protocol.api import ApiKey
+from tests.scripted.kafka.consumer.scripted import ONE, ZERO, Log, poll_until, take_commits
+
+
+@pytest.fixture
+def commits(broker: FakeBroker) -> list[dict[int, int]]:
+    """Each commit that the broker took, by partition; partition 0 has 20 records, ten a batch."""
+    broker.on(ApiKey.FETCH, Log(p0=20, p1=20))
+    return take_commits(broker)
+
+
+@pytest.fixture
+def reader(broker: FakeBroker, commits: list[dict[int, int]]) -> Iterator[Consumer]:
+    """Of partition 0, committing by itself, but not by its timer."""
+    consumer = Consumer(
+        bootstrap_servers=broker.address, group_id="g", auto_commit_interval_ms=3_600_000, fetch_max_wait_ms=50
+    )
+    consumer.assign([ZERO])
+    consumer.seek(ZERO, 0)
+    yield consumer
+    consumer.close(2)
+
+
+class Fails(Exception):
+    pass
+
+
+def by_iteration(consumer: Consumer) -> None:
+    for record in consumer:
+        if record.offset == 7:
+            raise Fails
+
+
+def by_poll(consumer: Consumer) -> None:
+    while True:
+        for records in consumer.poll(50, max_records=5).values():
+            if records[-1].offset >= 7:
+                raise Fails
+
+
+def by_columns(consumer: Consumer) -> None:
+    while True:
+        for columns in consumer.poll_columns(50, max_records=5).values():
+            if columns.offsets[-1] >= 7:
+                raise Fails
+
+
+@pytest.mark.parametrize(("read", "committed"), [(by_iteration, 7), (by_poll, 5), (by_columns, 5)])
+def test_c7_what_was_in_hand_when_an_error_ended_the_block_is_not_committed(
+    read: Callable[[Consumer], Any], committed: int, reader: Consumer, commits: list[dict[int, int]]
+) -> None:
+    """The error may be of the work on these very records: they are read again, and not lost."""
+    with pytest.raises(Fails), reader:
+        read(reader)
+    assert commits == [{0: committed}]
+
+
+def test_c7_a_block_that_ends_well_or_while_it_polls_commits_all_that_was_given(
+    reader: Consumer, commits: list[dict[int, int]]
+) -> None:
+    """Who came back for more has worked on what it had."""
+    with pytest.raises(Fails), reader:
+        assert len(poll_until(reader, lambda: reader.position(ZERO) == 20)) == 20
+        reader.poll(0)
+        raise Fails
+    assert commits == [{0: 20}]
+
+
+def test_c7_what_the_user_committed_is_not_taken_back(reader: Consumer, commits: list[dict[int, int]]) -> None:
+    """A commit of its own says that the work is done."""
+    with pytest.raises(Fails), reader:
+        while not reader.poll(50, max_records=5):
+            pass
+        reader.commit()
+        raise Fails
+    assert commits[-1] == {0: 5}
+
+
+@pytest.mark.parametrize(
+    ("named", "committed"), [([3], 3), ([8], 8), ([None, 3], 3), ([3, None], 5), ([4, 3], 3), ([None, 3, "seek"], 1)]
+)
+def test_c7_the_last_offset_committed_by_name_holds_when_an_error_ends_the_block(
+    named: list[Any], committed: int, reader: Consumer, commits: list[dict[int, int]]
+) -> None:
+    """Before what was given or behind it, and after a commit of all; a seek is a newer word."""
+    with pytest.raises(Fails), reader:
+        while not reader.poll(50, max_records=5):
+            pass
+        for offset in named:
+            if offset == "seek":
+                reader.seek(ZERO, 1)
+            else:
+                reader.commit(None if offset is None else {ZERO: OffsetAndMetadata(offset, metadata="mine")})
+        raise Fails
+    assert commits[-1] == {0: committed}
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("read", [by_poll, by_iteration])
+def test_c7_a_commit_of_some_records_leaves_the_others_in_hand(
+    read: Callable[..., Any], asynchronous: bool, reader: Consumer, commits: list[dict[int, int]]
+) -> None:
+    """Of the same partition: an error at the next record must not commit it, nor those behind it."""
+
+    def work() -> None:
+        if read is by_iteration:
+            for record in reader:
+                done(record.offset)
+        while True:
+            for records in reader.poll(50, max_records=10).values():
+                for record in records:
+                    done(record.offset)
+
+    def done(offset: int) -> None:
+        if offset == 7:
+            raise Fails
+        if offset == 6:
+            reader.commit_async({ZERO: 7}) if asynchronous else reader.commit({ZERO: 7})
+
+    with pytest.raises(Fails), reader:
+        work()
+    assert commits == [{0: 7}, {0: 7}]
+
+
+def test_a_poll_takes_no_more_than_it_was_told_from_what_an_iteration_left(reader: Consumer) -> None:
+    """The rest comes with the next poll, in order; none is missing."""
+    first = next(reader)
+    assert [row.offset for row in reader.poll(0, max_records=4)[ZERO]] == [1, 2, 3, 4]
+    rest = poll_until(reader, lambda: reader.position(ZERO) == 20)
+    assert [first.offset, 1, 2, 3, 4, *rest] == list(range(20))
+
+
+def test_c2_a_pause_inside_an_iteration_holds_what_waits_back_too(reader: Consumer) -> None:
+    """Nothing more of that partition comes, and after resume() nothing is missing or twice."""
+    reader.assign([ZERO, ONE])
+    reader.seek(ONE, 0)
+    assert next(reader).partition == 0
+    reader.pause(ZERO)
+    assert [next(reader).partition for _ in range(5)] == [1] * 5
+    assert reader.position(ZERO) == 1
+    reader.pause(ONE)
+    reader.resume(ZERO)
+    assert [next(reader).offset for _ in range(19)] == list(range(1, 20))
+
+
+def test_an_iteration_ends_when_the_consumer_is_closed(reader: Consumer) -> None:
+    """Also with records waiting: what is given afterwards would be in no commit."""
+    next(reader)
+    reader.close(2)
+    assert list(reader) == []
+
+
+def test_c7_asking_for_a_position_commits_nothing(broker: FakeBroker, commits: list[dict[int, int]]) -> None:
+    """It may be asked for while the records of the last poll are worked on; the timer is for polls alone."""
+    consumer = Consumer(bootstrap_servers=broker.address, group_id="g", auto_commit_interval_ms=0, fetch_max_wait_ms=50)
+    consumer.assign([ZERO, ONE])
+    consumer.seek(ZERO, 0)
+    consumer.seek(ONE, 0)
+    while not consumer.poll(50, max_records=5):
+        pass
+    timer = consumer._coordinator.commits
+    assert timer is not None
+    timer.wait_for_async(5)
+    before = len(commits)
+    consumer.seek_to_beginning(ONE)
+    assert consumer.position(ONE) == 0
+    timer.wait_for_async(5)
+    assert all(row.get(0, 0) < 5 for row in commits[before:])
+    consumer.close(2)

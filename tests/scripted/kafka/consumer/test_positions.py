@@ -1,0 +1,188 @@
+"""Positions that a scripted broker's log no longer holds, or holds otherwise."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from streamlet.devcluster.fake_broker import FakeBroker
+from streamlet.kafka import Consumer
+from streamlet.kafka.consumer import positions
+from streamlet.kafka.consumer.errors import LogTruncated, PositionOutOfRange
+from streamlet.kafka.protocol.api import ApiKey
+from streamlet.kafka.protocol.messages.fetch import (
+    EpochEndOffset,
+    EpochEndOffsetPartition,
+    EpochEndOffsetTopic,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopicResponse,
+    OffsetForLeaderEpochResponse,
+)
+from streamlet.kafka.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+)
+from tests.scripted.kafka.consumer.scripted import PATIENCE_S, ZERO, Log, fetched, poll_until
+
+
+def at_epoch(broker: FakeBroker, epoch: Callable[[], int]) -> Callable[[MetadataRequest], MetadataResponse]:
+    """Metadata in which all leaders are of this epoch."""
+
+    def metadata(request: MetadataRequest) -> MetadataResponse:
+        answer, now = broker.metadata(request), epoch()
+        topics = [
+            replace(row, partitions=tuple(replace(part, leader_epoch=now) for part in row.partitions))
+            for row in answer.topics
+        ]
+        return replace(answer, topics=tuple(topics))
+
+    return metadata
+
+
+def epoch_end(epoch: int, offset: int) -> OffsetForLeaderEpochResponse:
+    row = EpochEndOffsetPartition(error_code=0, partition=0, leader_epoch=epoch, end_offset=offset)
+    return OffsetForLeaderEpochResponse(topics=(EpochEndOffsetTopic(topic="t", partitions=(row,)),))
+
+
+def test_c2_an_epoch_that_metadata_does_not_know_yet_is_no_cut_log(
+    broker: FakeBroker, consumer_of: Callable[..., Consumer], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Committed under a leader we have not heard of. One that was cut off knows nothing of it, and is not asked."""
+
+    def epoch() -> int:
+        return 5 if len(broker.seen(ApiKey.METADATA)) < 4 else 7
+
+    broker.on(ApiKey.METADATA, at_epoch(broker, epoch)).on(ApiKey.FETCH, Log(p0=1210))
+    broker.on(
+        ApiKey.OFFSET_FOR_LEADER_EPOCH, lambda _request: epoch_end(-1, -1) if epoch() == 5 else epoch_end(7, 1300)
+    )
+    consumer = consumer_of(auto_offset_reset="earliest")
+    consumer.assign([ZERO])
+    consumer.partitions_for_topic("t")
+    consumer.seek(ZERO, 1200, leader_epoch=7)
+    assert poll_until(consumer, lambda: consumer.position(ZERO) == 1210) == list(range(1200, 1210))
+    assert caplog.text == ""
+
+
+def test_c2_an_epoch_that_no_leader_ever_reaches_is_waited_for_only_so_long(
+    broker: FakeBroker,
+    consumer_of: Callable[..., Consumer],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The topic was made anew, and counts its epochs from 0: the policy decides, and it is told."""
+    monkeypatch.setattr(positions, "BEHIND_S", 0.5)
+    broker.on(ApiKey.FETCH, Log(p0=20)).on(ApiKey.OFFSET_FOR_LEADER_EPOCH, epoch_end(-1, -1))
+    consumer = consumer_of(auto_offset_reset="earliest")
+    consumer.assign([ZERO])
+    consumer.partitions_for_topic("t")
+    consumer.seek(ZERO, 1200, leader_epoch=7)
+    assert poll_until(consumer, lambda: consumer.position(ZERO) == 20) == list(range(20))
+    assert "of leader epoch 7" in caplog.text and "no longer in the log" in caplog.text
+
+
+def test_c2_a_cut_log_is_noticed_by_its_leader_epoch_and_told(
+    broker: FakeBroker, consumer_of: Callable[..., Consumer]
+) -> None:
+    """A committed or stored position of epoch 5: the leader says that epoch 4 ended at 40 (KIP-320)."""
+    broker.on(
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        OffsetForLeaderEpochResponse(
+            topics=(
+                EpochEndOffsetTopic(
+                    topic="t",
+                    partitions=(EpochEndOffsetPartition(error_code=0, partition=0, leader_epoch=4, end_offset=40),),
+                ),
+            )
+        ),
+    )
+    log = Log(p0=50)
+    broker.on(ApiKey.FETCH, log).on(ApiKey.METADATA, at_epoch(broker, lambda: 6))
+    strict = consumer_of(auto_offset_reset="none")
+    strict.assign([ZERO])
+    strict.partitions_for_topic("t")
+    strict.seek(ZERO, 45, leader_epoch=5)
+    with pytest.raises(LogTruncated, match="from offset 40 to 44 were read and are no longer in the log") as info:
+        poll_until(strict, lambda: False)
+    assert info.value.divergent_offsets == {ZERO: 40}
+    lenient = consumer_of()
+    lenient.assign([ZERO])
+    lenient.partitions_for_topic("t")
+    lenient.seek(ZERO, 45, leader_epoch=5)
+    assert poll_until(lenient, lambda: lenient.position(ZERO) == 50) == list(range(40, 50))
+
+
+def test_c2_a_log_that_parted_from_ours_behind_the_position_skips_no_record(
+    broker: FakeBroker, consumer_of: Callable[..., Consumer]
+) -> None:
+    """A leader that never had epoch 5 (all of it compacted away, perhaps) names an end of epoch 4 that lies ahead."""
+    answers = iter([(4, 9)])
+
+    def fetch(request: FetchRequest) -> FetchResponse:
+        epoch, end = next(answers, (-1, -1))
+        if end < 0:
+            return log(request)
+        parted = EpochEndOffset(epoch=epoch, end_offset=end)
+        row = FetchPartitionResponse(
+            partition_index=0, error_code=0, high_watermark=20, diverging_epoch=parted, records=memoryview(b"")
+        )
+        return FetchResponse(topics=(FetchTopicResponse(topic="t", partitions=(row,)),))
+
+    log = Log(p0=20)
+    broker.on(ApiKey.FETCH, fetch)
+    consumer = consumer_of()
+    consumer.assign([ZERO])
+    consumer.seek(ZERO, 5)
+    assert poll_until(consumer, lambda: consumer.position(ZERO) == 20) == list(range(5, 20))
+
+
+@pytest.mark.parametrize(("policy", "found"), [("earliest", list(range(12))), ("none", [])])
+def test_c2_a_topic_made_anew_is_read_by_policy_and_told(
+    policy: str,
+    found: list[int],
+    broker: FakeBroker,
+    consumer_of: Callable[..., Consumer],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A position in the old topic says nothing about the new one, though its log may be long enough."""
+    ids = ["AAAAAAAAAAAAAAAAAAAAAQ"]
+
+    def metadata(request: MetadataRequest) -> MetadataResponse:
+        answer = broker.metadata(request)
+        return replace(answer, topics=tuple(replace(row, topic_id=ids[0]) for row in answer.topics))
+
+    broker.ranges[ApiKey.METADATA] = (9, 12)
+    broker.on(ApiKey.METADATA, metadata).on(ApiKey.FETCH, Log(p0=12))
+    consumer = consumer_of(auto_offset_reset=policy)
+    consumer.assign([ZERO])
+    consumer.seek(ZERO, 10)
+    assert poll_until(consumer, lambda: consumer.position(ZERO) == 12) == [10, 11]
+    ids[0] = "AAAAAAAAAAAAAAAAAAAAAg"
+    consumer._client.request_update()
+    if policy == "none":
+        with pytest.raises(PositionOutOfRange, match="Topic 't' was deleted and made anew"):
+            poll_until(consumer, lambda: False)
+        return
+    seen: list[int] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while len(seen) < 12 and time.monotonic() < deadline:
+        seen += [row.offset for rows in consumer.poll(50).values() for row in rows]
+    assert seen == found
+    assert "was deleted and made anew" in caplog.text
+
+
+def test_c2_out_of_range_without_a_policy_names_both_ends(
+    broker: FakeBroker, consumer_of: Callable[..., Consumer]
+) -> None:
+    """The position, and where the log begins and ends."""
+    broker.on(ApiKey.FETCH, fetched({0: (1, b"")}))
+    consumer = consumer_of(auto_offset_reset="none")
+    consumer.assign([ZERO])
+    consumer.seek(ZERO, 5000)
+    with pytest.raises(PositionOutOfRange, match="Offset 5000 is not in the log of topic 't', partition 0"):
+        poll_until(consumer, lambda: False)

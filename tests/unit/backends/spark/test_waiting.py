@@ -1,0 +1,60 @@
+"""The wait for executors: said when it lasts, and ended by a paragraph. A scripted session."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from streamlet.backends.contract import RunRequest, Stop
+from streamlet.backends.spark import backend
+from streamlet.backends.spark.session import Executor
+from streamlet.base.errors import BadInput
+from streamlet.runtime.worker.loading import load_topology
+from tests.marked_processes import NUMBERED
+
+FILE = NUMBERED
+
+
+class ScriptedSession:
+    """Executors come one look after the other; the last list stays."""
+
+    def __init__(self, master: str, looks: Sequence[list[Executor]]) -> None:
+        self.master, self.local = master, master.startswith("local")
+        self._looks = list(looks)
+
+    def conf(self) -> dict[str, str]:
+        return {}
+
+    def executors(self) -> list[Executor]:
+        return self._looks.pop(0) if len(self._looks) > 1 else self._looks[0]
+
+
+class Heard:
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def on_event(self, _level: str, text: str) -> None:
+        self.texts.append(text)
+
+
+@pytest.fixture
+def request_of_two(monkeypatch: pytest.MonkeyPatch) -> RunRequest:
+    monkeypatch.setattr(backend, "TOLD_AFTER_S", 0.0)
+    monkeypatch.setattr(backend, "SLOTS_S", 0.3)
+    return RunRequest(load_topology(FILE), {}, file=FILE, workers=2)
+
+
+def test_a_slow_start_is_told_once_and_waited_for(request_of_two: RunRequest) -> None:
+    """On this machine for minutes: its executors do come."""
+    one = Executor("0", 1, 0)
+    session, heard = ScriptedSession("local-cluster[2,1,1024]", [[], [], [one], [one, one]]), Heard()
+    assert backend._await_slots(session, request_of_two, heard, Stop()) == "2 executors and 2 task slots"  # type: ignore[arg-type]
+    assert heard.texts == ["Waiting for executors, for up to 300 s: 0 executors and 0 task slots so far"]
+
+
+def test_a_cluster_without_room_is_told_with_what_it_has(request_of_two: RunRequest) -> None:
+    session, heard = ScriptedSession("spark://h:7077", [[Executor("0", 1, 0)]]), Heard()
+    with pytest.raises(BadInput, match=r"spark://h:7077.*1"):
+        backend._await_slots(session, request_of_two, heard, Stop())  # type: ignore[arg-type]
+    assert heard.texts == ["Waiting for executors, for up to 0.3 s: 1 executor and 1 task slot so far"]

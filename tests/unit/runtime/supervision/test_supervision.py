@@ -1,0 +1,196 @@
+"""What the coordinator decides: events in, instructions out, the clock a number."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from streamlet.runtime.supervision.instructions import (
+    GiveUp,
+    Kill,
+    Replaced,
+    SendBook,
+    SendCut,
+    SendLost,
+    SendWhole,
+    Start,
+    Tell,
+)
+from streamlet.runtime.supervision.supervisor import Limits, Supervisor, WorkerState
+from tests.seeds import seeds
+from tests.unit.runtime.supervision.supervision_rig import ADDRESS, bring_up, running
+
+
+def test_tuples_flow_only_when_every_worker_is_linked_by_one_version() -> None:
+    """An older version's links prove nothing."""
+    supervisor = Supervisor(2, frozenset({0}), Limits())
+    supervisor.begin(0.0)
+    assert [type(i) for i in supervisor.ready(0, 1, ADDRESS, 0.1)] == [SendBook]
+    assert supervisor.linked(0, 1, 1) == []
+    assert supervisor.initialized(0, 1) == []
+    assert supervisor.ready(1, 1, ADDRESS, 0.2) == [SendBook(2, {0: (1, ADDRESS), 1: (1, ADDRESS)})]
+    assert supervisor.initialized(1, 1) == []
+    assert supervisor.linked(1, 1, 2) == []
+    assert supervisor.linked(0, 1, 2) == [SendWhole(2)]
+
+
+def test_a_dead_worker_is_killed_announced_and_replaced_by_the_next_epoch() -> None:
+    """In this order, and only after its back-off."""
+    supervisor = running()
+    out = supervisor.gone(1, 1, "was killed by SIGKILL", 10.0)
+    assert out[0] == Kill(1, 1)
+    assert SendLost(1, 1) in out
+    assert out[-1] == SendBook(supervisor.version, {0: (1, ADDRESS)})
+    assert supervisor.tick(10.0) == [Start(1, 2)]
+    assert bring_up(supervisor, [1], 11.0)[-2:] == [SendWhole(supervisor.version), Replaced(1, 2)]
+
+
+def test_a_worker_that_dies_before_it_has_seen_a_tuple_took_nothing_along() -> None:
+    """So nobody is told that its memory is gone; nor twice of one death."""
+    supervisor = Supervisor(2, frozenset({0}), Limits())
+    supervisor.begin(0.0)
+    supervisor.gone(1, 1, "ended with status 1", 0.1)
+    supervisor.tick(1.0)
+    assert bring_up(supervisor, [0, 1], 1.0)[-1] == SendWhole(supervisor.version)
+    supervisor.gone(0, 1, "was killed by SIGKILL", 2.0)
+    supervisor.tick(3.0)
+    assert bring_up(supervisor, [0], 3.0)[-1] == Replaced(0, 2)
+    book = supervisor.link_lost(0, 2, 1, 2, supervisor.version)
+    assert book and all(supervisor.linked(at, 2, supervisor.version) == [] for at in (0,))
+    assert supervisor.linked(1, 2, supervisor.version) == [SendWhole(supervisor.version)]
+
+
+def test_news_of_an_old_epoch_changes_nothing() -> None:
+    """A zombie's messages are void."""
+    supervisor = running()
+    supervisor.gone(1, 1, "was silent for 10 s", 10.0)
+    supervisor.tick(10.1)
+    assert supervisor.gone(1, 1, "hung up", 10.2) == []
+    assert supervisor.ready(1, 1, ADDRESS, 10.2) == []
+    assert supervisor.linked(1, 1, 99) == []
+    assert supervisor.link_lost(1, 1, 0, 1, 99) == []
+    assert supervisor.workers[1].state is WorkerState.STARTING
+
+
+def test_a_cut_link_starts_the_pair_anew_once() -> None:
+    """Both ends report it; the second report is of a link already declared void."""
+    supervisor = running()
+    version = supervisor.version
+    out = supervisor.link_lost(0, 1, 1, 1, version)
+    assert out == [SendCut((0, 1), version + 1), SendBook(version + 1, {0: (1, ADDRESS), 1: (1, ADDRESS)})]
+    assert supervisor.link_lost(1, 1, 0, 1, version) == []
+    assert not supervisor.whole
+    supervisor.linked(0, 1, version + 1)
+    assert supervisor.linked(1, 1, version + 1) == [SendWhole(version + 1)]
+
+
+def test_a_silent_worker_is_replaced() -> None:
+    """Heartbeats come from a thread of their own, so silence means that the process is stopped or gone."""
+    supervisor = running(limits=Limits(silent_s=5))
+    supervisor.heard(0, 1, 7.0)
+    supervisor.heard(1, 1, 3.0)
+    assert supervisor.tick(7.9) == []
+    out = supervisor.tick(8.1)
+    assert out[0] == Kill(1, 1)
+    assert any(isinstance(i, Tell) and "silent" in i.text for i in out)
+
+
+def test_silence_while_the_coordinator_stood_still_is_not_the_workers() -> None:
+    """After Ctrl-Z and fg, or a pause of the whole machine, workers get their time anew, and no more."""
+    supervisor = running(limits=Limits(silent_s=10.0))
+    assert supervisor.tick(1.0) == supervisor.tick(2.0) == []
+    assert supervisor.tick(300.0) == []
+    for now in range(301, 309):
+        assert supervisor.tick(now) == []
+    supervisor.heard(0, 1, 308.0)
+    out = supervisor.tick(309.0) + supervisor.tick(310.0)
+    assert [i for i in out if isinstance(i, Kill)] == [Kill(1, 1)]
+
+
+def test_a_worker_that_never_starts_is_given_up_by_its_own_limit() -> None:
+    """Imports and connections may take longer than a heartbeat."""
+    supervisor = Supervisor(1, frozenset({0}), Limits(start_s=30, silent_s=5))
+    supervisor.begin(0.0)
+    assert supervisor.tick(29.0) == []
+    assert supervisor.tick(30.0) == []
+    assert Kill(0, 1) in supervisor.tick(30.9)
+
+
+def test_a_crash_loop_ends_the_run_with_a_paragraph() -> None:
+    """Restarts wait longer each time, and there is an end to them."""
+    supervisor = running(limits=Limits(restarts=3))
+    now, waits = 10.0, []
+    for _ in range(3):
+        out = supervisor.gone(1, supervisor.workers[1].epoch, "ended with status 1", now)
+        assert not any(isinstance(i, GiveUp) for i in out)
+        died = now
+        while not any(isinstance(i, Start) for i in supervisor.tick(now)):
+            supervisor.heard(0, 1, now)
+            now += 0.05
+        waits.append(now - died)
+    assert waits == sorted(waits) and waits[-1] > waits[0]
+    out = supervisor.gone(1, supervisor.workers[1].epoch, "ended with status 1", now)
+    (given_up,) = [i for i in out if isinstance(i, GiveUp)]
+    assert "Worker 1 died 4 times" in given_up.reason and "ended with status 1" in given_up.reason
+
+
+def test_deaths_long_ago_do_not_count() -> None:
+    """The budget is for a window."""
+    supervisor = running(limits=Limits(restarts=1))
+    for now in (0.0, 1000.0, 2000.0):
+        out = supervisor.gone(1, supervisor.workers[1].epoch, "died", now)
+        assert not any(isinstance(i, GiveUp) for i in out)
+        supervisor.heard(0, 1, now + 1)
+        supervisor.tick(now + 1)
+        bring_up(supervisor, [1], now + 2)
+
+
+def test_a_worker_that_never_comes_up_is_given_up() -> None:
+    """Each start takes its 30 s, so few fall into the window: the run would wait for ever, for a slot or an import."""
+    supervisor = running(limits=Limits(restarts=12))
+    now, out = 1000.0, supervisor.gone(1, 1, "died", 1000.0)
+    starts = 0
+    while not any(isinstance(i, GiveUp) for i in out):
+        now += 0.5
+        supervisor.heard(0, 1, now)
+        out = supervisor.tick(now)
+        starts += sum(isinstance(i, Start) for i in out)
+        assert starts < 15
+    (given_up,) = [i for i in out if isinstance(i, GiveUp)]
+    assert "was started 13 times and never came up" in given_up.reason and "did not start" in given_up.reason
+    assert now > 1300, "as slowly as that, the window would never be full"
+
+
+@pytest.mark.parametrize("seed", seeds("supervision", 5))
+def test_any_schedule_of_deaths_and_cuts_becomes_whole_again(seed: int) -> None:
+    """Liveness: when faults end, healthy workers bring the run up, and never by a version that is not the latest."""
+    rng = random.Random(seed)
+    supervisor = running(3, frozenset({0}), Limits(restarts=10_000))
+    now = 1.0
+    for _ in range(300):
+        now += rng.random() * 0.2
+        for index in supervisor.workers:
+            supervisor.heard(index, supervisor.workers[index].epoch, now)
+        index = rng.randrange(3)
+        worker = supervisor.workers[index]
+        peer = rng.choice([other for other in range(3) if other != index])
+        act = rng.randrange(6)
+        if act == 0:
+            supervisor.gone(index, rng.choice([worker.epoch, worker.epoch - 1]), "died", now)
+        elif act == 1:
+            version = rng.randint(0, supervisor.version)
+            supervisor.link_lost(index, worker.epoch, peer, supervisor.workers[peer].epoch, version)
+        elif act == 2:
+            supervisor.ready(index, worker.epoch, ADDRESS, now)
+        elif act == 3:
+            supervisor.initialized(index, worker.epoch)
+        elif act == 4:
+            out = supervisor.linked(index, worker.epoch, rng.randint(0, supervisor.version))
+            for instruction in out:
+                assert instruction == SendWhole(supervisor.version)
+                assert all(w.linked == supervisor.version for w in supervisor.workers.values())
+        supervisor.tick(now)
+    supervisor.tick(now + 6)
+    out = bring_up(supervisor, range(3), now + 6)
+    assert supervisor.whole, out

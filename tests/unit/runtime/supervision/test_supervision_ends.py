@@ -1,0 +1,200 @@
+"""How a run ends, as the coordinator decides it: events in, instructions out, the clock a number."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamlet.runtime.supervision.instructions import (
+    Instruction,
+    Kill,
+    SendPause,
+    SendStop,
+    Tell,
+)
+from streamlet.runtime.supervision.supervisor import Limits, Supervisor
+from tests.unit.runtime.supervision.supervision_rig import ADDRESS, QUIET, bring_up, running
+
+
+def test_an_interrupt_drains_before_it_stops() -> None:
+    """Only a state told after the pause counts."""
+    supervisor = running()
+    supervisor.state(0, 1, drained=True, caught_up=False, now=2.0)
+    assert supervisor.end("interrupted", 3.0) == [SendPause()]
+    supervisor.state(0, 1, drained=True, caught_up=False, now=3.0)  # said before it was told
+    assert supervisor.state(1, 1, drained=True, caught_up=False, traffic=QUIET, now=3.1) == []
+    assert supervisor.state(0, 1, drained=True, caught_up=False, traffic=QUIET, now=3.2) == [SendStop(clean=True)]
+    assert supervisor.drained
+    assert not supervisor.over
+    supervisor.stopped(0, 1)
+    supervisor.stopped(1, 1)
+    assert supervisor.over
+
+
+def test_what_failed_while_the_run_drained_is_not_done() -> None:
+    """Spouts are paused, so nothing is replayed: the drain ends, and the run has not drained."""
+    supervisor = running()
+    supervisor.end("interrupted", 3.0)
+    supervisor.state(1, 1, drained=True, caught_up=False, traffic=QUIET, now=3.1)
+    assert supervisor.state(0, 1, drained=True, caught_up=False, traffic=QUIET, now=3.2, done=False) == [
+        SendStop(clean=True)
+    ]
+    assert not supervisor.drained
+
+
+def test_a_drain_that_takes_too_long_is_cut_short() -> None:
+    """What was still open is not committed, and is read again by the next run."""
+    supervisor = running(limits=Limits(drain_s=4))
+    for index in supervisor.workers:
+        supervisor.heard(index, 1, 10.0)
+    supervisor.end("interrupted", 10.0)
+    assert supervisor.tick(13.9) == []
+    assert supervisor.tick(14.0) == [SendStop(clean=True)]
+    assert not supervisor.drained
+
+
+def test_caught_up_takes_every_spout() -> None:
+    """And a run that is whole: a worker that is just being replaced has not said its last word."""
+    supervisor = running(3, frozenset({0, 2}))
+    assert supervisor.state(0, 1, drained=True, caught_up=True, now=2.0) == []
+    assert supervisor.state(2, 1, drained=True, caught_up=True, now=2.1) == [SendPause()]
+    assert supervisor.ending == "caught_up"
+    assert supervisor.state(1, 1, drained=True, caught_up=False, traffic=QUIET, now=2.2) == []
+    assert supervisor.state(0, 1, drained=True, caught_up=False, traffic=QUIET, now=2.3) == []
+    assert supervisor.state(2, 1, drained=True, caught_up=False, traffic=QUIET, now=2.3) == [SendStop(clean=True)]
+
+
+def test_a_drain_waits_for_the_workers_without_spouts_too() -> None:
+    """Where nothing is tracked no spout has an open tree, and still tuples wait at bolts."""
+    supervisor = running()
+    supervisor.state(1, 1, drained=True, caught_up=False, now=1.5)
+    assert supervisor.state(0, 1, drained=True, caught_up=True, now=2.0) == [SendPause()]
+    assert supervisor.state(0, 1, drained=True, caught_up=False, traffic=QUIET, now=2.1) == []
+    assert supervisor.state(1, 1, drained=True, caught_up=False, traffic=QUIET, now=2.1) == [SendStop(clean=True)]
+    assert supervisor.drained
+
+
+def test_a_drain_waits_for_frames_that_nobody_has_read() -> None:
+    """A worker that was idle says so once; what reaches it afterwards is in its sender's count."""
+    supervisor = running(3, frozenset({0}))
+    supervisor.end("interrupted", 2.0)
+
+    def says(worker: int, sent: dict[int, int], received: dict[int, int]) -> list[Instruction]:
+        return supervisor.state(worker, 1, drained=True, caught_up=False, traffic=(sent, received), now=2.1)
+
+    assert says(2, {}, {}) == []
+    assert says(0, {1: 1}, {}) == []
+    assert says(1, {}, {}) == [], "a frame is on its way to it"
+    assert says(1, {2: 1}, {0: 1}) == [], "and it has sent one on"
+    assert says(2, {}, {1: 1}) == [SendStop(clean=True)]
+
+
+def test_frames_of_one_pair_do_not_stand_for_those_of_another() -> None:
+    """One was sent to 1 and one received by 2, but not the same: 1 has passed its one on, and has not said so yet."""
+    supervisor = running(3, frozenset({0}))
+    supervisor.end("interrupted", 2.0)
+    supervisor.state(0, 1, drained=True, caught_up=False, traffic=({1: 1}, {}), now=2.1)
+    supervisor.state(1, 1, drained=True, caught_up=False, traffic=QUIET, now=2.1)
+    assert supervisor.state(2, 1, drained=True, caught_up=False, traffic=({}, {1: 1}), now=2.1) == []
+
+
+def test_a_worker_that_does_not_stop_is_killed_at_its_deadline() -> None:
+    """A cleanup that hangs must not keep the run from ending; it is named."""
+    supervisor = running(limits=Limits(stop_s=5.0))
+    supervisor.end("interrupted", 10.0)
+    supervisor.state(1, 1, drained=True, caught_up=False, traffic=QUIET, now=11.0)
+    assert supervisor.state(0, 1, drained=True, caught_up=False, traffic=QUIET, now=11.0) == [SendStop(clean=True)]
+    supervisor.stopped(0, 1)
+    assert supervisor.tick(14.9) == []
+    assert not supervisor.over
+    told, killed = supervisor.tick(16.1)
+    assert isinstance(told, Tell) and "worker 1" in told.text and "cleanup" in told.text
+    assert killed == Kill(1, 1)
+    assert supervisor.over
+    assert supervisor.tick(17.0) == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "stop_s", "until"),
+    [("caught_up", None, 47.0), ("time", None, 47.0), ("interrupted", None, 22.0), ("interrupted", 9.0, 26.0),
+     ("time", 9.0, 26.0)],
+)  # fmt: skip
+def test_closing_has_its_own_time_however_long_the_drain_took(reason: str, stop_s: float | None, until: float) -> None:
+    """After Ctrl-C it is shorter."""
+    supervisor = running(limits=Limits(drain_s=30.0, stop_s=stop_s))
+    supervisor.end(reason, 10.0)
+    for index in (0, 1):
+        supervisor.state(index, 1, drained=True, caught_up=True, now=17.0, traffic=({}, {}))
+    for now in range(11, int(until)):
+        assert supervisor.tick(float(now)) == []
+    supervisor.stopped(0, 1)
+    told, killed = supervisor.tick(until)
+    assert killed == Kill(1, 1) and isinstance(told, Tell) and f"within {until - 17:.1f} s" in told.text
+    assert supervisor.over and "did not stop" in supervisor.unclosed[1]
+
+
+@pytest.mark.parametrize(("drained_s", "until"), [(11.0, 15.0), (13.9, 15.0)])
+def test_ctrl_c_ends_within_five_seconds_drain_and_closing_together(drained_s: float, until: float) -> None:
+    """That is what its default settings promise."""
+    supervisor = running()
+    supervisor.end("interrupted", 10.0)
+    for index in (0, 1):
+        supervisor.state(index, 1, drained=True, caught_up=True, now=drained_s, traffic=({}, {}))
+    assert supervisor.tick(until - 0.1) == []
+    assert {type(i) for i in supervisor.tick(until)} == {Tell, Kill}
+
+
+def test_ctrl_c_bounds_a_closing_that_had_more_time() -> None:
+    """Whoever is asked to end need not wait for what a run allows itself."""
+    supervisor = running()
+    supervisor.end("time", 10.0)
+    assert supervisor.tick(14.0) == [SendStop(clean=True)]
+    supervisor.end("interrupted", 20.0)
+    supervisor.end("interrupted", 21.0)
+    assert supervisor.tick(24.9) == []
+    assert {type(i) for i in supervisor.tick(25.0)} == {Tell, Kill}
+    assert supervisor.ending == "interrupted"
+
+
+def test_a_death_before_all_is_closed_is_remembered_and_told() -> None:
+    """While it closes, while the run drains, or shortly before: what its cleanup was to write is missing. Once a worker
+    has said that it closed, its end is as it should be.
+    """
+    supervisor = Supervisor(4, frozenset({0}), Limits(), {1: "count, store"})
+    supervisor.begin(0.0)
+    bring_up(supervisor, range(4), 1.0)
+    supervisor.gone(3, 1, "was killed by SIGKILL", 1.5)
+    supervisor.tick(2.0)
+    assert supervisor.end("time", 2.0)[-2:] == [Kill(3, 2), Tell("warning", f"{LATE}: {MISSING}")]
+    supervisor.stopped(0, 1)
+    assert supervisor.gone(0, 1, "ended with status 0", 2.1) == [Kill(0, 1)]
+    text = "worker 1 (count, store) was killed by SIGKILL before it had closed"
+    assert supervisor.gone(1, 1, "was killed by SIGKILL", 2.2) == [Kill(1, 1), Tell("warning", f"{text}: {MISSING}")]
+    supervisor.stopped(2, 1)
+    assert supervisor.over
+    assert supervisor.unclosed == {1: text, 3: LATE}
+
+
+LATE = "worker 3 had died and was not back when the run ended"
+MISSING = "what its cleanup was to write may be missing"
+
+
+def test_an_end_before_all_are_up_waits_for_nobody_who_is_still_starting() -> None:
+    """A run that is stopped while its workers start ends at once."""
+    supervisor = Supervisor(2, frozenset({0}), Limits())
+    supervisor.begin(0.0)
+    supervisor.ready(0, 1, ADDRESS, 0.1)
+    assert supervisor.end("time", 0.2) == [SendPause(), SendStop(clean=True), Kill(1, 1)]
+    assert not supervisor.over
+    supervisor.stopped(0, 1)
+    assert supervisor.over
+
+
+def test_a_death_during_the_drain_ends_the_run_undrained() -> None:
+    """Nobody is restarted any more."""
+    supervisor = running()
+    supervisor.end("time", 5.0)
+    out = supervisor.gone(1, 1, "was killed by SIGKILL", 5.1)
+    assert SendStop(clean=True) in out
+    assert supervisor.tick(6.0) == []
+    assert not supervisor.drained
+    assert "was killed by SIGKILL before it was to close" in supervisor.unclosed[1]

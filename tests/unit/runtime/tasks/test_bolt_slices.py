@@ -1,0 +1,89 @@
+"""How many tuples a bolt gets between two looks at the clock, and which objects they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamlet import Bolt, Tuple
+from streamlet.runtime.tasks.bolt_task import SLICE
+from streamlet.runtime.tasks.emitter import Run, Work
+from tests.unit.runtime.tasks.bolt_rig import Rig, bolt
+
+
+def test_a_long_run_is_left_where_the_time_ended() -> None:
+    """A slow bolt lets the loop read and send between slices; the rest waits, in order."""
+    seen: list[int] = []
+
+    class Slow(Bolt):
+        def process(self, tup: Tuple) -> None:
+            seen.append(tup.values[0])
+
+    rig = Rig(Slow())
+    rows = [[n] for n in range(3 * SLICE + 5)]
+    work = Work(Run(1, 5, "default", False, [7] * len(rows), list(range(len(rows))), rows))
+    turns = 0
+    while work.left > 0:
+        rig.task.execute(work, until=0.0)
+        turns += 1
+    assert turns == 4 and seen == list(range(len(rows)))
+    assert rig.task.stats.acked == rig.task.stats.executed == len(rows)
+
+
+def test_slices_are_as_long_as_a_bolt_is_fast() -> None:
+    """One tuple of a bolt that takes its time, and of one not known yet; more of it once it has become fast."""
+    sizes: list[int] = []
+    took_s = [0.2]
+
+    class Moody(Bolt):
+        def process(self, tup: Tuple) -> None:
+            sizes[-1] += 1
+            rig.clock.advance(took_s[0])
+
+    rig = Rig(Moody())
+    rig.task._size = 1
+    rows = [[n] for n in range(6 * SLICE)]
+    work = Work(Run(1, 5, "default", False, [7] * len(rows), list(range(len(rows))), rows))
+
+    def turn() -> int:
+        sizes.append(0)
+        rig.task.execute(work, until=0.0)
+        return sizes[-1]
+
+    assert [turn() for _ in range(3)] == [1, 1, 1]
+    took_s[0] = 0.0
+    assert [turn() for _ in range(8)] == [1, 2, 4, 8, 16, 32, 64, 64]
+    took_s[0] = 0.0009
+    assert [turn(), turn()] == [64, 2]
+
+
+@pytest.mark.parametrize("how", ["list", "closure", "generator", "traceback"])
+def test_a_tuple_somebody_keeps_is_not_filled_again(how: str) -> None:
+    """However it is kept; one that nobody keeps is."""
+    kept: list[Any] = []
+
+    def keep(self: Any, tup: Tuple) -> None:
+        if how == "list":
+            kept.append(tup)
+        elif how == "closure":
+            kept.append(lambda: tup)
+        elif how == "generator":
+            kept.append(tup for _ in range(1))
+        else:
+            try:
+                raise ValueError
+            except ValueError as error:
+                kept.append(error)
+
+    def value(one: Any) -> Any:
+        if how == "traceback":
+            return one.__traceback__.tb_frame.f_locals["tup"].values
+        return {"list": lambda: one, "closure": lambda: one(), "generator": lambda: next(one)}[how]().values
+
+    rig = Rig(bolt(keep))
+    rig.run(*[(root, [root]) for root in range(1, 6)])
+    assert [value(one) for one in kept] == [[1], [2], [3], [4], [5]]
+    seen: set[int] = set()
+    Rig(bolt(lambda self, tup: seen.add(id(tup)))).run(*[(root, [root]) for root in range(1, 6)])
+    assert len(seen) == 1

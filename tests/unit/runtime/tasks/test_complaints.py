@@ -1,0 +1,85 @@
+"""What a user is told of an error in a bolt: only what is true of the tuple it was raised on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamlet import Bolt, Tuple
+from streamlet.base.clock import ManualClock
+from streamlet.components.tuples import tick_tuple
+from streamlet.runtime.tasks.user_errors import Complaints
+from tests.unit.runtime.tasks.test_bolt_task import Rig
+
+
+class Raises(Bolt):
+    outputs = ["v"]
+
+    def process(self, tup: Tuple) -> None:
+        raise KeyError("no such word")
+
+    def process_tick(self, tup: Tuple) -> None:
+        raise KeyError("no such word")
+
+
+class RaisesUnfailed(Raises):
+    auto_fail = False
+
+
+class RaisesAcked(Raises):
+    auto_ack = False
+
+    def process(self, tup: Tuple) -> None:
+        self.ack(tup)
+        super().process(tup)
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def told(error: BaseException, tup: Tuple | None) -> str:
+    lines: list[str] = []
+    complaints = Complaints(lambda level, text: lines.append(text), ManualClock(), lambda text: None)
+    complaints.report("words", 3, error, tup)
+    (line,) = lines
+    return line
+
+
+@pytest.mark.parametrize(
+    ("bolt", "root", "what"),
+    [
+        (Raises, 7, "The tuple's tree has failed and its spout has been told; the bolt goes on with the next tuple."),
+        (Raises, 0, "The tuple is not tracked, so no spout hears of it and nobody sends it again; the bolt goes on"),
+        (RaisesUnfailed, 0, "The tuple is not tracked, so no spout hears of it"),
+        (RaisesUnfailed, 7, "so the tuple is neither acked nor failed: its tree fails when topology.message.timeout"),
+        (RaisesAcked, 7, "The tuple had been acked before, so nothing has failed by it"),
+    ],
+)
+def test_a_complaint_says_what_became_of_the_tuple(bolt: type[Bolt], root: int, what: str) -> None:
+    rig = Rig(bolt())
+    rig.run((root, ["x"]))
+    ((error, tup),) = rig.reported
+    text = told(error, tup)
+    assert what in text
+    assert text.count("the bolt goes on with the next tuple.") == 1
+    assert ("has failed and its spout has been told" in text) == bool(rig.fails)
+
+
+def test_of_a_tick_nothing_fails() -> None:
+    rig = Rig(Raises())
+    rig.task.tick(1.0)
+    ((error, tup),) = rig.reported
+    text = told(error, tup)
+    assert " in process_tick: 'no such word'. No tuple has failed by it; the bolt goes on." in text
+    assert "its spout" not in text
+    assert tick_tuple(1.0).root == 0
+
+
+def test_an_error_that_has_no_text_is_told_all_the_same() -> None:
+    """It would end the run as a bug of streamlet's."""
+    error: Any = Unspeakable()
+    text = told(error, Tuple(["x"], "source", root=7))
+    assert "raised Unspeakable on a tuple from source: (its text could not be had: __str__ raised RuntimeError)" in text
