@@ -1,4 +1,4 @@
-"""The producer: records in, outcomes out. Its pages: docs/guide/producer.md and docs/guide/expired-batches.md.
+"""The producer: records in, outcomes out. Its pages: docs/producer.md and docs/expired-batches.md.
 
 Reading order is import order: ``hashing``, ``partitioners``, ``batch``, ``buffer_pool``, ``sequences``,
 ``accumulator``; ``transaction_state``, ``transaction_manager``; ``responses``; and with threads and sockets

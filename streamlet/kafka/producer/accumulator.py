@@ -1,15 +1,21 @@
-"""Records that wait to be sent, by partition (Java: RecordAccumulator). Pure; whoever holds the producer's lock calls.
+"""Records that wait to be sent, by partition, and the memory they may hold (Java: RecordAccumulator, BufferPool).
+
+Pure; the caller holds the producer's lock.
 
 ::
 
     append --> | tp-0: [full] [full] [open] |          ready(now): which brokers may get something
                | tp-1: [open]               |  drain   one batch a partition, in turn, up to max_request_size
-               | tp-2:                      | ------>  in flight, by partition and in order
+               | tp-2:                      | ------>  in flight (batch_ledger)
                    ^                               |   reenqueue: back to the head, in order of sequence
                    +-------------------------------+
 
 A batch is *ready* at ``batch_size``, and goes on taking records until it is drained or ``growth`` times as large: when
 the sender cannot keep up, batches grow with the load instead of queueing.
+
+A queue's last batch is *open* while it takes records. An open batch is a permission: the short paths of ``send`` put
+records into it and check nothing else. So every refusal of further records (close, commit, abort, a partition that
+moved) must close the open batches first.
 """
 
 from __future__ import annotations
@@ -21,15 +27,95 @@ from dataclasses import dataclass, field
 
 from streamlet.base.backoff import Backoff
 from streamlet.kafka.metadata.cluster import UNKNOWN_EPOCH, Cluster, TopicPartition
-from streamlet.kafka.producer.batch import ProducerBatch, Settler
-from streamlet.kafka.producer.buffer_pool import BufferPool
+from streamlet.kafka.producer.batch import BatchState, ProducerBatch, Settler
 from streamlet.kafka.producer.sequences import Sequences
 from streamlet.kafka.records.appending import HEADER_SIZE
 
 
+@dataclass(slots=True, eq=False)
+class Waiter:
+    """One thread that waits for memory; ``got`` grows until it is ``wanted``."""
+
+    wanted: int
+    got: int = 0
+
+    @property
+    def served(self) -> bool:
+        """Whether it has all it wanted, which now belongs to it."""
+        return self.got >= self.wanted
+
+
+class BufferPool:
+    """A count of the memory that unsent and unanswered batches hold, and a line of waiters.
+
+    It only counts. Batches are immutable bytes made for one request, never a buffer used again, so the bytes that a
+    socket still sends cannot become another batch's (KAFKA-19012); the count goes down when the bytes can be freed.
+    """
+
+    __slots__ = ("_waiters", "available", "total")
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.available = total
+        self._waiters: deque[Waiter] = deque()
+
+    @property
+    def in_use(self) -> int:
+        """Bytes held by batches, or set aside for waiters."""
+        return self.total - self.available
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether somebody waits."""
+        return bool(self._waiters)
+
+    def try_take(self, size: int) -> bool:
+        """Take ``size`` bytes at once, or none; never past those who wait."""
+        if self._waiters or size > self.available:
+            return False
+        self.available -= size
+        return True
+
+    def wait(self, size: int) -> Waiter:
+        """Stand in line for ``size`` bytes."""
+        # The first in line gathers every byte that is freed, so that small wants cannot starve a large one.
+        waiter = Waiter(size)
+        self._waiters.append(waiter)
+        self._serve()
+        return waiter
+
+    def leave(self, waiter: Waiter) -> bool:
+        """Leave the line, and the memory gathered so far to others; True when that served somebody."""
+        if waiter in self._waiters:
+            self._waiters.remove(waiter)
+        self.available += waiter.got
+        waiter.got = 0
+        return self._serve()
+
+    def free(self, size: int) -> bool:
+        """Give ``size`` bytes back; True when that served somebody."""
+        self.available += size
+        if self.available > self.total:
+            raise RuntimeError(f"memory was given back twice: {self.available} of {self.total} bytes are free")
+        return self._serve()
+
+    def _serve(self) -> bool:
+        served = False
+        while self._waiters and self.available:
+            head = self._waiters[0]
+            part = min(head.wanted - head.got, self.available)
+            head.got += part
+            self.available -= part
+            if not head.served:
+                break
+            self._waiters.popleft()
+            served = True
+        return served
+
+
 @dataclass(frozen=True, slots=True)
 class AccumulatorSettings:
-    """Times in seconds, sizes in bytes."""
+    """The settings of an accumulator: times in seconds, sizes in bytes."""
 
     batch_size: int
     linger_s: float
@@ -37,10 +123,12 @@ class AccumulatorSettings:
     retry: Backoff
     growth: int = 16
     max_request_size: int = 1_048_576
+    transactional: bool = False
+    """Batches bear the mark of a transaction."""
 
 
 class PartitionQueue:
-    """One partition's batches, oldest first. ``open`` is the last one while it takes records."""
+    """One partition's batches, oldest first; ``open`` is the last one while it takes records."""
 
     __slots__ = ("batches", "muted", "open", "topic_partition")
 
@@ -49,12 +137,12 @@ class PartitionQueue:
         self.batches: deque[ProducerBatch] = deque()
         self.open: ProducerBatch | None = None
         self.muted = False
-        """One of its batches is in flight, and ``max_in_flight = 1`` promises order."""
+        """One of its batches is in flight, and ``max_in_flight = 1`` promises order. Written by the ledger."""
 
 
 @dataclass(slots=True)
 class ReadyNodes:
-    """What :meth:`RecordAccumulator.ready` found."""
+    """The brokers that may get something, as found by :meth:`RecordAccumulator.ready`."""
 
     nodes: dict[int, list[PartitionQueue]] = field(default_factory=dict)
     """Broker id -> its partitions with something to send, for brokers with at least one that is due."""
@@ -64,40 +152,57 @@ class ReadyNodes:
 
 
 class RecordAccumulator:
-    """See the module."""
+    """The queues of all partitions, and every batch that is not finished.
+
+    ``may_send`` says whether a batch's partition is part of the transaction; ``settler`` is the thread that settles
+    the batches made here.
+    """
 
     def __init__(
-        self, settings: AccumulatorSettings, pool: BufferPool, sequences: Sequences | None, uniform: Callable[[], float]
+        self,
+        settings: AccumulatorSettings,
+        pool: BufferPool,
+        sequences: Sequences | None,
+        uniform: Callable[[], float],
+        may_send: Callable[[TopicPartition], bool] = lambda _tp: True,
+        settler: Settler | None = None,
     ) -> None:
         self._settings = settings
         self._uniform = uniform
         self.pool = pool
         self.sequences = sequences
+        self._may_send = may_send
+        self._settler = settler
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._active: dict[TopicPartition, PartitionQueue] = {}
-        """Queues that have a batch: what ready() looks at, so that idle partitions cost nothing."""
-        self.incomplete: set[ProducerBatch] = set()
-        """Every batch without a final state, queued or in flight."""
+        """Queues that have a batch: only these are looked at each turn, so that idle partitions cost nothing."""
+        self.live: dict[ProducerBatch, None] = {}
+        """Every batch from its first record until its callbacks have run, in order of age."""
         self.flushes = 0
         """Callers in flush(): nothing lingers meanwhile."""
         self.closed = False
-        self.may_send: Callable[[ProducerBatch], bool] = lambda batch: True
-        """The transaction's word on a batch: whether its partition has been added."""
-        self.settler: Settler | None = None
-        """The thread that settles the batches made here."""
         self._turn = 0
         self._drained = 0
         self._largest: dict[str, int] = {}
 
+    @property
+    def incomplete(self) -> list[ProducerBatch]:
+        """Every batch whose outcome is open, queued or in flight. Needs no lock: ``list`` copies at one stroke."""
+        return [batch for batch in list(self.live) if not batch.is_over]
+
     def queue(self, tp: TopicPartition) -> PartitionQueue:
-        """The partition's queue, made on first use."""
+        """Return the partition's queue, made on first use."""
         found = self._queues.get(tp)
         if found is None:
             found = self._queues[tp] = PartitionQueue(tp)
         return found
 
     def forget_topics(self, topics: Iterable[str]) -> set[str]:
-        """Drop what is known of idle topics; gives those of them that have nothing queued or on its way."""
+        """Drop the queues of topics that nobody sends to any more; return the topics that were dropped.
+
+        A topic stays while it has something queued or on its way. Its sequences may have to stay longer: see
+        :meth:`Sequences.forget`.
+        """
         idle = set(topics) - {batch.topic_partition.topic for batch in self.incomplete}
         rows = [queue for tp, queue in self._queues.items() if tp.topic in idle]
         idle -= {queue.topic_partition.topic for queue in rows if queue.muted}
@@ -110,16 +215,19 @@ class RecordAccumulator:
             self.sequences.forget(idle)
         return idle
 
-    def unmute(self, tp: TopicPartition) -> None:
-        """Its batch is answered for."""
+    def mute(self, tp: TopicPartition, muted: bool) -> None:
+        """Keep a partition from being drained, or let it go on."""
         queue = self._queues.get(tp)
         if queue is not None:
-            queue.muted = False
+            queue.muted = muted
 
     # -- filling
 
     def grow(self, batch: ProducerBatch, size: int) -> bool:
         """Let an open batch take ``size`` more bytes than its room; False when it must end here."""
+        # A full batch grows until the sender drains it. Python's threads change places every 5 ms, and a sender that
+        # waits that long for each 16 KiB cannot keep up with one sending thread. This is also why ``linger_ms`` need
+        # not be 5, as it is in Java from 4.0.
         limit = self.largest(batch.topic_partition.topic)
         if batch.size + size > limit:
             return False
@@ -131,7 +239,7 @@ class RecordAccumulator:
         return batch.size + size <= batch.room
 
     def largest(self, topic: str) -> int:
-        """How far a batch of the topic may grow; ``batch_size`` once a broker refused a larger one."""
+        """Return how far a batch of the topic may grow; ``batch_size`` after a broker refused a larger one."""
         known = self._largest.get(topic)
         if known is None:
             grown = self._settings.batch_size * self._settings.growth
@@ -139,29 +247,40 @@ class RecordAccumulator:
         return known
 
     def first_size(self, record_size: int) -> int:
-        """What a new batch that begins with such a record takes of the pool."""
+        """Return the memory for a new batch that begins with such a record."""
         return max(self._settings.batch_size, HEADER_SIZE + record_size)
 
     def open_batch(self, queue: PartitionQueue, memory: int, timestamp: int, now_s: float) -> ProducerBatch:
-        """A new last batch, for memory that was taken. The queue may have been forgotten while that was waited for."""
+        """Add a new last batch, for memory that was taken."""
+        # By name, not as given: the queue may have been forgotten while its caller waited for the memory.
         queue = self.queue(queue.topic_partition)
-        batch = ProducerBatch(queue.topic_partition, timestamp, now_s, memory, memory)
-        batch.settler = self.settler
+        batch = ProducerBatch(
+            queue.topic_partition,
+            timestamp,
+            now_s,
+            memory,
+            memory,
+            transactional=self._settings.transactional,
+            settler=self._settler,
+        )
         queue.batches.append(batch)
         queue.open = batch
         self._active[queue.topic_partition] = queue
-        self.incomplete.add(batch)
+        self.live[batch] = None
         return batch
 
     def close_open_batches(self) -> None:
-        """Let no batch take more: the next record asks again whether it may be taken (close, commit, abort)."""
+        """Let no batch take more: the next record asks again whether it may be taken."""
         for queue in self._active.values():
             queue.open = None
 
     # -- sending
 
     def ready(self, cluster: Cluster, now_s: float, hurry: bool = False) -> ReadyNodes:
-        """Which brokers may get something, and when to look again. ``hurry``: nothing lingers."""
+        """Return which brokers may get something, and when to look again.
+
+        ``hurry``: nothing lingers. A broker is due when one of its partitions is; then the others may come along.
+        """
         found = ReadyNodes()
         due: set[int] = set()
         every = hurry or self.pool.exhausted or self.closed or self.flushes > 0
@@ -187,7 +306,8 @@ class RecordAccumulator:
         return found
 
     def _rotated(self) -> list[PartitionQueue]:
-        """Active queues, each time from another one on: a request that is full leaves out another one's batch."""
+        """Return the active queues, each time from another one on."""
+        # A full request leaves out the queues at the end; without the turn these would always be the same.
         rows = list(self._active.values())
         if len(rows) > 1:
             self._turn = (self._turn + 1) % len(rows)
@@ -195,8 +315,9 @@ class RecordAccumulator:
         return rows
 
     def _is_full(self, queue: PartitionQueue, head: ProducerBatch) -> bool:
-        """One that was given more room is: a record did not fit, and who uses that room wakes nobody."""
         size = self._settings.batch_size
+        # A batch with more room than batch_size is due at once. A record did not fit and it was made to grow, and the
+        # short paths into that room look at nothing but the room: they would fill it and wake nobody.
         return len(queue.batches) > 1 or queue.open is not head or head.size >= size or head.room > size
 
     def _linger_s(self, head: ProducerBatch, now_s: float) -> float:
@@ -207,11 +328,14 @@ class RecordAccumulator:
             return 0.0
         epoch = cluster.leader_epoch(head.topic_partition)
         if epoch > head.leader_epoch != UNKNOWN_EPOCH:
-            return 0.0  # a new leader: there is nothing to wait for (KIP-951)
+            return 0.0  # a new leader: nothing is left to wait for (KIP-951)
         return head.last_attempt_s + self._settings.retry.delay(head.attempts, self._uniform) - now_s
 
     def drain(self, queues: Iterable[PartitionQueue], cluster: Cluster, now_s: float) -> list[ProducerBatch]:
-        """One batch of each queue, up to ``max_request_size`` in all; one that is larger goes alone."""
+        """Take one batch of each queue, up to ``max_request_size`` in all; a larger one goes alone.
+
+        They are in flight from here on: closed, numbered, and off their queues.
+        """
         taken: list[ProducerBatch] = []
         size = 0
         for queue in queues:
@@ -220,7 +344,9 @@ class RecordAccumulator:
             head = queue.batches[0]
             if taken and size + head.size > self._settings.max_request_size:
                 break
-            if not self.may_send(head) or (self.sequences is not None and not self.sequences.may_drain(head)):
+            if not self._may_send(head.topic_partition) or (
+                self.sequences is not None and not self.sequences.may_drain(head)
+            ):
                 continue
             queue.batches.popleft()
             if queue.open is head:
@@ -234,13 +360,14 @@ class RecordAccumulator:
             head.leader_epoch = cluster.leader_epoch(head.topic_partition)
             if self.sequences is not None:
                 self.sequences.assign(head)
-            head.on_wire = True
+            head.move(BatchState.IN_FLIGHT)
             size += head.size
             taken.append(head)
         return taken
 
     def reenqueue(self, batch: ProducerBatch, now_s: float) -> None:
-        """Back to the head of its queue, in order of sequence."""
+        """Put an answered batch back to the head of its queue, in order of sequence."""
+        batch.move(BatchState.QUEUED)
         batch.attempts += 1
         batch.last_attempt_s = now_s
         batch.retry = True
@@ -263,16 +390,17 @@ class RecordAccumulator:
         queue.batches = deque(sent + fresh)
 
     def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
-        """A batch that the broker finds too large becomes several, queued in its place; no try is used up."""
+        """Queue smaller batches in place of one that the broker finds too large; no try is used up."""
+        batch.move(BatchState.SPLIT)
         topic = batch.topic_partition.topic
         self._largest[topic] = min(self.largest(topic), self._settings.batch_size)
         target = min(self._settings.batch_size, max(batch.size // 2, HEADER_SIZE + 1))
         parts = batch.split(target)
-        self.incomplete.discard(batch)
-        self.incomplete.update(parts)
+        self.live.pop(batch, None)
+        self.live.update(dict.fromkeys(parts))
         if self.sequences is not None:
             self.sequences.replace(batch, parts)
-        # The memory goes with the first part: what they hold together is what the whole one held.
+        # The parts hold together as much memory as the whole one did, so that the pool's count stays right.
         share = batch.memory // len(parts)
         for part in parts:
             part.memory = share
@@ -284,7 +412,10 @@ class RecordAccumulator:
         return parts
 
     def move(self, queue: PartitionQueue, target: TopicPartition, keyed_too: bool) -> list[ProducerBatch]:
-        """Batches that were never sent go to another partition (P8); those that name theirs stay."""
+        """Move batches that were never sent to another partition, and return them.
+
+        Those with a record that names its partition stay, and those with keys unless ``keyed_too``.
+        """
         moved = [
             batch
             for batch in queue.batches
@@ -309,7 +440,9 @@ class RecordAccumulator:
     # -- the end of batches
 
     def expired(self, now_s: float) -> list[ProducerBatch]:
-        """Queued batches whose time is up (E1), taken off their queues. Only heads are looked at: they are oldest."""
+        """Take queued batches whose time is up off their queues, and return them."""
+        # Only heads are looked at. Each queue's head is its oldest: retries go back to the head, and batches that
+        # moved from another partition are sorted in by age.
         found: list[ProducerBatch] = []
         for queue in list(self._active.values()):
             while queue.batches and now_s - queue.batches[0].created_s >= self._settings.delivery_timeout_s:
@@ -322,30 +455,32 @@ class RecordAccumulator:
         return found
 
     def next_expiry_s(self, now_s: float) -> float:
-        """Seconds until a queued batch expires."""
+        """Return the seconds until a queued batch expires."""
         first = min((queue.batches[0].created_s for queue in self._active.values()), default=float("inf"))
         return first + self._settings.delivery_timeout_s - now_s
 
-    def take_undrained(self, only: Callable[[ProducerBatch], bool] = lambda batch: True) -> list[ProducerBatch]:
-        """Everything queued that ``only`` admits, taken off (close, abort)."""
+    def take_undrained(self) -> list[ProducerBatch]:
+        """Take everything off the queues, and return it (close, abort)."""
         found: list[ProducerBatch] = []
-        for queue in list(self._active.values()):
-            gone = [batch for batch in queue.batches if only(batch)]
-            found += gone
-            queue.batches = deque(batch for batch in queue.batches if not only(batch))
-            if queue.open in gone:
-                queue.open = None
-            if not queue.batches:
-                del self._active[queue.topic_partition]
+        for queue in self._active.values():
+            found += queue.batches
+            queue.batches.clear()
+            queue.open = None
+        self._active.clear()
         return found
 
     def forget(self, batch: ProducerBatch) -> None:
-        """It has its final state."""
-        self.incomplete.discard(batch)
+        """Drop a batch from the live ones: its callbacks have run."""
+        self.live.pop(batch, None)
 
     def release(self, batch: ProducerBatch) -> bool:
-        """Give its memory back, once, and never while the socket may still send from it (E4). True: somebody got it."""
-        if batch.on_wire or batch.final_state is None or not batch.memory:
+        """Give a batch's memory back, at most once. True when that served somebody who waits.
+
+        Does nothing while the batch is undecided, or while the socket may still send from it.
+        """
+        # That a batch fails and that its memory is freed are two events: one that expired in flight must wait for
+        # its answer, or for the connection's end.
+        if batch.on_wire or not batch.is_over or not batch.memory:
             return False
         size, batch.memory = batch.memory, 0
         batch.forget_records()
@@ -356,5 +491,5 @@ class RecordAccumulator:
 
 
 def _goes_before(other: ProducerBatch, batch: ProducerBatch) -> bool:
-    """Of batches without sequences that are sent again: the one that was drained first."""
+    """Return whether ``other`` was drained first, of two without sequences that are sent again."""
     return other.retry and other.drained_turn < batch.drained_turn

@@ -1,37 +1,50 @@
-"""From a record to its place in a batch, with the waits on the way (M2, P5). One lock, taken once a record or list."""
+"""From a record, or a list of them, to its place in a batch, with the waits on the way.
+
+Any thread. The lock is the sender's, taken for one record or for as many of a list as one batch has room for. The
+user's partitioner is asked without it, so after each such question, and after each wait, what was found before is
+looked at again.
+
+A call may wait twice, for its topic's metadata and for memory, both together at most ``max_block_ms``. A record that
+was not taken always says so in its error; after the append its future alone tells what became of it.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
+from time import time
+from typing import Any
 
-from streamlet.kafka.arguments import check_topic
+from streamlet.base.errors import StreamletError
+from streamlet.kafka.arguments import check_place, check_timestamp, check_topic, listed
 from streamlet.kafka.client import diagnosis
 from streamlet.kafka.errors import ClientTimeout, copy_of
 from streamlet.kafka.producer.accumulator import PartitionQueue
 from streamlet.kafka.producer.batch import ProducerBatch
-from streamlet.kafka.producer.errors import BufferExhausted, ProducerClosed, RecordTooLarge
-from streamlet.kafka.producer.partitioners import INTERVAL_STICKY
+from streamlet.kafka.producer.errors import BufferExhausted, ProducerClosed, RecordTooLarge, SerializationFailed
+from streamlet.kafka.producer.partitioners import INTERVAL_STICKY, TopicState
 from streamlet.kafka.producer.producer_config import ProducerConfig
 from streamlet.kafka.producer.record_future import FutureRecordMetadata
 from streamlet.kafka.producer.sender import Sender
-from streamlet.kafka.producer.topics import Topics, TopicState
+from streamlet.kafka.producer.serializing import Serialize, as_bytes, check_headers
 from streamlet.kafka.records.appending import HEADER_SIZE, VARINT, encode_plain, encode_record, upper_bound
 from streamlet.kafka.records.batch import Headers
 
 _log = logging.getLogger(__name__)
 
 TOLD_AFTER_S = 3.0
-"""How long a record may wait for its topic before that is told."""
+"""Seconds before a record's wait for its topic is named in the log."""
 TOLD_AGAIN_S = 30.0
 _NOT_TAKEN = "The record was not taken."
+_OF_ONE = (" The record was not taken.", " No record was taken.")
+"""Sentences in the errors of a single record that are not true of a list."""
 
 
 class Appender:
-    """The producer's way in. Any thread; takes the sender's lock itself."""
+    """The way of one producer's records into batches. Takes the sender's lock itself."""
 
-    def __init__(self, config: ProducerConfig, sender: Sender, uniform: Callable[[], float]) -> None:
+    def __init__(self, config: ProducerConfig, sender: Sender) -> None:
         self._config = config
         self._sender = sender
         self._lock = sender.lock
@@ -40,18 +53,16 @@ class Appender:
         self._max_block_s = config.max_block_ms / 1000
         self._batch_bytes = config.batch_bytes
         self._pid = os.getpid()
-        self.topics = Topics(config, sender.accumulator, uniform)
+        self.topics = sender.topics
         self.hashes_raw_keys = config.partitioner in ("java_hash", INTERVAL_STICKY) or self.topics.custom is not None
         self._direct = (
             not self.hashes_raw_keys and not config.partitioner_ignore_keys and config.partition_failover == "off"
         )
         """Neither a partitioner of the user's nor the failover switch must be asked."""
         self._tell_again_s = float("-inf")
-        sender.on_cluster = self.topics.take_cluster
-        sender.on_send_error = self.topics.send_failed
 
     def check_open(self) -> None:
-        """ProducerClosed when it is closed, or its thread died."""
+        """Raise ProducerClosed when the producer is closed, or its thread died."""
         sender = self._sender
         if sender.died is not None:
             raise ProducerClosed(
@@ -61,7 +72,7 @@ class Appender:
             raise ProducerClosed("The producer is closed.")
 
     def forked(self) -> ProducerClosed:
-        """What every call says in a child of this process."""
+        """Return the error of every call in a child of this process."""
         return ProducerClosed(
             f"This producer was made in process {self._pid}, and process {os.getpid()} is a fork of it, where the "
             "thread that sends does not exist: make a producer of its own in each process, after the fork."
@@ -77,7 +88,7 @@ class Appender:
         partition: int | None,
         partition_key: object,
     ) -> FutureRecordMetadata:
-        """One record, whatever it is."""
+        """Append one record, whatever it has; ``partition_key`` decides in place of ``key``."""
         if not headers and partition_key is None and self._direct:
             with self._lock:
                 found = self._append_directly(topic, key, value, timestamp, partition)
@@ -92,7 +103,7 @@ class Appender:
             with self._lock:
                 self.check_open()
                 if not self._is_current(state, count):
-                    continue
+                    continue  # metadata came while the partitioner was asked: ask again, with the new count
                 queue = self._queue(state, number, key, partition_key)
                 self._keep_apart(queue, key, partition)
                 batch = self._open(queue, need, timestamp, deadline)
@@ -107,22 +118,24 @@ class Appender:
                 return FutureRecordMetadata(batch, index, timestamp)
 
     def _is_current(self, state: TopicState, count: int) -> bool:
-        """Whether what was found without the lock still holds: metadata may have come meanwhile."""
+        """Return whether a state found without the lock still holds."""
         return state.count == count and self.topics.get(state.name) is state
 
     def _append_directly(
         self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, partition: int | None
     ) -> FutureRecordMetadata | None:
-        """The usual case with a key or a partition: an open batch with room. None: take the long way.
+        """Append a record with a key or a partition to an open batch with room. None: take the long way.
 
-        An open batch means that records may be taken: nothing else is checked.
+        The usual case, in few steps.
         """
+        # An open batch means that records may be taken (see ``accumulator``): nothing else is checked.
         state = self.topics.get(topic)
         if state is None:
             return None
         if partition is None:
             if key is None:
                 return None
+            # The partitions of the last 16384 keys are remembered: murmur2 in Python costs more than the rest.
             number = state.keys.get(key)
             if number is None:
                 number = self.topics.keyed(state, key)
@@ -134,7 +147,7 @@ class Appender:
         if batch is None or (partition is not None and not batch.pinned) or (key is not None and not batch.keyed):
             return None
         part = encode_plain(key, value, timestamp - batch.base_timestamp, len(batch.parts))
-        if batch.size + len(part) >= batch.room:  # one that fills it takes the long way, which wakes the sender
+        if batch.size + len(part) >= batch.room:  # a record that fills it takes the long way, which wakes the sender
             return None
         return FutureRecordMetadata(batch, batch.append(part, timestamp), timestamp)
 
@@ -147,10 +160,10 @@ class Appender:
         timestamp: int,
         partition: int | None,
     ) -> None:
-        """Keyless records in order, a batch at a time under the lock; each may wait as long as if it came alone.
-        Not for a partitioner of the user's, which is asked for each record.
+        """Append keyless records in order, a batch at a time under the lock.
 
-        The futures of those taken are put into ``done``, so that they are there whatever this raises.
+        Each may wait as long as if it came alone. Not for a partitioner of the user's, which is asked for each
+        record. The futures of those taken are put into ``done``, so that they are there whatever this raises.
         """
         if not values:
             return
@@ -177,24 +190,8 @@ class Appender:
                     self._sender.wake()
             done += [FutureRecordMetadata(batch, index, timestamp) for index in range(first, first + taken)]
 
-    def append_keyed(
-        self,
-        done: list[FutureRecordMetadata],
-        topic: str,
-        keys: Sequence[bytes | None],
-        values: Sequence[bytes | None],
-        headers: Headers,
-        timestamp: int,
-        partition: int | None,
-        originals: Sequence[object] | None,
-    ) -> None:
-        """Records with keys, in order."""
-        for at, key in enumerate(keys):
-            given = None if originals is None else originals[at]
-            done.append(self.append(topic, key, values[at], headers, timestamp, partition, given))
-
     def _most(self, state: TopicState, queue: PartitionQueue) -> float:
-        """How many bytes may still go to this partition in one go."""
+        """Return how many bytes may still go to this partition in one go."""
         return state.sticky.left if state.sticky_queue is queue else float("inf")
 
     @staticmethod
@@ -209,7 +206,8 @@ class Appender:
         return self.topics.choose(state, key, partition_key, self._clock.monotonic())
 
     def _keep_apart(self, queue: PartitionQueue, key: bytes | None, partition: int | None) -> None:
-        """Where batches may move (P8), a record that must stay does not share one with records that need not."""
+        """Close the open batch where this record must stay and the batch's may move, or the other way round."""
+        # A batch moves to another partition as a whole, or not at all (``partition_failover``).
         batch = queue.open
         if batch is None or self._config.partition_failover == "off":
             return
@@ -218,7 +216,7 @@ class Appender:
             queue.open = None
 
     def _open(self, queue: PartitionQueue, need: int, timestamp: int, deadline: float) -> ProducerBatch:
-        """The queue's open batch with room for ``need`` bytes: as it is, grown, or a new one."""
+        """Return the queue's open batch with room for ``need`` bytes: as it is, grown, or a new one."""
         accumulator, sender = self._accumulator, self._sender
         taken = 0
         try:
@@ -227,8 +225,10 @@ class Appender:
                 if batch is not None and batch.size + need <= batch.room:
                     return batch
                 if batch is not None and accumulator.grow(batch, need):
+                    # A batch with more room than batch_size is due at once. The short paths into it look only at the
+                    # room and wake nobody, while the sender may sleep for linger_ms.
                     if batch.size < self._batch_bytes:
-                        sender.wake()  # it is due now, and who fills it further does not look at its size
+                        sender.wake()
                     return batch
                 if sender.manager is not None:
                     sender.manager.check_may_send(queue.topic_partition)
@@ -236,19 +236,18 @@ class Appender:
                 if taken or accumulator.pool.try_take(size):
                     break
                 self._await_memory(size, deadline)
-                taken = size  # the lock was let go meanwhile: look again
+                taken = size  # the lock was released meanwhile: look again
             taken = 0
         finally:
             if taken and accumulator.pool.free(taken):
                 sender.changed.notify_all()
         batch = accumulator.open_batch(queue, size, timestamp, self._clock.monotonic())
-        batch.transactional = sender.manager is not None and sender.manager.is_transactional
         sender.touched.add(queue.topic_partition.topic)
         sender.wake()
         return batch
 
     def _await_memory(self, size: int, deadline: float) -> None:
-        """Wait for ``buffer_memory`` (P5); what was wanted is ours when this returns."""
+        """Wait for ``buffer_memory``; ``size`` bytes of it are ours when this returns. With the lock held."""
         sender = self._sender
         pool = self._accumulator.pool
         waiter = pool.wait(size)
@@ -287,9 +286,9 @@ class Appender:
         return need
 
     def await_topic(self, topic: str, partition: int | None, deadline: float, note: str = _NOT_TAKEN) -> TopicState:
-        """The topic's state, with the partition if one is named; waits for metadata until the deadline (M2).
+        """Return the topic's state, with the partition if one is named; wait for metadata until the deadline.
 
-        A long wait is told in the log. ``note``: what it means for the caller that there is none.
+        A long wait is named in the log. ``note``: the consequence for the caller, for the error's text.
         """
         sender = self._sender
         told_s = self._clock.monotonic() + TOLD_AFTER_S
@@ -311,7 +310,7 @@ class Appender:
         return found
 
     def _wait_for_topic(self, topic: str, partition: int | None, deadline: float, note: str) -> TopicState | None:
-        """With the lock held; None when the time is up."""
+        """Wait for metadata with the lock held; None when the time is up."""
         sender = self._sender
         state = self.topics.get(topic)
         sender.touched.add(topic)
@@ -370,7 +369,7 @@ def _fill(
     timestamp: int,
     most: float,
 ) -> int:
-    """As many of the values as there is room for, at least one; how many."""
+    """Append as many of the values as the batch has room for, at least one; return how many."""
     parts = batch.parts
     first = index = len(parts)
     size, limit = batch.size, batch.size + most
@@ -395,3 +394,107 @@ def _fill(
     if timestamp > batch.max_timestamp:
         batch.max_timestamp = timestamp
     return index - first
+
+
+class RecordLists:
+    """``send_many``: the lists of one producer, and errors that say how far each came."""
+
+    def __init__(
+        self, appender: Appender, key_serializer: Serialize | None, value_serializer: Serialize | None
+    ) -> None:
+        self._appender = appender
+        self._key_serializer = key_serializer
+        self._value_serializer = value_serializer
+
+    def send(
+        self,
+        topic: str,
+        values: Iterable[Any],  # Any: what the user's serializers take
+        keys: Iterable[Any] | None,
+        partition: int | None,
+        headers: Any,
+        timestamp_ms: int | None,
+    ) -> list[FutureRecordMetadata]:
+        """Append a list of records, as ``Producer.send_many`` says."""
+        taken: list[FutureRecordMetadata] = []
+        count = None
+        try:
+            rows = list(listed("values", values))
+            count = len(rows)
+            self._take(taken, topic, rows, keys, partition, headers, timestamp_ms)
+        except Exception as err:  # whatever it is, the caller must learn how many were taken
+            told = _told(err, taken, count)
+            if told is err:
+                raise
+            raise told from (err.__cause__ or err)
+        return taken
+
+    def _take(
+        self,
+        taken: list[FutureRecordMetadata],
+        topic: str,
+        values: list[Any],
+        keys: Iterable[Any] | None,
+        partition: int | None,
+        headers: Any,
+        timestamp_ms: int | None,
+    ) -> None:
+        check_place(topic, partition)
+        given = None if keys is None else list(listed("keys", keys))
+        if given is not None and len(given) != len(values):
+            raise ValueError(f"send_many was given {len(values)} values and {len(given)} keys: each value needs one.")
+        timestamp = int(time() * 1000) if timestamp_ms is None else check_timestamp(timestamp_ms)
+        extra = check_headers(topic, headers) if headers else ()
+        raws = _serialized("value", self._value_serializer, topic, values)
+        if given is None and (partition is not None or self._appender.topics.custom is None):
+            self._appender.append_many(taken, topic, raws, extra, timestamp, partition)
+            return
+        raw_keys = [None] * len(raws) if given is None else _serialized("key", self._key_serializer, topic, given)
+        for at, key in enumerate(raw_keys):
+            original = given[at] if given is not None and self._appender.hashes_raw_keys else None
+            taken.append(self._appender.append(topic, key, raws[at], extra, timestamp, partition, original))
+
+
+def _serialized(what: str, serialize: Serialize | None, topic: str, given: Sequence[Any]) -> list[bytes | None]:
+    """Return all of them as bytes, before the first is taken; SerializationFailed names the place in the list."""
+    raws: list[bytes | None] = []
+    try:
+        if serialize is not None:
+            for one in given:
+                raws.append(serialize(topic, one))  # noqa: PERF401 - how far it came is asked below
+        else:
+            for one in given:
+                plain = one.__class__ is bytes or one is None
+                raws.append(one if plain else as_bytes(f"{what}_serializer", topic, one))
+    except SerializationFailed as err:
+        raise SerializationFailed(f"{what}s[{len(raws)}]: {err.message}") from err.__cause__
+    return raws
+
+
+def _told(error: Exception, taken: list[FutureRecordMetadata], count: int | None) -> Exception:
+    """Return the error for this caller: with ``taken``, and a text that says how many of how many.
+
+    One of ours becomes a copy: the same object may go to others who wait. One of the user's own code stays.
+    """
+    ours = isinstance(error, (StreamletError, ValueError)) and [type(arg) for arg in error.args[:1]] == [str]
+    if not ours:
+        error.taken = taken  # type: ignore[attr-defined]  # documented in send_many
+        error.add_note("send_many: no record was taken." if not taken else _counted(len(taken), count or 0))
+        return error
+    if count is None:
+        error.taken = taken  # type: ignore[attr-defined]
+        return error
+    text: str = error.args[0]
+    for sentence in _OF_ONE:
+        text = text.replace(sentence, "")
+    told = copy_of(error)
+    told.args = (f"{text} {_counted(len(taken), count)}", *error.args[1:])
+    if isinstance(told, StreamletError):
+        told.message = told.args[0]
+    told.taken = taken  # type: ignore[attr-defined]
+    return told
+
+
+def _counted(taken: int, count: int) -> str:
+    said = f"{taken} of {count} records were taken"
+    return f"{said}: to send the rest, go on from values[{taken}] on." if taken else f"{said}."

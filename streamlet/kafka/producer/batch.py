@@ -1,7 +1,22 @@
-"""A batch of records for one partition, from its first append to its one final state (E3, E4; Java: ProducerBatch).
+"""A batch of records for one partition: its bytes, its state, and how it ends (Java: ProducerBatch).
 
-Pure: the accumulator fills it, the sender settles it, futures read it. What is fixed when it is over stands in the
-batch; a record's future is only the batch and the record's place in it.
+Pure: the accumulator fills it, the ledger moves it from state to state, futures read it. A record's future is only the
+batch and the record's place in it, so everything that is known about the outcome stands here.
+
+::
+
+              drained                answered, or connection lost
+    QUEUED -----------> IN_FLIGHT -------------------------------> ANSWERED ---> SUCCEEDED
+     | | ^                  |                                       | | |
+     | | |                  | expired, or closed by force           | | +------> SPLIT: goes on in smaller ones
+     | | |                  v                                       | +--------> FAILED
+     | | |               GIVEN_UP ---- answered ----> FAILED        |
+     | | +-------------------------- sent again <-------------------+
+     | +---> FAILED: expired in its queue
+     +-----> ABORTED: the producer was closed, or the transaction aborted
+
+Two rules follow from the picture. The outcome is decided once: no arrow leads back from a final state. And the bytes
+and memory of a batch stay while it is IN_FLIGHT or GIVEN_UP, because the socket may still send from them.
 """
 
 from __future__ import annotations
@@ -17,22 +32,22 @@ from streamlet.kafka.records.compression import Compression, compress
 
 
 class Waiter(Protocol):
-    """What wakes those who wait for a batch: an Event, made by the first of them."""
+    """A wake-up for threads that wait for a batch: an Event, made by the first of them."""
 
     def set(self) -> None:
-        """It is over."""
+        """Wake all of them."""
         ...
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Until it is over; False when ``timeout`` seconds came first."""
+        """Wait until the batch is over; False when ``timeout`` seconds came first."""
         ...
 
 
 class Settler(Protocol):
-    """Who settles a batch: the thread of its producer."""
+    """The thread that settles a batch."""
 
     def check_wait(self) -> None:
-        """IllegalProducerState where waiting for the batch, here and now, would keep it from being settled."""
+        """Raise IllegalProducerState where waiting for the batch would keep it from being settled."""
         ...
 
 
@@ -40,24 +55,49 @@ NO_SEQUENCE = -1
 UNKNOWN_OFFSET = -1
 
 
-class FinalState(Enum):
-    """How a batch can end."""
+class BatchState(Enum):
+    """Where a batch stands; the module has the picture."""
 
+    QUEUED = "queued"
+    IN_FLIGHT = "in flight"
+    ANSWERED = "answered"
+    """Its request has ended and the verdict is not given yet; only inside one turn of the ledger."""
+    GIVEN_UP = "given up on the wire"
+    """Over for its futures, and the request is still open."""
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     ABORTED = "aborted"
+    SPLIT = "split"
 
+
+_S = BatchState
+MOVES: dict[BatchState, tuple[BatchState, ...]] = {
+    _S.QUEUED: (_S.IN_FLIGHT, _S.FAILED, _S.ABORTED),
+    _S.IN_FLIGHT: (_S.ANSWERED, _S.GIVEN_UP),
+    # ABORTED only where a mistake of ours ended the sender's thread between the answer and the verdict.
+    _S.ANSWERED: (_S.QUEUED, _S.SUCCEEDED, _S.FAILED, _S.SPLIT, _S.ABORTED),
+    _S.GIVEN_UP: (_S.FAILED,),
+    _S.SUCCEEDED: (),
+    _S.FAILED: (),
+    _S.ABORTED: (),
+    _S.SPLIT: (),
+}
+"""The states that may follow each state. Any other move is a mistake of ours, and raises RuntimeError."""
+
+# Tuples, not sets: the hash of an enum's member is a Python call, and these are asked several times a batch.
+_OVER = (_S.GIVEN_UP, _S.SUCCEEDED, _S.FAILED, _S.ABORTED, _S.SPLIT)
+_ON_WIRE = (_S.IN_FLIGHT, _S.GIVEN_UP)
 
 Callback = tuple[int, int, Callable[..., object], bool]
-"""Place in the batch, timestamp, whom to call, and whether for success."""
+"""Place in the batch, timestamp, function to call, and whether it is for success."""
 
 
 class ProducerBatch:
-    """One batch. ``size`` counts its header; ``room`` is how far it may grow without asking; ``memory`` is what it
-    holds of the buffer pool, 0 once given back.
+    """One batch. ``size`` counts its header too.
 
-    ``on_wire`` is true from the send until the answer came or the connection was closed: the socket may still send
-    from it, whatever became of the batch meanwhile.
+    ``room`` is the size up to which records may be appended without asking; ``memory`` is its share of the buffer
+    pool, 0 once given back. Written under the producer's lock, but for ``callbacks``, ``waiter`` and ``fired``
+    (see ``record_future``).
     """
 
     __slots__ = (
@@ -70,7 +110,6 @@ class ProducerBatch:
         "created_s",
         "drained_turn",
         "error",
-        "final_state",
         "fired",
         "keyed",
         "last_attempt_s",
@@ -78,7 +117,6 @@ class ProducerBatch:
         "log_append_time",
         "max_timestamp",
         "memory",
-        "on_wire",
         "packed",
         "parts",
         "pinned",
@@ -90,13 +128,22 @@ class ProducerBatch:
         "sequence_was_reset",
         "settler",
         "size",
+        "state",
         "topic_partition",
         "transactional",
         "waiter",
     )
 
     def __init__(
-        self, topic_partition: TopicPartition, base_timestamp: int, created_s: float, memory: int = 0, room: int = 0
+        self,
+        topic_partition: TopicPartition,
+        base_timestamp: int,
+        created_s: float,
+        memory: int = 0,
+        room: int = 0,
+        *,
+        transactional: bool = False,
+        settler: Settler | None = None,
     ) -> None:
         self.topic_partition = topic_partition
         self.base_timestamp = base_timestamp
@@ -104,15 +151,17 @@ class ProducerBatch:
         self.created_s = created_s
         self.memory = memory
         self.room = room
+        self.transactional = transactional
+        self.settler = settler
+        self.state = BatchState.QUEUED
         self.size = HEADER_SIZE
         self.parts: list[bytes] = []
         self.record_count = 0
         """Set when the batch is closed for appends; until then ``len(parts)`` is the count."""
         self.packed: bytes | None = None
         self.pinned = False
-        """A record in it names its partition: the batch never moves to another one (P8)."""
+        """A record in it names its partition: the batch never moves to another one."""
         self.keyed = False
-        self.transactional = False
         self.attempts = 0
         self.last_attempt_s = 0.0
         self.leader_epoch = UNKNOWN_EPOCH
@@ -120,17 +169,14 @@ class ProducerBatch:
         """Its place among all that were drained: the order in which those without sequences are sent again."""
         self.retry = False
         """Sent before, and queued again."""
-        self.on_wire = False
         self.producer_id = -1
         self.producer_epoch = -1
         self.base_sequence = NO_SEQUENCE
         self.sequence_was_reset = False
-        self.final_state: FinalState | None = None
         self.base_offset = UNKNOWN_OFFSET
         self.log_append_time = -1
         self.error: KafkaError | None = None
         self.callbacks: list[Callback] = []
-        self.settler: Settler | None = None
         self.waiter: Waiter | None = None
         self.fired = False
         """Its callbacks have run: futures may be read without waiting."""
@@ -138,31 +184,85 @@ class ProducerBatch:
         """After a split: (place of its first record, batch), in order."""
 
     def __repr__(self) -> str:
-        state = self.final_state.value if self.final_state else "on the wire" if self.on_wire else "open"
-        return f"<ProducerBatch {self.topic_partition} of {self.count}, attempt {self.attempts}: {state}>"
+        return f"<ProducerBatch {self.topic_partition} of {self.count}, attempt {self.attempts}: {self.state.value}>"
 
     @property
     def count(self) -> int:
-        """How many records."""
+        """The number of its records."""
         return self.record_count or len(self.parts)
 
     @property
     def has_sequence(self) -> bool:
-        """Whether it has been given its place among the producer's records."""
+        """Whether it has its place among the producer's records."""
         return self.base_sequence != NO_SEQUENCE
 
     @property
     def last_sequence(self) -> int:
-        """Of its last record."""
+        """The sequence of its last record."""
         return increment_sequence(self.base_sequence, self.count - 1)
 
     @property
     def was_sent(self) -> bool:
-        """A broker may have it."""
-        return self.on_wire or self.attempts > 0
+        """Whether a broker may have it."""
+        return self.state in _ON_WIRE or self.attempts > 0
+
+    # -- states
+
+    def move(self, state: BatchState) -> None:
+        """Enter a state; RuntimeError for a move that is not in :data:`MOVES`."""
+        if state not in MOVES[self.state]:
+            why = "its final state is set once" if self.is_over else "no such move is in the table"
+            raise RuntimeError(f"{self!r} cannot become {state.value}: {why}")
+        self.state = state
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its outcome is decided, or is now decided by the parts it was split into."""
+        return self.state in _OVER
+
+    @property
+    def on_wire(self) -> bool:
+        """Whether the socket may still send from it, whatever became of the batch meanwhile."""
+        return self.state in _ON_WIRE
+
+    def answered(self) -> None:
+        """Note that its request has ended, by an answer or by the loss of the connection."""
+        self.move(BatchState.FAILED if self.state is BatchState.GIVEN_UP else BatchState.ANSWERED)
+
+    def complete(self, base_offset: int, log_append_time: int) -> bool:
+        """Note that it is written. False, and no change, when it had failed before (a late success)."""
+        if self._has_failed():
+            return False
+        self.move(BatchState.SUCCEEDED)
+        self.record_count = self.count
+        self.base_offset, self.log_append_time = base_offset, log_append_time
+        return True
+
+    def fail(self, error: KafkaError) -> bool:
+        """Give it up. False, and no change, when that was done before."""
+        return self._give_up(BatchState.FAILED, error)
+
+    def abort(self, error: KafkaError) -> bool:
+        """Give it up because the producer closes, or its transaction ends. False when it was given up before."""
+        return self._give_up(BatchState.ABORTED, error)
+
+    def _give_up(self, state: BatchState, error: KafkaError) -> bool:
+        if self._has_failed():
+            return False
+        self.move(BatchState.GIVEN_UP if self.state is BatchState.IN_FLIGHT else state)
+        self.record_count = self.count
+        self.error = error
+        return True
+
+    def _has_failed(self) -> bool:
+        # The first outcome stays. An answer may come after the batch was given up, so that is no mistake; a second
+        # outcome after success is one, and ``move`` refuses it.
+        return self.error is not None
+
+    # -- bytes
 
     def append(self, part: bytes, timestamp: int) -> int:
-        """Take in a record encoded for this batch; its place."""
+        """Take in a record encoded for this batch; return its place."""
         index = len(self.parts)
         self.parts.append(part)
         self.size += len(part)
@@ -171,12 +271,16 @@ class ProducerBatch:
         return index
 
     def set_producer_state(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
-        """Its place among this producer's records; kept for every retry, unless the epoch changes."""
+        """Give it its place among this producer's records; kept for every retry, unless the epoch changes."""
         self.producer_id, self.producer_epoch, self.base_sequence = producer_id, producer_epoch, base_sequence
 
     def encode(self, compression: Compression) -> bytes:
-        """The bytes that go out; packed once, the header new for each try. Closes the batch for appends."""
+        """Return the bytes that go out. Closes the batch for appends.
+
+        Called without the producer's lock: packing takes long, and nobody changes a batch that is in flight.
+        """
         self.record_count = self.count
+        # Packed once and kept for every retry; only the header is new each time, since the epoch may have changed.
         if self.packed is None:
             body = b"".join(self.parts)
             self.packed = compress(compression, body) if compression is not Compression.NONE else body
@@ -190,65 +294,20 @@ class ProducerBatch:
             self.transactional,
         )
 
-    # -- the end
-
-    def complete(self, base_offset: int, log_append_time: int) -> bool:
-        """Written. True the first time; False when it had failed before (a late success). See :meth:`_done`."""
-        if not self._done(FinalState.SUCCEEDED):
-            return False
-        self.base_offset, self.log_append_time = base_offset, log_append_time
-        return True
-
-    def fail(self, error: KafkaError) -> bool:
-        """Given up. True the first time."""
-        return self._end(FinalState.FAILED, error)
-
-    def abort(self, error: KafkaError) -> bool:
-        """Given up because the producer closes, or its transaction does. True the first time."""
-        return self._end(FinalState.ABORTED, error)
-
-    def _end(self, state: FinalState, error: KafkaError) -> bool:
-        if not self._done(state):
-            return False
-        self.error = error
-        return True
-
-    def _done(self, state: FinalState) -> bool:
-        """The first state stays (E3). After a failure more is ignored; after success it is a mistake of ours."""
-        if self.final_state is None:
-            self.final_state = state
-            self.record_count = self.count
-            return True
-        if self.final_state is FinalState.SUCCEEDED:
-            raise RuntimeError(f"{self!r} has succeeded, and was to become {state.value}: its final state is set once")
-        return False
-
     def forget_records(self) -> None:
-        """Its bytes are no longer needed: neither for a retry nor by the socket."""
+        """Drop its bytes: neither a retry nor the socket needs them."""
         self.record_count = self.count
         self.parts = []
         self.packed = None
 
-    def split(self, target_size: int) -> list[ProducerBatch]:
-        """Smaller batches of the same records, in order, with its creation time, sequences and callbacks.
+    # -- split
 
-        This one is over: its futures follow to the parts. Each part has at least one record.
+    def split(self, target_size: int) -> list[ProducerBatch]:
+        """Return smaller batches of the same records, in order, with its age, sequences and callbacks.
+
+        Its futures follow to the parts. Each part has at least one record, even where that alone is larger.
         """
-        made: list[ProducerBatch] = []
-        current: ProducerBatch | None = None
-        for index, record in enumerate(self.parts):
-            timestamp = self.base_timestamp + timestamp_delta_of(record)
-            moved = b""
-            if current is not None:
-                moved = shifted_record(record, self.base_timestamp - current.base_timestamp, len(current.parts))
-            if current is None or current.size + len(moved) > target_size:
-                current = ProducerBatch(self.topic_partition, timestamp, self.created_s)
-                current.settler = self.settler
-                current.pinned, current.keyed, current.transactional = self.pinned, self.keyed, self.transactional
-                made.append(current)
-                self.children.append((index, current))
-                moved = shifted_record(record, self.base_timestamp - timestamp, 0)
-            current.append(moved, timestamp)
+        made = self._parts_of(target_size)
         sequence = self.base_sequence
         for part in made:
             part.record_count = len(part.parts)
@@ -266,8 +325,31 @@ class ProducerBatch:
         self.forget_records()
         return made
 
+    def _parts_of(self, target_size: int) -> list[ProducerBatch]:
+        made: list[ProducerBatch] = []
+        current: ProducerBatch | None = None
+        for index, record in enumerate(self.parts):
+            timestamp = self.base_timestamp + timestamp_delta_of(record)
+            moved = b""
+            if current is not None:
+                moved = shifted_record(record, self.base_timestamp - current.base_timestamp, len(current.parts))
+            if current is None or current.size + len(moved) > target_size:
+                current = ProducerBatch(
+                    self.topic_partition,
+                    timestamp,
+                    self.created_s,
+                    transactional=self.transactional,
+                    settler=self.settler,
+                )
+                current.pinned, current.keyed = self.pinned, self.keyed
+                made.append(current)
+                self.children.append((index, current))
+                moved = shifted_record(record, self.base_timestamp - timestamp, 0)
+            current.append(moved, timestamp)
+        return made
+
     def child_of(self, index: int) -> tuple[int, ProducerBatch]:
-        """After a split: where the record of this place is now, as (first place, batch)."""
+        """Return the part that has the record of this place, as (place of the part's first record, part)."""
         found = self.children[0]
         for row in self.children:
             if row[0] > index:
@@ -277,5 +359,5 @@ class ProducerBatch:
 
 
 def increment_sequence(sequence: int, by: int) -> int:
-    """Sequences go round after 2**31 - 1."""
+    """Return the sequence so many further on; it goes round after 2**31 - 1."""
     return (sequence + by) & 0x7FFFFFFF

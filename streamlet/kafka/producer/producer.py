@@ -1,4 +1,9 @@
-"""The producer that users write (P5, P10): sync and async on one path, one record or many."""
+"""The producer that users write with: sync and async on one path, one record or many.
+
+A call does three things at most: it checks and serializes what it was given, it puts records into batches
+(``append``), and it waits, for metadata, memory, acknowledgements or a transaction. All else is done by the sender's
+thread (``sender``). docs/internals/send.md follows one record from here to its callback.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +20,16 @@ from streamlet.base.clock import Clock, SystemClock
 from streamlet.kafka.arguments import by_name_only, check_place, check_timestamp, check_topic, seconds
 from streamlet.kafka.client.closing import HASTE_S, in_haste
 from streamlet.kafka.client.group_requests import ConsumerGroupMetadata, offset_rows
-from streamlet.kafka.errors import ClientTimeout
+from streamlet.kafka.errors import ClientTimeout, copy_of
 from streamlet.kafka.metadata.cluster import PartitionInfo, TopicPartition
-from streamlet.kafka.producer.append import Appender
+from streamlet.kafka.producer.append import Appender, RecordLists
 from streamlet.kafka.producer.batch import ProducerBatch
-from streamlet.kafka.producer.ending import EXIT_S, end_within, leave
+from streamlet.kafka.producer.errors import IllegalProducerState, ProducerClosed
 from streamlet.kafka.producer.producer_config import ProducerConfig
 from streamlet.kafka.producer.record_future import FutureRecordMetadata
-from streamlet.kafka.producer.record_lists import RecordLists
-from streamlet.kafka.producer.sender import Sender
+from streamlet.kafka.producer.sender import EXIT_S, Sender
 from streamlet.kafka.producer.serializing import as_bytes, check_headers, serializer
-from streamlet.kafka.producer.transaction_calls import TransactionCalls
-from streamlet.kafka.producer.transaction_manager import TransactionManager
+from streamlet.kafka.producer.transaction import TransactionManager, TransactionResult
 from streamlet.kafka.records.appending import VARINT
 
 Headers = Sequence[tuple[str, bytes | None]] | Mapping[str, bytes | None]
@@ -67,7 +70,7 @@ class Producer:
         self._key_serializer = serializer("key_serializer", self.config.key_serializer)
         self._value_serializer = serializer("value_serializer", self.config.value_serializer)
         self._sender = Sender(self.config, self._clock, uniform)
-        self._appender = Appender(self.config, self._sender, uniform)
+        self._appender = Appender(self.config, self._sender)
         self._lists = RecordLists(self._appender, self._key_serializer, self._value_serializer)
         self._calls = TransactionCalls(self._sender, self._appender)
         self._lock = self._sender.lock
@@ -77,6 +80,8 @@ class Producer:
         self._pid = os.getpid()
         self._closed = False
         self._sender.start()
+        # The program's end closes the producer, and must not keep it alive until then: the hook holds a weak
+        # reference, and where the last strong one goes first, _abandon takes the hook's place.
         reference = weakref.ref(self)
         self._at_exit = lambda: _close_at_exit(reference)
         atexit.register(self._at_exit)
@@ -85,7 +90,9 @@ class Producer:
         _living.add(self)
 
     def _refuse_in_fork(self) -> None:
-        """In a forked child: the sender's thread does not exist here, and a lock may be held by it for ever."""
+        """Refuse every call in a forked child."""
+        # The sender's thread does not exist there, and it may have held the lock at the fork: nobody would ever
+        # release it. So the calls are replaced, and none of them looks at the lock.
 
         def refuse(*_: object, **__: object) -> None:
             gone = self._appender.forked()
@@ -119,13 +126,13 @@ class Producer:
         timestamp_ms: int | None = None,
         partition_key: Any = None,
     ) -> FutureRecordMetadata:
-        """Take one record, to be sent by the sender's thread; its future says what became of it.
+        """Take one record, to be sent by the sender's thread; return its future.
 
-        ``value`` None is a tombstone. ``partition_key`` decides the partition in place of ``key`` (P9). Blocks only
+        ``value`` None is a tombstone. ``partition_key`` decides the partition in place of ``key``. Blocks only
         while the topic is not known yet or ``buffer_memory`` is full, together at most ``max_block_ms``: then
         ClientTimeout or BufferExhausted. Also raises SerializationFailed, PartitionerFailed, RecordTooLarge,
-        TopicAuthorizationFailed, ProducerClosed, and what stands against a record in a transaction; whatever it
-        raises, the record was not taken. In a callback it may be called too, and then never blocks.
+        TopicAuthorizationFailed, ProducerClosed, and in a transaction its own errors; after any error the record
+        was not taken. In a callback it may be called too, and then never blocks.
         """
         if topic.__class__ is not str or (partition is not None and (partition.__class__ is not int or partition < 0)):
             check_place(topic, partition)
@@ -137,7 +144,9 @@ class Producer:
         if self._holds_lock():
             raise self._sender.interrupted("send()")
         if key is None and partition is None and partition_key is None and not headers and self._inline:
-            # The usual case, written out: a keyless record into the open batch of the sticky partition.
+            # The usual case, written out: a keyless record into the open batch of the sticky partition. The encoder
+            # stands here a second time (records/appending.encode_plain) and the batch's append, too: @@FIGURES@@
+            # An open batch means that records may be taken, so nothing else is checked.
             with self._lock:
                 state = self._topic(topic)
                 if (
@@ -179,10 +188,10 @@ class Producer:
         headers: Headers | None = None,
         timestamp_ms: int | None = None,
     ) -> list[FutureRecordMetadata]:
-        """Take many records, in order, far more cheaply than one by one; a future for each (P10).
+        """Take many records, in order, far more cheaply than one by one; return a future for each.
 
-        ``keys`` has one for each value, or is None; headers and time are those of all. Raises what :meth:`send`
-        raises, and ValueError when the counts differ. Whatever it raises: the first ``len(error.taken)`` records of
+        ``keys`` has one for each value, or is None; headers and time are those of all. Raises the errors of
+        :meth:`send`, and ValueError when the counts differ. After any error the first ``len(error.taken)`` records of
         the list were taken, none or more, and no others; ``error.taken`` has their futures, and the message says how
         many. A value or key that cannot be serialized is found before the first is taken.
         """
@@ -191,9 +200,9 @@ class Producer:
         return self._lists.send(topic, values, keys, partition, headers, timestamp_ms)
 
     def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """The topic's partitions; waits for metadata, at most ``max_block_ms``."""
+        """Return the topic's partitions; wait for metadata, at most ``max_block_ms``."""
         check_topic(topic)
-        self._calls.may_lock("partitions_for()")
+        self._sender.may_lock("partitions_for()")
         self._appender.await_topic(topic, None, self._clock.monotonic() + self.config.max_block_ms / 1000, note="")
         return self._sender.client.cluster.partitions_for(topic)
 
@@ -207,17 +216,17 @@ class Producer:
     # -- waiting and ending
 
     def flush(self, timeout: float | None = None) -> None:
-        """Send what is queued, and wait until every record taken so far has its outcome and its callbacks have run.
+        """Send all queued records, and wait until each has its outcome and its callbacks have run.
 
-        ClientTimeout after ``timeout`` seconds (None: every record ends within ``delivery_timeout_ms``). Failed
-        records are told by their futures, not here. Not in a callback.
+        ClientTimeout after ``timeout`` seconds (None: every record ends within ``delivery_timeout_ms``). Errors of
+        records stand in their futures, and are not raised here. Not in a callback.
         """
         sender = self._sender
-        self._calls.may_wait("flush()")
+        sender.may_wait("flush()")
         deadline = None if timeout is None else self._clock.monotonic() + seconds(timeout)
         with self._lock:
-            self._check_open()
-            waiting = list(sender.accumulator.incomplete | sender.unfired)
+            self._appender.check_open()
+            waiting = list(sender.accumulator.live)
             sender.accumulator.flushes += 1
             sender.wake()
             try:
@@ -233,12 +242,13 @@ class Producer:
                 sender.accumulator.flushes -= 1
 
     def close(self, timeout: float | None = None) -> None:
-        """Wait until what was taken is sent, at most ``timeout`` seconds (None: as long as the settings let it take).
+        """Send every record that was taken, and end; wait at most ``timeout`` seconds.
 
-        What is still open then fails with ProducerClosed, and its count is logged; an open transaction is aborted.
-        Never hangs, may be called twice; in a callback it does not wait, nor in a signal handler that interrupts a call
-        of this producer: what was taken is then sent afterwards, and the program's end waits for it. A ``with`` block
-        that Ctrl-C or ``exit()`` leaves waits at most 5 s; whoever waits for more than 2 s is told in the log for what.
+        ``timeout`` None: as long as the settings let it take. Records that are still open then fail with
+        ProducerClosed, and their count is logged; an open transaction is aborted. Never hangs, may be called twice; in
+        a callback it does not wait, nor in a signal handler that interrupts a call of this producer: the records are
+        then sent afterwards, and the program's end waits for that. A ``with`` block that Ctrl-C or ``exit()`` leaves
+        waits at most 5 s; a wait of more than 2 s is explained in the log.
         """
         sender = self._sender
         limit = self.config.delivery_timeout_s + self.config.request_timeout_ms / 1000
@@ -250,7 +260,7 @@ class Producer:
             return
         if sender.holds_lock():
             sender.forced = sender.forced or limit <= 0
-            leave(sender, min(limit, EXIT_S))
+            sender.leave(min(limit, EXIT_S))
             return
         with self._lock:
             sender.begin_close()
@@ -258,11 +268,11 @@ class Producer:
                 sender.forced = True
             sender.wake()
         if not sender.is_own_thread:
-            end_within(sender, limit)
+            sender.end_within(limit)
 
     def metrics(self) -> dict[str, object]:
-        """Counts since the start, by name: :class:`ProducerMetrics`, and what is in use now."""
-        self._calls.may_lock("metrics()")
+        """Return counts since the start, by name: :class:`ProducerMetrics`, and the memory and batches in use."""
+        self._sender.may_lock("metrics()")
         with self._lock:
             found = self._sender.metrics.snapshot(self._clock.monotonic())
             found["buffer_bytes_in_use"] = self._sender.accumulator.pool.in_use
@@ -272,18 +282,18 @@ class Producer:
     # -- transactions
 
     def init_transactions(self) -> None:
-        """Once, before the first transaction: fences others with the same ``transactional_id``, ends what they left.
+        """Fence other producers of this ``transactional_id`` and end their transactions.
 
-        Waits at most ``max_block_ms`` (ClientTimeout: call it again to wait on). ProducerFenced, or what the broker
-        refuses.
+        To be called once, before the first transaction. Waits at most ``max_block_ms`` (ClientTimeout: call it again
+        to wait on). ProducerFenced, or the broker's refusal.
         """
         self._calls.transact("init_transactions()", TransactionManager.begin_initialize)
 
     def begin_transaction(self) -> None:
-        """From here on records belong to one transaction.
+        """Begin a transaction: records belong to it from here on.
 
-        Waits, at most ``max_block_ms``, only after a transaction that failed, or of which an answer was lost: the next
-        one takes a new epoch. ProducerFenced, or what the broker refuses.
+        Waits, at most ``max_block_ms``, only after a transaction that failed or lost an answer: the next one takes a
+        new epoch. ProducerFenced, or the broker's refusal.
         """
         self._calls.begin_transaction()
 
@@ -292,7 +302,7 @@ class Producer:
         offsets: Mapping[TopicPartition, Any],  # Any: OffsetAndMetadata, or kafka-python's, or an int
         group: ConsumerGroupMetadata | str | Any,  # Any: whatever has a consumer's group_id and generation_id
     ) -> None:
-        """Store a group's offsets (the *next* ones to read) if, and only if, the transaction is committed.
+        """Store a group's offsets (the *next* ones to read) if the transaction is committed, and only then.
 
         ``group``: the consumer's group metadata, which fences a member that lost its partitions (KIP-447), or a bare
         group id, which fences nobody. Waits at most ``max_block_ms``.
@@ -302,19 +312,84 @@ class Producer:
             self._calls.transact("send_offsets_to_transaction()", lambda manager: manager.send_offsets(rows, member))
 
     def commit_transaction(self) -> None:
-        """Send what is queued, and commit. Waits at most ``max_block_ms`` (ClientTimeout: call it again to wait on).
+        """Send all queued records, and commit. Waits at most ``max_block_ms``.
 
-        TransactionFailed: something in it failed; abort it. ProducerFenced: close this producer. After a ClientTimeout
-        the commit is still under way and may be done yet: abort_transaction() is refused (IllegalProducerState).
+        TransactionFailed: something in it failed; abort it. ProducerFenced: close this producer. ClientTimeout: the
+        commit is still under way and may be done yet; call it again to wait on. abort_transaction() is then refused
+        (IllegalProducerState).
         """
         self._calls.end("commit_transaction()", TransactionManager.begin_commit)
 
     def abort_transaction(self) -> None:
-        """Give up what the transaction wrote: nobody who reads read_committed sees it. Waits like a commit."""
+        """Take the transaction's records back: no reader of read_committed sees them. Waits like a commit."""
         self._calls.end("abort_transaction()", TransactionManager.begin_abort)
 
-    def _check_open(self) -> None:
-        self._appender.check_open()
+
+class TransactionCalls:
+    """The calls that wait for a transaction's coordinator. Any thread but the sender's."""
+
+    def __init__(self, sender: Sender, appender: Appender) -> None:
+        self._sender = sender
+        self._appender = appender
+        self._max_block_s = sender.config.max_block_ms / 1000
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction, after the new epoch that an earlier one may have made necessary."""
+        # A commit ends when EndTxn is answered. The epoch taken after it belongs to the next transaction, so its
+        # refusal is reported here: a commit that was made must not raise an error.
+        call = "begin_transaction()"
+        self._sender.may_lock(call)
+        with self._sender.lock:
+            self._appender.check_open()
+            manager = self._manager()
+            if manager.takes_epoch:
+                self._await(call, lambda: not manager.takes_epoch)
+            manager.begin_transaction()
+
+    def transact(self, call: str, begin: Callable[[TransactionManager], TransactionResult]) -> None:
+        """Begin an operation, wait for its end, and raise its error, if there is one."""
+        self._sender.may_wait(call)
+        with self._sender.lock:
+            self._appender.check_open()
+            manager = self._manager()
+            result = begin(manager)
+            self._sender.wake()
+            self._await(call, lambda: result.done)
+            manager.claimed(result)
+        if result.error is not None:
+            raise copy_of(result.error)
+
+    def end(self, call: str, begin: Callable[[TransactionManager], TransactionResult]) -> None:
+        """Commit or abort."""
+
+        def close_and_begin(manager: TransactionManager) -> TransactionResult:
+            # The short paths of send() ask nothing while a batch is open: it would take records after the end.
+            self._sender.accumulator.close_open_batches()
+            return begin(manager)
+
+        self.transact(call, close_and_begin)
+
+    def _await(self, call: str, done: Callable[[], bool]) -> None:
+        """Wait with the lock held; ClientTimeout after ``max_block_ms``."""
+        sender = self._sender
+        sender.may_not_be_callback(call)
+        deadline = sender.clock.monotonic() + self._max_block_s
+        while not done():
+            left = deadline - sender.clock.monotonic()
+            if left <= 0:
+                raise ClientTimeout(
+                    f"{call} has had no answer for {self._max_block_s:.3g} s (max_block_ms); it is still under way: "
+                    f"call it again to wait on. {sender.client.connections()}"
+                )
+            if sender.died is not None or sender.forced:
+                raise ProducerClosed(f"The producer was closed during {call}.")
+            sender.changed.wait(left)
+
+    def _manager(self) -> TransactionManager:
+        manager = self._sender.manager
+        if manager is None or not manager.is_transactional:
+            raise IllegalProducerState("Transactions need a producer with transactional_id set, and this one has none.")
+        return manager
 
 
 _living: weakref.WeakSet[Producer] = weakref.WeakSet()
@@ -341,6 +416,6 @@ def _close_at_exit(reference: weakref.ref[Producer]) -> None:
 
 
 def _abandon(sender: Sender, at_exit: Callable[[], None]) -> None:
-    """Nobody holds the producer any more: its sender sends what it has, and ends."""
+    """Have the sender of a producer without references send its records, and end."""
     atexit.unregister(at_exit)
-    leave(sender)
+    sender.leave()

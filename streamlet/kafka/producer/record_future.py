@@ -1,7 +1,12 @@
-"""A sent record's future: its batch, and its place there (E4).
+"""The future of a sent record: its batch, and its place there.
 
 Nothing is made for a record that its batch can do once: the batch holds the outcome, the callbacks, and the event that
-wakes whoever waits, which is made when somebody does.
+wakes threads that wait, which is made only when one does. This module has the threads' part of that, so that
+``batch`` stays pure.
+
+A callback may be added by any thread while the sender's thread runs those of the batch. ``_registration`` decides who
+is first: a callback is either noted before :func:`fire` finds none left and marks the batch as fired, and is then run
+by the sender, or comes after that mark, and is run at once by the thread that adds it. So each runs exactly once.
 """
 
 from __future__ import annotations
@@ -23,11 +28,12 @@ from streamlet.kafka.producer.errors import IllegalProducerState
 _log = logging.getLogger(__name__)
 
 _registration = threading.RLock()
-"""Held while a callback or a waiter is noted or taken: for a moment, and by all batches alike. Reentrant for a signal
-handler that interrupts that moment and notes one, too."""
+"""Held while a callback or a waiter is noted or taken, for a moment, by all batches alike."""
+# Reentrant, because a signal handler may interrupt that moment in the same thread and note a callback, too.
 
 
 def _after_fork() -> None:
+    # A thread of the parent may have held the lock at the fork; in the child nobody would ever release it.
     global _registration
     _registration = threading.RLock()
 
@@ -36,7 +42,10 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record was written. ``offset`` -1: not known (acks=0, or the broker had it already)."""
+    """The place where a record was written.
+
+    ``offset`` -1: not known (acks=0, or the broker had it already).
+    """
 
     topic: str
     partition: int
@@ -46,19 +55,22 @@ class RecordMetadata(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Topic and partition."""
+        """The two as one key, as the consumer's offsets use it."""
         return TopicPartition(self.topic, self.partition)
 
 
 class SenderThread(threading.Thread):
-    """Settles the batches of one producer: waiting for one of them here would wait for itself."""
+    """The thread that settles the batches of one producer."""
 
     def __init__(self, holds_lock: Callable[[], bool], target: Callable[[], None], name: str, daemon: bool) -> None:
         super().__init__(target=target, name=name, daemon=daemon)
         self._holds_lock = holds_lock
 
     def check_wait(self) -> None:
-        """IllegalProducerState in this thread, and in one that keeps it from its producer's lock."""
+        """Raise IllegalProducerState in this thread, and in one that keeps it from its producer's lock.
+
+        Either would wait for itself for ever.
+        """
         if threading.current_thread() is self:
             raise IllegalProducerState(
                 "get() of a record that is still open was called in a callback of the same producer: the thread that "
@@ -72,7 +84,7 @@ class SenderThread(threading.Thread):
 
 
 class FutureRecordMetadata:
-    """What ``send`` gives. Any thread."""
+    """The future of one record, returned by ``send``. Any thread."""
 
     __slots__ = ("_batch", "_index", "_timestamp")
 
@@ -85,7 +97,9 @@ class FutureRecordMetadata:
         return f"<FutureRecordMetadata {self._index} of {self._batch!r}>"
 
     def _place(self) -> tuple[ProducerBatch, int]:
-        """The batch that decides, and the place in it: after a split, those of the part that the record is in."""
+        """Return the batch that decides, and the place in it: after a split, those of the record's part."""
+        # Counted from the start each time and stored nowhere: two threads that both moved a stored place on to the
+        # part would count the way twice.
         batch, index = self._batch, self._index
         while batch.children:
             start, batch = batch.child_of(index)
@@ -94,46 +108,47 @@ class FutureRecordMetadata:
 
     @property
     def is_done(self) -> bool:
-        """Resolved, and its callbacks have run."""
+        """Whether it is resolved, and its callbacks have run."""
         return self._place()[0].fired
 
     def done(self) -> bool:
-        """Resolved, and its callbacks have run."""
+        """Return :attr:`is_done`, as a call."""
         return self.is_done
 
     def succeeded(self) -> bool:
-        """Resolved, and written."""
+        """Return whether the record is written; False while that is open."""
         batch, _index = self._place()
         return batch.fired and batch.error is None
 
     def failed(self) -> bool:
-        """Resolved, and not known to be written."""
+        """Return whether the record is over and not known to be written."""
         return self.exception is not None
 
     @property
     def exception(self) -> KafkaError | None:
-        """Why it failed; None while it is open, or when it was written."""
+        """Its error; None while it is open, or when it was written."""
         batch, _index = self._place()
         return batch.error if batch.fired else None
 
     @property
     def value(self) -> RecordMetadata | None:
-        """Where it was written; None while it is open, or when it failed."""
+        """Its place in the log; None while it is open, or when it failed."""
         batch, index = self._place()
         return None if not batch.fired or batch.error is not None else _metadata(batch, index, self._timestamp)
 
     def get(self, timeout: float | None = None) -> RecordMetadata:
-        """Wait for the outcome, at most ``timeout`` seconds (None: as long as ``delivery_timeout_ms`` lets it take).
+        """Wait for the outcome, at most ``timeout`` seconds; return the record's place.
 
-        Raises the record's error (BatchExpired, OutcomeUnknown, what the broker answered ...), ClientTimeout when it
-        is still open then: its outcome is decided later all the same; IllegalProducerState in a callback, which runs
-        in the thread that would have to decide.
+        ``timeout`` None: as long as ``delivery_timeout_ms`` lets it take. Raises the record's error (BatchExpired,
+        OutcomeUnknown, the broker's ...); ClientTimeout when it is still open then, and is decided later all the
+        same; IllegalProducerState in a callback, which runs in the thread that would have to decide.
         """
         batch, index = self._place()
         if not batch.fired:
             batch, index = self._wait(timeout)
         if batch.error is not None:
-            raise batch.error.with_traceback(None)  # the batch's records share it: it must not gather their frames
+            # All records of the batch share the error: with a traceback it would keep the frames of all who raised it.
+            raise batch.error.with_traceback(None)
         return _metadata(batch, index, self._timestamp)
 
     def _wait(self, timeout: float | None) -> tuple[ProducerBatch, int]:
@@ -154,18 +169,19 @@ class FutureRecordMetadata:
                 )
 
     def add_callback(self, call: Callable[..., object], *args: object, **kwargs: object) -> FutureRecordMetadata:
-        """Call ``call(*args, metadata, **kwargs)`` once it is written; at once when it is.
+        """Call ``call(*args, metadata, **kwargs)`` once the record is written; at once when it is.
 
-        In the sender's thread, records in order. What it raises is logged and counted, and hurts no other record.
+        In the sender's thread, records in order. An error that it raises is logged and counted, and hurts no other
+        record.
         """
         return self._add(_bound(call, args, kwargs), True)
 
     def add_errback(self, call: Callable[..., object], *args: object, **kwargs: object) -> FutureRecordMetadata:
-        """Call ``call(*args, error, **kwargs)`` once it has failed; at once when it has."""
+        """Call ``call(*args, error, **kwargs)`` once the record has failed; at once when it has."""
         return self._add(_bound(call, args, kwargs), False)
 
     def add_both(self, call: Callable[..., object], *args: object, **kwargs: object) -> FutureRecordMetadata:
-        """Both of them, with the same function."""
+        """Add one function as callback and as errback."""
         return self.add_callback(call, *args, **kwargs).add_errback(call, *args, **kwargs)
 
     def _add(self, call: Callable[..., object], on_success: bool) -> FutureRecordMetadata:
@@ -188,7 +204,7 @@ def _bound(call: Callable[..., object], args: tuple[object, ...], kwargs: dict[s
 
 
 def await_batch(batch: ProducerBatch) -> Waiter | None:
-    """What to wait on for a batch; None when it is over, or was split."""
+    """Return the waiter of a batch, made on first use; None when the batch is over, or was split."""
     with _registration:
         if batch.fired or batch.children:
             return None
@@ -198,7 +214,8 @@ def await_batch(batch: ProducerBatch) -> Waiter | None:
 
 
 def split_batch(batch: ProducerBatch, split: Callable[[ProducerBatch], list[ProducerBatch]]) -> list[ProducerBatch]:
-    """Split it, and send those who wait for it to the parts."""
+    """Split a batch, and send threads that wait for it on to the parts."""
+    # Under the lock: a callback added meanwhile must be seen by the split, or find the parts.
     with _registration:
         parts = split(batch)
     if batch.waiter is not None:
@@ -207,9 +224,9 @@ def split_batch(batch: ProducerBatch, split: Callable[[ProducerBatch], list[Prod
 
 
 def fire(batch: ProducerBatch) -> int:
-    """A batch has its final state: run its callbacks in the order of its records, then release who waits.
+    """Run a batch's callbacks in the order of its records, then release threads that wait for it.
 
-    How many of them raised. Called once a batch, without any lock.
+    Returns how many of them raised. Called once a batch, by the sender's thread, without any lock.
     """
     raised = 0
     while True:

@@ -1,7 +1,19 @@
-"""The thread that sends (Java: Sender): it owns the connections, settles batches, and runs their callbacks.
+"""The thread that sends (Java: Sender): it owns the connections, runs the callbacks, and comes to its own end.
 
-All state that it shares with the callers stands behind one lock, :attr:`Sender.lock`. Callbacks, packing and all I/O
-happen without it.
+One turn (:meth:`Sender.run_once`) looks at metadata and the transaction, drains batches that are due, packs and sends
+them, expires old ones, and polls the sockets; answers arrive within that poll. Which batch is settled how is decided by
+:class:`BatchLedger`, not here.
+
+All state that the thread shares with callers stands behind one lock, :attr:`Sender.lock`. Under it nothing of the
+user's runs: no callback, no partitioner, and no handler of the log, since each of them may call this very producer and
+would wait for the lock, or keep everybody else from it. Packing and all I/O happen without it, too. So whatever is
+decided under the lock and touches the user is put into the ledger's ``ended``, ``failures`` and ``notes``, and
+:meth:`Sender._fire` and :meth:`Sender._tell_log` take it from there after the lock is released.
+
+The lock is never taken twice by one thread. It is reentrant for one reason: that kind knows its holder. A signal
+handler, or a ``__del__``, may run in the middle of a call that holds it; with :attr:`Sender.holds_lock` every call
+asks first, and refuses with the reason. ``close`` alone is allowed there: it leaves the work to the thread and to the
+program's end.
 """
 
 from __future__ import annotations
@@ -10,97 +22,234 @@ import atexit
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
+from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
-from streamlet.kafka.errors import KafkaError
+from streamlet.kafka.client.client import KafkaClient
+from streamlet.kafka.client.closing import TOLD_AFTER_S
+from streamlet.kafka.errors import KafkaError, MalformedFrame
 from streamlet.kafka.future import RequestFuture
-from streamlet.kafka.metadata.cluster import Broker, Cluster
-from streamlet.kafka.producer.accumulator import PartitionQueue, ReadyNodes
+from streamlet.kafka.metadata.cluster import Broker, Cluster, TopicPartition
+from streamlet.kafka.producer.accumulator import (
+    AccumulatorSettings,
+    BufferPool,
+    PartitionQueue,
+    ReadyNodes,
+    RecordAccumulator,
+)
 from streamlet.kafka.producer.batch import ProducerBatch
-from streamlet.kafka.producer.errors import IllegalProducerState, OutcomeUnknown, ProducerClosed, TransactionAborted
-from streamlet.kafka.producer.partitioners import all_replicas_down, elsewhere
+from streamlet.kafka.producer.batch_ledger import (
+    BatchLedger,
+    Outcome,
+    RetryLimits,
+    endpoints,
+    produce_request,
+    read_response,
+)
+from streamlet.kafka.producer.errors import IllegalProducerState, ProducerClosed
+from streamlet.kafka.producer.metrics import ProducerMetrics
+from streamlet.kafka.producer.partitioners import Topics, all_replicas_down, elsewhere
 from streamlet.kafka.producer.producer_config import ProducerConfig
-from streamlet.kafka.producer.record_future import SenderThread
-from streamlet.kafka.producer.responses import produce_request
-from streamlet.kafka.producer.settlement import Settlement
-from streamlet.kafka.producer.transaction_state import Ask, State
+from streamlet.kafka.producer.record_future import SenderThread, fire
+from streamlet.kafka.producer.sequences import Sequences
+from streamlet.kafka.producer.transaction import State, TransactionManager
+from streamlet.kafka.producer.transaction_requests import Ask
+from streamlet.kafka.protocol.messages.produce import ProduceResponse
 
 _log = logging.getLogger(__name__)
 
+EXIT_S = 30.0
+"""Seconds that the end of the program waits for records that were taken."""
+_FORCED_S = 1.0
 _LONGEST_WAIT_S = 3600.0
 _T = TypeVar("_T")
 
 
-class Sender(Settlement):
-    """One producer's sender. Callers hold :attr:`lock` for whatever they touch but :meth:`start` and :meth:`join`."""
+class Sender:
+    """One producer's sender. Callers hold :attr:`lock` for all they touch but :meth:`start` and :meth:`join`."""
 
     def __init__(self, config: ProducerConfig, clock: Clock, uniform: Callable[[], float]) -> None:
-        super().__init__(config, clock, uniform)
+        self.config = config
+        self.clock = clock
+        self.uniform = uniform
+        self.lock = threading.RLock()
+        """Guards all state that callers share with the thread. No call takes it twice (see the module)."""
+        self.holds_lock: Callable[[], bool] = self.lock._is_owned  # type: ignore[attr-defined]  # Condition's, too
+        """Whether the calling thread holds the lock, in a call that it now interrupts."""
+        self.changed = threading.Condition(self.lock)
+        """Notified of every change that a caller may wait for: metadata, memory, batches, transactions."""
+        self._thread = SenderThread(self.holds_lock, target=self._run, name=f"producer-{config.client_id}", daemon=True)
+        self.metrics = ProducerMetrics()
+        retry = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self.sequences = Sequences(config.transactional_id is not None) if config.idempotent else None
+        self.manager = (
+            None
+            if self.sequences is None
+            else TransactionManager(
+                self.sequences, config.transactional_id, config.transaction_timeout_ms, retry, uniform
+            )
+        )
+        self.accumulator = self._make_accumulator(retry)
+        self.topics = Topics(config, self.accumulator, uniform)
+        self.client = KafkaClient(
+            config,
+            clock,
+            uniform,
+            topic_idle_s=config.metadata_max_idle_ms / 1000,
+            allow_auto_topic_creation=config.allow_auto_create_topics,
+        )
+        self.ledger = BatchLedger(
+            self.accumulator,
+            RetryLimits(config.retries, config.delivery_timeout_s),
+            self.manager,
+            self.metrics,
+            failed_try=self.topics.send_failed,
+            connections=self.client.connections,
+            one_at_a_time=config.max_in_flight_requests_per_connection == 1,
+        )
         self.touched: set[str] = set()
-        """Topics that were sent to since the last turn."""
+        """Topics that were sent to since the last turn. Written by callers, taken by the thread."""
         self.wanted_update = False
+        """A caller waits for newer metadata."""
         self.sleeping = False
-        """In a poll that nothing of ours ends: who adds something must wake it."""
+        """The thread is in a poll that nothing of ours ends: whoever adds work must wake it."""
+        self._poked = False
+        """Something happened that the next turn must look at before it sleeps."""
         self.closing = False
         self.forced = False
+        """The thread shall give up open batches, and end now."""
         self.over = False
         """The thread has done all it will do."""
         self.at_exit: Callable[[], None] | None = None
-        """What the program's end calls, where nobody else waits for this thread (``ending``)."""
+        """The hook at the program's end, where nobody else waits for this thread. Written by :meth:`leave`."""
         self.died: BaseException | None = None
         self.refusal: KafkaError | None = None
-        """Why no broker lets us in, while that is so: who waits for metadata is told at once."""
-        self.on_cluster: Callable[[Cluster], None] = lambda cluster: None
-        """Told of each new view of the cluster."""
+        """The reason why no broker lets us in, while that is so: callers that wait for metadata raise it at once."""
         self._mistake: Exception | None = None
-        """What a listener of ours raised."""
+        """An error that a listener of ours raised."""
         self._cluster_is_news = False
         self._seen_refresh: tuple[float | None, int] = (None, 0)
         self.client.metadata.add_listener(self._note_cluster)
-        self._thread = SenderThread(self.holds_lock, target=self._run, name=f"producer-{config.client_id}", daemon=True)
-        self.accumulator.settler = self._thread
+
+    def _make_accumulator(self, retry: Backoff) -> RecordAccumulator:
+        config, manager = self.config, self.manager
+        settings = AccumulatorSettings(
+            batch_size=config.batch_bytes,
+            linger_s=config.linger_ms / 1000,
+            delivery_timeout_s=config.delivery_timeout_s,
+            retry=retry,
+            max_request_size=config.max_request_size,
+            transactional=config.transactional_id is not None,
+        )
+        pool = BufferPool(config.buffer_memory)
+        if manager is None:
+            return RecordAccumulator(settings, pool, None, self.uniform, settler=self._thread)
+        return RecordAccumulator(settings, pool, self.sequences, self.uniform, manager.may_send_to, self._thread)
 
     # -- for callers, with the lock held
 
     def wake(self) -> None:
-        """There is something new to do."""
+        """Have the thread look for new work."""
         self._poked = True
         if self.sleeping:
             self.sleeping = False
             self.client.wakeup()
 
     def begin_close(self) -> None:
-        """Take nothing more, send what there is, and end."""
+        """Take nothing more, send everything that is left, and end."""
         self.closing = True
         self.accumulator.closed = True
+        # The short paths of send() look at nothing but the open batch: while one is open, records are still taken.
         self.accumulator.close_open_batches()
         self.changed.notify_all()
 
-    def abandon(self) -> None:
-        """Like :meth:`begin_close`, which the thread then does itself: may run anywhere, so without :attr:`lock`."""
-        self.closing = True
-        self.accumulator.closed = True
-        self.client.wakeup()
-
     @property
     def is_own_thread(self) -> bool:
-        """Called from a callback: whatever would wait for the sender must not."""
+        """Whether the caller is a callback: then it must not wait for anything that only this thread can do."""
         return threading.current_thread() is self._thread
 
     def interrupted(self, call: str) -> IllegalProducerState:
-        """What a call says in a thread that holds the lock already: it would wait for itself."""
+        """Return the error of a call in a thread that holds the lock already, and would wait for itself."""
         return IllegalProducerState(
             f"{call} was called in a signal handler (or a __del__) that interrupts another call of the same producer "
             "in this thread, and would wait for that call for ever: only close() may be called there."
         )
 
-    def still_open(self) -> str:
-        """What a close waits for. Takes the lock itself."""
+    def may_lock(self, call: str) -> None:
+        """Raise IllegalProducerState in a signal handler that interrupts a call which holds the lock."""
+        if self.holds_lock():
+            raise self.interrupted(call)
+
+    def may_wait(self, call: str) -> None:
+        """Raise IllegalProducerState there, and in a callback."""
+        self.may_lock(call)
+        self.may_not_be_callback(call)
+
+    def may_not_be_callback(self, call: str) -> None:
+        """Raise IllegalProducerState in a callback of this producer."""
+        if self.is_own_thread:
+            raise IllegalProducerState(
+                f"{call} was called in a callback of the same producer: it waits for what only the thread that runs "
+                "the callback can do."
+            )
+
+    # -- the end, as callers see it
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def join(self, timeout_s: float | None) -> bool:
+        """Wait for the thread's end; True when it has ended."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def end_within(self, limit_s: float) -> None:
+        """Wait for the end after :meth:`begin_close`; after ``limit_s`` seconds have open batches given up.
+
+        A thread that does not even do that (a callback that does not return, a name that is looked up) is named in
+        the log and left alone: nothing of ours may hang.
+        """
+        if self._joined(limit_s):
+            return
         with self.lock:
-            batches = list(self.accumulator.incomplete)
+            self.forced = True
+            self.wake()
+        if not self.join(_FORCED_S):
+            _log.warning("close() gives up, and the producer's thread is not at its end: %s", self._still_open())
+
+    def _joined(self, limit_s: float) -> bool:
+        if limit_s <= TOLD_AFTER_S or self.join(TOLD_AFTER_S):
+            return self.join(limit_s)
+        _log.warning("close() waits, at most %.0f s more: %s", limit_s - TOLD_AFTER_S, self._still_open())
+        return self.join(limit_s - TOLD_AFTER_S)
+
+    def leave(self, limit_s: float = EXIT_S) -> None:
+        """Have the thread send everything and end, and wait for nothing: the end of the program does.
+
+        May run anywhere, in a signal handler or in a garbage collection too: it takes no lock.
+        """
+        # The thread is a daemon: a program that ends before it would kill it, and lose its records without a word.
+        # So the program's end waits for it, and the thread takes the hook back when it is done; otherwise each
+        # dropped producer would be kept until then.
+        if self.at_exit is None:
+            self.at_exit = partial(self.end_within, limit_s)
+            atexit.register(self.at_exit)
+        # ``begin_close`` needs the lock, so the thread does it itself as soon as it sees ``closing``.
+        self.closing = True
+        self.accumulator.closed = True
+        self.client.wakeup()
+        if self.over:  # it ended between the look and the registration, and could not take the hook back
+            atexit.unregister(self.at_exit)
+
+    def _still_open(self) -> str:
+        """Describe what a close waits for. Takes the lock itself."""
+        with self.lock:
+            batches = self.accumulator.incomplete
             count = sum(batch.count for batch in batches)
-            called = sum(batch.count for batch in self.unfired)
+            called = sum(batch.count for batch in self.accumulator.live if batch.is_over)
             ending = self.manager is not None and self.manager.result is not None
         topics = ", ".join(sorted({batch.topic_partition.topic for batch in batches}))
         if batches:
@@ -112,15 +261,6 @@ class Sender(Settlement):
         return f"{what} {self.client.connections()}"
 
     # -- the thread
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def join(self, timeout_s: float | None) -> bool:
-        """Wait for the thread's end; True when it has ended."""
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
 
     def _run(self) -> None:
         try:
@@ -152,29 +292,23 @@ class Sender(Settlement):
             return not self.accumulator.incomplete and not ending
 
     def _end(self) -> None:
-        """Whatever happened: every future is resolved, every waiter told, every socket closed."""
+        """Resolve every future, wake every waiter, close every socket, whatever happened before."""
         with self.lock:
             self.closing = self.forced = True
             gone = self._closed_error()
-            ended = list(self.accumulator.incomplete)
-            self.accumulator.take_undrained()
-            for batch in ended:
-                batch.abort(gone)
-                self._forget(batch)
-            unfired = list(self.unfired)
-        self._fire(unfired)
-        self._tell_failures()
-        if ended:
+            aborted = self.ledger.abort_all(gone)
+        self._fire()
+        self._tell_log()
+        if aborted:
             _log.warning(
                 "the producer was closed with %d records not acknowledged, of %s: their outcome is unknown.",
-                sum(batch.count for batch in ended),
-                ", ".join(sorted({batch.topic_partition.topic for batch in ended})),
+                sum(batch.count for batch in aborted),
+                ", ".join(sorted({batch.topic_partition.topic for batch in aborted})),
             )
         self.client.close()
+        # Only now is their memory free: until its connection was closed, a socket could still send from a batch.
         with self.lock:
-            for batch in ended:
-                batch.on_wire = False
-                self._release(batch)
+            self.ledger.release_all(aborted)
             if self.manager is not None and self.manager.result is not None:
                 self.manager.result.settle(gone)
             self.changed.notify_all()
@@ -191,33 +325,35 @@ class Sender(Settlement):
         )
 
     def run_once(self) -> None:
-        """One turn: metadata, transactions, ready, drain, send, expire, poll."""
+        """Take one turn: metadata, transaction, ready, drain, send, expire, poll."""
         if self._mistake is not None:
             raise self._mistake
         now = self.clock.monotonic()
         with self.lock:
             self._poked = False
             self._refresh_topics()
-            ended = self._abort_by_state()
-            self._settle_sequences()
+            self.ledger.abort_queued()
+            self.ledger.settle_sequences()
             asked = self._next_ask(now)
             hurry = self.manager is not None and self.manager.hurries
             ready = self.accumulator.ready(self.client.cluster, now, hurry)
             self._look_at_leaderless(ready)
-        self._fire(ended)
+        self._fire()
         if asked is not None:
             self._send_ask(asked)
         wait = min(self._send_ready(ready, now), ready.next_check_s)
-        wait = min(wait, self._expire(self.clock.monotonic()))
+        with self.lock:
+            wait = min(wait, self.ledger.expire(self.client.cluster, self.clock.monotonic()))
+        self._fire()
         with self.lock:
             if self.manager is not None:
                 wait = min(wait, self.manager.wait_s(now))
-            if self._poked or self.untold:
+            if self._poked or self.ledger.failures:
                 wait = 0.0
             self.sleeping = wait > 0
         self.client.poll(min(max(wait, 0.0), _LONGEST_WAIT_S))
         self.sleeping = False
-        self._tell_failures()
+        self._tell_log()
         self._count_refreshes()
         refusal = self.client.hopeless()
         if refusal is not self.refusal:
@@ -225,17 +361,7 @@ class Sender(Settlement):
                 self.refusal = refusal
                 self.changed.notify_all()
 
-    # -- the parts of a turn
-
-    def _next_ask(self, now: float) -> Ask | None:
-        if self.manager is None:
-            return None
-        before = self.manager.state
-        asked = self.manager.next_ask(now, self._is_settled())
-        if self.manager.state is not before:  # a transaction that no broker had to be told of: no answer will wake us
-            self._poked = True
-            self.changed.notify_all()
-        return asked
+    # -- metadata
 
     def _note_cluster(self, cluster: Cluster) -> None:
         self._cluster_is_news = True
@@ -243,7 +369,7 @@ class Sender(Settlement):
     def _refresh_topics(self) -> None:
         if self._cluster_is_news:
             self._cluster_is_news = False
-            self.on_cluster(self.client.cluster)
+            self.topics.take_cluster(self.client.cluster)
             self.changed.notify_all()
         for topic in self.touched:
             self.client.add_topic(topic)
@@ -258,37 +384,6 @@ class Sender(Settlement):
         if seen[0] is not None and seen[0] != self._seen_refresh[0] and seen[1] == self._seen_refresh[1]:
             self.metrics.metadata_failures += 1
         self._seen_refresh = seen
-
-    def _is_settled(self) -> bool:
-        return not self.accumulator.incomplete and not self._on_wire
-
-    def _abort_by_state(self) -> list[ProducerBatch]:
-        """What is queued while the transaction can only be aborted, or nothing more: tries again would help nobody."""
-        if self.manager is None:
-            return []
-        state = self.manager.state
-        if state in (State.FATAL_ERROR, State.ABORTING, State.ABORTABLE_ERROR):
-            ended = self.accumulator.take_undrained()
-        else:
-            return []
-        error = self.manager.error or TransactionAborted("The record's transaction was aborted.")
-        for batch in ended:
-            batch.abort(error)
-            if self.sequences is not None:
-                self.sequences.failed(batch, error)
-            self._forget(batch)
-        return ended
-
-    def _settle_sequences(self) -> None:
-        if self.sequences is None or self.manager is None:
-            return
-        lost = self.sequences.settle_unresolved()
-        if lost and self.manager.is_transactional:
-            self.manager.sequences_lost()
-            self.manager.batch_failed(OutcomeUnknown(f"Whether {lost[0]} has records that expired is not known."))
-        if self.sequences.bump_wanted and not self.manager.is_transactional:
-            self.sequences.bump_epoch()
-            self.metrics.epoch_bumps += 1
 
     def _look_at_leaderless(self, ready: ReadyNodes) -> None:
         if not ready.leaderless:
@@ -313,8 +408,22 @@ class Sender(Settlement):
             count = sum(batch.count for batch in moved)
             self.metrics.records_moved += count
             text = "every replica of %s is down: %d records go to partition %d instead"
-            self.unlogged.append((logging.WARNING, text, (tp, count, number)))
+            self.ledger.notes.append((logging.WARNING, text, (tp, count, number)))
             self._poked = True
+
+    # -- transactions
+
+    def _next_ask(self, now: float) -> Ask | None:
+        if self.manager is None:
+            return None
+        before = self.manager.state
+        asked = self.manager.next_ask(now, self.ledger.is_settled)
+        # A transaction that no broker had to be told of has just ended. No answer will wake the thread for the next
+        # turn, and it would sleep for as long as the settings allow, with close() waiting for it.
+        if self.manager.state is not before:
+            self._poked = True
+            self.changed.notify_all()
+        return asked
 
     def _send_ask(self, asked: Ask) -> None:
         manager = self.manager
@@ -333,8 +442,10 @@ class Sender(Settlement):
         self.client.send(asked.request, asked.to).add_listener(self._supervised(on_answer))
         self.client.send_queued()
 
+    # -- records
+
     def _send_ready(self, ready: ReadyNodes, now: float) -> float:
-        """Send to every broker that can take something; seconds until another one may."""
+        """Send to every broker that can take something; return the seconds until another one may."""
         cluster = self.client.cluster
         wait = float("inf")
         for node_id, queues in ready.nodes.items():
@@ -344,12 +455,7 @@ class Sender(Settlement):
             until = self.client.readiness_s(broker)
             while until <= 0:
                 with self.lock:
-                    batches = self.accumulator.drain(queues, cluster, now)
-                    for batch in batches:
-                        self.in_flight.add(batch)
-                        self._on_wire.add(batch)
-                        if self.config.max_in_flight_requests_per_connection == 1:
-                            self.accumulator.queue(batch.topic_partition).muted = True
+                    batches = self.ledger.drain(queues, cluster, now)
                 if not batches:
                     break
                 self._send_batches(batches, broker)
@@ -372,9 +478,42 @@ class Sender(Settlement):
         future.add_listener(self._supervised(lambda ended: self._answered(batches, broker, ended)))
         self.client.send_queued()
 
-    def _supervised(self, listener: Callable[[RequestFuture[_T]], None]) -> Callable[[RequestFuture[_T]], None]:
-        """A listener whose own mistake ends this thread: a future would log it, and its records would stay open."""
+    def _answered(self, batches: list[ProducerBatch], broker: Broker, future: RequestFuture[ProduceResponse]) -> None:
+        now = self.clock.monotonic()
+        outcomes = self._outcomes(batches, broker, future)
+        with self.lock:
+            self.ledger.answered(batches, outcomes, now)
+            for tp, outcome in outcomes.items():
+                self._learn(tp, outcome, future)
+            self._poked = True
+            self.changed.notify_all()
+        self._fire()
 
+    def _outcomes(
+        self, batches: list[ProducerBatch], broker: Broker, future: RequestFuture[ProduceResponse]
+    ) -> dict[TopicPartition, Outcome]:
+        asked = [batch.topic_partition for batch in batches]
+        if future.exception is not None:
+            return dict.fromkeys(asked, Outcome(future.exception))
+        if self.config.acks_number == 0:  # no answer comes: it is done when it is handed to the socket
+            return dict.fromkeys(asked, Outcome(None))
+        found = {} if future.value is None else read_response(future.value)
+        return {tp: found.get(tp) or Outcome(MalformedFrame(f"{broker} answered nothing about {tp}.")) for tp in asked}
+
+    def _learn(self, tp: TopicPartition, outcome: Outcome, future: RequestFuture[ProduceResponse]) -> None:
+        """Take from an error the partition's new leader, or that our metadata is out of date."""
+        if outcome.error is None or not outcome.error.stale_metadata:
+            return
+        metadata = self.client.metadata
+        if outcome.leader is not None and future.value is not None:
+            metadata.update_leader(tp, *outcome.leader, endpoints(future.value))
+        metadata.request_update(reset_equivalent=False)
+
+    def _supervised(self, listener: Callable[[RequestFuture[_T]], None]) -> Callable[[RequestFuture[_T]], None]:
+        """Return a listener whose own mistake ends this thread."""
+
+        # A future only logs what its listener raises. The batches of that answer would then stay open for ever,
+        # with everybody who waits for them; a dead thread resolves them all.
         def call(future: RequestFuture[_T]) -> None:
             try:
                 listener(future)
@@ -383,3 +522,35 @@ class Sender(Settlement):
                 self._poked = True
 
         return call
+
+    # -- without the lock
+
+    def _fire(self) -> None:
+        """Run the callbacks of batches that are over, in order, then wake everybody who waits for them."""
+        ended, self.ledger.ended = self.ledger.ended, []
+        if not ended:
+            return
+        raised = 0
+        for batch in ended:
+            raised += fire(batch)
+        with self.lock:
+            for batch in ended:
+                self.accumulator.forget(batch)
+            self.metrics.callback_errors += raised
+            self.changed.notify_all()
+
+    def _tell_log(self) -> None:
+        """Write one line a topic for records that failed since the last turn, and the ledger's notes."""
+        # Each failure goes to the log although its future has it too: many programs look at no future.
+        ledger = self.ledger
+        if not ledger.failures and not ledger.notes:
+            return
+        with self.lock:
+            failures, ledger.failures = ledger.failures, []
+            notes, ledger.notes = ledger.notes, []
+        for level, text, values in notes:
+            _log.log(level, text, *values)
+        for topic in dict.fromkeys(name for name, _count, _error in failures):
+            failed = [(count, error) for name, count, error in failures if name == topic]
+            records = sum(count for count, _error in failed)
+            _log.warning("%d records for topic %r failed: %s", records, topic, failed[0][1].message)

@@ -1,12 +1,21 @@
-"""The requests of a transaction, filled in. Pure."""
+"""The requests of a transaction, filled in, and the meaning of an error in each of their answers. Pure.
+
+The protocol is that of brokers 2.1 to 3.9 (KIP-98, KIP-360, KIP-447), which 4.x speaks too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
 
+from streamlet.kafka import broker_errors as e
+from streamlet.kafka.client.group_requests import ConsumerGroupMetadata, OffsetAndMetadata
+from streamlet.kafka.errors import BrokerError
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.producer.sequences import Sequences
-from streamlet.kafka.producer.transaction_state import Ask, Kind, PendingOffsets
+from streamlet.kafka.protocol.api import Request
 from streamlet.kafka.protocol.messages.groups import TRANSACTION, FindCoordinatorRequest
 from streamlet.kafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
@@ -22,20 +31,41 @@ from streamlet.kafka.protocol.messages.transactions import (
 _NONE = -1
 
 
+class Kind(Enum):
+    """The kinds of requests to a coordinator."""
+
+    FIND_COORDINATOR = "FindCoordinator"
+    FIND_GROUP_COORDINATOR = "FindCoordinator of the group"
+    INIT_PRODUCER_ID = "InitProducerId"
+    ADD_PARTITIONS = "AddPartitionsToTxn"
+    ADD_OFFSETS = "AddOffsetsToTxn"
+    COMMIT_OFFSETS = "TxnOffsetCommit"
+    END = "EndTxn"
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A request to send; ``to`` None: any broker."""
+
+    kind: Kind
+    request: Request[Any]
+    to: Broker | None
+
+
 def find_transaction_coordinator(transactional_id: str) -> Ask:
-    """Who keeps the transaction."""
+    """Ask any broker for the coordinator of the transactional id."""
     return Ask(Kind.FIND_COORDINATOR, FindCoordinatorRequest(key=transactional_id, key_type=TRANSACTION), None)
 
 
 def find_group_coordinator(group_id: str) -> Ask:
-    """Who keeps the group."""
+    """Ask any broker for the coordinator of a group."""
     return Ask(Kind.FIND_GROUP_COORDINATOR, FindCoordinatorRequest(key=group_id), None)
 
 
 def init_producer_id(
     transactional_id: str | None, timeout_ms: int, to: Broker | None, sequences: Sequences, *, fresh: bool
 ) -> Ask:
-    """An id and epoch; not ``fresh``: the next epoch of ours."""
+    """Ask for an id and epoch; not ``fresh``: for the next epoch of ours."""
     held = (_NONE, _NONE) if fresh else (sequences.producer_id, sequences.producer_epoch)
     # Without a transactional id the broker does not look at the time-out; Java sends its greatest.
     timeout = timeout_ms if transactional_id is not None else 0x7FFFFFFF
@@ -51,7 +81,7 @@ def init_producer_id(
 def add_partitions(
     transactional_id: str, to: Broker | None, sequences: Sequences, partitions: Iterable[TopicPartition]
 ) -> Ask:
-    """Partitions about to be written to."""
+    """Announce partitions that are about to be written to."""
     rows = _by_topic(partitions)
     request = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
@@ -65,7 +95,7 @@ def add_partitions(
 
 
 def add_offsets(transactional_id: str, to: Broker | None, sequences: Sequences, group_id: str) -> Ask:
-    """A group whose offsets are about to be stored."""
+    """Announce a group whose offsets are about to be stored."""
     request = AddOffsetsToTxnRequest(
         transactional_id=transactional_id,
         producer_id=sequences.producer_id,
@@ -75,10 +105,15 @@ def add_offsets(transactional_id: str, to: Broker | None, sequences: Sequences, 
     return Ask(Kind.ADD_OFFSETS, request, to)
 
 
-def commit_offsets(transactional_id: str, to: Broker, sequences: Sequences, pending: PendingOffsets) -> Ask:
-    """The offsets themselves."""
-    rows = _by_topic(pending.offsets)
-    group = pending.group
+def commit_offsets(
+    transactional_id: str,
+    to: Broker,
+    sequences: Sequences,
+    group: ConsumerGroupMetadata,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+) -> Ask:
+    """Store the offsets themselves, at the group's coordinator."""
+    rows = _by_topic(offsets)
     request = TxnOffsetCommitRequest(
         transactional_id=transactional_id,
         group_id=group.group_id,
@@ -90,7 +125,7 @@ def commit_offsets(transactional_id: str, to: Broker, sequences: Sequences, pend
         topics=tuple(
             TxnOffsetCommitRequestTopic(
                 name=name,
-                partitions=tuple(_offset_row(number, pending, TopicPartition(name, number)) for number in numbers),
+                partitions=tuple(_offset_row(number, offsets[TopicPartition(name, number)]) for number in numbers),
             )
             for name, numbers in rows.items()
         ),
@@ -99,7 +134,7 @@ def commit_offsets(transactional_id: str, to: Broker, sequences: Sequences, pend
 
 
 def end(transactional_id: str, to: Broker | None, sequences: Sequences, commit: bool) -> Ask:
-    """Commit or abort."""
+    """End the transaction, by a commit or an abort."""
     request = EndTxnRequest(
         transactional_id=transactional_id,
         producer_id=sequences.producer_id,
@@ -109,8 +144,7 @@ def end(transactional_id: str, to: Broker | None, sequences: Sequences, commit: 
     return Ask(Kind.END, request, to)
 
 
-def _offset_row(number: int, pending: PendingOffsets, tp: TopicPartition) -> TxnOffsetCommitRequestPartition:
-    row = pending.offsets[tp]
+def _offset_row(number: int, row: OffsetAndMetadata) -> TxnOffsetCommitRequestPartition:
     return TxnOffsetCommitRequestPartition(
         partition_index=number,
         committed_offset=row.offset,
@@ -124,3 +158,78 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     for topic, number in sorted(partitions):
         rows.setdefault(topic, []).append(number)
     return rows
+
+
+# -- errors in answers
+
+ABORT = "Call abort_transaction(), then begin the transaction anew."
+
+
+class Reaction(Enum):
+    """The consequence of an error in an answer."""
+
+    RETRY = "ask again after a pause"
+    FIND_COORDINATOR = "look for the coordinator again"
+    ABORTABLE = "the transaction must be aborted"
+    FENCED = "another producer took over"
+    FATAL = "the producer can only be closed"
+
+
+_EVERYWHERE: dict[type[BrokerError], Reaction] = {
+    e.NotCoordinator: Reaction.FIND_COORDINATOR,
+    e.CoordinatorNotAvailable: Reaction.FIND_COORDINATOR,
+    e.InvalidProducerEpoch: Reaction.FENCED,
+    e.ProducerFenced: Reaction.FENCED,
+    e.TransactionCoordinatorFenced: Reaction.FENCED,
+    e.TransactionAbortable: Reaction.ABORTABLE,
+    e.TransactionalIdAuthorizationFailed: Reaction.FATAL,
+    e.ClusterAuthorizationFailed: Reaction.FATAL,
+}
+_BY_KIND: dict[Kind, dict[type[BrokerError], Reaction]] = {
+    Kind.FIND_GROUP_COORDINATOR: {e.GroupAuthorizationFailed: Reaction.ABORTABLE},
+    Kind.ADD_PARTITIONS: {
+        e.TopicAuthorizationFailed: Reaction.ABORTABLE,
+        e.UnknownProducerId: Reaction.ABORTABLE,
+        e.InvalidProducerIdMapping: Reaction.ABORTABLE,
+    },
+    Kind.ADD_OFFSETS: {
+        e.GroupAuthorizationFailed: Reaction.ABORTABLE,
+        e.UnknownProducerId: Reaction.ABORTABLE,
+        e.InvalidProducerIdMapping: Reaction.ABORTABLE,
+    },
+    Kind.COMMIT_OFFSETS: {
+        e.GroupAuthorizationFailed: Reaction.ABORTABLE,
+        e.UnknownMemberId: Reaction.ABORTABLE,
+        e.IllegalGeneration: Reaction.ABORTABLE,
+        e.FencedInstanceId: Reaction.ABORTABLE,
+        e.StaleMemberEpoch: Reaction.ABORTABLE,
+        e.RebalanceInProgress: Reaction.ABORTABLE,
+        e.TopicAuthorizationFailed: Reaction.ABORTABLE,
+        e.OffsetMetadataTooLarge: Reaction.ABORTABLE,
+    },
+    Kind.END: {
+        e.UnknownProducerId: Reaction.ABORTABLE,
+        e.InvalidProducerIdMapping: Reaction.ABORTABLE,
+        # The coordinator knows of no transaction: the request that was to begin it was lost with its answer. Nothing
+        # is wrong with that for an abort. (A repeated end is answered like the first one.)
+        e.InvalidTransactionState: Reaction.ABORTABLE,
+    },
+}
+
+
+def reaction_to(kind: Kind, fault: type[BrokerError]) -> Reaction:
+    """Look up an error in the answer to ``kind``: under the kind, under all kinds, else by ``retriable``."""
+    found = _BY_KIND.get(kind, {}).get(fault) or _EVERYWHERE.get(fault)
+    if found is None:
+        found = Reaction.RETRY if fault.retriable else Reaction.FATAL
+    return found
+
+
+def needs_new_epoch(fault: type[BrokerError]) -> bool:
+    """Return whether the broker has lost all it knew of this producer."""
+    return fault in (e.UnknownProducerId, e.InvalidProducerIdMapping, e.TransactionAbortable)
+
+
+def worst(refused: Mapping[TopicPartition, type[BrokerError]]) -> tuple[TopicPartition, type[BrokerError]]:
+    """Return one of several refusals: one that no other try can mend, if there is one."""
+    return min(refused.items(), key=lambda row: (row[1].retriable, row[0]))

@@ -21,7 +21,7 @@ from streamlet.kafka.fetch.session import FetchSession
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.metadata.metadata import Metadata
-from streamlet.kafka.producer import responses
+from streamlet.kafka.producer import batch_ledger as responses
 from streamlet.kafka.protocol.api import ApiKey, Request, decode_response, skip_tags
 from streamlet.kafka.protocol.messages import REQUESTS
 from streamlet.kafka.protocol.messages.connections import ApiVersionsRequest, decode_api_versions

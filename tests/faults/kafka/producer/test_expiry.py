@@ -126,9 +126,9 @@ def test_e3_a_late_success_is_counted_and_changes_nothing(
         cluster.pause(0)
         try:
             future = producer.send(topic, b"late").add_both(lambda outcome: told.append(outcome))
-            until(lambda: sender._on_wire)
+            until(lambda: sender.ledger.on_wire)
             with sender.lock:
-                (batch,) = sender._on_wire
+                (batch,) = sender.ledger.on_wire
                 batch.created_s -= producer.config.delivery_timeout_s
             sender.client.wakeup()
             with pytest.raises(OutcomeUnknown, match="may still be written") as caught:

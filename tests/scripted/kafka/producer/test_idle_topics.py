@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from streamlet.base.backoff import Backoff
 from streamlet.kafka.metadata.cluster import Broker, Cluster, PartitionInfo, TopicInfo, TopicPartition
-from streamlet.kafka.producer.accumulator import AccumulatorSettings, RecordAccumulator
+from streamlet.kafka.producer.accumulator import AccumulatorSettings, BufferPool, RecordAccumulator
 from streamlet.kafka.producer.batch import ProducerBatch
-from streamlet.kafka.producer.buffer_pool import BufferPool
+from streamlet.kafka.producer.partitioners import Topics
 from streamlet.kafka.producer.producer_config import ProducerConfig
 from streamlet.kafka.producer.sequences import Sequences
-from streamlet.kafka.producer.topics import Topics
 from tests.scripted.kafka.producer.scripted import scripted, until
 
 BUSY, IDLE = TopicPartition("busy", 0), TopicPartition("idle", 0)
@@ -41,7 +40,7 @@ class Kept:
     def written(self, tp: TopicPartition) -> ProducerBatch:
         batch = self.put(tp)
         assert self.accumulator.drain([self.accumulator.queue(tp)], cluster("busy", "idle"), 0.0) == [batch]
-        batch.on_wire = False
+        batch.answered()
         batch.complete(0, -1)
         self.sequences.acked(batch)
         self.accumulator.forget(batch)
@@ -88,10 +87,10 @@ def test_what_is_queued_or_on_its_way_keeps_its_topic() -> None:
     kept.accumulator.queue(IDLE).muted = True
     kept.topics.take_cluster(cluster("busy"))
     assert kept.topics.get("idle") is not None
-    kept.accumulator.unmute(IDLE)
+    kept.accumulator.mute(IDLE, False)
     kept.topics.take_cluster(cluster("busy"))
     assert kept.topics.get("idle") is None
-    kept.accumulator.unmute(IDLE)
+    kept.accumulator.mute(IDLE, False)
     assert list(kept.accumulator._queues) == [BUSY], "an answer that comes later makes no queue anew"
 
 

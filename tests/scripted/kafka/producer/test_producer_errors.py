@@ -163,9 +163,9 @@ def test_e2_memory_is_not_given_back_while_the_socket_may_still_send_it() -> Non
         log.answers = [(SILENCE, True)] * 10
         sender = producer._sender
         future = producer.send("t", b"y")
-        until(lambda: bool(sender._on_wire))
+        until(lambda: bool(sender.ledger.on_wire))
         with sender.lock:
-            (batch,) = sender._on_wire
+            (batch,) = sender.ledger.on_wire
             batch.created_s -= 100  # its time is up before the request's is
         sender.client.wakeup()
         with pytest.raises(OutcomeUnknown):
@@ -188,9 +188,9 @@ def test_e3_a_late_success_is_counted_and_changes_nothing(caplog: pytest.LogCapt
         broker.on(ApiKey.PRODUCE, late, log)
         sender = producer._sender
         future = producer.send("t", b"y")
-        until(lambda: bool(sender._on_wire))
+        until(lambda: bool(sender.ledger.on_wire))
         with sender.lock:
-            (batch,) = sender._on_wire
+            (batch,) = sender.ledger.on_wire
             batch.created_s -= 100  # its time is up, the request's is not
         sender.client.wakeup()
         with pytest.raises(OutcomeUnknown):

@@ -15,7 +15,7 @@ from streamlet.kafka.errors import AuthenticationFailed, KafkaError
 from streamlet.kafka.metadata.cluster import Broker, Cluster, PartitionInfo, TopicInfo, TopicPartition
 from streamlet.kafka.net.selector import Wakeup
 from streamlet.kafka.producer import record_future
-from streamlet.kafka.producer.batch import ProducerBatch
+from streamlet.kafka.producer.batch import BatchState, ProducerBatch
 from streamlet.kafka.producer.errors import BufferExhausted, ProducerClosed
 from streamlet.kafka.producer.record_future import FutureRecordMetadata, fire, split_batch
 from streamlet.kafka.protocol.api import ApiKey
@@ -23,6 +23,13 @@ from streamlet.kafka.protocol.messages.groups import FindCoordinatorResponse
 from streamlet.kafka.records.appending import encode_record
 from tests.patience import PATIENCE_S
 from tests.scripted.kafka.producer.scripted import scripted, until
+
+
+def answered(batch: ProducerBatch) -> ProducerBatch:
+    """Send a batch, and have its request end."""
+    batch.move(BatchState.IN_FLIGHT)
+    batch.answered()
+    return batch
 
 
 @pytest.mark.parametrize("topic", [5, None, b"t", "", "\ud800", "x" * 300, "a/b", ("t",)])
@@ -118,7 +125,7 @@ def test_a_mistake_of_ours_in_an_answer_ends_the_sender_and_every_future(monkeyp
         producer.send("t", b"x").get(10)
         assert producer._sender.sequences is not None
         monkeypatch.setattr(producer._sender, "_learn", lambda *_: 1 / 0)
-        monkeypatch.setattr(producer._sender, "_settle", lambda *_: 1 / 0)
+        monkeypatch.setattr(producer._sender.ledger, "_settle", lambda *_: 1 / 0)
         future = producer.send("t", b"y")
         with pytest.raises(ProducerClosed, match="ZeroDivisionError"):
             future.get(10)
@@ -183,7 +190,7 @@ def test_the_place_of_a_record_after_a_split_is_the_same_for_every_thread() -> N
     finally:
         ProducerBatch.child_of = real  # type: ignore[method-assign]
     for at, part in enumerate(parts):
-        part.complete(100 * at, -1)
+        answered(part).complete(100 * at, -1)
         fire(part)
     assert future.get(0).offset == 100 * parts.index(child) + 3 - start
     assert whole.parts == [], "the parts hold the records now"
@@ -228,7 +235,7 @@ def test_an_expired_record_is_told_the_time_out_that_it_had() -> None:
     """The default is raised where a request may take longer."""
     with scripted(request_timeout_ms=200_000) as (_broker, _log, producer):
         batch = ProducerBatch(TopicPartition("t", 0), 0, 0.0)
-        assert "(delivery_timeout_ms = 200000)" in str(producer._sender._expired_error(batch, 200.0))
+        assert "(delivery_timeout_ms = 200000)" in str(producer._sender.ledger.expired_error(batch, Cluster(), 200.0))
 
 
 def test_a_wakeup_may_come_while_the_same_thread_takes_one() -> None:

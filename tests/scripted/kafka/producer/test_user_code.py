@@ -146,9 +146,9 @@ def test_a_handler_of_the_log_may_send_with_the_producer_that_logs() -> None:
         broker.on(ApiKey.PRODUCE, late, log)
         sender = producer._sender
         future = producer.send("t", b"y")
-        until(lambda: bool(sender._on_wire))
+        until(lambda: bool(sender.ledger.on_wire))
         with sender.lock:
-            (batch,) = sender._on_wire
+            (batch,) = sender.ledger.on_wire
             batch.created_s -= 100  # its time is up, the request's is not
         sender.client.wakeup()
         with pytest.raises(OutcomeUnknown):

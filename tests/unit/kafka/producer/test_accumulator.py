@@ -7,20 +7,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from streamlet.base.backoff import Backoff
+from streamlet.kafka.broker_errors import MessageTooLarge, NotLeaderOrFollower
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.metadata.cluster import Broker, Cluster, PartitionInfo, TopicInfo, TopicPartition
-from streamlet.kafka.producer.accumulator import (
-    AccumulatorSettings,
-    PartitionQueue,
-    RecordAccumulator,
-)
-from streamlet.kafka.producer.batch import ProducerBatch
-from streamlet.kafka.producer.buffer_pool import BufferPool
-from streamlet.kafka.producer.in_flight_batches import InFlightBatches
-from streamlet.kafka.producer.record_future import FutureRecordMetadata, fire, split_batch
+from streamlet.kafka.producer.accumulator import AccumulatorSettings, BufferPool, PartitionQueue, RecordAccumulator
+from streamlet.kafka.producer.batch import BatchState, ProducerBatch
+from streamlet.kafka.producer.batch_ledger import BatchLedger, Outcome, RetryLimits
+from streamlet.kafka.producer.errors import OutcomeUnknown
+from streamlet.kafka.producer.record_future import FutureRecordMetadata, fire
 from streamlet.kafka.producer.sequences import Sequences
 from streamlet.kafka.records.appending import encode_record
 
+LIMITS = RetryLimits(1 << 31, 10.0)
 PARTITIONS = 3
 MEMORY = 4000
 BATCH = 200
@@ -49,6 +47,15 @@ def append(made: RecordAccumulator, partition: int, value: bytes, now: float) ->
         batch = made.open_batch(queue, size, 0, now)
     part = encode_record(None, value, (), 0, len(batch.parts))
     return FutureRecordMetadata(batch, batch.append(part, 0), 0)
+
+
+def flying(*batches: ProducerBatch) -> BatchLedger:
+    """A ledger with these in flight, as they were sent."""
+    made = BatchLedger(accumulator(), LIMITS)
+    for batch in batches:
+        batch.move(BatchState.IN_FLIGHT)
+        made.on_wire[batch] = None
+    return made
 
 
 def ready_nodes(made: RecordAccumulator, now: float, seen: Cluster | None = None) -> dict[int, list[int]]:
@@ -107,16 +114,17 @@ def test_e1_queued_batches_expire_by_their_age_head_first() -> None:
 
 def test_e2_batches_in_flight_expire_by_the_same_clock() -> None:
     """They leave, so that their late answer finds them gone; one that is over already is a mistake of ours."""
-    flying = InFlightBatches(10.0)
     batch = ProducerBatch(TopicPartition("t", 0), 0, 1.0)
-    flying.add(batch)
-    assert flying.next_expiry_s(1.0) == 10.0 and flying.expired(10.9) == []
-    assert flying.expired(11.0) == [batch] and not flying.remove(batch) and len(flying) == 0
+    ledger = flying(batch)
+    assert ledger.expire(cluster(), 1.0) == 10.0 and ledger.expire(cluster(), 10.9) > 0 and ledger.ended == []
+    assert ledger.expire(cluster(), 11.0) == float("inf") and ledger.ended == [batch]
+    assert batch.is_over and batch.on_wire and isinstance(batch.error, OutcomeUnknown)
     other = ProducerBatch(TopicPartition("t", 0), 0, 1.0)
-    flying.add(other)
+    ledger = flying(other)
+    other.answered()
     other.fail(KafkaError("x"))
     try:
-        flying.expired(20.0)
+        ledger.expire(cluster(), 20.0)
     except RuntimeError as err:
         assert "in flight and over" in str(err)
     else:
@@ -128,6 +136,7 @@ def test_p4_a_retry_waits_for_its_back_off_unless_the_leader_is_new() -> None:
     made = accumulator()
     append(made, 0, b"x", 0.0)
     (batch,) = made.drain(made.ready(cluster(), 0.0).nodes[1], cluster(), 0.0)
+    batch.answered()
     made.reenqueue(batch, 1.0)
     assert batch.attempts == 1
     found = made.ready(cluster(), 1.0)
@@ -146,6 +155,7 @@ def test_p4_batches_without_sequences_come_back_in_the_order_they_went() -> None
         gone += made.drain([queue], cluster(), 0.0)
     append(made, 0, b"fresh", 0.0)
     for batch in gone:
+        batch.answered()
         made.reenqueue(batch, 0.0)
     assert list(queue.batches)[:3] == gone and len(queue.batches) == 4
 
@@ -178,7 +188,7 @@ class BatchLife(RuleBasedStateMachine):
         if self.sequences is not None:
             self.sequences.set_id(1, 0)
         self.made = accumulator(self.sequences)
-        self.flying = InFlightBatches(10.0)
+        self.ledger = BatchLedger(self.made, LIMITS)
         self.now = 0.0
         self.sent: dict[int, list[bytes]] = {number: [] for number in range(PARTITIONS)}
         self.futures: list[tuple[int, bytes, FutureRecordMetadata, list[object]]] = []
@@ -206,53 +216,44 @@ class BatchLife(RuleBasedStateMachine):
             free: list[PartitionQueue] = [
                 queue for queue in queues if len(self.wire[queue.topic_partition.partition]) < 5
             ]
-            for batch in self.made.drain(free, cluster(), self.now):
-                self.flying.add(batch)
+            for batch in self.ledger.drain(free, cluster(), self.now):
                 self.wire[batch.topic_partition.partition].append(batch)
 
     def _arrive(self, partition: int) -> ProducerBatch | None:
         if not self.wire[partition]:
             return None
-        batch = self.wire[partition].pop(0)
-        batch.on_wire = False
-        self.flying.remove(batch)
-        return batch
+        return self.wire[partition].pop(0)
+
+    def _answer(self, batch: ProducerBatch, error: KafkaError | None) -> None:
+        self.ledger.answered([batch], {batch.topic_partition: Outcome(error, 0)}, self.now)
+        self._end()
 
     @rule(partition=st.integers(0, PARTITIONS - 1))
     def acknowledge(self, partition: int) -> None:
         batch = self._arrive(partition)
         if batch is None:
             return
-        if batch.final_state is None:
+        if not batch.is_over:
             self.log[partition] += self._values(batch)
-            batch.complete(0, -1)
-            if self.sequences is not None:
-                self.sequences.acked(batch)
-            self._end(batch)
-        self.made.release(batch)
+        self._answer(batch, None)
 
     @rule(partition=st.integers(0, PARTITIONS - 1), split=st.booleans())
     def refuse(self, partition: int, split: bool) -> None:
         """The leader moved: everything on the wire behind this one is refused, too."""
         while (batch := self._arrive(partition)) is not None:
-            if batch.final_state is None:
-                if split and batch.count > 1:
-                    split_batch(batch, self.made.split)
-                    split = False
-                else:
-                    self.made.reenqueue(batch, self.now)
-            self.made.release(batch)
+            if not batch.is_over and split and batch.count > 1:
+                self._answer(batch, MessageTooLarge())
+                split = False
+            else:
+                self._answer(batch, NotLeaderOrFollower())
 
     @rule(step=st.sampled_from([0.05, 0.5, 3.0]))
     def wait(self, step: float) -> None:
         self.now += step
-        for batch in self.made.expired(self.now) + self.flying.expired(self.now):
+        self.ledger.expire(cluster(), self.now)
+        for batch in self.ledger.ended:
             self.gave_up.update(self._values(batch))
-            batch.fail(KafkaError("expired"))
-            if self.sequences is not None:
-                self.sequences.failed(batch, None)
-            self._end(batch)
-            self.made.release(batch)
+        self._end()
         if self.sequences is not None:
             self.sequences.settle_unresolved()
             if self.sequences.bump_wanted:
@@ -266,9 +267,11 @@ class BatchLife(RuleBasedStateMachine):
                 found.append(value)
         return found
 
-    def _end(self, batch: ProducerBatch) -> None:
-        self.made.forget(batch)
-        fire(batch)
+    def _end(self) -> None:
+        ended, self.ledger.ended = self.ledger.ended, []
+        for batch in ended:
+            fire(batch)
+            self.made.forget(batch)
 
     @invariant()
     def order_is_kept_and_each_is_once(self) -> None:
@@ -305,7 +308,7 @@ class BatchLife(RuleBasedStateMachine):
             self.wait(0.05)
         assert not self.made.incomplete
         assert all(future.is_done for _p, _v, future, _c in self.futures)
-        assert self.made.pool.in_use == 0 and len(self.flying) == 0
+        assert self.made.pool.in_use == 0 and len(self.ledger.on_wire) == 0 and len(self.made.live) == 0
         self.order_is_kept_and_each_is_once()
 
 
@@ -315,13 +318,11 @@ TestBatchLife.settings = settings(max_examples=60, stateful_step_count=50, deadl
 
 def test_e2_what_is_sent_again_expires_though_a_younger_batch_is_in_flight_before_it() -> None:
     """The order of sending is not that of age once there are retries."""
-    flying = InFlightBatches(10.0)
     young, old = (ProducerBatch(TopicPartition("t", 0), 0, created) for created in (5.0, 0.0))
-    flying.add(young)
-    flying.add(old)
-    assert flying.next_expiry_s(0.0) == 10.0
-    assert flying.expired(10.0) == [old] and flying.next_expiry_s(10.0) == 5.0
-    assert flying.expired(15.0) == [young] and not flying.has(TopicPartition("t", 0))
+    ledger = flying(young, old)
+    assert ledger.expire(cluster(), 0.0) == 10.0
+    assert ledger.expire(cluster(), 10.0) == 5.0 and ledger.ended == [old]
+    assert ledger.expire(cluster(), 15.0) == float("inf") and ledger.ended == [old, young]
 
 
 def test_p8_what_moved_expires_by_its_own_age() -> None:

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.metadata.cluster import TopicPartition
-from streamlet.kafka.producer.batch import FinalState, ProducerBatch, increment_sequence
-from streamlet.kafka.producer.buffer_pool import BufferPool
+from streamlet.kafka.producer.accumulator import BufferPool
+from streamlet.kafka.producer.batch import BatchState, ProducerBatch, increment_sequence
 from streamlet.kafka.producer.record_future import FutureRecordMetadata, fire, split_batch
 from streamlet.kafka.records.appending import HEADER_SIZE, encode_plain, encode_record, upper_bound
 from streamlet.kafka.records.compression import Compression
@@ -35,6 +35,13 @@ def batch_of(records: list[Record], start: int = 1_700_000_000_000) -> ProducerB
         part = encode_record(key, value, headers, start + shift - batch.base_timestamp, index)
         assert len(part) <= upper_bound(key, value, headers)
         batch.append(part, start + shift)
+    return batch
+
+
+def answered(batch: ProducerBatch) -> ProducerBatch:
+    """Send a batch, and have its request end."""
+    batch.move(BatchState.IN_FLIGHT)
+    batch.answered()
     return batch
 
 
@@ -84,7 +91,7 @@ def test_a_split_keeps_records_order_sequences_and_futures(records: list[Record]
         expected = increment_sequence(expected, part.count)
     offset = 100
     for part in parts:
-        assert part.complete(offset, -1)
+        assert answered(part).complete(offset, -1)
         offset += part.count
         fire(part)
     assert [future.get(0).offset for future in futures] == list(range(100, 100 + len(records)))
@@ -96,12 +103,12 @@ def test_e3_the_first_final_state_stays() -> None:
     for end in (lambda one: one.fail(KafkaError("x")), lambda one: one.abort(KafkaError("x"))):
         batch = batch_of([(None, b"v", (), 0)])
         assert end(batch)
-        state = batch.final_state
+        state = batch.state
         assert not batch.complete(5, -1)
         assert not batch.fail(KafkaError("y")) and not batch.abort(KafkaError("z"))
-        assert batch.final_state is state and batch.base_offset == -1 and str(batch.error) == "x"
+        assert batch.state is state and batch.base_offset == -1 and str(batch.error) == "x"
     batch = batch_of([(None, b"v", (), 0)])
-    assert batch.complete(5, -1) and batch.final_state is FinalState.SUCCEEDED
+    assert answered(batch).complete(5, -1) and batch.state is BatchState.SUCCEEDED
     for again in (
         lambda: batch.complete(6, -1),
         lambda: batch.fail(KafkaError("x")),
@@ -127,7 +134,7 @@ def test_e4_callbacks_run_once_in_order_and_one_that_raises_hurts_no_other(caplo
     futures[1].add_errback(lambda error: seen.append("never"))
     futures[0].add_callback(lambda metadata: futures[2].add_callback(lambda again: seen.append("late")))
     assert not futures[0].is_done and futures[0].value is None and futures[0].exception is None
-    batch.complete(10, -1)
+    answered(batch).complete(10, -1)
     assert fire(batch) == 1
     assert seen == [(10, False), "broken", 12, "late"]
     assert all(future.is_done and future.succeeded() and not future.failed() for future in futures)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streamlet.kafka.producer.hashing import (
+from streamlet.kafka.producer.partitioners import (
     crc32_partition,
     java_bytes_hash,
     java_hash,

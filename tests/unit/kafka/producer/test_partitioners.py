@@ -9,12 +9,10 @@ import pytest
 from streamlet.base.backoff import Backoff
 from streamlet.kafka.broker_errors import UnknownTopicOrPartition
 from streamlet.kafka.metadata.cluster import Broker, Cluster, PartitionInfo, TopicInfo, TopicPartition
-from streamlet.kafka.producer.accumulator import AccumulatorSettings, RecordAccumulator
-from streamlet.kafka.producer.buffer_pool import BufferPool
+from streamlet.kafka.producer.accumulator import AccumulatorSettings, BufferPool, RecordAccumulator
 from streamlet.kafka.producer.errors import PartitionerFailed
-from streamlet.kafka.producer.partitioners import StickyPartition, all_replicas_down, weighted
+from streamlet.kafka.producer.partitioners import StickyPartition, Topics, all_replicas_down, weighted
 from streamlet.kafka.producer.producer_config import ProducerConfig
-from streamlet.kafka.producer.topics import Topics
 
 
 def cluster(leaders: dict[int, int], brokers: tuple[int, ...] = (1, 2), replicas: tuple[int, ...] = ()) -> Cluster:

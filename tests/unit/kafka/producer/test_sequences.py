@@ -9,7 +9,7 @@ from streamlet.kafka.broker_errors import (
     UnknownProducerId,
 )
 from streamlet.kafka.metadata.cluster import TopicPartition
-from streamlet.kafka.producer.batch import ProducerBatch
+from streamlet.kafka.producer.batch import BatchState, ProducerBatch
 from streamlet.kafka.producer.sequences import MAX_EPOCH, Sequences
 
 TP = TopicPartition("t", 0)
@@ -173,10 +173,10 @@ def test_nothing_is_numbered_anew_while_it_is_on_the_wire() -> None:
     """It may be written under its old number yet, and would come again under the new one."""
     made = warm()
     lost, behind = drained(made, 1, 1)
-    behind.on_wire = True
+    behind.move(BatchState.IN_FLIGHT)
     made.failed(lost, OutOfOrderSequenceNumber())
     assert not made.bump_wanted and not made.may_drain(batch())
-    behind.on_wire = False
+    behind.answered()
     assert made.bump_wanted
 
 

@@ -17,9 +17,9 @@ from streamlet.kafka.broker_errors import (
 )
 from streamlet.kafka.errors import Disconnected, KafkaError
 from streamlet.kafka.metadata.cluster import TopicPartition
-from streamlet.kafka.producer.batch import ProducerBatch
+from streamlet.kafka.producer.batch import BatchState, ProducerBatch
+from streamlet.kafka.producer.batch_ledger import Outcome, RetryLimits, Verdict, decide
 from streamlet.kafka.producer.errors import OutcomeUnknown
-from streamlet.kafka.producer.responses import Outcome, RetryLimits, Verdict, decide
 from streamlet.kafka.producer.sequences import Sequences
 
 PLACES = [TopicPartition("t", number) for number in range(2)]
@@ -82,12 +82,12 @@ class SequenceLife(RuleBasedStateMachine):
                 return
             self.queued[tp].remove(head)
             self.sequences.assign(head)
-            head.on_wire = True
+            head.move(BatchState.IN_FLIGHT)
             self.wire[tp].append((head, head.producer_epoch, head.base_sequence))
 
     def _settle(self, batch: ProducerBatch, error: KafkaError | None) -> None:
-        batch.on_wire = False
-        if batch.final_state is not None:
+        batch.answered()
+        if batch.is_over:
             return
         tp = batch.topic_partition
         verdict = decide(batch, Outcome(error, 0), self.sequences, LIMITS, 0.0)
@@ -95,6 +95,7 @@ class SequenceLife(RuleBasedStateMachine):
             batch.complete(0, -1)
             self.sequences.acked(batch)
         elif verdict is Verdict.RETRY:
+            batch.move(BatchState.QUEUED)
             batch.attempts += 1
             row = self.sequences.of(tp).in_flight
             again = [other for other in self.queued[tp] if other.has_sequence]
@@ -112,7 +113,7 @@ class SequenceLife(RuleBasedStateMachine):
 
     def _arrive(self, tp: TopicPartition) -> tuple[ProducerBatch, KafkaError | None]:
         batch, epoch, base = self.wire[tp].pop(0)
-        if batch.final_state is None:
+        if not batch.is_over:
             assert (epoch, base) == (batch.producer_epoch, batch.base_sequence), "numbered anew while on the wire"
         return batch, self.leaders[tp].take(batch, epoch, base)
 
@@ -143,7 +144,7 @@ class SequenceLife(RuleBasedStateMachine):
     @rule(tp=st.sampled_from(PLACES))
     def expire(self, tp: TopicPartition) -> None:
         """The oldest of those without an end; its request may be on the wire yet."""
-        open_ones = [batch for batch in self.made if batch.final_state is None and batch.topic_partition == tp]
+        open_ones = [batch for batch in self.made if not batch.is_over and batch.topic_partition == tp]
         if open_ones and open_ones[0].has_sequence:
             batch = open_ones[0]
             if batch in self.queued[tp]:
@@ -167,7 +168,7 @@ class SequenceLife(RuleBasedStateMachine):
                 while self.wire[tp]:
                     self.answer(tp)
             self._look()
-        assert all(batch.final_state is not None for batch in self.made)
+        assert all(batch.is_over for batch in self.made)
         for batch in self.made:
             written = batch in self.leaders[batch.topic_partition].log
             assert written or batch.error is not None

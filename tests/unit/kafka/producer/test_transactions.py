@@ -13,8 +13,8 @@ from streamlet.kafka.errors import Disconnected, KafkaError
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.producer.errors import IllegalProducerState, OutcomeUnknown, ProducerFenced, TransactionFailed
 from streamlet.kafka.producer.sequences import MAX_EPOCH, Sequences
-from streamlet.kafka.producer.transaction_manager import TransactionManager
-from streamlet.kafka.producer.transaction_state import ALLOWED, Kind, State
+from streamlet.kafka.producer.transaction import ALLOWED, State, TransactionManager
+from streamlet.kafka.producer.transaction_requests import Kind
 from streamlet.kafka.protocol.messages.groups import FindCoordinatorResponse
 from streamlet.kafka.protocol.messages.transactions import (
     AddOffsetsToTxnResponse,

@@ -1,0 +1,550 @@
+"""Producer id and transactions as one machine: what to ask next, and what an answer means.
+
+Pure; the caller holds the producer's lock. ``transactional_id`` None: the machine asks for an id, and no more. Java:
+TransactionManager.
+
+::
+
+    UNINITIALIZED -> INITIALIZING -> READY -> IN_TRANSACTION -> COMMITTING -> READY
+                          ^                      |     |            |
+                          |                      |     v            v
+                          +----- ABORTING <------+-- ABORTABLE_ERROR         FATAL_ERROR: from anywhere, for good
+
+One request is on its way at a time. The next one follows from the state and from what is still to be told (new
+partitions, offsets), so there is no queue that could disagree with them.
+
+The rules of the end:
+
+- a transaction ends only when no batch of it is queued, in flight or on the wire (``settled``);
+- a commit is made when EndTxn is answered, whatever comes of the next epoch;
+- after doubts (a lost answer to anything but a look-up, a batch that failed, sequences that were lost) the next
+  transaction takes a new epoch, so that what is still under way cannot reach it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from streamlet.base.backoff import Backoff
+from streamlet.kafka.broker_errors import ConcurrentTransactions, OperationNotAttempted, error_class
+from streamlet.kafka.client.group_requests import ConsumerGroupMetadata, OffsetAndMetadata
+from streamlet.kafka.errors import AuthenticationFailed, BrokerError, Disconnected, KafkaError, MalformedFrame, copy_of
+from streamlet.kafka.metadata.cluster import Broker, TopicPartition
+from streamlet.kafka.producer import transaction_requests as ask
+from streamlet.kafka.producer.errors import IllegalProducerState, ProducerFenced, TransactionFailed
+from streamlet.kafka.producer.sequences import Sequences
+from streamlet.kafka.producer.transaction_requests import Ask, Kind, Reaction
+from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest
+
+
+class State(Enum):
+    """The states of a producer that has an id, or will have one."""
+
+    UNINITIALIZED = "not initialised"
+    INITIALIZING = "asking for its id"
+    READY = "ready"
+    IN_TRANSACTION = "in a transaction"
+    COMMITTING = "committing"
+    ABORTING = "aborting"
+    ABORTABLE_ERROR = "in a transaction that failed"
+    FATAL_ERROR = "failed for good"
+
+
+ALLOWED: dict[State, frozenset[State]] = {
+    State.UNINITIALIZED: frozenset({State.INITIALIZING}),
+    State.INITIALIZING: frozenset({State.READY, State.ABORTABLE_ERROR}),
+    State.READY: frozenset({State.IN_TRANSACTION, State.INITIALIZING}),
+    State.IN_TRANSACTION: frozenset({State.COMMITTING, State.ABORTING, State.ABORTABLE_ERROR}),
+    State.COMMITTING: frozenset({State.READY, State.ABORTABLE_ERROR, State.INITIALIZING}),
+    State.ABORTING: frozenset({State.READY, State.INITIALIZING}),
+    State.ABORTABLE_ERROR: frozenset({State.ABORTING, State.ABORTABLE_ERROR}),
+    State.FATAL_ERROR: frozenset(),
+}
+"""The states that may follow each state, beside FATAL_ERROR, which may follow any.
+
+Any other move is a mistake of ours, and raises RuntimeError.
+"""
+
+
+@dataclass(slots=True, eq=False)
+class TransactionResult:
+    """The result that a caller waits for; ``error`` says why it failed."""
+
+    what: str
+    done: bool = False
+    error: KafkaError | None = None
+
+    def settle(self, error: KafkaError | None = None) -> None:
+        """Set the outcome; a second time changes nothing."""
+        if not self.done:
+            self.done, self.error = True, error
+
+
+@dataclass(slots=True, eq=False)
+class PendingOffsets:
+    """Offsets to store in the transaction; ``added`` when the coordinator knows of the group."""
+
+    group: ConsumerGroupMetadata
+    offsets: dict[TopicPartition, OffsetAndMetadata]
+    result: TransactionResult
+    added: bool = False
+
+
+_CONCURRENT_BACKOFF_S = 0.02
+"""Seconds before asking again while the broker still writes the commit just before.
+
+That takes it milliseconds; the whole back-off would cost more.
+"""
+_BEGUN_BY = {
+    "init_transactions()": State.INITIALIZING,
+    "commit_transaction()": State.COMMITTING,
+    "abort_transaction()": State.ABORTING,
+}
+
+
+class TransactionManager:
+    """One producer's id, and its transactions if it has a transactional id. Times in seconds."""
+
+    def __init__(
+        self,
+        sequences: Sequences,
+        transactional_id: str | None,
+        transaction_timeout_ms: int,
+        retry: Backoff,
+        uniform: Callable[[], float],
+    ) -> None:
+        self.sequences = sequences
+        self.transactional_id = transactional_id
+        self._timeout_ms = transaction_timeout_ms
+        self._retry = retry
+        self._uniform = uniform
+        self.state = State.UNINITIALIZED
+        self.error: KafkaError | None = None
+        """The reason for ABORTABLE_ERROR or FATAL_ERROR."""
+        self.coordinator: Broker | None = None
+        self._group_coordinators: dict[str, Broker] = {}
+        self._new_partitions: set[TopicPartition] = set()
+        self._partitions: set[TopicPartition] = set()
+        self._offsets: list[PendingOffsets] = []
+        self._started = False
+        """The coordinator may know of this transaction: it must be told of its end."""
+        self._bump = False
+        """A request's outcome is unknown, or sequences are lost: the next transaction needs a new epoch."""
+        self._asked: Ask | None = None
+        self._not_before = 0.0
+        self._tries = 0
+        self.result: TransactionResult | None = None
+        """The result of the init, commit or abort under way."""
+        self._unclaimed: TransactionResult | None = None
+        """The result of the last init, commit or abort, until its caller has it, perhaps by a second call."""
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether it has a transactional id."""
+        return self.transactional_id is not None
+
+    # -- what the user's calls decide
+
+    def begin_initialize(self) -> TransactionResult:
+        """Begin ``init_transactions()``. Calling it again after a time-out waits on."""
+        self._require_transactional("init_transactions()")
+        return self._repeated("init_transactions()") or self._begin("init_transactions()", State.UNINITIALIZED)
+
+    @property
+    def takes_epoch(self) -> bool:
+        """Whether a transaction is over, and the next one waits for its epoch."""
+        return self.state is State.INITIALIZING and self.result is None
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction; not while :attr:`takes_epoch`."""
+        self._require_transactional("begin_transaction()")
+        self._require("begin_transaction()", State.READY)
+        self._go(State.IN_TRANSACTION)
+        self._unclaimed = None
+
+    def begin_commit(self) -> TransactionResult:
+        """Begin ``commit_transaction()``. Calling it again after a time-out waits on."""
+        self._require_transactional("commit_transaction()")
+        return self._repeated("commit_transaction()") or self._begin("commit_transaction()", State.IN_TRANSACTION)
+
+    def begin_abort(self) -> TransactionResult:
+        """Begin ``abort_transaction()``, from a failed transaction too. A second call waits on."""
+        self._require_transactional("abort_transaction()")
+        repeated = self._repeated("abort_transaction()")
+        if repeated is not None:
+            return repeated
+        result = self._begin("abort_transaction()", State.IN_TRANSACTION, State.ABORTABLE_ERROR)
+        self.error = None
+        self._new_partitions.clear()
+        self._settle_offsets(TransactionFailed("The transaction was aborted before the offsets were stored."))
+        return result
+
+    def claimed(self, result: TransactionResult) -> None:
+        """Note that the caller has its result: another call begins something new."""
+        if result is self._unclaimed:
+            self._unclaimed = None
+
+    def _repeated(self, call: str) -> TransactionResult | None:
+        """Return the result of the same call, where the one before gave up waiting for it."""
+        return self._unclaimed if self._unclaimed is not None and self._unclaimed.what == call else None
+
+    def _begin(self, call: str, *states: State) -> TransactionResult:
+        self._require(call, *states)
+        self._go(_BEGUN_BY[call])
+        self.result = self._unclaimed = TransactionResult(call)
+        return self.result
+
+    def send_offsets(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group: ConsumerGroupMetadata,
+    ) -> TransactionResult:
+        """Add offsets that are to be stored with the transaction."""
+        self._require_transactional("send_offsets_to_transaction()")
+        self._require("send_offsets_to_transaction()", State.IN_TRANSACTION)
+        result = TransactionResult("send_offsets_to_transaction()")
+        self._offsets.append(PendingOffsets(group, dict(offsets), result))
+        return result
+
+    def check_may_send(self, tp: TopicPartition) -> None:
+        """Raise where no record may be taken now: with a transactional id, outside of a transaction."""
+        if self.state is State.FATAL_ERROR:
+            raise self._fatal()
+        if not self.is_transactional:
+            return
+        self._require("send()", State.IN_TRANSACTION)
+        self.add_partition(tp)
+
+    def add_partition(self, tp: TopicPartition) -> None:
+        """Note a partition that gets records: the coordinator must know of it before they are sent."""
+        if self.is_transactional and tp not in self._partitions:
+            self._new_partitions.add(tp)
+
+    def may_send_to(self, tp: TopicPartition) -> bool:
+        """Return whether a batch of this partition may go out: the coordinator knows of the partition."""
+        return self.state is not State.FATAL_ERROR and (not self.is_transactional or tp in self._partitions)
+
+    @property
+    def hurries(self) -> bool:
+        """Whether a commit or abort waits for every batch: nothing lingers then."""
+        return self.state in (State.COMMITTING, State.ABORTING)
+
+    def batch_failed(self, error: KafkaError) -> None:
+        """Fail the transaction of a batch that failed: it can only be aborted.
+
+        The next transaction has a new epoch, under which sequences begin at 0 again.
+        """
+        if self.is_transactional and self.state in (State.IN_TRANSACTION, State.COMMITTING):
+            self._bump = True
+            self._abortable(TransactionFailed(f"A batch of the transaction failed: {error} {ask.ABORT}"))
+
+    def sequences_lost(self) -> None:
+        """Note that it is unknown how many of the transaction's records the broker has."""
+        self._bump = True
+
+    # -- what happens to it
+
+    def _abortable(self, error: KafkaError) -> None:
+        if self.state is State.INITIALIZING:
+            self._fail_for_good(error)
+            return
+        if self.state not in (State.IN_TRANSACTION, State.COMMITTING, State.ABORTABLE_ERROR):
+            return
+        self._go(State.ABORTABLE_ERROR)
+        self.error = self.error or error
+        self._settle_offsets(error)
+        self._settle(error)
+
+    def _fail_for_good(self, error: KafkaError) -> None:
+        self.state = State.FATAL_ERROR
+        self.error = error
+        self._settle_offsets(error)
+        self._settle(error)
+
+    def _ended(self) -> bool:
+        """End the transaction and its call; return whether a new epoch is to be taken."""
+        # The call ends here, before the new epoch: the epoch is the next transaction's. If its refusal were raised
+        # by this call, a commit that was made would look like one that failed. After doubts the epoch is needed,
+        # since an EndTxn without an answer may still arrive, and would end the next transaction (KIP-890).
+        self._started = False
+        self._partitions.clear()
+        self._new_partitions.clear()
+        self._go(State.INITIALIZING if self._bump else State.READY)
+        self._settle()
+        return self._bump
+
+    def _settle(self, error: KafkaError | None = None) -> None:
+        if self.result is not None:
+            self.result.settle(error)
+            self.result = None
+
+    def _settle_offsets(self, error: KafkaError) -> None:
+        for pending in self._offsets:
+            pending.result.settle(error)
+        self._offsets.clear()
+
+    # -- what the sender asks
+
+    def next_ask(self, now_s: float, settled: bool) -> Ask | None:
+        """Return the next request, or None; at most one is on its way.
+
+        ``settled``: no batch of the transaction is queued, in flight or on the wire.
+        """
+        if self._asked is not None or now_s < self._not_before or self.state is State.FATAL_ERROR:
+            return None
+        found = self._decide(settled)
+        if found is not None:
+            self._asked = found
+        return found
+
+    def wait_s(self, now_s: float) -> float:
+        """Return the seconds until :meth:`next_ask` may say more than now; infinity when an event must come."""
+        if self._asked is None and now_s < self._not_before:
+            return self._not_before - now_s
+        return float("inf")
+
+    def _decide(self, settled: bool) -> Ask | None:
+        if not self.is_transactional:
+            if self.sequences.has_id:
+                return None
+            return ask.init_producer_id(None, self._timeout_ms, None, self.sequences, fresh=True)
+        wanted = self._wanted(settled)
+        if wanted is None:
+            return None
+        if self.coordinator is None and wanted is not Kind.COMMIT_OFFSETS:
+            return ask.find_transaction_coordinator(self._id)
+        return self._request(wanted)
+
+    def _wanted(self, settled: bool) -> Kind | None:
+        """Return the kind of the next request, if there is anything to tell."""
+        if self.state is State.INITIALIZING:
+            return Kind.INIT_PRODUCER_ID
+        if self.state in (State.IN_TRANSACTION, State.COMMITTING):
+            if self._new_partitions:
+                return Kind.ADD_PARTITIONS
+            if self._offsets:
+                return Kind.COMMIT_OFFSETS if self._offsets[0].added else Kind.ADD_OFFSETS
+        if self.state in (State.COMMITTING, State.ABORTING) and settled:
+            if self._started:
+                return Kind.END
+            return Kind.INIT_PRODUCER_ID if self._ended() else None
+        return None
+
+    def _request(self, kind: Kind) -> Ask:
+        if kind is Kind.INIT_PRODUCER_ID:
+            fresh = not self.sequences.has_id
+            return ask.init_producer_id(self._id, self._timeout_ms, self.coordinator, self.sequences, fresh=fresh)
+        if kind is Kind.ADD_PARTITIONS:
+            self._started = True
+            return ask.add_partitions(self._id, self.coordinator, self.sequences, self._new_partitions)
+        if kind is Kind.END:
+            commit = self.state is State.COMMITTING
+            return ask.end(self._id, self.coordinator, self.sequences, commit)
+        pending = self._offsets[0]
+        if kind is Kind.ADD_OFFSETS:
+            self._started = True
+            return ask.add_offsets(self._id, self.coordinator, self.sequences, pending.group.group_id)
+        broker = self._group_coordinators.get(pending.group.group_id)
+        if broker is None:
+            return ask.find_group_coordinator(pending.group.group_id)
+        return ask.commit_offsets(self._id, broker, self.sequences, pending.group, pending.offsets)
+
+    @property
+    def _id(self) -> str:
+        assert self.transactional_id is not None
+        return self.transactional_id
+
+    # -- what came back
+
+    def failed(self, asked: Ask, error: KafkaError, now_s: float) -> None:
+        """Take note that no answer came: ask again, or fail for good."""
+        self._asked = None
+        # The coordinator may have done what it was asked, or may do it later. So the same is asked again, and the next
+        # transaction takes a new epoch, which late requests cannot reach. Without transactions a refusal is no end
+        # either: nothing is at stake, and a broker that lets us in later will give an id.
+        if error.retriable or (not self.is_transactional and isinstance(error, (AuthenticationFailed, MalformedFrame))):
+            if isinstance(error, Disconnected) and asked.kind not in (Kind.FIND_COORDINATOR, Kind.INIT_PRODUCER_ID):
+                self._bump = True
+            self._forget_coordinator(asked)
+            self._back_off(now_s)
+            return
+        self._fail_for_good(error)
+
+    def answered(self, asked: Ask, response: Any, now_s: float) -> None:  # Any: of the type the request names
+        """Take in an answer, with the errors that stand in it."""
+        self._asked = None
+        if self.state is State.FATAL_ERROR:
+            return
+        handler = {
+            Kind.FIND_COORDINATOR: self._found,
+            Kind.FIND_GROUP_COORDINATOR: self._found,
+            Kind.INIT_PRODUCER_ID: self._initialized,
+            Kind.ADD_PARTITIONS: self._partitions_added,
+            Kind.ADD_OFFSETS: self._offsets_added,
+            Kind.COMMIT_OFFSETS: self._offsets_committed,
+            Kind.END: self._end_answered,
+        }[asked.kind]
+        handler(asked, response, now_s)
+
+    def _found(self, asked: Ask, response: Any, now_s: float) -> None:
+        fault = error_class(response.error_code)
+        if fault is not None:
+            self._handle(asked, fault, now_s)
+            return
+        self._tries = 0
+        broker = Broker(response.node_id, response.host, response.port)
+        if asked.kind is Kind.FIND_COORDINATOR:
+            self.coordinator = broker.dedicated("transaction")
+        else:
+            assert isinstance(asked.request, FindCoordinatorRequest)
+            self._group_coordinators[asked.request.key] = broker.dedicated("transaction")
+
+    def _initialized(self, asked: Ask, response: Any, now_s: float) -> None:
+        fault = error_class(response.error_code)
+        if fault is not None:
+            self._handle(asked, fault, now_s)
+            return
+        self._tries = 0
+        self.sequences.set_id(response.producer_id, response.producer_epoch)
+        self._bump = False
+        if self.is_transactional:
+            self._go(State.READY)
+            self._settle()
+
+    def _partitions_added(self, asked: Ask, response: Any, now_s: float) -> None:
+        refused: dict[TopicPartition, type[BrokerError]] = {}
+        for topic in response.results_by_topic_v3_and_below:
+            for row in topic.results_by_partition:
+                tp = TopicPartition(topic.name, row.partition_index)
+                fault = error_class(row.partition_error_code)
+                if fault is None:
+                    self._new_partitions.discard(tp)
+                    self._partitions.add(tp)
+                elif fault is not OperationNotAttempted:
+                    refused[tp] = fault
+        if refused:
+            tp, fault = ask.worst(refused)
+            self._handle(asked, fault, now_s, f"Adding {tp} to the transaction")
+        else:
+            self._tries = 0
+
+    def _offsets_added(self, asked: Ask, response: Any, now_s: float) -> None:
+        fault = error_class(response.error_code)
+        if fault is not None:
+            self._handle(asked, fault, now_s)
+        else:
+            self._tries = 0
+            if self._offsets:
+                self._offsets[0].added = True
+
+    def _offsets_committed(self, asked: Ask, response: Any, now_s: float) -> None:
+        refused: dict[TopicPartition, type[BrokerError]] = {}
+        pending = self._offsets[0] if self._offsets else None
+        if pending is None:
+            return  # aborted meanwhile
+        for topic in response.topics:
+            for row in topic.partitions:
+                tp = TopicPartition(topic.name, row.partition_index)
+                fault = error_class(row.error_code)
+                if fault is None:
+                    pending.offsets.pop(tp, None)
+                else:
+                    refused[tp] = fault
+        if refused:
+            tp, fault = ask.worst(refused)
+            self._handle(asked, fault, now_s, f"Storing the offset of {tp} for group {pending.group.group_id!r}")
+            return
+        self._tries = 0
+        self._offsets.remove(pending)
+        pending.result.settle()
+
+    def _end_answered(self, asked: Ask, response: Any, now_s: float) -> None:
+        fault = error_class(response.error_code)
+        if fault is not None:
+            self._handle(asked, fault, now_s)
+            return
+        self._tries = 0
+        self._ended()
+
+    # -- errors
+
+    def _handle(self, asked: Ask, fault: type[BrokerError], now_s: float, what: str = "") -> None:
+        """React to an error by its table: ask again, or fail the transaction or the producer."""
+        name = self.transactional_id
+        whose = "an idempotent producer" if name is None else f"the transactional id {name!r}"
+        error = fault(what or f"{asked.kind.value} of {whose}")
+        reaction = ask.reaction_to(asked.kind, fault)
+        if reaction is Reaction.FIND_COORDINATOR:
+            self._forget_coordinator(asked)
+            self._back_off(now_s)
+        elif reaction is Reaction.RETRY:
+            self._back_off(now_s, _CONCURRENT_BACKOFF_S if fault is ConcurrentTransactions else None)
+        elif reaction is Reaction.FENCED:
+            self._fail_for_good(
+                ProducerFenced(
+                    f"Another producer with transactional_id = {self.transactional_id!r} has taken over, or the "
+                    f"transaction outlived its time-out and the broker ended it: {error} Close this producer; only "
+                    "one producer may use a transactional id."
+                )
+            )
+        elif reaction is Reaction.ABORTABLE and self.state is State.ABORTING:
+            self._bump = True
+            # An AddPartitions whose answer was lost may never have arrived. Then the coordinator knows of no
+            # transaction and has nothing to abort; the next epoch makes sure of that.
+            if asked.kind is Kind.END:
+                self._ended()
+        elif reaction is Reaction.ABORTABLE:
+            self._bump = self._bump or ask.needs_new_epoch(fault)
+            self._abortable(TransactionFailed(f"{error} {ask.ABORT}"))
+        else:
+            self._fail_for_good(error)
+
+    def _forget_coordinator(self, asked: Ask) -> None:
+        if asked.kind is Kind.COMMIT_OFFSETS:
+            self._group_coordinators.clear()
+        else:
+            self.coordinator = None
+
+    def _back_off(self, now_s: float, wait_s: float | None = None) -> None:
+        self._tries += 1
+        self._not_before = now_s + (self._retry.delay(self._tries, self._uniform) if wait_s is None else wait_s)
+
+    # -- states
+
+    def _go(self, state: State) -> None:
+        if state not in ALLOWED[self.state]:
+            raise RuntimeError(f"a transaction {self.state.value} cannot become {state.value}")
+        self.state = state
+
+    def _require_transactional(self, call: str) -> None:
+        if not self.is_transactional:
+            raise IllegalProducerState(f"{call} needs a producer with transactional_id set, and this one has none.")
+
+    def _require(self, call: str, *states: State) -> None:
+        if self.state in states:
+            return
+        if self.state is State.FATAL_ERROR:
+            raise self._fatal()
+        if self.state is State.ABORTABLE_ERROR:
+            assert self.error is not None
+            raise copy_of(self.error)
+        state = State.READY if self.takes_epoch else self.state
+        raise IllegalProducerState(f"{call} is not possible now: the producer is {state.value}.{_hint(state)}")
+
+    def _fatal(self) -> KafkaError:
+        assert self.error is not None
+        return copy_of(self.error)
+
+
+def _hint(state: State) -> str:
+    return {
+        State.UNINITIALIZED: " Call init_transactions() first, once.",
+        State.READY: " Call begin_transaction() first.",
+        State.IN_TRANSACTION: " Call commit_transaction() or abort_transaction() first.",
+        State.COMMITTING: " Call commit_transaction() again to wait for its end.",
+        State.ABORTING: " Call abort_transaction() again to wait for its end.",
+        State.INITIALIZING: " Call init_transactions() again to wait for its end.",
+    }.get(state, "")
