@@ -1,8 +1,8 @@
-"""The producer: records in, outcomes out. Its pages: docs/producer.md and docs/expired-batches.md.
+"""The producer: records in, outcomes out. docs/internals/send.md follows one record through this room.
 
-Reading order is import order: ``hashing``, ``partitioners``, ``batch``, ``buffer_pool``, ``sequences``,
-``accumulator``; ``transaction_state``, ``transaction_manager``; ``responses``; and with threads and sockets
-``record_future``, ``sender``, ``append``, ``producer``.
+Pages for users: docs/guide/producer.md and docs/guide/expired-batches.md. Reading order is import order. Pure:
+``batch`` (states), ``sequences``, ``accumulator``, ``partitioners``, ``transaction_requests``, ``transaction``,
+``batch_ledger`` (decisions). With threads and sockets: ``record_future``, ``sender``, ``append``, ``producer``.
 """
 
 from streamlet.kafka.client.group_requests import ConsumerGroupMetadata
