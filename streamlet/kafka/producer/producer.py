@@ -144,8 +144,8 @@ class Producer:
         if self._holds_lock():
             raise self._sender.interrupted("send()")
         if key is None and partition is None and partition_key is None and not headers and self._inline:
-            # The usual case, written out: a keyless record into the open batch of the sticky partition. The encoder
-            # stands here a second time (records/appending.encode_plain) and the batch's append, too: two calls less a record.
+            # The usual case, written out: a keyless record into the open batch of the sticky partition. Encoder
+            # (records/appending.encode_plain) and append stand here a second time, which saves two calls a record.
             # An open batch means that records may be taken, so nothing else is checked.
             with self._lock:
                 state = self._topic(topic)
