@@ -1,4 +1,4 @@
-"""The consumer: what is read, from where, by whom of a group, and how far it was committed."""
+"""The consumer: subscriptions, groups, positions, fetches and commits."""
 
 from streamlet.kafka.consumer.consumer import Consumer
 from streamlet.kafka.consumer.consumer_config import ConsumerConfig

@@ -1,7 +1,17 @@
-"""Commits: sync, async, automatic (C7).
+"""Commits of one consumer: with and without waiting, automatic, and before a rebalance.
 
-What is committed is the *next* offset to read, with the leader epoch of the record before it, under the generation that
-gave us the partition. Callbacks run in the user's thread, in the order in which their commits were made.
+An offset is that of the *next* record to read, with the leader epoch of the record before it. It is sent under the
+generation that gave us the partition: that lets the coordinator refuse a member that others have replaced. Callbacks
+run in the user's thread, in the order of their commits.
+
+The hard case is a rebalance under way. For the coordinator a generation is over as soon as the group is joined again,
+before any member hears of its new share. An eager member owns nothing then. A cooperative one keeps its partitions and
+commits them in between: its commit is refused as of an old generation, although nothing is lost. So:
+
+- a refusal during a join is a rebalance under way (RebalanceUnderWay) and no lost membership;
+- the commit is tried again, under the generation that the group's thread has joined meanwhile.
+
+That exception covers only partitions that stay owned through the join (``rejoining``).
 """
 
 from __future__ import annotations
@@ -36,13 +46,16 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 OffsetCommitCallback = Callable[[Offsets, KafkaError | None], None]
 
 COMMIT_BEFORE_JOIN_S = 5.0
-"""An automatic commit may hold a rebalance up for so long."""
+"""Seconds that an automatic commit may hold a rebalance up."""
 STORED_AGAIN_S = 3600.0
-"""How often an unchanged offset is committed all the same: those of a consumer without members expire by their age."""
+"""Seconds after which an unchanged offset is committed again: those of a group without members expire by age."""
 
 
 def worth_another_try(error: KafkaError) -> bool:
-    """Whether the same commit may succeed a moment later; one that a rebalance refused needs a poll first."""
+    """Return whether the same commit may succeed a moment later.
+
+    One that a rebalance refused needs a poll first.
+    """
     return error.retriable and not isinstance(error, (RebalanceUnderWay, UnknownTopicOrPartition))
 
 
@@ -50,9 +63,21 @@ NOT_JOINED = "it has not joined yet"
 
 
 class Commits:
-    """One consumer's commits. One thread."""
+    """Commits of one consumer. User's thread."""
 
-    def __init__(self, client: KafkaClient, config: ConsumerConfig, now_s: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        client: KafkaClient,
+        config: ConsumerConfig,
+        now_s: Callable[[], float],
+        rejoining: Callable[[Iterable[TopicPartition]], bool],
+        joined_since: Callable[[], Generation | None],
+    ) -> None:
+        """Take two questions about the group, which the rebalancer answers.
+
+        ``rejoining(partitions)``: is the group's thread joining again while these stay owned? ``joined_since()``: the
+        generation that it has joined and no poll has heard of yet.
+        """
         assert config.group_id is not None
         self._client = client
         self._config = config
@@ -61,37 +86,39 @@ class Commits:
         self._retry = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
         self._order: deque[tuple[RequestFuture[None], Offsets, OffsetCommitCallback | None]] = deque()
         self.generation: Generation = NO_GENERATION
-        """Of the assignment we have; no other may be committed under."""
+        """Generation of the present assignment. Written by the rebalancer."""
         self.lost_reason: str | None = NOT_JOINED
-        """Why there is no generation any more, for the message of a commit that comes too late."""
+        """Why there is no generation, for the error of a commit that comes too late. Written by the rebalancer."""
         self.refused: tuple[Generation, type[KafkaError]] | None = None
-        """The generation under which the coordinator took no commit: we are no member of it any more."""
+        """Generation under which a commit was refused as no member's, and the error. Read by the rebalancer."""
         self.in_group = False
         """Whether partitions come from the group; else commits are those of an outsider."""
-        self.rejoining: Callable[[Iterable[TopicPartition]], bool] = lambda tps: False
-        """Whether the group is being joined again while these partitions stay ours, as under cooperative assignors."""
-        self.joined_since: Callable[[], Generation | None] = lambda: None
-        """The generation of a join that is through, and that no poll has heard of yet."""
+        self._rejoining = rejoining
+        self._joined_since = joined_since
         self._interval_s = config.auto_commit_interval_ms / 1000
         self._auto = config.enable_auto_commit
         self._next_auto_s = now_s() + self._interval_s
         self._auto_running: RequestFuture[None] | None = None
         self._auto_failures = 0
         self._stored: dict[TopicPartition, tuple[OffsetAndMetadata, float]] = {}
-        """What this consumer's last commit of each partition was, and when."""
+        """Last commit of each partition, and its time."""
 
     # -- requests
 
     def send(self, offsets: Offsets) -> RequestFuture[None]:
-        """One commit, tried once. Fails with CommitFailed, RebalanceUnderWay, MembershipFenced or a broker's error."""
+        """Send one commit, once.
+
+        Fails with CommitFailed, RebalanceUnderWay, MembershipFenced or a broker's error.
+        """
         member, generation = OUTSIDER, self.generation
         if self.in_group:
             if generation is NO_GENERATION:
                 future: RequestFuture[None] = RequestFuture()
                 future.fail(self._too_late(None))
                 return future
-            if self.rejoining(offsets):  # the last generation is over before its successor is heard of
-                generation = self.joined_since() or generation
+            if self._rejoining(offsets):
+                # Our generation is over for the coordinator, and its successor has not been heard of in a poll yet.
+                generation = self._joined_since() or generation
             member = GroupMember(generation.generation_id, generation.member_id, self._config.group_instance_id)
         sent = dict(offsets)
 
@@ -105,8 +132,8 @@ class Commits:
         for tp, error in rows.items():
             if error is None:
                 continue
-            if error is IllegalGeneration and self.rejoining(()):
-                error = RebalanceInProgress
+            if error is IllegalGeneration and self._rejoining(()):
+                error = RebalanceInProgress  # the coordinator says so of every member that is joining again
             if error in (UnknownMemberId, IllegalGeneration, StaleMemberEpoch):
                 if self.in_group:
                     self.refused = (generation, error)
@@ -143,14 +170,15 @@ class Commits:
         )
 
     def commit_sync(self, offsets: Offsets, timeout_s: float) -> None:
-        """Commit and wait, trying again what may succeed later; then earlier async commits are waited for, too."""
+        """Commit and wait, with retries, then wait for earlier async commits, too."""
         deadline = self._now_s() + timeout_s
         if offsets:
             self._retrying(lambda: self.send(offsets), timeout_s, "commit", offsets)
         self.wait_for_async(deadline - self._now_s())
 
     def commit_async(self, offsets: Offsets, callback: OffsetCommitCallback | None) -> RequestFuture[None]:
-        """Commit without waiting, and without another try: a later commit might have come first."""
+        """Commit without waiting."""
+        # Rule: no second try. A later commit may have been stored meanwhile, and the old offset would replace it.
         if not offsets:
             future: RequestFuture[None] = RequestFuture()
             future.complete(None)
@@ -160,7 +188,7 @@ class Commits:
         return future
 
     def run_callbacks(self) -> None:
-        """Of the commits that have ended, in the order they were made: one that is open holds those after it back."""
+        """Run the callbacks of ended commits, in order."""
         while self._order and self._order[0][0].done:
             future, offsets, callback = self._order.popleft()
             if callback is not None:
@@ -169,7 +197,7 @@ class Commits:
                 _log.warning("an asynchronous commit failed: %s", future.exception.message)
 
     def wait_for_async(self, timeout_s: float) -> None:
-        """Wait for all that were made, and run their callbacks."""
+        """Wait for all async commits, and run their callbacks."""
         deadline = self._now_s() + timeout_s
         while self._order:
             self.run_callbacks()
@@ -180,15 +208,15 @@ class Commits:
 
     @property
     def waits_for_async(self) -> bool:
-        """Whether asynchronous commits are open, or their callbacks have not run."""
+        """Whether an async commit is open or its callback has not run."""
         return bool(self._order)
 
     def fetch(self, tps: Iterable[TopicPartition]) -> RequestFuture[dict[TopicPartition, OffsetAndMetadata]]:
-        """Committed offsets, once; those of open transactions are waited for by the caller's next try."""
+        """Ask once for committed offsets; open transactions fail it with a retriable error."""
         return self._offsets.fetch(tps, require_stable=True)
 
     def committed(self, tps: Iterable[TopicPartition], timeout_s: float) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Committed offsets, waited for."""
+        """Wait for committed offsets, with retries."""
         wanted = tuple(tps)
         return self._retrying(lambda: self.fetch(wanted), timeout_s, "answer about committed offsets")
 
@@ -221,18 +249,21 @@ class Commits:
                 self._client.poll(resume - self._now_s())
 
     def _ends_by_itself(self, error: KafkaError, committed: Iterable[TopicPartition]) -> bool:
-        """A rebalance that the group's thread gets through without a poll, after which they can be committed."""
-        return isinstance(error, RebalanceUnderWay) and self.rejoining(committed)
+        # The group's thread gets through this rebalance without a poll, and then the commit succeeds.
+        return isinstance(error, RebalanceUnderWay) and self._rejoining(committed)
 
     # -- automatic commits
 
     @property
     def automatic(self) -> bool:
-        """Whether positions are committed by themselves."""
+        """Whether positions are committed by a timer."""
         return self._auto
 
     def maybe_auto_commit(self, consumed: Callable[[], Offsets]) -> None:
-        """Begin a commit when the interval is over and the last one has ended. Called in poll alone (C7)."""
+        """Begin a commit when the interval and the last commit have ended.
+
+        Called inside poll alone: that the user polls again says that the records before are worked on.
+        """
         if not self._auto or self._auto_running is not None or self._now_s() < self._next_auto_s:
             return
         offsets = self._changed(consumed())
@@ -256,48 +287,51 @@ class Commits:
         if error.retriable:
             self._auto_failures += 1
             self._next_auto_s = self._now_s() + self._retry.delay(self._auto_failures)
-        # Once, and not for every try while the coordinator is away.
+        # One warning, and not one for every try while the coordinator is away.
         level = logging.DEBUG if self._auto_failures > 1 else logging.WARNING
         _log.log(level, "an automatic commit failed: %s", error.message)
 
     def restart_timer(self) -> None:
-        """A new assignment: the interval begins anew, and what others have committed meanwhile is not known."""
+        """Begin the interval again after an assignment; forget earlier commits.
+
+        Others may have committed those partitions meanwhile.
+        """
         self._stored.clear()
         self._next_auto_s = self._now_s() + self._interval_s
 
     def next_wake_s(self, now_s: float) -> float:
-        """Seconds until an automatic commit is due; infinity without any."""
+        """Return seconds until an automatic commit is due; infinity without any."""
         if not self._auto or self._auto_running is not None:
             return float("inf")
         return max(self._next_auto_s - now_s, 0.0)
 
 
 class CommitBeforeJoin:
-    """The automatic commit before a rebalance: it may hold that up for a while, and is tried again meanwhile.
+    """Automatic commit before a rebalance, which waits COMMIT_BEFORE_JOIN_S at most.
 
-    What it does not get through is read twice, by whoever gets the partitions. One thread.
+    It is tried again meanwhile. If it fails, the next owners read those records a second time.
     """
 
     def __init__(self, commits: Commits, consumed: Callable[[], Offsets], retry: Backoff, now_s: float) -> None:
-        """Sends what is ``consumed`` at once; with each further try, what is then."""
+        """Send the first commit; each further try sends the offsets ``consumed`` by then."""
         self._commits = commits
         self._consumed = consumed
         self._retry = retry
         self._deadline_s = now_s + COMMIT_BEFORE_JOIN_S
         self._failures = 0
         self._again_s: float | None = None
-        """When the next try is due; None while one is under way, or its end was not looked at."""
+        """When the next try is due; None while one is under way, or before its end was looked at."""
         self._future = commits.send(consumed())
 
     def next_wake_s(self, now_s: float) -> float:
-        """Seconds until :meth:`over` has something to do without an event."""
+        """Return seconds until :meth:`over` has something to do without an event."""
         again_s = self._again_s
         if again_s is None:
             again_s = now_s if self._future.done else self._deadline_s
         return min(again_s, self._deadline_s) - now_s
 
     def over(self, now_s: float) -> bool:
-        """Whether the group may be joined now: it is committed, or not to be waited for any longer, which is told."""
+        """Return whether to join now: it is committed, or given up with a warning."""
         done, error = self._future.done, self._future.exception
         if done and error is None:
             return True

@@ -1,4 +1,8 @@
-"""The consumer"""
+"""The consumer as its users see it: arguments are checked here, and the parts that decide are put together.
+
+Everything belongs to one thread at a time, the user's. The one other thread, the group's, is met in ``rebalance.py``
+alone (docs/internals/group.md).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ from streamlet.kafka.client.closing import HASTE_S, in_haste, telling
 from streamlet.kafka.client.group_requests import ConsumerGroupMetadata, OffsetAndMetadata, offset_rows
 from streamlet.kafka.consumer.commits import Commits, OffsetCommitCallback, Offsets
 from streamlet.kafka.consumer.consumer_config import ConsumerConfig
-from streamlet.kafka.consumer.delivery import Deserializers, HandedOut
+from streamlet.kafka.consumer.delivery import Deserializers, HandedOut, Taking
 from streamlet.kafka.consumer.errors import ConcurrentUse, ConsumerClosed, IllegalSubscription
 from streamlet.kafka.consumer.fetcher import Fetcher
 from streamlet.kafka.consumer.group_thread import GroupThread
@@ -30,13 +34,18 @@ from streamlet.kafka.consumer.records import ConsumerRecord, RecordColumns
 from streamlet.kafka.consumer.subscription_state import ResetStrategy, SubscriptionState, SubscriptionType, wanted
 from streamlet.kafka.metadata.cluster import TopicPartition
 
+_log = logging.getLogger(__name__)
+_EVERYTHING = 1 << 62
+_CLOSE_S = 30.0
+
 
 class OneThread:
-    """Held for the length of a call; a second thread is told instead of made to wait. Calls nest."""
+    """Lock of one call: its own thread may re-enter, others get ConcurrentUse."""
 
     __slots__ = ("_lock",)
 
     def __init__(self) -> None:
+        # Reentrant for a signal's handler or a listener that calls the consumer inside its own poll.
         self._lock = threading.RLock()
 
     def __enter__(self) -> None:
@@ -51,22 +60,11 @@ class OneThread:
         self._lock.release()
 
 
-_log = logging.getLogger(__name__)
-
-
-def ended_with(consumer: Consumer, client: KafkaClient, threads: list[GroupThread]) -> weakref.finalize[..., Consumer]:
-    """What ends ``client`` and ``threads`` (filled later) once the consumer is gone; a close detaches it.
-
-    Neither may lead to the consumer, or it would never be gone: no listener, no callback of its user's is in them.
-    """
-    watch = weakref.finalize(consumer, _end, client, threads, consumer.config.client_id, consumer.config.group_id)
-    watch.atexit = False
-    return watch
-
-
-def _end(client: KafkaClient, threads: list[GroupThread], client_id: str, group_id: str | None) -> None:
-    """In whatever thread the last reference went: it waits for nothing, and takes no lock that a thread may hold."""
-    if os.getpid() != client.pid:  # a fork's copy: the thread and the connections are its parent's
+def _end_dropped(client: KafkaClient, threads: list[GroupThread], client_id: str, group_id: str | None) -> None:
+    """End thread and connections of a consumer dropped without close()."""
+    # Rule: this waits for nothing and takes no lock. It runs in whatever thread drops the last reference, perhaps in
+    # the group's own, in the middle of anything.
+    if os.getpid() != client.pid:  # in a fork's copy: the thread and the connections are its parent's
         return
     if threads or client.connected_brokers():
         left = f"; it leaves group {group_id!r}, and what it has not committed is read again" if threads else ""
@@ -76,18 +74,13 @@ def _end(client: KafkaClient, threads: list[GroupThread], client_id: str, group_
     client.close()
 
 
-_log = logging.getLogger(__name__)
-_EVERYTHING = 1 << 62
-_CLOSE_S = 30.0
-
-
 class Consumer:
-    """Reads topics: as a member of a group (``subscribe``), or partitions by name (``assign``).
+    """Reader of topics, as a member of a group or by partitions.
 
     ``Consumer("lines", bootstrap_servers="127.0.0.1:9092", group_id="g")``; the settings are those of
     :class:`ConsumerConfig`, and an unknown one is refused with the nearest right one. Making one connects to nothing.
-    One thread at a time calls it (ConcurrentUse otherwise); only :meth:`wakeup` may come from another. Times in
-    seconds where an argument is called ``timeout``.
+    One thread at a time calls it (ConcurrentUse otherwise); only :meth:`wakeup` may come from another. An argument
+    called ``timeout`` is in seconds.
     """
 
     def __init__(self, *topics: str, clock: Clock | None = None, **settings: object) -> None:
@@ -101,23 +94,41 @@ class Consumer:
         self._subscriptions = SubscriptionState(ResetStrategy(self.config.auto_offset_reset))
         self._positions = Positions(self._client, self._subscriptions, self.config, now_s)
         self._fetcher = Fetcher(self._client, self._subscriptions, self._positions, self.config, now_s)
-        self._handed_out = handed_out = HandedOut(self._subscriptions)
-        self._undelivered, self._in_hand = handed_out.undelivered, handed_out.in_hand
-        parts = self._client, self._subscriptions, self._positions, self._fetcher, handed_out
-        self._coordinator = Rebalancer(*parts, self.config, self._clock)
+        self._handed_out = HandedOut(self._subscriptions)
+        self._undelivered, self._in_hand = self._handed_out.undelivered, self._handed_out.in_hand
+        self._rebalancer = Rebalancer(
+            self._client,
+            self._subscriptions,
+            self._positions,
+            self._fetcher,
+            self._handed_out,
+            self.config,
+            self._clock,
+        )
         self._queries = OffsetQueries(self._client, self.config, now_s)
-        deserializers = Deserializers(self.config.key_deserializer, self.config.value_deserializer)
-        parts_of_a_poll = self._client, self._subscriptions, self._coordinator, self._positions, self._fetcher
-        self._poller = Poller(*parts_of_a_poll, deserializers, handed_out, now_s)
+        self._poller = Poller(
+            self._client,
+            self._subscriptions,
+            self._rebalancer,
+            self._positions,
+            self._fetcher,
+            Deserializers(self.config.key_deserializer, self.config.value_deserializer),
+            self._handed_out,
+            now_s,
+        )
         self._alone_lock = OneThread()
         self._closed = False
         self._default_timeout_s = self.config.default_api_timeout_ms / 1000
-        self._abandoned = ended_with(self, self._client, self._coordinator.threads)
+        # Rule: neither the client nor the group's thread may hold anything that leads back to this object, such as a
+        # listener or a callback of its user. A running thread would keep a dropped consumer alive, and its partitions.
+        parts = self._client, self._rebalancer.threads, self.config.client_id, self.config.group_id
+        self._when_dropped = weakref.finalize(self, _end_dropped, *parts)
+        self._when_dropped.atexit = False
         if topics:
             try:
                 self.subscribe(topics)
             except Exception:
-                self._client.close()  # nobody gets this object, so nobody could
+                self._client.close()  # the caller never gets this object and cannot close it
                 raise
 
     def __enter__(self) -> Consumer:
@@ -126,7 +137,7 @@ class Consumer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # An error may be of the work on what was given last: that is not committed, and will be read again.
+        # The error may come from the work on the records given last: they are not committed, and are read again.
         self._handed_out.in_hand_counts = kind is None
         self.close(HASTE_S if in_haste(kind) else _CLOSE_S)
 
@@ -135,7 +146,7 @@ class Consumer:
         state = "closed" if self._closed else what
         return f"<Consumer {self.config.client_id!r} in group {self.config.group_id!r}: {state}>"
 
-    # -- what is read (C1)
+    # -- subscription (C1)
 
     def subscribe(
         self,
@@ -143,119 +154,106 @@ class Consumer:
         pattern: str | re.Pattern[str] | None = None,
         listener: ConsumerRebalanceListener | None = None,
     ) -> None:
-        """Read topics as a member of the group: by name (one, or several), or all whose whole name matches ``pattern``.
+        """Read topics as a member of the group.
 
-        Replaces an earlier subscription; an empty list is :meth:`unsubscribe`, as in Java. The group is joined in the
-        next poll. Raises IllegalSubscription without a ``group_id``, beside ``assign``, and for what is no pattern;
-        InvalidTopic for what can be no topic's name.
+        By name (one, or several), or all whose whole name matches ``pattern``. Replaces an earlier subscription; an
+        empty list is :meth:`unsubscribe`, as in Java. The group is joined in the next poll. Raises IllegalSubscription
+        without a ``group_id``, beside ``assign``, and for a bad pattern; InvalidTopic for a bad name.
         """
         with self._alone():
-            names, told = wanted(topics, pattern, self.config.group_id), checked(listener)
+            names, listener = wanted(topics, pattern, self.config.group_id), checked(listener)
             if not names:
                 self.unsubscribe()
                 return
             if isinstance(names, re.Pattern):
                 self._subscriptions.subscribe_pattern(names)
                 self._client.metadata.set_all_topics(True)
-                self._coordinator.subscription_changed()
+                self._rebalancer.subscribed(listener, changed=True)
             else:
-                if self._subscriptions.subscribe(names):
-                    self._coordinator.subscription_changed()
+                self._rebalancer.subscribed(listener, changed=self._subscriptions.subscribe(names))
                 for topic in names:
                     self._client.add_topic(topic)
-            assert self._coordinator.commits is not None
-            self._coordinator.commits.in_group = True
-            self._coordinator.listener = told
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, without a group's say. Replaces an earlier assignment."""
+        """Read exactly these partitions; no group shares them out. Replaces an earlier assignment."""
         with self._alone():
             named = partitions_of(partitions)
-            if self._subscriptions.kind is SubscriptionType.USER_ASSIGNED and self._coordinator.commits is not None:
-                self._coordinator.commits.maybe_auto_commit(self._handed_out.consumed)
+            if self._subscriptions.kind is SubscriptionType.USER_ASSIGNED and self._rebalancer.commits is not None:
+                self._rebalancer.commits.maybe_auto_commit(self._handed_out.consumed)
             self._subscriptions.assign_from_user(named)
             for tp in named:
                 self._client.add_topic(tp.topic)
-            self._coordinator.partitions_went()
+            self._rebalancer.forget_unassigned()
 
     def unsubscribe(self) -> None:
-        """Read nothing; leaves the group."""
+        """Read nothing, and leave the group."""
         with self._alone():
             try:
-                if self._subscriptions.uses_group:
-                    self._coordinator.unsubscribe()
+                self._rebalancer.unsubscribe()
             finally:
                 self._subscriptions.unsubscribe()
                 self._client.metadata.set_all_topics(False)
-                if self._coordinator.commits is not None:
-                    self._coordinator.commits.in_group = False
-                self._coordinator.partitions_went()
+                self._rebalancer.forget_unassigned()
 
     def subscription(self) -> frozenset[str]:
-        """The topics subscribed to, or matched by the pattern."""
+        """Return the topics subscribed to, or matched by the pattern."""
         return self._subscriptions.topics
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions read now."""
+        """Return the partitions read now."""
         return frozenset(self._subscriptions.assigned)
 
     # -- records (C3)
 
     def poll(self, timeout_ms: int = 0, max_records: int | None = None) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Records by partition, as soon as there are any; {} when the time is up.
+        """Return records by partition as soon as there are any; {} when the time is up.
 
-        ``max_records`` defaults to ``max_poll_records``. Positions move behind what is returned. Rebalances, commits
-        of the timer and their callbacks happen in here, so poll at least every ``max_poll_interval_ms``. Raises
+        ``max_records`` defaults to ``max_poll_records``. Positions move behind the records returned. Rebalances, timed
+        commits and their callbacks happen in here, so poll at least every ``max_poll_interval_ms``. Raises
         RecordDeserializationFailed, PositionOutOfRange, NoOffsetForPartition, LogTruncated, MembershipFenced,
-        ConsumerWakeup, and what the broker refuses for good.
+        ConsumerWakeup, and whatever the broker refuses for good.
         """
-        with self._alone():
+        with self._taking():
             limit = given.poll_limits(timeout_ms, max_records) or self.config.max_poll_records
             self._in_hand.clear()
             if self._undelivered:
-                found = self._handed_out.take(limit)
-            else:
-                found = self._poller.poll(timeout_ms, limit, self._handed_out.records) or {}
-        self._handed_out.taking = {}
-        return found
+                return self._handed_out.take_undelivered(limit)
+            return self._poller.poll(timeout_ms, limit, self._handed_out.records) or {}
 
     def poll_columns(self, timeout_ms: int = 0, max_records: int | None = None) -> dict[TopicPartition, RecordColumns]:
-        """Like :meth:`poll`, but each partition's records as columns: no object for each record is made.
+        """Return each partition's records as columns, without an object for each record.
 
-        ``max_records`` None: whatever has arrived, whole answers at once, which is fastest.
+        ``max_records`` None: everything that has arrived, in whole answers, which is fastest. Else like :meth:`poll`.
         """
-        with self._alone():
+        with self._taking():
             limit = given.poll_limits(timeout_ms, max_records) or _EVERYTHING
             if self._undelivered:
                 raise IllegalSubscription(
                     "Records of an iteration that was broken off wait: take them with poll() before poll_columns()."
                 )
             self._in_hand.clear()
-            found = self._poller.poll(timeout_ms, limit, self._handed_out.columns) or {}
-        self._handed_out.taking = {}
-        return found
+            return self._poller.poll(timeout_ms, limit, self._handed_out.columns) or {}
 
     def __iter__(self) -> Consumer:
-        """Records one by one, for ever, or until ``consumer_timeout_ms`` pass without one.
+        """Return the iterator over records: itself.
 
-        A commit inside the loop covers the records given so far, not those that wait behind them.
+        It ends when ``consumer_timeout_ms`` pass without a record, or with a close. A commit inside the loop covers the
+        records given so far, not those that wait behind them.
         """
         return self
 
     def __next__(self) -> ConsumerRecord:
-        """The next record; StopIteration when the consumer was closed."""
         limit_ms = self.config.consumer_timeout_ms
         while not self._closed:
             record = self._undelivered.next()
             if record is not None:
                 self._in_hand.record = record
                 return record
-            with self._alone():
+            # A signal's handler may close the consumer in this very poll: that ends the iteration quietly.
+            with self._taking(), contextlib.suppress(ConsumerClosed):
                 self._in_hand.clear()
                 wait_ms = 1000 if limit_ms is None else limit_ms
-                with contextlib.suppress(ConsumerClosed):  # by a signal's handler, in this very poll
-                    self._poller.poll(wait_ms, self.config.max_poll_records, self._handed_out.iterate)
-                self._handed_out.taking = {}
+                self._poller.poll(wait_ms, self.config.max_poll_records, self._handed_out.iterate)
             if limit_ms is not None and not self._undelivered:
                 break
         raise StopIteration
@@ -263,7 +261,10 @@ class Consumer:
     # -- positions
 
     def seek(self, partition: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
-        """Read on at ``offset``. ``leader_epoch`` of the record before it, where known, lets a cut log be noticed."""
+        """Read on at ``offset``.
+
+        With the ``leader_epoch`` of the record before it, a log that was cut below it is noticed (KIP-320).
+        """
         with self._alone():
             tp = TopicPartition.of(partition)
             given.check_offset(tp, offset, leader_epoch)
@@ -271,11 +272,11 @@ class Consumer:
             self._handed_out.moved(tp)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Read on at the first offset there is; of all assigned partitions when none is named."""
+        """Read on at the log's first offset; no partition named: all that are assigned."""
         self._seek_to(ResetStrategy.EARLIEST, partitions)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Read on at the end (with read_committed: at the last stable offset)."""
+        """Read on at the end (with read_committed: the last stable offset)."""
         self._seek_to(ResetStrategy.LATEST, partitions)
 
     def _seek_to(self, strategy: ResetStrategy, partitions: tuple[TopicPartition, ...]) -> None:
@@ -285,17 +286,20 @@ class Consumer:
                 self._handed_out.moved(tp)
 
     def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
-        """The offset of the next record to be handed out. Waits until it is known: ClientTimeout."""
+        """Return the offset of the next record to be handed out. Raises ClientTimeout."""
         with self._alone():
             tp = TopicPartition.of(partition)
             row = self._subscriptions.require(tp)
             row = self._poller.until_position(tp, self._limit(timeout))
             assert row.position is not None
-            first = self._undelivered.first_offsets().get(tp)
+            first = self._undelivered.first(tp)
             return row.position.offset if first is None else first[0]
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out nothing of these until :meth:`resume`; they stay ours. A new assignment forgets it."""
+        """Hand out nothing of these partitions until :meth:`resume`.
+
+        They stay assigned. A new assignment forgets the pause.
+        """
         with self._alone():
             for tp in partitions:
                 row = self._subscriptions.require(TopicPartition.of(tp))
@@ -303,17 +307,17 @@ class Consumer:
                 self._handed_out.put_back(row)
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Hand out again."""
+        """Hand out records of these partitions again."""
         with self._alone():
             for tp in partitions:
                 self._subscriptions.require(TopicPartition.of(tp)).paused = False
 
     def paused(self) -> frozenset[TopicPartition]:
-        """Those paused."""
+        """Return the paused partitions."""
         return frozenset(row.topic_partition for row in self._subscriptions.rows() if row.paused)
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """How many offsets lie between the position and the end as last seen; None before the first fetch."""
+        """Return offsets between position and last seen end; None before a fetch."""
         row = self._subscriptions.require(TopicPartition.of(partition))
         end = row.last_stable_offset if self._fetcher.settings.read_committed else row.high_watermark
         return None if row.position is None or end < 0 else max(end - row.position.offset, 0)
@@ -323,28 +327,28 @@ class Consumer:
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The first offset of each, assigned or not. Raises ClientTimeout."""
+        """Return the first offset of each partition, assigned or not. Raises ClientTimeout."""
         with self._alone():
             return self._queries.beginnings(partitions, self._limit(timeout))
 
     def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset that the next record will have; with read_committed the last stable one."""
+        """Return the end of each log; with read_committed the last stable offset."""
         with self._alone():
             return self._queries.ends(partitions, self._limit(timeout))
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after a time in ms since 1970; None where there is none so late."""
+        """Return the first records at or after times in ms since 1970."""
         with self._alone():
             return self._queries.by_times(timestamps, self._limit(timeout))
 
     def partitions_for_topic(self, topic: str, timeout: float | None = None) -> frozenset[int] | None:
-        """The numbers of a topic's partitions; None when the brokers say, for a second, that it is not there.
+        """Return a topic's partition numbers, None when the topic does not exist.
 
-        Raises ClientTimeout, or what the topic is refused with.
+        Raises ClientTimeout, or the error that the topic is refused with.
         """
         with self._alone():
             check_topic(topic)
@@ -353,9 +357,9 @@ class Consumer:
     # -- commits (C7)
 
     def commit(self, offsets: Offsets | None = None, timeout: float | None = None) -> None:
-        """Store offsets, by default behind everything handed out, and wait for it.
+        """Store offsets and wait for it; by default those behind all records handed out.
 
-        An offset is the *next* to read. Raises CommitFailed when the group has gone on without us,
+        An offset is the *next* to read. Raises CommitFailed when the group has gone on without this member,
         RebalanceUnderWay (poll, then commit again), MembershipFenced, ClientTimeout.
         """
         with self._alone():
@@ -364,8 +368,10 @@ class Consumer:
             self._commits().commit_sync(self._handed_out.consumed() if rows is None else rows, limit)
 
     def commit_async(self, offsets: Offsets | None = None, callback: OffsetCommitCallback | None = None) -> None:
-        """Store offsets without waiting and without another try. ``callback(offsets, error)`` runs in a later poll,
-        commit or close, in the order of the commits; without one a failure is logged.
+        """Store offsets without waiting and without another try.
+
+        ``callback(offsets, error)`` runs in a later poll, commit or close, in the order of the commits; without one a
+        failure is logged.
         """
         with self._alone():
             check_callable("callback", callback)
@@ -376,19 +382,21 @@ class Consumer:
     def committed(
         self, *partitions: TopicPartition, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group has stored; a partition without is not in it."""
+        """Return the offsets that the group has stored; partitions without one are left out."""
         with self._alone():
             named = [TopicPartition.of(tp) for tp in partitions] or self._subscriptions.assigned
             return self._commits().committed(named, self._limit(timeout))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Who we are in the group: for ``Producer.send_offsets_to_transaction``. Ask anew for each transaction.
+        """Return this member's identity, for ``Producer.send_offsets_to_transaction``.
 
-        A member the group has gone on without is named as what it was, so that its offsets are refused.
+        It changes with each rebalance: call this for each transaction.
         """
         self._commits()
         assert self.config.group_id is not None
-        generation = self._coordinator.last_generation
+        # Rule: a lost member is named by its last generation and not by -1, which coordinators do not check: it could
+        # overwrite the offsets of the new owner.
+        generation = self._rebalancer.last_generation
         return ConsumerGroupMetadata(
             self.config.group_id, generation.generation_id, generation.member_id, self.config.group_instance_id
         )
@@ -396,13 +404,17 @@ class Consumer:
     # -- the end
 
     def wakeup(self) -> None:
-        """Any thread: the poll (or :meth:`position`) that waits now, or else the next one, raises ConsumerWakeup."""
+        """Make the waiting poll, or else the next, raise ConsumerWakeup.
+
+        Any thread may call this; :meth:`position` is woken, too.
+        """
         self._poller.wakeup()
 
     def close(self, timeout: float = _CLOSE_S) -> None:
-        """Commit what is automatic, leave the group, close every connection: within ``timeout``, whatever the brokers
-        do. May be called twice. A ``with`` block that Ctrl-C or ``exit()`` leaves waits at most 5 s; whoever waits for
-        more than 2 s is told in the log for what.
+        """Commit, if commits are automatic, leave the group, close every connection.
+
+        All within ``timeout``, whatever the brokers do; may be called twice. A ``with`` block that Ctrl-C or ``exit()``
+        leaves waits at most 5 s. After 2 s the log says what it waits for.
         """
         seconds(timeout)
         with self._alone(closed_too=True):
@@ -411,10 +423,10 @@ class Consumer:
             try:
                 what = f"for the last commit, or to leave group {self.config.group_id!r}."
                 with telling(_log, timeout, lambda: f"{what} {self._client.connections()}"):
-                    self._coordinator.close(timeout)
+                    self._rebalancer.close(timeout)
             finally:
                 self._closed = True
-                self._abandoned.detach()
+                self._when_dropped.detach()
                 self._client.close()
 
     # -- inside
@@ -424,13 +436,13 @@ class Consumer:
             raise ConsumerClosed("This consumer was closed.")
         return self._alone_lock
 
+    def _taking(self) -> Taking:
+        return self._handed_out.taking(self._alone())
+
     def _limit(self, timeout: float | None) -> float:
         return self._default_timeout_s if timeout is None else seconds(timeout)
 
     def _commits(self) -> Commits:
-        if self._coordinator.commits is None:
+        if self._rebalancer.commits is None:
             raise IllegalSubscription("This consumer has no group_id, so there is no place for offsets: give one.")
-        return self._coordinator.commits
-
-
-__all__ = ["Consumer"]
+        return self._rebalancer.commits

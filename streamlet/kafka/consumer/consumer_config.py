@@ -14,21 +14,21 @@ from streamlet.kafka.settings.client_config import ClientConfig
 READ_COMMITTED = "read_committed"
 READ_UNCOMMITTED = "read_uncommitted"
 _OTHER_WORDS = {"smallest": "earliest", "beginning": "earliest", "largest": "latest", "end": "latest"}
-"""Of Kafka 0.8 and librdkafka, for ``auto_offset_reset``."""
+"""Words of Kafka 0.8 and librdkafka for ``auto_offset_reset``."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConfig(ClientConfig):
-    """What a consumer needs beside a client's settings. Checked when made: SettingError."""
+    """Settings of a consumer beside those of a client. Raises SettingError."""
 
     group_id: str | None = None
-    """The group that shares the topics out and keeps the offsets; None: ``assign`` only, and no commits."""
+    """Group that shares topics out and keeps offsets; None: ``assign`` only, no commits."""
     group_instance_id: str | None = None
-    """A static member's name (KIP-345): it may be away for the session time-out without a rebalance."""
+    """Name of a static member (KIP-345), which may be away for the session time-out."""
     auto_offset_reset: str = "latest"
     """Where to read without a position: ``earliest``, ``latest``, or ``none`` for an error."""
     enable_auto_commit: bool = True
-    """Without a ``group_id`` there is nothing to commit to, and nothing is."""
+    """Without a ``group_id`` nothing is committed."""
     auto_commit_interval_ms: int = 5_000
     isolation_level: str = READ_UNCOMMITTED
     key_deserializer: DeserializerLike = None
@@ -45,14 +45,14 @@ class ConsumerConfig(ClientConfig):
     enable_fetch_sessions: bool = True
     """Incremental fetch requests (KIP-227). Java has no switch for it."""
     client_rack: str = ""
-    """Where this client stands: with it, brokers may name a nearer replica to read from (KIP-392)."""
+    """Place of this client: brokers may name a replica nearer to it (KIP-392)."""
     partition_assignment_strategy: Sequence[AssignorLike] = (RangeAssignor, CooperativeStickyAssignor)
-    """How the group's leader shares out: assignors by class, object or name, the preferred first."""
+    """Assignors by class, object or name, the preferred first."""
     exclude_internal_topics: bool = True
     allow_auto_create_topics: bool = True
     default_api_timeout_ms: int = 60_000
     consumer_timeout_ms: int | None = None
-    """An iteration ends after so long without a record; None: never (kafka-python's name)."""
+    """Milliseconds without a record that end an iteration; None: never (kafka-python's name)."""
 
     CLIENT: ClassVar[str] = "Consumer"
     LEAST: ClassVar[Mapping[str, int]] = {

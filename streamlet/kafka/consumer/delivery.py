@@ -1,10 +1,27 @@
-"""The way of records from fetched chunks to their user."""
+"""Delivery of records to their user: deserializing, and what counts as handed out. Pure.
+
+A record passes four places, and a commit without named offsets covers only the last one:
+
+1. taken: the fetcher has moved the position behind it and it is being unpacked (:meth:`HandedOut.taking`);
+2. undelivered: an iteration took it with many others and has not given it yet (:class:`Undelivered`);
+3. in hand: it was given last, and its user may be at work on it (:class:`InHand`);
+4. consumed: its user came back for more, or committed.
+
+Positions are moved early, at place 1, because the next fetch goes out before anything is unpacked. So
+:meth:`HandedOut.consumed` starts from the positions and goes back to the first record at place 1 or 2. Records in hand
+count as consumed, with one exception: a ``with`` block that an error leaves. The error may be one of the work on them.
+
+All of it belongs to the user's thread. A signal's handler runs on that thread too, between any two statements, and may
+commit or close the consumer: at each moment the places must hold every record that the user has not got.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from types import TracebackType
 from typing import Any, Protocol, runtime_checkable
 
 from streamlet.kafka.client.group_requests import OffsetAndMetadata
@@ -20,25 +37,29 @@ from streamlet.kafka.consumer.records import (
     records_by_partition,
 )
 from streamlet.kafka.consumer.subscription_state import PartitionState, Position, SubscriptionState
+from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.metadata.cluster import TopicPartition
+
+# -- deserializing
 
 
 @runtime_checkable
 class Deserializer(Protocol):
-    """The object form."""
+    """A deserializer as an object (Java: ``Deserializer``)."""
 
     def deserialize(self, topic: str, data: bytes | None) -> Any:
-        """The value of ``data``; None in is a null of the log."""
+        """Return the value of ``data``; None stands for a null in the log."""
         ...
 
 
 DeserializerLike = Callable[[bytes], Any] | Deserializer | None
+"""A function never sees None: a missing key or a tombstone stays None. An object is given it, as in Java."""
 Deserialize = Callable[[str, Sequence[bytes | None]], Sequence[Any]]
 """Topic and a column in, a column out. Raises PartlyDeserialized."""
 
 
 class PartlyDeserialized(Exception):
-    """A deserializer raised at index ``len(done)`` of the column."""
+    """Failure of a deserializer at index ``len(done)`` of a column."""
 
     def __init__(self, done: list[Any], cause: Exception) -> None:
         super().__init__()
@@ -47,7 +68,7 @@ class PartlyDeserialized(Exception):
 
 
 def by_column(deserializer: DeserializerLike) -> Deserialize:
-    """The deserializer as a function of whole columns; None leaves bytes as they are."""
+    """Return the deserializer as a function of whole columns; None leaves bytes as they are."""
     if deserializer is None:
         return lambda topic, column: column
     if isinstance(deserializer, Deserializer):
@@ -67,14 +88,14 @@ def _each(call: Callable[[Any], Any], column: Sequence[Any]) -> list[Any]:
     done: list[Any] = []
     try:
         done.extend(map(call, column))
-    except Exception as err:  # the user's code: told with the record's coordinates, whatever it raised
+    except Exception as err:  # the user's code may raise anything; the caller names the record
         raise PartlyDeserialized(done, err) from err
     return done
 
 
 @dataclass(slots=True)
 class Deserializers:
-    """Both deserializers, and what is handed out of a list of chunks."""
+    """Deserializers of keys and of values."""
 
     key: DeserializerLike
     value: DeserializerLike
@@ -85,8 +106,9 @@ class Deserializers:
         self._keys, self._values = by_column(self.key), by_column(self.value)
 
     def apply(self, chunks: Iterable[Chunk]) -> tuple[list[DecodedChunk], list[RecordDeserializationFailed]]:
-        """All chunks with their columns. A partition ends before its first record that cannot be deserialized, and
-        that record's error is told; the other partitions go on.
+        """Return the chunks with their columns, and the errors of bad records.
+
+        A partition ends before its first bad record, whose error is returned; the others go on.
         """
         decoded: list[DecodedChunk] = []
         failures: dict[TopicPartition, RecordDeserializationFailed] = {}
@@ -109,6 +131,7 @@ class Deserializers:
                 values = err.done
                 stops.append((len(err.done), "value_deserializer", self.value, err.cause))
             if stops:
+                # Values are made only up to the first bad key, so the last stop is the earliest record.
                 index, setting, deserializer, cause = stops[-1]
                 offset = offsets_of(chunk)[index]
                 failures[tp] = _failed(tp, offset, setting, deserializer, cause)
@@ -132,38 +155,33 @@ def _failed(
     )
 
 
-def but_for_held(
-    positions: Mapping[TopicPartition, Position], held: Mapping[TopicPartition, tuple[int, int]]
-) -> dict[TopicPartition, OffsetAndMetadata]:
-    """What may be committed: the positions, or where what is held (offset and leader epoch) begins before them."""
-    found = {tp: OffsetAndMetadata(position.offset, position.offset_epoch) for tp, position in positions.items()}
-    for tp, (offset, epoch) in held.items():
-        if tp in found and offset < found[tp].offset:
-            found[tp] = OffsetAndMetadata(offset, epoch)
-    return found
+# -- handing out
+
+FirstOffsets = Mapping[TopicPartition, tuple[int, int]]
+"""Offset and leader epoch of the first record of each partition."""
 
 
 class InHand:
-    """The records given last. That they are worked on is known when their user comes back for more, or commits."""
+    """Records given last, until their user comes back for more or commits."""
 
     __slots__ = ("_firsts", "_named", "record")
 
     def __init__(self) -> None:
-        self._firsts: dict[TopicPartition, tuple[int, int]] = {}
+        self._firsts: FirstOffsets = {}
         self._named: dict[TopicPartition, OffsetAndMetadata] = {}
         self.record: ConsumerRecord | None = None
-        """What an iteration gave."""
+        """The record that an iteration gave last."""
 
-    def put(self, firsts: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """What a poll gave: the first record of each partition, and its leader epoch."""
+    def put(self, firsts: FirstOffsets) -> None:
+        """Replace everything in hand by the records of a poll."""
         self._firsts, self._named, self.record = dict(firsts), {}, None
 
     def clear(self) -> None:
-        """It is worked on, all of it."""
+        """Count everything as worked on."""
         self.put({})
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None) -> None:
-        """It is worked on up to these offsets, None: all of it. What lies behind them stays in hand."""
+        """Count records up to these offsets as worked on, None: all. The others stay in hand."""
         if offsets is None:
             self.clear()
             return
@@ -172,24 +190,26 @@ class InHand:
         self._named = named
 
     def named(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What was committed by name since the last records were given: it holds, before the position or behind it."""
+        """Return the offsets committed by name since the last records were given.
+
+        They hold for a last commit, whether they lie before the position or behind it.
+        """
         return {} if self.record is not None else self._named
 
     def forget(self, tp: TopicPartition) -> None:
-        """Its position was changed."""
+        """Drop the offset committed by name: the user moved the position."""
         self._named.pop(tp, None)
 
-    def first_offsets(self) -> dict[TopicPartition, tuple[int, int]]:
-        """The first record of each partition, and its leader epoch."""
-        if self.record is None:
-            return self._firsts
-        return {
-            TopicPartition(self.record.topic, self.record.partition): (self.record.offset, self.record.leader_epoch)
-        }
+    def first_offsets(self) -> FirstOffsets:
+        """Return the first record in hand of each partition."""
+        one = self.record
+        return (
+            self._firsts if one is None else {TopicPartition(one.topic, one.partition): (one.offset, one.leader_epoch)}
+        )
 
 
 class Undelivered:
-    """Records taken by an iteration and not given yet: partitions in the order they came, each in offset order."""
+    """Records that an iteration took and has not given, in order."""
 
     def __init__(self) -> None:
         self._rows: dict[TopicPartition, deque[ConsumerRecord]] = {}
@@ -198,14 +218,15 @@ class Undelivered:
         return bool(self._rows)
 
     def put_all(self, rows: Mapping[TopicPartition, list[ConsumerRecord]]) -> None:
-        """What a poll took, all at once; asked for when nothing is left."""
+        """Take in a poll's records; called when nothing is left."""
         self._rows = {tp: deque(records) for tp, records in rows.items()}
 
     def next(self) -> ConsumerRecord | None:
-        """The next record, None when there is none."""
+        """Remove and return the next record, None when there is none."""
         for tp, records in self._rows.items():
             record, last = records[0], len(records) == 1
-            # By statements: no signal's handler, which may commit, comes between a record's leaving and its return.
+            # By del statements and no method call: signals are looked at after calls, and a handler that commits must
+            # not run when the record has left this place and its user has not got it.
             if last:
                 del self._rows[tp]
             else:
@@ -214,7 +235,7 @@ class Undelivered:
         return None
 
     def take(self, limit: int) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """So many records at most; the others wait on."""
+        """Remove and return at most ``limit`` records."""
         taken: dict[TopicPartition, list[ConsumerRecord]] = {}
         rest: dict[TopicPartition, deque[ConsumerRecord]] = {}
         for tp, records in self._rows.items():
@@ -227,92 +248,146 @@ class Undelivered:
         self._rows = rest
         return taken
 
-    def first_offsets(self) -> dict[TopicPartition, tuple[int, int]]:
-        """The first record of each that was not given, and its leader epoch."""
+    def first(self, tp: TopicPartition) -> tuple[int, int] | None:
+        """Return offset and leader epoch of a partition's first record, or None."""
+        records = self._rows.get(tp)
+        return None if records is None else (records[0].offset, records[0].leader_epoch)
+
+    def first_offsets(self) -> FirstOffsets:
+        """Return the first record of each partition."""
         return {tp: (records[0].offset, records[0].leader_epoch) for tp, records in self._rows.items()}
 
     def drop(self, tp: TopicPartition) -> None:
-        """Its position was changed."""
+        """Forget the records of a partition."""
         self._rows.pop(tp, None)
 
     def keep(self, assigned: Iterable[TopicPartition]) -> None:
-        """The others are no longer ours."""
+        """Forget the records of all other partitions."""
         ours = set(assigned)
         self._rows = {tp: records for tp, records in self._rows.items() if tp in ours}
 
 
 class HandedOut:
-    """One consumer's: what its user has, what waits, and what may be committed for that.
+    """Records that a consumer's user has got, and the offsets to commit."""
 
-    One thread; but a signal's handler may close the consumer, or commit, in the middle of anything.
-    """
-
-    __slots__ = ("_subscriptions", "in_hand", "in_hand_counts", "taking", "undelivered")
+    __slots__ = ("_before", "_subscriptions", "in_hand", "in_hand_counts", "undelivered")
 
     def __init__(self, subscriptions: SubscriptionState) -> None:
         self._subscriptions = subscriptions
         self.undelivered, self.in_hand = Undelivered(), InHand()
         self.in_hand_counts = True
-        """As worked on."""
-        self.taking: Mapping[TopicPartition, tuple[int, int]] = {}
-        """Where positions stood before what is being taken and unpacked: nobody has that yet."""
+        """Whether records in hand count as consumed. Set to False by an error that leaves the ``with`` block."""
+        self._before: Sequence[tuple[PartitionState, Position]] = ()
+        """Positions as they were before the records that are being taken. Empty when none are."""
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What may be committed: the positions, but for what nobody has got, and after an error for what is in hand."""
+        """Return the offsets to commit: the positions, but before records that the user has not got."""
         in_hand = {} if self.in_hand_counts else self.in_hand.first_offsets()
-        held = {**self.undelivered.first_offsets(), **in_hand, **self.taking}
-        found = but_for_held(self._subscriptions.consumed(), held)
+        taken = {row.topic_partition: (position.offset, position.offset_epoch) for row, position in self._before}
+        found = {
+            tp: OffsetAndMetadata(position.offset, position.offset_epoch)
+            for tp, position in self._subscriptions.consumed().items()
+        }
+        for tp, (offset, epoch) in {**self.undelivered.first_offsets(), **in_hand, **taken}.items():
+            if tp in found and offset < found[tp].offset:
+                found[tp] = OffsetAndMetadata(offset, epoch)
         if not self.in_hand_counts:
             found.update((tp, offset) for tp, offset in self.in_hand.named().items() if tp in found)
         return found
 
-    def began(self, before: Iterable[tuple[PartitionState, Position | None]]) -> None:
-        """Positions will run ahead of what was given. Who ends that stores ``{}`` in :attr:`taking`, last of all."""
-        self.taking = {
-            row.topic_partition: (position.offset, position.offset_epoch)
-            for row, position in before
-            if position is not None
-        }
+    # -- one poll
 
-    def take(self, limit: int) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """What an iteration left, so much of it at most."""
-        self.taking = self.undelivered.first_offsets()
-        found = self.undelivered.take(limit)
-        self.give(found)
-        return found
+    def taking(self, alone: AbstractContextManager[None]) -> Taking:
+        """Return the context of one poll, while positions run ahead of records.
 
-    def give(self, found: Mapping[TopicPartition, list[ConsumerRecord]]) -> None:
-        """A poll gives these."""
-        self.in_hand.put({tp: (rows[0].offset, rows[0].leader_epoch) for tp, rows in found.items()})
+        ``alone`` is entered inside it: the lock that keeps other threads out.
+        """
+        return Taking(self, alone)
+
+    def note_positions(self, rows: Iterable[PartitionState]) -> None:
+        """Remember positions that are about to move; no rows: none did."""
+        self._before = [(row, row.position) for row in rows if row.position is not None]
 
     def records(self, parts: list[DecodedChunk]) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """What a poll gives, made of what was taken."""
+        """Make the records that a poll gives."""
         found = records_by_partition(parts)
-        self.give(found)
+        self._give(found)
         return found
 
     def columns(self, parts: list[DecodedChunk]) -> dict[TopicPartition, RecordColumns]:
-        """The same for a poll by columns."""
+        """Make the columns that a poll gives."""
         found = columns_by_partition(parts)
         self.in_hand.put({tp: columns.first() for tp, columns in found.items()})
         return found
 
     def iterate(self, parts: list[DecodedChunk]) -> None:
-        """The same for an iteration, which gives them one by one."""
+        """Make the records that an iteration gives one by one."""
         self.undelivered.put_all(records_by_partition(parts))
 
+    def take_undelivered(self, limit: int) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Give a poll what an iteration left, at most ``limit`` records."""
+        rows = (self._subscriptions.get(tp) for tp in self.undelivered.first_offsets())
+        self._before = [(row, at) for row in rows if row is not None and (at := self._first_undelivered(row))]
+        found = self.undelivered.take(limit)
+        self._give(found)
+        return found
+
+    def _give(self, found: Mapping[TopicPartition, list[ConsumerRecord]]) -> None:
+        self.in_hand.put({tp: (rows[0].offset, rows[0].leader_epoch) for tp, rows in found.items()})
+
+    def _first_undelivered(self, row: PartitionState) -> Position | None:
+        first = self.undelivered.first(row.topic_partition)
+        if first is None or row.position is None:
+            return None
+        return replace(row.position, offset=first[0], offset_epoch=first[1])
+
+    # -- changes from outside a poll
+
     def moved(self, tp: TopicPartition) -> None:
-        """Its position was changed by its user, who has done with what there was of it."""
+        """Forget the records of a partition that its user sought elsewhere."""
         self.undelivered.drop(tp)
         self.in_hand.forget(tp)
 
     def put_back(self, row: PartitionState) -> None:
-        """What an iteration took of this partition and has not given is read again."""
-        first = self.undelivered.first_offsets().get(row.topic_partition)
-        if first is not None and row.position is not None:
-            row.position = replace(row.position, offset=first[0], offset_epoch=first[1])
+        """Move the position back before the undelivered records."""
+        first = self._first_undelivered(row)
+        if first is not None:
+            row.position = first
             self.undelivered.drop(row.topic_partition)
 
     def keep(self, assigned: Iterable[TopicPartition]) -> None:
-        """The other partitions are no longer ours."""
+        """Forget the records of partitions that are no longer assigned."""
         self.undelivered.keep(assigned)
+
+
+class Taking:
+    """Context of one poll: what it took counts as handed out when the context ends without an error.
+
+    Rule: an interrupt (Ctrl-C, no memory) moves the positions back, or the commit at close would cover records that
+    nobody got. A KafkaError does not: the fetcher has put the positions right before it raised that.
+
+    Rule: the store that lets the positions count is the last statement of all, after the lock is released. A signal's
+    handler may run at each call before it, and commit; plain assignments and returns let no handler in between. Hence
+    one class for both contexts, and no generator.
+    """
+
+    __slots__ = ("_alone", "_handed_out")
+
+    def __init__(self, handed_out: HandedOut, alone: AbstractContextManager[None]) -> None:
+        self._handed_out = handed_out
+        self._alone = alone
+
+    def __enter__(self) -> None:
+        # A second thread is refused here and has no part in what the first one is taking.
+        self._alone.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        handed_out = self._handed_out
+        if kind is not None and not issubclass(kind, KafkaError):
+            for row, position in handed_out._before:
+                row.position = position
+                handed_out.undelivered.drop(row.topic_partition)
+        self._alone.__exit__(kind, error, trace)
+        handed_out._before = ()

@@ -1,4 +1,4 @@
-"""What a consumer raises beside the errors of the client and the broker."""
+"""Errors of a consumer, beside those of the client and the broker."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from streamlet.kafka.metadata.cluster import TopicPartition
 
 
 class ConsumerError(KafkaError):
-    """Base of what only a consumer raises."""
+    """Base of errors that only a consumer raises."""
 
 
 class IllegalSubscription(ConsumerError, BadInput):
-    """``subscribe`` and ``assign`` were mixed, or something was asked that the kind of subscription forbids."""
+    """``subscribe`` and ``assign`` were mixed, or the call fits neither."""
 
     exit_status = BadInput.exit_status
 
@@ -24,7 +24,7 @@ class NotAssigned(ConsumerError):
 
 
 class ConcurrentUse(ConsumerError):
-    """A second thread called the consumer while the first was in a call."""
+    """A second thread called while the first was in a call."""
 
 
 class ConsumerClosed(ConsumerError):
@@ -32,7 +32,7 @@ class ConsumerClosed(ConsumerError):
 
 
 class ConsumerWakeup(ConsumerError):
-    """``wakeup()`` was called from another thread; nothing was lost, poll again or close."""
+    """``wakeup()`` was called; nothing is lost, poll again or close."""
 
 
 class NoOffsetForPartition(ConsumerError):
@@ -44,7 +44,7 @@ class NoOffsetForPartition(ConsumerError):
 
 
 class PositionOutOfRange(ConsumerError):
-    """The position is not in the log, and ``auto_offset_reset`` is ``none``. ``offsets``: what was asked for."""
+    """A position is not in the log, and ``auto_offset_reset`` is ``none``."""
 
     def __init__(self, message: str, offsets: Mapping[TopicPartition, int]) -> None:
         super().__init__(message)
@@ -52,7 +52,7 @@ class PositionOutOfRange(ConsumerError):
 
 
 class LogTruncated(ConsumerError):
-    """Records that were read are no longer in the log: it parted from ours at ``divergent_offsets``."""
+    """Records that were read are gone from the log, from ``divergent_offsets`` on."""
 
     def __init__(self, message: str, divergent_offsets: Mapping[TopicPartition, int]) -> None:
         super().__init__(message)
@@ -60,7 +60,7 @@ class LogTruncated(ConsumerError):
 
 
 class RecordDeserializationFailed(ConsumerError):
-    """A deserializer raised. The position stays at this record: mend it and poll again, or seek past it."""
+    """A deserializer raised. The position stays at its record."""
 
     def __init__(self, message: str, topic_partition: TopicPartition, offset: int) -> None:
         super().__init__(message)
@@ -69,18 +69,18 @@ class RecordDeserializationFailed(ConsumerError):
 
 
 class CommitFailed(ConsumerError):
-    """The group has moved on: this member may not commit for the partitions it had."""
+    """The group has moved on: the offsets of this member are refused."""
 
 
 class RebalanceUnderWay(ConsumerError):
-    """The group is rebalancing: poll, which joins it again, then commit what is still assigned."""
+    """The group is rebalancing: poll, then commit for the partitions still assigned."""
 
     retriable = True
 
 
 class MembershipFenced(ConsumerError):
-    """Another member with the same ``group_instance_id`` has taken this one's place."""
+    """Another member with this ``group_instance_id`` has taken this one's place."""
 
 
 class GroupThreadDied(ConsumerError):
-    """The thread that keeps the membership ended with an error of its own."""
+    """The group's thread ended with an error of its own."""

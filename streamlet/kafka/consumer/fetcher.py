@@ -1,4 +1,17 @@
-"""Fetcher"""
+"""Fetches, and the records they brought (Java: ``Fetcher`` and ``CompletedFetch``).
+
+One request to a broker at a time, for the partitions it leads that have nothing waiting here. A partition whose records
+wait is not asked for again, nor is a broker whose waiting answers reach ``fetch_max_bytes``: so less than twice that
+waits of each broker.
+
+Handing out goes in two steps, so that the brokers work while this process unpacks:
+
+1. the batch headers say which answers this poll uses up whole (``kafka/fetch/header_scan.py``); the positions move
+   behind them, and the next fetches are sent;
+2. the answers are unpacked. If that fails, positions go back, and answers that come for the wrong ones are dropped.
+
+An answer counts only for the position it was asked for: a seek, a revocation or a way back makes it stale.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +48,7 @@ from streamlet.kafka.records.batch import RecordBatch
 
 
 class CompletedFetch:
-    """Records of one partition that wait to be handed out. ``next_offset``: of the first not yet handed out."""
+    """One partition's part of a fetch answer, handed out batch by batch."""
 
     __slots__ = (
         "_batch",
@@ -52,7 +65,7 @@ class CompletedFetch:
     )
 
     def __init__(self, fetched: FetchedPartition, epoch: int, node: int) -> None:
-        """``epoch``: the leader epoch of the record before the position; ``node``: the broker it came from."""
+        """Take the epoch of the record before the position, and the broker."""
         self.node = node
         self.fetched = fetched
         self.next_offset = fetched.position
@@ -70,14 +83,13 @@ class CompletedFetch:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Whose records."""
         return self.fetched.topic_partition
 
     def take(self, limit: int) -> list[Chunk]:
-        """At most ``limit`` records, and ``next_offset`` moves behind them.
+        """Return at most ``limit`` records and move ``next_offset`` behind them.
 
-        Raises what is wrong with the next batch (CorruptRecord and kin); what was taken before stays taken, and
-        ``next_offset`` stays at the bad batch.
+        Raises the error of a bad batch (CorruptRecord and kin) when nothing stands before it; ``next_offset`` stays at
+        that batch.
         """
         chunks: list[Chunk] = []
         left = limit
@@ -88,7 +100,7 @@ class CompletedFetch:
                     batch = self._next_batch()
                 except Exception:
                     if chunks:
-                        return chunks  # the error comes again with the next call, when nothing stands before it
+                        return chunks  # the next call raises the error again
                     raise
                 if batch is None:
                     break
@@ -112,7 +124,7 @@ class CompletedFetch:
         try:
             batch = next(self._batches, None)
         except Exception:
-            # A generator that raised is over: begin again where we are, so that the error is told again.
+            # A generator that raised is over. A new one from here on raises the error again, each time.
             self._batches = iter(_again(self.fetched, self.next_offset))
             raise
         if batch is None:
@@ -132,7 +144,7 @@ _log = logging.getLogger(__name__)
 
 
 class Fetcher:
-    """Asks and hands out. One thread."""
+    """Fetches of one consumer, and their records. User's thread."""
 
     def __init__(
         self,
@@ -164,27 +176,27 @@ class Fetcher:
         self._pauses: Pauses[int] = Pauses(self._retry)
         self.requests_sent = 0
         self.prefetch = True
-        """False: the next fetch waits for the next poll. For measuring what prefetch brings."""
+        """False: the next fetch waits for the next poll. For benchmarks."""
 
     @property
     def buffered(self) -> frozenset[TopicPartition]:
-        """Partitions whose records wait to be handed out."""
+        """Partitions whose records wait here."""
         return frozenset(done.topic_partition for done in self._completed)
 
     @property
     def buffered_bytes(self) -> int:
-        """Of the answers that wait."""
+        """Bytes of the answers that wait here."""
         return sum(len(done.fetched.records) for done in self._completed)
 
     @property
     def in_flight(self) -> int:
-        """Brokers with a fetch under way."""
+        """Number of brokers with a fetch under way."""
         return len(self._in_flight)
 
     # -- asking
 
     def send_fetches(self) -> int:
-        """Ask every broker that has no fetch under way for the partitions that have nothing waiting."""
+        """Ask each free broker for partitions that have nothing waiting; return how many were asked."""
         now = self._now_s()
         waiting = {done.topic_partition for done in self._completed}
         closed = self._full_nodes() | self._in_flight | self._pauses.active(now)
@@ -213,7 +225,8 @@ class Fetcher:
         return len(wanted)
 
     def _full_nodes(self) -> set[int]:
-        """Brokers of which ``fetch_max_bytes`` wait. Paused partitions do not count: they may wait for ever."""
+        """Return the brokers whose waiting answers reach ``fetch_max_bytes``."""
+        # Records of paused partitions do not count: they may wait for ever, and must not stop the others.
         held: dict[int, int] = {}
         for done in self._completed:
             row = self._subscriptions.get(done.topic_partition)
@@ -222,7 +235,7 @@ class Fetcher:
         return {node for node, size in held.items() if size >= self.settings.fetch_max_bytes}
 
     def next_wake_s(self, now_s: float) -> float:
-        """Seconds until something that was put off may be asked again; infinity when nothing is."""
+        """Return seconds until a paused broker or partition may be asked again."""
         pause_end_s = self._pauses.next_end_s(now_s)
         waits = [] if pause_end_s is None else [pause_end_s - now_s]
         waits += [row.next_retry_s - now_s for row in self._subscriptions.fetchable() if row.next_retry_s > now_s]
@@ -260,7 +273,7 @@ class Fetcher:
         if done.exception is not None:
             session.lost()
             self._pauses.failed(node, self._now_s())
-            for tp in wanted:  # a replica that cannot be reached is not asked again: back to the leader
+            for tp in wanted:  # from a replica that cannot be reached back to the leader
                 row = self._subscriptions.get(tp)
                 if row is not None and row.preferred_replica == node:
                     row.preferred_replica = None
@@ -278,9 +291,11 @@ class Fetcher:
             self._take_in(tp, fetched, wanted[tp], node)
 
     def _take_in(self, tp: TopicPartition, fetched: FetchedPartition, asked: FetchPosition, node: int) -> None:
+        # Rule: an answer to another position than the present one is dropped. The partition was revoked, sought, or its
+        # position went back when a batch in front of this one could not be read.
         row = self._subscriptions.get(tp)
         if row is None or row.position is None or row.position.offset != asked.offset:
-            return  # revoked, or sought elsewhere meanwhile
+            return
         if fetched.high_watermark >= 0:
             row.high_watermark = fetched.high_watermark
         if fetched.last_stable_offset >= 0:
@@ -298,9 +313,9 @@ class Fetcher:
     # -- handing out
 
     def collect(self, limit: int) -> list[Chunk]:
-        """Up to ``limit`` records in all, positions moved behind them, and the next fetches on their way.
+        """Return up to ``limit`` records, move positions, send the next fetches.
 
-        Raises the errors of a partition that retrying does not mend, when no records stand before it.
+        Raises a partition's error that retrying does not mend, when no records stand before it.
         """
         chunks: list[Chunk] = []
         aside: list[CompletedFetch] = []
@@ -321,12 +336,12 @@ class Fetcher:
                 limit -= taken
         finally:
             self._completed.extendleft(reversed(aside))
-        if self.prefetch and chunks:  # with nothing to hand out, the poll asks before it waits
+        if self.prefetch and chunks:  # without chunks the poll itself sends fetches, before it waits
             self.send_fetches()
         return chunks
 
     def _current(self, done: CompletedFetch) -> PartitionState | None:
-        """The partition's state, if this answer still fits it."""
+        """Return the partition's state if this answer still fits it."""
         row = self._subscriptions.get(done.topic_partition)
         if row is None or row.position is None or row.position.offset != done.next_offset:
             return None
@@ -337,7 +352,10 @@ class Fetcher:
         return done.fetched.error is not None or done.fetched.diverging_epoch is not None
 
     def _whole_answers(self, limit: int, aside: list[CompletedFetch], delivered: bool) -> list[CompletedFetch]:
-        """Take off the answers that this poll uses up whole, move their positions to the end, and fetch behind them."""
+        """Remove and return the answers that this poll uses up whole.
+
+        The fetches behind them are sent. Paused answers go to ``aside``.
+        """
         run: list[CompletedFetch] = []
         while self._completed:
             head = self._completed[0]
@@ -345,7 +363,7 @@ class Fetcher:
             if row is None or head.exhausted:
                 self._completed.popleft()
                 continue
-            if not row.fetchable:  # paused: its records wait until it is resumed
+            if not row.fetchable:  # paused: the records wait until it is resumed
                 aside.append(self._completed.popleft())
                 continue
             if self._has_fault(head) or head.records_at_most > limit:
@@ -369,7 +387,8 @@ class Fetcher:
                     chunks += part
                     taken += sum(chunk.stop - chunk.start for chunk in part)
             except KafkaError as err:
-                # Whatever was fetched behind these is dropped when it comes: positions go back.
+                # Rule: positions go back to the batches that could not be unpacked, or damage would be passed over.
+                # Answers to the fetches behind them do not fit these positions and are dropped.
                 for later in run[index:]:
                     self._move(later.topic_partition, later.next_offset, later.next_epoch)
                 self._completed.extendleft(reversed(run[index + 1 :]))
@@ -403,7 +422,7 @@ class Fetcher:
             row.position = Position(offset, epoch, row.position.leader_epoch)
 
     def _settle_fault(self, done: CompletedFetch) -> bool:
-        """Act on an answer that is an error; True when it was one. Raises what the user must hear."""
+        """Act on an answer's error; return whether it had one. Raises the user's."""
         fetched, row = done.fetched, self._current(done)
         if not self._has_fault(done) or row is None:
             return False
@@ -414,7 +433,7 @@ class Fetcher:
             self._positions.parted(tp, *fetched.diverging_epoch)
         elif error is OffsetOutOfRange:
             if row.preferred_replica is not None:
-                row.preferred_replica = None  # a follower may lag: the leader decides
+                row.preferred_replica = None  # a follower may lag behind: the leader decides
             else:
                 self._positions.out_of_range(tp)
         elif error.retriable and error is not CorruptMessage:
@@ -430,5 +449,5 @@ class Fetcher:
         return True
 
     def forget_unassigned(self) -> None:
-        """Drop the records of partitions that are no longer ours."""
+        """Drop the records of partitions that are no longer assigned."""
         self._completed = deque(row for row in self._completed if row.topic_partition in self._subscriptions)

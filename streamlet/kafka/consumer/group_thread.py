@@ -1,8 +1,16 @@
-"""The thread that keeps a membership: joins, heartbeats, leaves (C6).
+"""The thread that keeps a membership: joins, heartbeats, leaves.
 
-It owns a client, and the :class:`Membership`, whole: no lock is shared with poll, so that neither can hold the other
-up. The consumer hands it wishes over a queue and wakes it; it hands news over another and wakes the consumer. A join
-goes on while the user works, and heartbeats go out as soon as the group has answered, whether anybody polls or not.
+It owns a client with connections of its own, and the :class:`Membership`. No lock is shared with poll, so that neither
+can hold the other up: heartbeats go out while the user works, and a join needs no poll to go on.
+
+Two queues connect it with the user's thread, both deques, whose ``append`` and ``popleft`` are atomic:
+
+- ``_wishes``, functions that the thread runs (join, leave, end); each wakes the thread's client;
+- ``_news``, what happened to the membership; each wakes the consumer's client. News carry the number of the *life* they
+  belong to: a ``leave`` begins a new life, and news of earlier ones are dropped by the reader.
+
+Beside them, single values that one side writes and the other reads: ``polled_s`` of the membership, ``_lives``,
+``_died``. Rule: nothing here may lead to the consumer object, or a dropped one would live as long as its thread.
 """
 
 from __future__ import annotations
@@ -63,11 +71,11 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 _METADATA_PATIENCE_S = 10.0
-"""How long the leader waits to hear of the group's topics before it shares out what it knows."""
+"""Seconds that the leader waits for metadata of the group's topics before it shares out the known ones."""
 
 
 class GroupThread:
-    """Starts with :meth:`start`; everything but ``_run`` and what it calls belongs to the consumer's thread."""
+    """A membership's thread, and the consumer's handle to it."""
 
     def __init__(
         self,
@@ -86,9 +94,11 @@ class GroupThread:
         self._wishes: deque[Callable[[], None]] = deque()
         self._news: deque[tuple[int, News]] = deque()
         self._lives = self._life = 0
-        """How often the consumer left: news of an earlier life are not for it any more. ``_life``: the thread's."""
+        """How often the consumer left. ``_lives`` is the user's thread's count, ``_life`` the group thread's."""
         self._died: Fatal | None = None
+        """The end of this thread by an error. Written by it, read by each poll."""
         self._mistake: Exception | None = None
+        """Error of a listener, raised by the loop. See ``_supervised``."""
         self._thread = threading.Thread(target=self._run, name=f"streamlet-group-{config.group_id}", daemon=True)
         self._started = False
         self._stop_by_s: float | None = None
@@ -96,27 +106,29 @@ class GroupThread:
         self._leaving: RequestFuture[LeaveGroupResponse] | None = None
         self._share: Share | None = None
         self._joins, self._share_by_s = 0, 0.0
+        """Number of the last join, and the latest time to share out."""
         self._counts: dict[str, int] = {}
+        """Partitions by topic as they were last shared out; for the leader to notice a change."""
         self._client.metadata.add_listener(self._metadata_changed)
 
-    # -- the consumer's side
+    # -- called by the user's thread
 
     def start(self) -> None:
-        """Begin. May be called again."""
+        """Start the thread, once."""
         if not self._started:
             self._started = True
             self._thread.start()
 
     def polled(self, now_s: float) -> None:
-        """The user polls."""
+        """Note that the user polls."""
         self._membership.polled_s = now_s
 
     def join(self, protocols: tuple[tuple[str, bytes], ...]) -> None:
-        """Join the group, or join again."""
+        """Wish to join the group, or to join again."""
         self._wish(lambda: self._membership.join(protocols, self._clock.monotonic()))
 
     def leave(self) -> None:
-        """Leave; the thread goes on and can join again. News of what was before are dropped."""
+        """Wish to leave, and drop the news of this life; the thread can join again."""
         self._lives += 1
         life = self._lives
 
@@ -128,13 +140,13 @@ class GroupThread:
         self._wish(leave)
 
     def expelled(self, error: type[KafkaError]) -> str:
-        """A commit was refused as no member's: what the membership was is over, and the thread can join again. Why."""
+        """End the membership after a commit was refused as no member's; return the reason."""
         reason = self._membership.without_us(error, self._clock.monotonic())
         self.leave()
         return reason
 
     def next_news(self) -> News | None:
-        """What happened next; None when nothing has. One by one: what is done about it may raise."""
+        """Remove and return the next news; None without any. A thread that died says so each time."""
         while self._news:
             life, news = self._news.popleft()
             if life == self._lives:
@@ -142,11 +154,11 @@ class GroupThread:
         return self._died
 
     def unheard(self) -> list[News]:
-        """What :meth:`next_news` will give."""
+        """Return the news that :meth:`next_news` will give."""
         return [news for life, news in list(self._news) if life == self._lives]
 
     def stop(self, timeout_s: float) -> None:
-        """Leave the group and end, in that time: later the thread is left to its end by itself."""
+        """Leave the group and end; wait for it no longer than ``timeout_s`` and a second."""
         if not self._started:
             self._client.close()
             return
@@ -154,13 +166,13 @@ class GroupThread:
         self._thread.join(timeout_s + 1.0)
 
     def abandon(self) -> None:
-        """Leave the group and end by itself. For a consumer nobody holds any more: may run in any thread, this too."""
+        """Leave the group and end without being waited for; called by the finalizer, in any thread."""
         self._end_within(HASTE_S)
 
     def _end_within(self, timeout_s: float) -> None:
         def ask() -> None:
             self._stop_by_s = self._clock.monotonic() + timeout_s
-            self._joins += 1  # a join under way makes us a member no more
+            self._joins += 1  # a join under way shall not make us a member any more
             self._membership.leave()
 
         self._wish(ask)
@@ -169,7 +181,7 @@ class GroupThread:
         self._wishes.append(wish)
         self._client.wakeup()
 
-    # -- the thread's side
+    # -- the thread
 
     def _run(self) -> None:
         try:
@@ -186,7 +198,7 @@ class GroupThread:
                 self._client.poll(self._wait_s())
                 if self._mistake is not None:
                     raise self._mistake
-        except Exception as err:  # noqa: BLE001 - whatever ends this thread must be heard in the next poll
+        except Exception as err:  # noqa: BLE001 - any error that ends this thread must be raised by the next poll
             _log.exception("the thread of group %r ended", self._config.group_id)
             died = GroupThreadDied(
                 f"The thread that keeps the membership in group {self._config.group_id!r} ended with "
@@ -215,7 +227,8 @@ class GroupThread:
     def _pass_on(self) -> None:
         if self._membership.told:
             for news in self._membership.told:
-                if isinstance(news, MembershipLost):  # now: who does not poll would hear of it late, or never
+                # Logged from here: a user who does not poll would hear of it late, or never.
+                if isinstance(news, MembershipLost):
                     _log.warning("group %r: %s", self._config.group_id, news.reason)
             self._news.extend((self._life, news) for news in self._membership.told)
             self._membership.told.clear()
@@ -238,12 +251,15 @@ class GroupThread:
             self._send_leave(action)
 
     def _supervised(self, listener: Callable[[RequestFuture[_T]], None]) -> Callable[[RequestFuture[_T]], None]:
-        """A listener whose own mistake ends this thread: a future would log it, and the membership would wait on."""
+        """Return a listener whose own error ends this thread.
+
+        A future only logs errors of its listeners, and the membership would wait for an answer for ever.
+        """
 
         def call(done: RequestFuture[_T]) -> None:
             try:
                 listener(done)
-            except Exception as err:  # noqa: BLE001 - whatever it is, this turn of the loop raises it
+            except Exception as err:  # noqa: BLE001 - this turn of the loop raises it
                 self._mistake = err
 
         return call
@@ -274,7 +290,8 @@ class GroupThread:
 
     def _join_answered(self, number: int, done: RequestFuture[JoinGroupResponse]) -> None:
         if number != self._joins:
-            # We left while it was under way: whom it made a member, nobody will speak for.
+            # We left while the join was under way. If it made a member all the same, nobody would send its heartbeats,
+            # and the group would wait for it until its session ends: so that member leaves at once.
             if done.succeeded and done.value.error_code == 0:
                 self._send_leave(Leave(done.value.member_id))
             return
@@ -289,6 +306,8 @@ class GroupThread:
         answer = done.value
         generation = Generation(answer.generation_id, answer.member_id, answer.protocol_name or "")
         members = {row.member_id: (row.group_instance_id, row.metadata) for row in answer.members}
+        # A static leader that comes back has a new member id. Only from version 9 on the answer names it as the leader
+        # by that id (and ``skip_assignment``): with an older one it would take itself for a follower.
         leads = answer.leader == answer.member_id
         self._membership.joined(generation, leads, members, now, skip=answer.skip_assignment)
 
@@ -340,7 +359,8 @@ class GroupThread:
     def _send_leave(self, action: Leave) -> None:
         request = LeaveGroupRequest(group_id=self._membership.settings.group_id, member_id=action.member_id)
         assert self._coordinator is not None
-        # A broker answers one request of a connection after the other, and a join may wait there for minutes.
+        # Rule: over a connection of its own. A broker answers the requests of one connection in order, and a JoinGroup
+        # may wait there for minutes.
         self._leaving = self._client.send(request, self._coordinator.dedicated("leave"))
 
     # -- sharing out, when this member leads
@@ -349,8 +369,10 @@ class GroupThread:
         self._share = action
         self._share_by_s = self._clock.monotonic() + _METADATA_PATIENCE_S
         wanted = {topic for row in self._subscriptions_of(action).values() for topic in row.topics}
+        # Rule: forget topics of earlier rounds. A topic that nobody wants any more is in no share, so it would differ
+        # from the last share each time metadata changes, and start rebalances without end.
         for topic in self._client.metadata.topics - wanted:
-            self._client.metadata.remove_topic(topic)  # or it would differ from what is shared out, for ever
+            self._client.metadata.remove_topic(topic)
         for topic in wanted:
             self._client.add_topic(topic)
 
@@ -398,7 +420,7 @@ class GroupThread:
         return found
 
     def _metadata_changed(self, cluster: Cluster) -> None:
-        """The leader watches whether what it shared out still is all there is."""
+        """Rejoin when the topics of the last share have other partitions now. Only the leader watches."""
         if not self._membership.leads or self._share is not None or (not self._counts and not cluster.topics):
             return
         topics = self._client.metadata.topics

@@ -1,4 +1,30 @@
-"""A member's life in a classic group."""
+"""A member's life in a classic group, decided purely (Java: ``AbstractCoordinator`` and ``Heartbeat``).
+
+Events come in by methods; requests to send come out of :meth:`Membership.step`; news for the consumer gather in
+:attr:`Membership.told`. The owner gives the time: there is no socket, thread or clock in here. One owner, the group's
+thread, calls everything, but for ``polled_s`` (written by the user's thread) and ``without_us`` (any thread).
+
+States::
+
+    UNJOINED --join()--> PREPARING_REBALANCE --JoinGroup answered--> COMPLETING_REBALANCE --SyncGroup answered--> STABLE
+        ^                     ^                                            |                                   |
+        |                     +-------- rebalance, error in SyncGroup -----+                                   |
+        |                     +-------- join() again, after RejoinNeeded --------------------------------------+
+        +-- from any state: forgotten by the coordinator, fatal error, leave(), user does not poll
+
+Rules:
+
+- The coordinator decides whether we are a member, never our own clock. A clock of missed heartbeats cannot know why the
+  process was asleep, and would give up memberships that the coordinator still has. After a session time-out without an
+  answer the member only looks for the coordinator again.
+- The coordinator counts a member's silence from when it took a heartbeat, which is about when we sent it. So do we
+  (``_taken_s``): by the time of the answer, a member that slept in between would call itself silent for 0 s.
+- One clock of our own counts: a user who does not poll for ``max_poll_interval_s`` makes the member leave.
+- Nothing is given back here, and no partition is named: what a share holds is bytes to this module.
+- A rebalance is told once (``RejoinNeeded``) and waits for the consumer, which has to commit and give back first.
+
+Not in here: sending out (``group_thread.py``), shares (``assignors/``), commits and listeners (``rebalance.py``).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +53,7 @@ from streamlet.kafka.errors import Disconnected, KafkaError
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """Who we are in which generation of the group; what commits are made by."""
+    """Identity of a member in one generation of its group; commits are made under it."""
 
     generation_id: int = -1
     member_id: str = ""
@@ -37,17 +63,17 @@ class Generation:
 NO_GENERATION = Generation()
 
 
-# -- what to send
+# -- requests to send
 
 
 @dataclass(frozen=True, slots=True)
 class FindCoordinator:
-    """Ask any broker who keeps the group."""
+    """Ask any broker which broker coordinates the group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """JoinGroup with these protocols (name, subscription), answered when all have joined."""
+    """Send JoinGroup with these protocols (name, subscription); answered when all have joined."""
 
     member_id: str
     protocols: tuple[tuple[str, bytes], ...]
@@ -55,9 +81,10 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """We lead: share out for these members (id -> instance id, subscription), then call ``shared``.
+    """Share partitions out as the leader, then call ``shared``.
 
-    ``skip``: we led before, and what is shared out stays (KIP-814): only watch its topics, and call ``shared({})``.
+    ``members``: id -> (instance id, subscription). ``skip``: this member led before, and the shares stay as they are
+    (KIP-814): only watch their topics, and call ``shared({})``.
     """
 
     protocol: str
@@ -67,7 +94,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """SyncGroup; ``assignments`` from the leader alone."""
+    """Send SyncGroup; only the leader gives ``assignments``."""
 
     generation: Generation
     assignments: Mapping[str, bytes]
@@ -75,26 +102,26 @@ class Sync:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """Heartbeat."""
+    """Send a heartbeat."""
 
     generation: Generation
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """LeaveGroup; no answer is waited for but at the end."""
+    """Send LeaveGroup; only a close waits for its answer."""
 
     member_id: str
 
 
 Action = FindCoordinator | Join | Share | Sync | Beat | Leave
 
-# -- what the consumer hears
+# -- news for the consumer
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A new generation, and our share of it."""
+    """A new generation, and this member's share of it."""
 
     generation: Generation
     assignment: bytes
@@ -103,21 +130,21 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class RejoinNeeded:
-    """The group rebalances: give back what must be given back, and join again."""
+    """The group rebalances: commit, give partitions back, join again."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class MembershipLost:
-    """We are no member any more: what we had may belong to others already."""
+    """End of the membership: others may own the partitions already."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Fatal:
-    """Nothing that joining again would mend."""
+    """An error that joining again would not mend."""
 
     error: KafkaError
 
@@ -126,11 +153,11 @@ News = Joined | RejoinNeeded | MembershipLost | Fatal
 
 
 JOIN_GRACE_S = 5.0
-"""An answer to JoinGroup may take the whole rebalance time-out; so much longer is waited for it."""
+"""Seconds to wait for a JoinGroup answer beyond the rebalance time-out."""
 
 
 class MemberState(Enum):
-    """Java's names."""
+    """State of a member, by Java's names."""
 
     UNJOINED = "not a member"
     PREPARING_REBALANCE = "joining"
@@ -140,7 +167,7 @@ class MemberState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """Times in seconds."""
+    """Settings of a membership, times in seconds."""
 
     group_id: str
     group_instance_id: str | None
@@ -156,23 +183,24 @@ _FATAL = (GroupAuthorizationFailed, GroupMaxSizeReached, InconsistentGroupProtoc
 
 @dataclass(slots=True)
 class Membership:
-    """One member. One owner calls everything, but ``polled_s``, which the consumer's thread sets."""
+    """One member of a group."""
 
     settings: GroupSettings
     uniform: Callable[[], float]
     state: MemberState = MemberState.UNJOINED
     generation: Generation = NO_GENERATION
     told: list[News] = field(default_factory=list)
+    """News in order. Emptied by the owner."""
     polled_s: float = 0.0
-    """When the user polled last."""
+    """When the user polled last. Written by the user's thread."""
     coordinator_known: bool = False
     leads: bool = False
     _wants_join: bool = False
     _protocols: tuple[tuple[str, bytes], ...] = ()
     _waiting: bool = False
-    """For the answer to Join or Sync, or for the leader's sharing out."""
+    """Whether an answer to Join or Sync is awaited, or the leader's sharing out."""
     _searching: bool = False
-    """Waits for the answer to FindCoordinator; a search outlives a membership that is lost meanwhile."""
+    """Whether an answer to FindCoordinator is awaited. A search outlives a membership that is lost meanwhile."""
     _to_do: list[Action] = field(default_factory=list)
     _beating: bool = False
     _rejoin_told: bool = False
@@ -181,9 +209,9 @@ class Membership:
     _beat_sent_s: float = 0.0
     _heard_s: float = 0.0
     _taken_s: float = 0.0
-    """When the last join or heartbeat was sent that the coordinator took: from then on it counts our silence."""
+    """When the last accepted join or heartbeat was sent: from then on the coordinator counts our silence."""
 
-    # -- the consumer's wishes
+    # -- wishes of the consumer
 
     def join(self, protocols: tuple[tuple[str, bytes], ...], now_s: float) -> None:
         """Join, or join again."""
@@ -192,23 +220,25 @@ class Membership:
         self.state = MemberState.PREPARING_REBALANCE
 
     def leave(self) -> None:
-        """Go, so that others need not wait for the session time-out. A static member stays one: it may come back."""
+        """Leave, so that others need not wait for the session time-out."""
+        # Rule: a static member (KIP-345) sends no LeaveGroup: it keeps its share and may come back without a rebalance.
         self._wants_join = False
         if self.coordinator_known and self.generation.member_id and self.settings.group_instance_id is None:
             self._to_do.append(Leave(self.generation.member_id))
         self._reset(keep_member_id=False)
 
-    # -- what to do
+    # -- the next request
 
     def step(self, now_s: float) -> Action | None:
-        """The next thing to do now, if there is one; ask again until there is none."""
+        """Return the next action, None without one; call again until then."""
         if self._to_do:
             return self._to_do.pop(0)
         if self._slow_user(now_s):
             return self._to_do.pop(0) if self._to_do else None
         member = self.state in (MemberState.COMPLETING_REBALANCE, MemberState.STABLE)
         if member and self.coordinator_known and now_s - self._heard_s >= self.settings.session_timeout_s:
-            self.coordinator_known = False  # it may live elsewhere; if it forgot us, it will say so
+            # It may live elsewhere by now. If it has forgotten us, the next heartbeat's answer says so.
+            self.coordinator_known = False
             self._heard_s = now_s
         if self._waiting or self._searching or now_s < self._not_before_s:
             return self._beat(now_s)
@@ -223,7 +253,7 @@ class Membership:
         return self._beat(now_s)
 
     def next_wake_s(self, now_s: float) -> float:
-        """Seconds until :meth:`step` may have something to do without an event; infinity for never."""
+        """Return seconds until :meth:`step` may act without an event; infinity for never."""
         if self._to_do:
             return 0.0
         wait = float("inf")
@@ -254,6 +284,7 @@ class Membership:
         return Beat(self.generation)
 
     def _slow_user(self, now_s: float) -> bool:
+        """Leave when the user polls no more; return whether that is so."""
         limit = self.settings.max_poll_interval_s
         late = now_s - self.polled_s
         if self.state is not MemberState.STABLE or late < limit:
@@ -270,12 +301,12 @@ class Membership:
     # -- answers
 
     def coordinator_found(self, now_s: float) -> None:
-        """It is known now."""
+        """Take in that the coordinator is known."""
         self._searching, self.coordinator_known, self._failures = False, True, 0
         self._heard_s = now_s
 
     def coordinator_not_found(self, error: KafkaError, now_s: float) -> None:
-        """Nobody could say."""
+        """Take in that the search for the coordinator failed."""
         self._searching = False
         if error.retriable:
             self._put_off(now_s)
@@ -291,7 +322,10 @@ class Membership:
         *,
         skip: bool = False,
     ) -> None:
-        """All have joined: a new generation. Its leader shares out first, unless it is to ``skip`` that."""
+        """Take in a JoinGroup answer: all have joined, and a new generation begins.
+
+        Its leader shares out before it syncs; ``skip``: the shares stay (KIP-814).
+        """
         self.generation, self.leads = generation, leads
         self.state = MemberState.COMPLETING_REBALANCE
         self._heard_s = self._beat_sent_s = self._taken_s = now_s
@@ -299,15 +333,15 @@ class Membership:
         self._to_do.append(Share(generation.protocol, members, skip) if leads else Sync(generation, {}))
 
     def shared(self, assignments: Mapping[str, bytes]) -> None:
-        """The leader has shared out."""
+        """Take in the leader's shares."""
         if self.state is MemberState.COMPLETING_REBALANCE:
             self._to_do.append(Sync(self.generation, assignments))
 
     def join_failed(self, error: KafkaError, member_id: str, now_s: float) -> None:
-        """JoinGroup was answered with an error. ``member_id``: the one the answer gives us."""
+        """Take in an error of JoinGroup; ``member_id`` is the one that the answer gives."""
         self._waiting = False
         if isinstance(error, MemberIdRequired):
-            self.generation = Generation(-1, member_id)
+            self.generation = Generation(-1, member_id)  # the broker wants a second try with this id (KIP-394)
         elif isinstance(error, UnknownMemberId):
             known = bool(self.generation.member_id)
             self._reset(keep_member_id=False)
@@ -317,7 +351,7 @@ class Membership:
             self._failed(error, now_s)
 
     def synced(self, assignment: bytes, now_s: float) -> None:
-        """Our share."""
+        """Take in this member's share."""
         self._waiting, self._wants_join = False, False
         self.state = MemberState.STABLE
         self._heard_s = now_s
@@ -325,7 +359,7 @@ class Membership:
         self.told.append(Joined(self.generation, assignment, self.leads))
 
     def sync_failed(self, error: KafkaError, now_s: float) -> None:
-        """SyncGroup was answered with an error: join once more."""
+        """Take in an error of SyncGroup: join once more, or hear that the group went on."""
         self._waiting = False
         if isinstance(error, (UnknownMemberId, IllegalGeneration)):
             self._reset(keep_member_id=isinstance(error, IllegalGeneration))
@@ -336,10 +370,10 @@ class Membership:
             self._failed(error, now_s)
 
     def beat_answered(self, error: KafkaError | None, generation: Generation, now_s: float) -> None:
-        """A heartbeat's answer; one of an older generation says nothing."""
+        """Take in a heartbeat's answer."""
         self._beating = False
         if generation != self.generation:
-            return
+            return  # an older generation's answer says nothing about this one
         if error is None:
             self._heard_s, self._taken_s, self._failures = now_s, self._beat_sent_s, 0
         elif isinstance(error, RebalanceInProgress):
@@ -354,7 +388,7 @@ class Membership:
             self._failed(error, now_s)
 
     def without_us(self, error: type[KafkaError], now_s: float) -> str:
-        """What it means that the coordinator knows us no more, and how long it had not heard of us. Any thread."""
+        """Return the text for a member that the coordinator has forgotten. Any thread."""
         return (
             f"the coordinator of group {self.settings.group_id!r} has gone on without this member ({error.__name__}; "
             f"the last heartbeat it took was sent {now_s - self._taken_s:.1f} s ago, and session_timeout_ms is "
@@ -363,7 +397,7 @@ class Membership:
         )
 
     def rejoin(self, reason: str) -> None:
-        """Something makes a rebalance necessary; told once until the consumer joins."""
+        """Tell that a rebalance is necessary, once until the consumer joins."""
         if not self._rejoin_told and self.state is MemberState.STABLE:
             self._rejoin_told = True
             self.told.append(RejoinNeeded(reason))

@@ -1,4 +1,13 @@
-"""One poll of a consumer, step by step (Java: ``KafkaConsumer.poll``)."""
+"""One poll of a consumer, step by step (Java: ``KafkaConsumer.poll``).
+
+1. The group: news of the membership, listeners, commits that are due (``rebalance.py``).
+2. Positions: resets and checks that are due are sent, errors found meanwhile are raised (``positions.py``).
+3. Records that have arrived are taken, deserialized and returned (``fetcher.py``, ``delivery.py``). The fetches behind
+   them are sent before they are unpacked, so that the brokers work while this process and its user do.
+4. With nothing to return: send fetches, wait for the next thing that is due, begin again; {} when the time is up.
+
+Nothing waits but step 4, and it waits for all connections at once.
+"""
 
 from __future__ import annotations
 
@@ -25,21 +34,30 @@ from streamlet.kafka.consumer.subscription_state import (
     SubscriptionState,
     SubscriptionType,
 )
-from streamlet.kafka.errors import ClientTimeout, KafkaError, copy_of
+from streamlet.kafka.errors import ClientTimeout, copy_of
 from streamlet.kafka.metadata.cluster import TopicPartition
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _LONGEST_WAIT_S = 60.0
 
+TOLD_AFTER_S = 3.0
+"""Seconds without any broker's answer before the user is told."""
+TOLD_AGAIN_S = 30.0
+"""Seconds between two such warnings."""
+LOOKED_AGAIN_S = 0.5
+"""Seconds between two looks for missing topics: some poll thousands of times a second."""
+
 
 class Poller:
-    """Drives the parts of a consumer. One thread, but for :meth:`wakeup`."""
+    """Driver of a consumer's parts. User's thread."""
 
     def __init__(
         self,
         client: KafkaClient,
         subscriptions: SubscriptionState,
-        coordinator: Rebalancer,
+        rebalancer: Rebalancer,
         positions: Positions,
         fetcher: Fetcher,
         deserializers: Deserializers,
@@ -47,23 +65,22 @@ class Poller:
         now_s: Callable[[], float],
     ) -> None:
         self._client = client
-        self._handed_out = handed_out
         self._subscriptions = subscriptions
-        self._coordinator = coordinator
+        self._rebalancer = rebalancer
         self._positions = positions
         self._fetcher = fetcher
         self._deserializers = deserializers
+        self._handed_out = handed_out
         self._now_s = now_s
         self._idle_reasons = IdleReasons(client, subscriptions, now_s())
         self._failures: list[RecordDeserializationFailed] = []
         self._woken = False
 
     def poll(self, timeout_ms: int, limit: int, build: Callable[[list[DecodedChunk]], T]) -> T | None:
-        """What ``build`` makes of at most ``limit`` records, as soon as there are any; None when the time is up.
+        """Return ``build`` of at most ``limit`` records as soon as any arrive.
 
-        Whatever interrupts the making (Ctrl-C, no memory), positions go back: nothing counts as handed out that was
-        not, and a last commit does not cover it. Nor does one that is made meanwhile, in a signal's handler: what was
-        made counts when the caller has emptied ``HandedOut.taking``.
+        None when the time is up. Called inside ``HandedOut.taking``, which moves the positions back when an interrupt
+        ends the poll.
         """
         if self._subscriptions.kind is SubscriptionType.NONE:
             raise IllegalSubscription("Nothing is subscribed or assigned: call subscribe() or assign() first.")
@@ -72,46 +89,25 @@ class Poller:
         polled = False
         while True:
             self._raise_if_stopped()
-            self._coordinator.poll()
+            self._rebalancer.poll()
             self._find_positions()
-            before = [(row, row.position) for row in self._subscriptions.fetchable()]
-            self._handed_out.began(before)
-            try:
-                parts = self._take(limit)
-                if parts:
-                    return build(parts)
-            except BaseException as err:
-                if not isinstance(err, KafkaError):
-                    for row, position in before:
-                        row.position = position
-                self._handed_out.taking = {}
-                raise
-            self._handed_out.taking = {}
+            self._handed_out.note_positions(self._subscriptions.fetchable())
+            parts = self._take(limit)
+            if parts:
+                return build(parts)
+            # Positions that move from here on, by a reset or a listener's seek, are the user's own.
+            self._handed_out.note_positions(())
             self._fetcher.send_fetches()
             now = self._now_s()
+            # At least one look at the network, also with a time-out of 0: else such a caller would never get records.
             if polled and now >= deadline:
                 self._idle_reasons.look(now)
                 return None
             self._client.poll(max(min(deadline - now, self._next_wake_s(now)), 0.0))
             polled = True
 
-    def _take(self, limit: int) -> list[DecodedChunk]:
-        """What has arrived, deserialized. Raises a record's error when nothing stands before it."""
-        chunks = self._fetcher.collect(limit)
-        if not chunks:
-            return []
-        parts, failures = self._deserializers.apply(chunks)
-        for failure in failures:
-            self._failed_at(failure)
-        if not parts:
-            self._raise_failure()
-        return parts
-
     def until_position(self, tp: TopicPartition, timeout_s: float) -> PartitionState:
-        """Wait until the partition has a valid position. Raises ClientTimeout.
-
-        No poll: its user may be at work on records, so nothing is committed and nothing changes hands.
-        """
+        """Wait until the partition has a valid position. Raises ClientTimeout."""
         deadline = self._now_s() + timeout_s
         while True:
             row = self._subscriptions.require(tp)
@@ -121,18 +117,19 @@ class Poller:
             if left <= 0:
                 raise ClientTimeout(f"The position of {tp} is not known after {timeout_s:.3g} s ({row.state.value}).")
             self._raise_if_stopped()
-            self._coordinator.first_positions.ask()
+            # Not the group's whole step: the user may be at work on records, so nothing is committed here by itself and
+            # no partition changes hands.
+            self._rebalancer.first_positions.ask()
             self._find_positions()
             self._client.poll(min(left, self._next_wake_s(self._now_s()), 0.1))
 
     def wakeup(self) -> None:
-        """Any thread: the call that waits, or else the next, raises ConsumerWakeup."""
+        """Make the waiting call, or else the next one, raise ConsumerWakeup. Any thread."""
         self._woken = True
         self._client.wakeup()
 
     def _raise_if_stopped(self) -> None:
-        """Whether something forbids to go on."""
-        if self._client.closed:  # by a signal's handler, while we waited
+        if self._client.closed:  # by a signal's handler, in the middle of this poll
             raise ConsumerClosed("This consumer was closed.")
         if self._woken:
             self._woken = False
@@ -146,17 +143,31 @@ class Poller:
         self._positions.look()
 
     def _next_wake_s(self, now_s: float) -> float:
-        parts = (self._coordinator, self._positions, self._fetcher)
+        parts = (self._rebalancer, self._positions, self._fetcher)
         return min(_LONGEST_WAIT_S, *(part.next_wake_s(now_s) for part in parts))
 
-    def _failed_at(self, failure: RecordDeserializationFailed) -> None:
-        """The position goes back to the record; its error is told when nothing stands before it."""
-        row = self._subscriptions.get(failure.topic_partition)
-        if row is not None and row.position is not None:
-            row.position = Position(failure.offset, row.position.offset_epoch, row.position.leader_epoch)
-            self._failures.append(failure)
+    def _take(self, limit: int) -> list[DecodedChunk]:
+        """Return the records that have arrived, deserialized.
+
+        Raises a record's error when nothing stands before it.
+        """
+        chunks = self._fetcher.collect(limit)
+        if not chunks:
+            return []
+        parts, failures = self._deserializers.apply(chunks)
+        for failure in failures:
+            row = self._subscriptions.get(failure.topic_partition)
+            if row is not None and row.position is not None:
+                row.position = Position(failure.offset, row.position.offset_epoch, row.position.leader_epoch)
+                # Rule: an error that waits behind records is kept for a later poll. A busy partition always has
+                # records to give: forgotten, the error would never be raised, and its partition would stand still.
+                self._failures.append(failure)
+        if not parts:
+            self._raise_failure()
+        return parts
 
     def _raise_failure(self) -> None:
+        """Raise the first kept error whose record is still the next one."""
         waiting, self._failures = self._failures, []
         for index, failure in enumerate(waiting):
             row = self._subscriptions.get(failure.topic_partition)
@@ -165,17 +176,11 @@ class Poller:
                 raise failure
 
 
-_log = logging.getLogger(__name__)
-
-TOLD_AFTER_S = 3.0
-"""How long no broker may answer before that is told."""
-TOLD_AGAIN_S = 30.0
-LOOKED_AGAIN_S = 0.5
-"""A caller may poll without waiting, thousands of times a second."""
-
-
 class IdleReasons:
-    """One consumer's: looked at when a poll returns without records. One thread."""
+    """Warnings about polls that bring nothing. User's thread.
+
+    An empty poll looks the same for a quiet topic, a missing topic and a wrong port; only the log can tell them apart.
+    """
 
     def __init__(self, client: KafkaClient, subscriptions: SubscriptionState, now_s: float) -> None:
         self._client = client
@@ -183,10 +188,11 @@ class IdleReasons:
         self._began_s = now_s
         self._next_s = now_s + TOLD_AFTER_S
         self._told: dict[str, str] = {}
+        """Warnings that hold, by topic, partition or pattern: each is told once."""
         self._look_s = now_s
 
     def look(self, now_s: float) -> None:
-        """Warn of a cluster that does not answer, now and then; of what is not there (a topic, a partition), once."""
+        """Warn when no broker answers, now and then; of a missing topic or partition once."""
         if not self._client.metadata.update_version:
             if now_s >= self._next_s:
                 self._next_s = now_s + TOLD_AGAIN_S
@@ -207,6 +213,7 @@ class IdleReasons:
         self._told = found
 
     def _missing(self) -> Iterator[tuple[str, str]]:
+        """Yield the name of each missing thing, and the warning."""
         cluster, metadata, pattern = self._client.cluster, self._client.metadata, self._subscriptions.pattern
         known_all = metadata.all_topics and not metadata.update_requested
         if pattern is not None and known_all and not self._subscriptions.topics:

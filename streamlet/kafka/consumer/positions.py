@@ -1,4 +1,17 @@
-"""Positions"""
+"""Positions: first offsets, resets, checks with the leader's log, offsets by time.
+
+A position goes through the states of ``FetchState`` (``subscription_state.py``):
+
+1. INITIALIZING: the group is asked for its committed offset (:class:`FirstPositions`);
+2. AWAIT_RESET: nothing is committed, or the position is not in the log: the leader is asked for an end of the log;
+3. AWAIT_VALIDATION: the position is of an older leader epoch than the present one: the leader is asked whether its log
+   still holds the records that were read (KIP-320; ``kafka/fetch/truncation.py`` compares);
+4. FETCHING.
+
+Nothing in :class:`Positions` waits: a poll sends the questions that are due, their answers change the subscription, and
+errors for the user are raised by the next poll (:meth:`Positions.tell`). Only :class:`OffsetQueries` waits; its callers
+ask for offsets of a log and change no position.
+"""
 
 from __future__ import annotations
 
@@ -40,12 +53,12 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 BEHIND_S = 10.0
-"""How long metadata is waited for that is as new as a position; then the position is of a log that is gone."""
+"""Seconds to wait for metadata as new as a position; after that its log is taken for gone."""
 _TIMES = {ResetStrategy.EARLIEST: EARLIEST_TIMESTAMP, ResetStrategy.LATEST: LATEST_TIMESTAMP}
 
 
 class Positions:
-    """Resets and checks positions. One thread."""
+    """Resets and checks of positions. User's thread."""
 
     def __init__(
         self,
@@ -63,20 +76,20 @@ class Positions:
         self._metadata_seen: tuple[object, int] | None = None
         self._error: KafkaError | None = None
         self._behind: dict[TopicPartition, tuple[int, float]] = {}
-        """Epochs of positions that metadata does not know yet, and since when each is waited for."""
+        """Leader epochs of positions that metadata does not know yet, and since when each is awaited."""
         self._left: dict[TopicPartition, int] = {}
-        """Positions that were not in the log any more, until it is known where reading goes on."""
+        """Positions that were not in the log, until the reset that follows: for the warning about the gap."""
         self._without_place: dict[TopicPartition, PositionOutOfRange] = {}
-        """Partitions of topics made anew, and no policy says where to read: told by each poll until a seek."""
+        """Partitions of topics created again, without a reset policy: each poll raises this until a seek."""
 
     # -- errors found outside of a poll
 
     def tell(self, error: KafkaError) -> None:
-        """Raise this in the next poll."""
+        """Raise ``error`` in the next poll."""
         self._error = self._error or error
 
     def raise_told(self) -> None:
-        """Raise what was told, once."""
+        """Raise the first error told since the last call."""
         error, self._error = self._error, None
         if error is not None:
             raise error
@@ -84,7 +97,7 @@ class Positions:
     # -- polls
 
     def look(self) -> None:
-        """Take in new metadata, then send what is due: resets and checks."""
+        """Take in new metadata, then send due resets and checks."""
         cluster = self._client.cluster
         seen = (cluster, self._subscriptions.assignment_id)
         if self._metadata_seen != seen:
@@ -105,7 +118,7 @@ class Positions:
         self._validate()
 
     def _tell_refused_topics(self, cluster: Cluster) -> None:
-        """A topic that we may not read, or that can have no such name: nothing of it would ever come."""
+        """Tell the errors of topics that cannot be read at all."""
         wanted = self._subscriptions.topics | {tp.topic for tp in self._subscriptions.assigned}
         for name in sorted(wanted):
             info = cluster.topics.get(name)
@@ -113,7 +126,7 @@ class Positions:
                 self.tell(info.error(f"Topic {name!r} cannot be read"))
 
     def next_wake_s(self, now_s: float) -> float:
-        """Seconds until a retry is due; infinity when nothing waits for one."""
+        """Return seconds until a retry is due; infinity without one."""
         waits = [
             row.next_retry_s - now_s
             for row in self._subscriptions.rows()
@@ -122,12 +135,12 @@ class Positions:
         return max(min(waits, default=float("inf")), 0.0)
 
     def start_at(self, tp: TopicPartition, offset: int, epoch: int = -1) -> None:
-        """Begin at an offset from elsewhere (committed, sought), checked when its epoch is known."""
+        """Begin at a committed or sought offset; it is checked when its epoch is known."""
         leader_epoch = self._client.cluster.leader_epoch(tp)
         self._subscriptions.seek_unvalidated(tp, Position(offset, epoch, leader_epoch))
 
     def reset_by_policy(self, tps: list[TopicPartition]) -> None:
-        """No position is known: begin where ``auto_offset_reset`` says. Raises NoOffsetForPartition."""
+        """Begin where ``auto_offset_reset`` says. Raises NoOffsetForPartition."""
         policy = self._subscriptions.default_reset
         if tps and policy is ResetStrategy.NONE:
             names = ", ".join(map(str, tps))
@@ -140,7 +153,7 @@ class Positions:
             self._subscriptions.request_reset(tp, policy)
 
     def out_of_range(self, tp: TopicPartition) -> None:
-        """The leader does not have the position. By policy, or PositionOutOfRange; never without a word."""
+        """Reset a position that the leader does not have. Raises PositionOutOfRange."""
         row = self._subscriptions.require(tp)
         assert row.position is not None
         offset, policy = row.position.offset, self._subscriptions.default_reset
@@ -162,7 +175,7 @@ class Positions:
         self._subscriptions.request_reset(tp, policy)
 
     def _made_anew(self, tp: TopicPartition) -> None:
-        """The position was in a topic that is gone. By policy, or PositionOutOfRange."""
+        """Reset a position in a topic that was deleted and created again."""
         row, policy = self._subscriptions.require(tp), self._subscriptions.default_reset
         assert row.position is not None
         what = (
@@ -237,7 +250,8 @@ class Positions:
         strategies = {row.topic_partition: row.reset for row in due if row.reset in _TIMES}
         for leader, tps in self._by_leader(list(strategies)).items():
             asked = {tp: strategies[tp] for tp in tps}
-            self._subscriptions.retry_at(tps, now + self._request_timeout_s + 1)  # not asked twice meanwhile
+            # In-flight questions have no mark of their own: a retry due after their time-out keeps a second one away.
+            self._subscriptions.retry_at(tps, now + self._request_timeout_s + 1)
             future = list_offsets(
                 self._client,
                 leader,
@@ -292,7 +306,9 @@ class Positions:
             future.add_listener(lambda done, asked=asked: self._validate_answered(asked, done))  # type: ignore[misc]
 
     def _leader_known(self, tp: TopicPartition, position: Position, now_s: float) -> bool:
-        """Whether metadata is as new as the position. An older leader would say of it that its records are gone."""
+        """Return whether metadata is as new as the position, or overdue."""
+        # Rule: ask no older leader. A committed offset may be of a newer leader epoch than our metadata; the leader of
+        # an older one would answer that this epoch never existed, and a whole log would be reported as cut.
         known, wanted = self._client.cluster.leader_epoch(tp), position.offset_epoch
         if wanted <= known:
             self._behind.pop(tp, None)
@@ -324,7 +340,7 @@ class Positions:
         for tp, position in asked.items():
             row = self._subscriptions.get(tp)
             if row is None or row.position != position or row.state is not FetchState.AWAIT_VALIDATION:
-                continue
+                continue  # sought, reset or given away while the question was under way
             self._validate_one(tp, position, done.value.get(tp))
 
     def _validate_one(self, tp: TopicPartition, position: Position, end: EpochEnd | None) -> None:
@@ -356,14 +372,17 @@ class Positions:
 
 
 def _ends(row: PartitionState) -> str:
-    """What is known of a log's ends; an answer that says "out of range" often leaves them out."""
+    """Return the known ends of a log in words; an "out of range" often comes without them."""
     known = [f"it begins at {row.log_start_offset}"] if row.log_start_offset >= 0 else []
     known += [f"its end was last seen at {row.high_watermark}"] if row.high_watermark >= 0 else []
     return ", and ".join(known) or "beginning_offsets() and end_offsets() tell where it begins and ends"
 
 
 class FirstPositions:
-    """One question at a time, for all partitions that need one. The user's thread."""
+    """Committed offsets for new partitions (Java: ``initWithCommittedOffsetsIfNeeded``). User's thread.
+
+    One question at a time, for all partitions that have no position.
+    """
 
     def __init__(
         self,
@@ -373,7 +392,7 @@ class FirstPositions:
         retry: Backoff,
         clock: Clock,
     ) -> None:
-        """Without ``commits`` there is no group: the policy alone decides."""
+        """Let the reset policy decide alone when there are no ``commits``."""
         self._subscriptions = subscriptions
         self._positions = positions
         self._commits = commits
@@ -383,11 +402,11 @@ class FirstPositions:
         self._not_before_s = 0.0
 
     def next_wake_s(self, now_s: float) -> float:
-        """Seconds until a failed question may be asked again; infinity where none waits."""
+        """Return seconds until a failed question may be asked again, or infinity."""
         return self._not_before_s - now_s if self._not_before_s > now_s else float("inf")
 
     def ask(self) -> None:
-        """Ask what is committed for partitions that have no position yet."""
+        """Ask for committed offsets of partitions without a position."""
         rows = [row for row in self._subscriptions.in_state(FetchState.INITIALIZING) if not row.pending_callback]
         if not rows or self._asking or self._clock.monotonic() < self._not_before_s:
             return
@@ -409,12 +428,12 @@ class FirstPositions:
                 self._positions.tell(done.exception)
             return
         if assignment != self._subscriptions.assignment_id:
-            return  # partitions went and perhaps came back since: asked anew
+            return  # partitions went and perhaps came back meanwhile: ask again
         missing: list[TopicPartition] = []
         for tp in tps:
             row = self._subscriptions.get(tp)
             if row is None or row.state is not FetchState.INITIALIZING:
-                continue  # sought by the user meanwhile
+                continue  # the user has sought meanwhile
             stored = done.value.get(tp)
             if stored is None:
                 missing.append(tp)
@@ -428,11 +447,11 @@ class FirstPositions:
 
 
 _ABSENT_S = 1.0
-"""A topic that is not there is asked for again for so long: a broker that has just started knows of none."""
+"""Seconds to ask again for an absent topic: a broker that has just started knows none."""
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """A record found by time."""
+    """Offset, timestamp and leader epoch of a record found by time."""
 
     offset: int
     timestamp: int
@@ -440,7 +459,7 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class OffsetQueries:
-    """Waits for its answers, trying again what may succeed later. One thread."""
+    """Users' questions about a log's offsets, with retries. User's thread."""
 
     def __init__(self, client: KafkaClient, config: ConsumerConfig, now_s: Callable[[], float]) -> None:
         self._client = client
@@ -448,12 +467,12 @@ class OffsetQueries:
         self._read_committed = config.isolation_level == READ_COMMITTED
 
     def partitions(self, topic: str, timeout_s: float) -> frozenset[int] | None:
-        """A topic's partitions; None when it is not there."""
+        """Return a topic's partition numbers, None when it does not exist."""
         start, quick = self._now_s(), min(timeout_s, _ABSENT_S)
         try:
             try:
                 self._client.wait_on_metadata(topic, quick)
-            except (ClientTimeout, LeaderNotAvailable):  # no answer yet, or it is being made
+            except (ClientTimeout, LeaderNotAvailable):  # no answer yet, or the topic is being created
                 if quick == timeout_s:
                     raise
                 self._client.wait_on_metadata(topic, max(start + timeout_s - self._now_s(), 0.0))
@@ -462,19 +481,19 @@ class OffsetQueries:
         return frozenset(info.partition for info in self._client.cluster.partitions_for(topic))
 
     def beginnings(self, partitions: Iterable[TopicPartition], timeout_s: float) -> dict[TopicPartition, int]:
-        """First offsets."""
+        """Return first offsets."""
         rows = self._ask(dict.fromkeys(partitions_of(partitions), EARLIEST_TIMESTAMP), timeout_s)
         return {tp: row.offset for tp, row in rows.items()}
 
     def ends(self, partitions: Iterable[TopicPartition], timeout_s: float) -> dict[TopicPartition, int]:
-        """Offsets behind the last record."""
+        """Return the offsets behind the last records."""
         rows = self._ask(dict.fromkeys(partitions_of(partitions), LATEST_TIMESTAMP), timeout_s)
         return {tp: row.offset for tp, row in rows.items()}
 
     def by_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_s: float
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """First records at or after a time."""
+        """Return the first record at or after a time, for each partition."""
         wanted = by_partition(timestamps, "milliseconds")
         for tp, when in wanted.items():
             if isinstance(when, bool) or not isinstance(when, int) or not 0 <= when < 1 << 63:
@@ -497,7 +516,7 @@ class OffsetQueries:
     def _round(
         self, wanted: Mapping[TopicPartition, int], found: dict[TopicPartition, ListedOffset]
     ) -> RequestFuture[None]:
-        """Ask the leaders of what is not found yet, all at once."""
+        """Ask the leaders for all offsets not found yet, in one round."""
         by_leader: dict[Broker, dict[TopicPartition, int]] = {}
         result: RequestFuture[None] = RequestFuture()
         for tp, timestamp in wanted.items():

@@ -1,4 +1,20 @@
-"""The user's side of a consumer group."""
+"""The user's side of a consumer group (Java: ``ConsumerCoordinator``).
+
+The membership lives in the group's thread (``group_thread.py``). Its news are acted on here, in the user's thread and
+inside poll, where positions, records and listeners belong. There are four kinds of news:
+
+- ``RejoinNeeded``: commit, give partitions back, and ask the thread to join again;
+- ``Joined``: take over the share, tell the listener, fetch;
+- ``MembershipLost``: drop everything, for others may own it already; then join again;
+- ``Fatal``: drop everything and raise.
+
+An eager member gives everything back before it joins. A cooperative one (KIP-429) keeps reading through the rebalance
+and gives back only what its new share lacks; others get that in a second round. So a cooperative member
+ may be given nothing in its first round, which is no final share.
+
+A join goes on in the thread while the user works on records. ``_joining`` is True from :meth:`Rebalancer._prepare_join`
+until the news of its end are heard.
+"""
 
 from __future__ import annotations
 
@@ -38,18 +54,22 @@ from streamlet.kafka.consumer.subscription_state import SubscriptionState, Subsc
 from streamlet.kafka.errors import KafkaError, MalformedFrame, copy_of
 from streamlet.kafka.metadata.cluster import TopicPartition
 
+_log = logging.getLogger(__name__)
+
+_NOTHING: tuple[TopicPartition, ...] = ()
+
 
 class ConsumerRebalanceListener:
-    """Derive and override. All run inside ``poll`` (or ``close``), in the caller's thread, never two at once."""
+    """Base of users' listeners. All methods run inside ``poll`` or ``close``, in the caller's thread."""
 
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        """These will belong to others: finish with them and commit, here and now. Still ours while this runs."""
+        """Finish with partitions that others will get, and commit. They are still owned while this runs."""
 
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        """These are new. ``seek`` works here; nothing of them is fetched before this returns."""
+        """Prepare for new partitions; ``seek`` works here. None of them is fetched before this returns."""
 
     def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
-        """These belong to others already, perhaps: a commit would be refused. Drop what is unfinished."""
+        """Drop unfinished work on partitions that others may own already: a commit would be refused."""
         self.on_partitions_revoked(lost)
 
 
@@ -61,13 +81,8 @@ def checked(given: ConsumerRebalanceListener | None) -> ConsumerRebalanceListene
     return given or ConsumerRebalanceListener()
 
 
-_log = logging.getLogger(__name__)
-
-_NOTHING: tuple[TopicPartition, ...] = ()
-
-
 class Rebalancer:
-    """One thread, the user's."""
+    """Assignments, revocations and the commits around them. User's thread."""
 
     def __init__(
         self,
@@ -81,7 +96,6 @@ class Rebalancer:
     ) -> None:
         self._client = client
         self._subscriptions = subscriptions
-        self._positions = positions
         self._config = config
         self._clock = clock
         self._fetcher = fetcher
@@ -92,28 +106,28 @@ class Rebalancer:
         self._assignors: dict[str, PartitionAssignor] = {one.name: one for one in assignors}
         self.protocol = common_protocol(assignors)
         self.commits: Commits | None = None
+        """None without a ``group_id``."""
+        if config.group_id is not None:
+            self.commits = Commits(client, config, clock.monotonic, self._rejoining, self._joined_since)
+        self.first_positions = FirstPositions(subscriptions, positions, self.commits, self._retry, clock)
         self.listener = ConsumerRebalanceListener()
         self._thread: GroupThread | None = None
         self.threads: list[GroupThread] = []
-        """The thread, once there is one: for whoever must end it when nobody holds the consumer any more."""
+        """The thread, once there is one: for the finalizer of a dropped consumer, which must not hold this object."""
         self._wants_join = True
         self._joining = False
         self._ended: KafkaError | None = None
-        """What ended the membership for good: raised by every poll."""
+        """Error that ended the membership for good: raised by every poll."""
         self._pre_join_commit: CommitBeforeJoin | None = None
         self._last_owned: tuple[TopicPartition, ...] = ()
         self._last_generation = -1
         self._last_joined = NO_GENERATION
         self._cluster_seen: object = None
-        if config.group_id is not None:
-            self.commits = Commits(client, config, clock.monotonic)
-            self.commits.rejoining, self.commits.joined_since = self._rejoining, self._joined_since
-        self.first_positions = FirstPositions(subscriptions, positions, self.commits, self._retry, clock)
 
     # -- poll
 
     def poll(self) -> None:
-        """What is due in the group, without waiting for any of it; callbacks of the user's run here."""
+        """Do everything that is due in the group, waiting for nothing; users' callbacks run here."""
         commits = self.commits
         if commits is not None:
             commits.run_callbacks()
@@ -126,6 +140,8 @@ class Rebalancer:
     def _poll_group(self) -> None:
         thread = self._thread or self._start_thread()
         thread.polled(self._clock.monotonic())
+        # Rule: one by one. A listener may raise in the middle, and the news behind it must wait for the next poll: they
+        # may say that the membership is lost.
         while (news := thread.next_news()) is not None:
             self._hear(news)
         self._hear_refusal(thread)
@@ -136,7 +152,7 @@ class Rebalancer:
             self._prepare_join(thread)
 
     def next_wake_s(self, now_s: float) -> float:
-        """Seconds until :meth:`poll` has something to do without an event; infinity for never."""
+        """Return seconds until :meth:`poll` has something to do without an event."""
         wait = float("inf")
         if self.commits is not None:
             wait = self.commits.next_wake_s(now_s)
@@ -144,31 +160,27 @@ class Rebalancer:
             wait = min(wait, self._pre_join_commit.next_wake_s(now_s))
         return max(min(wait, self.first_positions.next_wake_s(now_s)), 0.0)
 
-    def subscription_changed(self) -> None:
-        """Join (again) with the next poll."""
-        self._wants_join = True
-        self._cluster_seen = None  # a pattern is matched anew, though the cluster is the same
-
-    @property
-    def generation(self) -> Generation:
-        """Of the assignment we have."""
-        return NO_GENERATION if self.commits is None else self.commits.generation
+    def subscribed(self, listener: ConsumerRebalanceListener, *, changed: bool) -> None:
+        """Take partitions from the group from now on; join (again) with the next poll if that ``changed``."""
+        if changed:
+            self._wants_join = True
+            self._cluster_seen = None  # match a new pattern, although the cluster is the same
+        assert self.commits is not None
+        self.commits.in_group = True
+        self.listener = listener
 
     @property
     def last_generation(self) -> Generation:
-        """Of the assignment we have, or had: under another, a transaction's offsets would be checked by nobody.
-
-        Who was in no group yet, and who reads partitions by name, is an outsider.
-        """
+        """Generation of the assignment this member has or had last; none for a reader of named partitions."""
         by_name = self._subscriptions.kind is SubscriptionType.USER_ASSIGNED
         return NO_GENERATION if by_name else self._last_joined
 
     def _rejoining(self, tps: Iterable[TopicPartition]) -> bool:
-        """Whether the group is being joined again, by its thread and without a poll, and these stay ours meanwhile."""
+        """Return whether the thread is joining again while these partitions stay owned."""
         return self._joining and all(tp in self._subscriptions for tp in tps)
 
     def _joined_since(self) -> Generation | None:
-        """The generation that the thread has joined, and no poll has heard of yet."""
+        """Return a generation that the thread has joined, unknown to any poll."""
         news = self._thread.unheard() if self._thread is not None else []
         return news[-1].generation if news and isinstance(news[-1], Joined) else None
 
@@ -189,8 +201,8 @@ class Rebalancer:
         self.threads.append(self._thread)
         return self._thread
 
-    def partitions_went(self) -> None:
-        """Whatever waits of partitions that are no longer ours is dropped."""
+    def forget_unassigned(self) -> None:
+        """Drop records of partitions that are no longer assigned."""
         self._fetcher.forget_unassigned()
         self._handed_out.keep(self._subscriptions.assigned)
 
@@ -214,11 +226,13 @@ class Rebalancer:
             self._wants_join = True
 
     def _hear_refusal(self, thread: GroupThread) -> None:
-        """What a refused commit was made under is lost at once; the heartbeats would say so seconds later."""
+        """Give the membership up when a commit was refused as no member's."""
         commits = self.commits
         assert commits is not None
+        # Rule: now, before more is handed out. A heartbeat would say the same, but seconds later, and until then the
+        # user would work on records that another member works on already.
         refused, commits.refused = commits.refused, None
-        # A join that is under way, or was heard of just now, decides by itself.
+        # A join under way, or one heard of just now, decides by itself whether we are a member.
         if refused is None or self._joining or refused[0] is not commits.generation:
             return
         reason = thread.expelled(refused[1])
@@ -233,7 +247,7 @@ class Rebalancer:
         self._last_owned = ()
         lost = self._subscriptions.assigned
         self._subscriptions.assign_from_subscribed((), ())
-        self.partitions_went()
+        self.forget_unassigned()
         if lost:
             self.listener.on_partitions_lost(lost)
 
@@ -251,9 +265,9 @@ class Rebalancer:
     # -- joining
 
     def _prepare_join(self, thread: GroupThread) -> None:
-        """Commit, give back what must be given back, and join. Goes on over several polls when the commit does."""
+        """Commit, give partitions back, and join; may take several polls."""
         if self._client.metadata.update_version == 0 and self._subscriptions.kind is SubscriptionType.AUTO_PATTERN:
-            return
+            return  # the topics that match are not known yet
         if not self._committed_before_join():
             return
         owned = self._subscriptions.assigned
@@ -268,7 +282,7 @@ class Rebalancer:
             self._revoke(revoked)
         finally:
             self._subscriptions.assign_from_subscribed(kept, ())
-            self.partitions_went()
+            self.forget_unassigned()
             thread.join(self._protocols(kept))
 
     def _committed_before_join(self) -> bool:
@@ -282,8 +296,10 @@ class Rebalancer:
                 return True
             self._pre_join_commit = CommitBeforeJoin(commits, self._consumed, self._retry, now)
             if self.protocol is RebalanceProtocol.EAGER:
+                # Rule: hand out nothing while this commit is under way. Positions would run ahead of it, and the next
+                # owner would read those records again.
                 for row in self._subscriptions.rows():
-                    row.pending_revocation = True  # or positions run ahead of this commit, and are read again
+                    row.pending_revocation = True
         if not self._pre_join_commit.over(now):
             return False
         self._pre_join_commit = None
@@ -304,7 +320,7 @@ class Rebalancer:
         try:
             given = decode_assignment(news.assignment)
         except MalformedFrame as err:
-            self._wants_join = True  # a leader's fault: told, and asked for again
+            self._wants_join = True  # the leader's fault: tell the user, and ask for another share
             raise MalformedFrame(
                 f"The share of group {self._config.group_id!r} that its leader gave this member cannot be read "
                 f"({err.message}). The next poll joins again; if it stays, mend or stop the member that leads."
@@ -317,7 +333,9 @@ class Rebalancer:
         added = tuple(tp for tp in wanted if tp not in owned)
         revoked = tuple(tp for tp in owned if tp not in wanted)
         self._last_owned, self._last_generation = wanted, news.generation.generation_id
-        # What was ours under the last generation is still committed under this one: the member has not changed.
+        # Rule: commits are made under the generation that gave us the partition. It changes here, where the share is
+        # taken over, and not when the thread joins: so the coordinator can refuse a member that slept through that.
+        # Partitions that stay owned through a cooperative rebalance are committed under the new one.
         self.commits.generation, self.commits.lost_reason = news.generation, None
         self._last_joined = news.generation
         _log.info(
@@ -329,13 +347,13 @@ class Rebalancer:
         )
         try:
             if revoked:
-                # The others can have them only in a round of their own.
+                # Given back now, they are nobody's: another round gives them to their new owners.
                 self._wants_join = True
                 self._commit_revoked(revoked)
                 self._revoke(revoked)
         finally:
             self._subscriptions.assign_from_subscribed(wanted, added)
-            self.partitions_went()
+            self.forget_unassigned()
             for tp in wanted:
                 self._client.add_topic(tp.topic)
             self.commits.restart_timer()
@@ -368,31 +386,31 @@ class Rebalancer:
     # -- leaving
 
     def unsubscribe(self) -> None:
-        """Leave the group; what was assigned is given back first."""
-        if self._thread is None:
+        """Give the partitions back and leave the group, as a member."""
+        commits = self.commits
+        if commits is None:
             return
-        revoked = self._subscriptions.assigned
-        generation = self.generation
+        thread = self._thread if self._subscriptions.uses_group else None
         try:
-            if generation is not NO_GENERATION:
-                self._revoke(revoked)
+            if thread is not None and commits.generation is not NO_GENERATION:
+                self._revoke(self._subscriptions.assigned)
         finally:
-            self._thread.leave()
-            self._joining, self._wants_join = False, True
-            self._pre_join_commit = None
-            self._last_owned = ()
-            if self.commits is not None:
-                self.commits.generation = NO_GENERATION
-                self.commits.lost_reason = "unsubscribe() was called"
+            if thread is not None:
+                thread.leave()
+                self._joining, self._wants_join = False, True
+                self._pre_join_commit = None
+                self._last_owned = ()
+                commits.generation, commits.lost_reason = NO_GENERATION, "unsubscribe() was called"
+            commits.in_group = False
 
     def close(self, timeout_s: float) -> None:
-        """Commit what is automatic, tell the listener, leave the group; never longer than the time given."""
+        """Commit a last time, tell the listener, leave; all within ``timeout_s``."""
         deadline = self._clock.monotonic() + timeout_s
         commits = self.commits
         try:
             if commits is not None and (commits.automatic or commits.waits_for_async):
                 self._last_commits(commits, deadline)
-            if self._subscriptions.uses_group and self.generation is not NO_GENERATION:
+            if self._subscriptions.uses_group and commits is not None and commits.generation is not NO_GENERATION:
                 self._revoke(self._subscriptions.assigned)
         finally:
             if self._thread is not None:

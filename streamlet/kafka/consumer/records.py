@@ -1,4 +1,8 @@
-"""What a poll hands out: records as light objects, or a partition's records as columns."""
+"""The two forms of records: light objects, or a partition's records as columns.
+
+Batches come as columns and stay columns as long as possible: a list or a slice for all records of a chunk costs less
+than one object for each. So nothing here makes a Python call for each record.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from streamlet.kafka.records.batch import Headers, RecordBatch, TimestampType
 
 
 class ConsumerRecord(NamedTuple):
-    """One record. ``timestamp`` is in ms since 1970; ``key`` and ``value`` are what the deserializers made of them."""
+    """One record: timestamp in ms since 1970, key and value deserialized."""
 
     topic: str
     partition: int
@@ -27,7 +31,7 @@ class ConsumerRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Records ``start`` to ``stop`` of a batch: what a poll takes of it."""
+    """Records ``start`` to ``stop`` of a batch."""
 
     topic_partition: TopicPartition
     batch: RecordBatch
@@ -46,7 +50,7 @@ class DecodedChunk:
 
 @dataclass(slots=True)
 class RecordColumns:
-    """The records of one partition in columns of equal length, in offset order; no object for each record.
+    """Records of one partition in columns of equal length, in offset order.
 
     ``next_offset`` is where the partition is read on; ``leader_epoch`` that of the last record.
     """
@@ -64,7 +68,7 @@ class RecordColumns:
         return len(self.values)
 
     def headers(self, index: int) -> Headers:
-        """The headers of record ``index``."""
+        """Return the headers of record ``index``."""
         for chunk in self._chunks:
             size = chunk.stop - chunk.start
             if index < size:
@@ -73,7 +77,7 @@ class RecordColumns:
         raise IndexError("no such record")
 
     def timestamp_type(self, index: int) -> TimestampType:
-        """Whose clock the timestamp of record ``index`` is of."""
+        """Return whose clock made the timestamp of record ``index``."""
         for chunk in self._chunks:
             size = chunk.stop - chunk.start
             if index < size:
@@ -82,20 +86,20 @@ class RecordColumns:
         raise IndexError("no such record")
 
     def first(self) -> tuple[int, int]:
-        """Offset and leader epoch of the first record."""
+        """Return offset and leader epoch of the first record."""
         return self.offsets[0], self._chunks[0].batch.leader_epoch
 
     def has_headers(self) -> bool:
-        """Whether any record has headers: most topics have none, and need not be asked record by record."""
+        """Return whether any record has headers; most topics have none."""
         return any(chunk.batch.raw_headers for chunk in self._chunks)
 
 
-# One C loop makes all records of a chunk; NamedTuple's own constructor is a Python call for each.
+# One C loop makes all records of a chunk; NamedTuple's own constructor would be a Python call for each.
 _new: Callable[..., ConsumerRecord] = tuple.__new__
 
 
 def records_of(part: DecodedChunk) -> Iterator[ConsumerRecord]:
-    """The records of a chunk."""
+    """Yield the records of a chunk."""
     chunk = part.chunk
     (topic, partition), batch = chunk.topic_partition, chunk.batch
     headers: Iterator[Headers] = repeat(())
@@ -116,7 +120,7 @@ def records_of(part: DecodedChunk) -> Iterator[ConsumerRecord]:
 
 
 def offsets_of(chunk: Chunk) -> Sequence[int]:
-    """Absolute offsets of a chunk; a range where the batch has no holes."""
+    """Return the offsets of a chunk; a range where the batch has no holes."""
     base, deltas = chunk.batch.base_offset, chunk.batch.offset_deltas[chunk.start : chunk.stop]
     if isinstance(deltas, range):
         return range(base + deltas.start, base + deltas.stop)
@@ -124,7 +128,7 @@ def offsets_of(chunk: Chunk) -> Sequence[int]:
 
 
 def timestamps_of(chunk: Chunk) -> Sequence[int]:
-    """Timestamps of a chunk."""
+    """Return the timestamps of a chunk."""
     batch = chunk.batch
     if batch.timestamp_type is TimestampType.LOG_APPEND_TIME:
         return [batch.header.max_timestamp] * (chunk.stop - chunk.start)
@@ -135,12 +139,12 @@ def timestamps_of(chunk: Chunk) -> Sequence[int]:
 
 
 def part_of(column: Sequence[Any], chunk: Chunk) -> Sequence[Any]:
-    """The chunk's part of one of its batch's columns."""
+    """Return the chunk's part of one of its batch's columns."""
     return column if chunk.stop - chunk.start == len(column) else column[chunk.start : chunk.stop]
 
 
 def columns_of(tp: TopicPartition, parts: Sequence[DecodedChunk]) -> RecordColumns:
-    """All chunks of one partition as one set of columns."""
+    """Join all chunks of one partition to one set of columns."""
     last = parts[-1].chunk
     offsets, timestamps = offsets_of(last), timestamps_of(last)
     keys, values = parts[-1].keys, parts[-1].values
@@ -156,7 +160,7 @@ def columns_of(tp: TopicPartition, parts: Sequence[DecodedChunk]) -> RecordColum
 
 
 def records_by_partition(parts: Iterable[DecodedChunk]) -> dict[TopicPartition, list[ConsumerRecord]]:
-    """A poll's records."""
+    """Return a poll's records."""
     found: dict[TopicPartition, list[ConsumerRecord]] = {}
     for part in parts:
         found.setdefault(part.chunk.topic_partition, []).extend(records_of(part))
@@ -164,7 +168,7 @@ def records_by_partition(parts: Iterable[DecodedChunk]) -> dict[TopicPartition, 
 
 
 def columns_by_partition(parts: Iterable[DecodedChunk]) -> dict[TopicPartition, RecordColumns]:
-    """A poll's columns."""
+    """Return a poll's columns."""
     rows: dict[TopicPartition, list[DecodedChunk]] = {}
     for part in parts:
         rows.setdefault(part.chunk.topic_partition, []).append(part)

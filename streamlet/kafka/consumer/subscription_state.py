@@ -1,7 +1,9 @@
-"""What is read, from where, and in which state each partition is (C2; Java: ``SubscriptionState``). Pure.
+"""The subscription, and the state of each partition (Java: ``SubscriptionState``). Pure.
 
-Three ways to say what is read exclude one another: topics, a pattern, or partitions by name. Each partition goes
-through the states of :class:`FetchState`; the moves that are allowed are data, and any other is an error of ours.
+Three kinds of subscription exclude one another: topics, a pattern, or partitions by name. Each partition goes through
+the states of :class:`FetchState`; the allowed moves stand in a table, and any other move is a bug of ours.
+
+The order of the partitions is the order of fetching: one that has delivered goes to the end, so that none starves.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from streamlet.kafka.metadata.cluster import UNKNOWN_EPOCH, Cluster, TopicPartit
 
 
 class SubscriptionType(Enum):
-    """Who says which partitions are read."""
+    """Source of the list of partitions that are read."""
 
     NONE = "nothing is subscribed"
     AUTO_TOPICS = "topics, shared out by the group"
@@ -27,7 +29,7 @@ class SubscriptionType(Enum):
 
 
 class FetchState(Enum):
-    """Where a partition stands. Only FETCHING has a valid position."""
+    """State of a partition. Only FETCHING has a valid position."""
 
     INITIALIZING = "no position yet"
     FETCHING = "has a valid position"
@@ -36,7 +38,7 @@ class FetchState(Enum):
 
 
 class ResetStrategy(Enum):
-    """Where to read when there is no position, or the one there was is gone."""
+    """Where to read without a position in the log."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -53,7 +55,10 @@ _MOVES: dict[FetchState, frozenset[FetchState]] = {
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The next offset to read, the leader epoch of the record before it, and the leader epoch it was checked with."""
+    """The next offset to read, with two leader epochs (KIP-320).
+
+    ``offset_epoch`` is that of the record before it; ``leader_epoch`` that of the leader it was checked with.
+    """
 
     offset: int
     offset_epoch: int = UNKNOWN_EPOCH
@@ -62,7 +67,7 @@ class Position:
 
 @dataclass(slots=True)
 class PartitionState:
-    """One assigned partition. Only :class:`SubscriptionState` changes it, but for what a fetch learns of the log."""
+    """One assigned partition. States are changed by :class:`SubscriptionState` alone."""
 
     topic_partition: TopicPartition
     state: FetchState = FetchState.INITIALIZING
@@ -70,7 +75,7 @@ class PartitionState:
     paused: bool = False
     pending_revocation: bool = False
     pending_callback: bool = False
-    """Its ``on_partitions_assigned`` has not returned: it is not fetched before."""
+    """Its ``on_partitions_assigned`` has not returned; nothing is fetched before that."""
     reset: ResetStrategy | None = None
     next_retry_s: float = 0.0
     high_watermark: int = -1
@@ -79,11 +84,11 @@ class PartitionState:
     preferred_replica: int | None = None
     preferred_until_s: float = 0.0
     topic_id: str | None = None
-    """Of the topic that the position is in, where brokers tell it."""
+    """Id of the topic that the position is in, where brokers tell it."""
 
     @property
     def fetchable(self) -> bool:
-        """Whether records of it may be asked for and handed out."""
+        """Whether its records may be asked for and handed out."""
         return (
             self.state is FetchState.FETCHING
             and not self.paused
@@ -92,7 +97,7 @@ class PartitionState:
         )
 
     def move(self, to: FetchState) -> None:
-        """Change the state by the table of moves."""
+        """Change the state. Raises RuntimeError for a move that is not in the table."""
         if to not in _MOVES[self.state]:
             raise RuntimeError(f"{self.topic_partition} cannot go from {self.state.name} to {to.name}")
         self.state = to
@@ -100,20 +105,20 @@ class PartitionState:
 
 @dataclass(slots=True)
 class SubscriptionState:
-    """The subscription and its partitions, in the order in which they are fetched. One thread."""
+    """A subscription and its partitions, in fetching order. User's thread."""
 
     default_reset: ResetStrategy = ResetStrategy.LATEST
     kind: SubscriptionType = SubscriptionType.NONE
     topics: frozenset[str] = frozenset()
     pattern: re.Pattern[str] | None = None
     assignment_id: int = 0
-    """+1 for every change of the assignment: what was asked before it may be out of date."""
+    """Grows with each change of the assignment: answers to earlier questions may be out of date."""
     _rows: dict[TopicPartition, PartitionState] = field(default_factory=dict)
 
-    # -- what is subscribed
+    # -- topics
 
     def subscribe(self, topics: Iterable[str]) -> bool:
-        """Read these topics as a member of the group; True when that is a change."""
+        """Read these topics as a member of the group; return whether that is a change."""
         self._become(SubscriptionType.AUTO_TOPICS)
         wanted = frozenset(topics)
         changed, self.topics = wanted != self.topics, wanted
@@ -125,7 +130,7 @@ class SubscriptionState:
         self.pattern, self.topics = pattern, frozenset()
 
     def topics_matched(self, cluster: Cluster, exclude_internal: bool = True) -> bool:
-        """Take the topics that match now; True when they changed."""
+        """Take the topics that match now; return whether they changed."""
         assert self.pattern is not None
         found = frozenset(
             name
@@ -136,7 +141,7 @@ class SubscriptionState:
         return changed
 
     def assign_from_user(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Read these partitions, without a group's say; True when that is a change."""
+        """Read these partitions without a group; return whether that is a change."""
         self._become(SubscriptionType.USER_ASSIGNED)
         wanted = dict.fromkeys(partitions)
         if wanted.keys() == self._rows.keys():
@@ -145,7 +150,7 @@ class SubscriptionState:
         return True
 
     def assign_from_subscribed(self, partitions: Iterable[TopicPartition], added: Iterable[TopicPartition]) -> None:
-        """What the group gave us. Partitions that stay keep their state; ``added`` wait for their callback."""
+        """Take over a share: partitions that stay keep their state, ``added`` wait for their callback."""
         self._replace(partitions)
         for tp in added:
             self._rows[tp].pending_callback = True
@@ -157,11 +162,11 @@ class SubscriptionState:
 
     @property
     def uses_group(self) -> bool:
-        """Whether the group shares out what is read."""
+        """Whether the group shares the partitions out."""
         return self.kind in (SubscriptionType.AUTO_TOPICS, SubscriptionType.AUTO_PATTERN)
 
     def matches(self, topic: str) -> bool:
-        """Whether the subscription wants this topic: a late assignment may hold one it no longer does."""
+        """Return whether the subscription wants this topic; a late share may hold others."""
         if self.kind is SubscriptionType.AUTO_PATTERN:
             assert self.pattern is not None
             return self.pattern.fullmatch(topic) is not None
@@ -171,22 +176,22 @@ class SubscriptionState:
 
     @property
     def assigned(self) -> tuple[TopicPartition, ...]:
-        """All partitions, in the order in which they are fetched next."""
+        """All partitions, in the order of the next fetch."""
         return tuple(self._rows)
 
     def __contains__(self, tp: object) -> bool:
         return tp in self._rows
 
     def rows(self) -> Iterator[PartitionState]:
-        """The state of every partition."""
+        """Return an iterator over all partitions; the assignment may change meanwhile."""
         return iter(tuple(self._rows.values()))
 
     def get(self, tp: TopicPartition) -> PartitionState | None:
-        """The state of a partition; None when it is not ours."""
+        """Return the state of a partition, None when it is not assigned."""
         return self._rows.get(tp)
 
     def require(self, tp: TopicPartition) -> PartitionState:
-        """The state of a partition. Raises NotAssigned."""
+        """Return the state of a partition. Raises NotAssigned."""
         row = self._rows.get(tp)
         if row is None:
             ours = ", ".join(map(str, sorted(self._rows))) or "none"
@@ -197,19 +202,19 @@ class SubscriptionState:
         return row
 
     def fetchable(self) -> list[PartitionState]:
-        """Those to ask for, in order."""
+        """Return the partitions to ask for, in order."""
         return [row for row in self._rows.values() if row.fetchable]
 
     def in_state(self, state: FetchState, now_s: float = float("inf")) -> list[PartitionState]:
-        """Those in a state that may act now (their retry is due)."""
+        """Return the partitions in a state whose retry is due."""
         return [row for row in self._rows.values() if row.state is state and row.next_retry_s <= now_s]
 
     def all_have_positions(self) -> bool:
-        """Whether nothing waits for an offset or a check."""
+        """Return whether every partition has a valid position."""
         return all(row.state is FetchState.FETCHING for row in self._rows.values())
 
     def consumed(self) -> dict[TopicPartition, Position]:
-        """The valid positions: what an automatic commit commits (Java: ``allConsumed``)."""
+        """Return the valid positions (Java: ``allConsumed``)."""
         return {
             tp: row.position
             for tp, row in self._rows.items()
@@ -217,7 +222,7 @@ class SubscriptionState:
         }
 
     def move_to_end(self, tp: TopicPartition) -> None:
-        """It has delivered; the others go first next time."""
+        """Fetch the other partitions first next time."""
         row = self._rows.pop(tp, None)
         if row is not None:
             self._rows[tp] = row
@@ -225,28 +230,28 @@ class SubscriptionState:
     # -- positions
 
     def seek(self, tp: TopicPartition, position: Position) -> None:
-        """Read on there, with nothing left to find out."""
+        """Read on at a position that needs no check."""
         row = self.require(tp)
         row.move(FetchState.FETCHING)
         row.position, row.reset, row.next_retry_s = position, None, 0.0
         row.preferred_replica = None
 
     def seek_unvalidated(self, tp: TopicPartition, position: Position) -> None:
-        """Read on there, after a look whether the leader's log agrees (KIP-320); without epochs no look is needed."""
+        """Read on at a position; check it first if its epochs are known."""
         row = self.require(tp)
         self.seek(tp, position)
         if position.offset_epoch != UNKNOWN_EPOCH and position.leader_epoch != UNKNOWN_EPOCH:
             row.move(FetchState.AWAIT_VALIDATION)
 
     def request_reset(self, tp: TopicPartition, strategy: ResetStrategy) -> None:
-        """Read on where the strategy says, which the leader must be asked."""
+        """Read on where the strategy says; the leader must be asked for the offset."""
         row = self.require(tp)
         row.move(FetchState.AWAIT_RESET)
         row.reset, row.position, row.next_retry_s = strategy, None, 0.0
         row.preferred_replica = None
 
     def maybe_reset_to(self, tp: TopicPartition, strategy: ResetStrategy, position: Position) -> bool:
-        """The leader's answer; without effect when the partition went, or was sought elsewhere meanwhile."""
+        """Take in the leader's answer to a reset; return False when it is out of date."""
         row = self._rows.get(tp)
         if row is None or row.state is not FetchState.AWAIT_RESET or row.reset is not strategy:
             return False
@@ -254,7 +259,7 @@ class SubscriptionState:
         return True
 
     def leader_changed(self, tp: TopicPartition, leader_epoch: int) -> None:
-        """Metadata names this leader epoch. A position of an older one must be checked before it is read from."""
+        """Take in the leader epoch of new metadata: positions of older epochs must be checked."""
         row = self._rows.get(tp)
         if row is None or row.position is None or leader_epoch <= row.position.leader_epoch:
             return
@@ -267,7 +272,7 @@ class SubscriptionState:
             row.move(FetchState.AWAIT_VALIDATION)
 
     def topic_seen(self, tp: TopicPartition, topic_id: str | None) -> bool:
-        """Metadata names this id. True when it is another than before: the topic was deleted and made anew."""
+        """Take in a topic id; return whether the topic was deleted and created again."""
         row = self._rows.get(tp)
         if row is None or topic_id is None or row.topic_id == topic_id:
             return False
@@ -275,7 +280,7 @@ class SubscriptionState:
         return before is not None and row.position is not None
 
     def validated(self, tp: TopicPartition, asked: Position) -> bool:
-        """The leader's log holds the position that was asked about; False when that is out of date."""
+        """Take in that the leader's log holds a position; return False when it is out of date."""
         row = self._rows.get(tp)
         if row is None or row.state is not FetchState.AWAIT_VALIDATION or row.position != asked:
             return False
@@ -283,7 +288,7 @@ class SubscriptionState:
         return True
 
     def retry_at(self, tps: Iterable[TopicPartition], when_s: float) -> None:
-        """Ask nothing about these before then."""
+        """Ask nothing about these partitions before ``when_s``."""
         for tp in tps:
             row = self._rows.get(tp)
             if row is not None:

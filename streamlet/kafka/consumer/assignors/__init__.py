@@ -1,4 +1,4 @@
-"""How a group's leader shares partitions out. All pure: the same members and topics give the same shares."""
+"""Ways to share partitions out among a group. Pure: same members and topics, same shares."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _KNOWN: dict[str, type[PartitionAssignor]] = {
 
 
 def resolve_assignor(given: AssignorLike) -> PartitionAssignor:
-    """An assignor from its name, class or object. Raises SettingError."""
+    """Return an assignor from its name, class or object. Raises SettingError."""
     if isinstance(given, str):
         if given not in _KNOWN:
             raise SettingError(
@@ -46,7 +46,7 @@ def resolve_assignor(given: AssignorLike) -> PartitionAssignor:
 
 
 def common_protocol(assignors: Sequence[PartitionAssignor]) -> RebalanceProtocol:
-    """The highest rebalance protocol that all of a member's assignors speak. Raises SettingError."""
+    """Return the highest protocol that all assignors speak. Raises SettingError."""
     shared = set(RebalanceProtocol).intersection(*(assignor.protocols for assignor in assignors))
     if not shared:
         names = ", ".join(assignor.name for assignor in assignors)

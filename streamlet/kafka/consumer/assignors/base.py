@@ -1,4 +1,8 @@
-"""Assignors"""
+"""The interface of assignors, and the data that members exchange for them (protocol type ``consumer``). Pure.
+
+The coordinator passes these bytes on without reading them. They are those of Java's ``ConsumerProtocol``, so that a
+group may have members of other clients. A newer version only adds fields at the end: it is read as far as we know it.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +31,7 @@ class TopicPartitions:
 
 @message
 class ConsumerProtocolSubscription:
-    """A member's subscription, as it goes over the wire behind two bytes of version."""
+    """A member's subscription on the wire, behind two bytes of version."""
 
     topics: tuple[str, ...] = wire(Array(STRING))
     user_data: bytes | None = wire(BYTES, default=None, nullable_since=0)
@@ -38,7 +42,7 @@ class ConsumerProtocolSubscription:
 
 @message
 class ConsumerProtocolAssignment:
-    """A member's assignment."""
+    """A member's assignment on the wire."""
 
     assigned_partitions: tuple[TopicPartitions, ...] = wire(Array(TopicPartitions))
     user_data: bytes | None = wire(BYTES, default=None, nullable_since=0)
@@ -46,7 +50,7 @@ class ConsumerProtocolAssignment:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a member asks for: topics, what it owned in which generation, and data for its assignor."""
+    """A member's topics, owned partitions with generation, and assignor data."""
 
     topics: tuple[str, ...]
     user_data: bytes | None = None
@@ -54,10 +58,10 @@ class Subscription:
     generation_id: int = -1
     rack_id: str | None = None
     group_instance_id: str | None = None
-    """Not in the bytes: the coordinator tells it beside them."""
+    """Not in the bytes: the coordinator sends it beside them."""
 
     def encode(self) -> bytes:
-        """In the newest version we know."""
+        """Return the bytes, in the newest version we know."""
         row = ConsumerProtocolSubscription(
             topics=tuple(sorted(self.topics)),
             user_data=self.user_data,
@@ -69,7 +73,7 @@ class Subscription:
 
 
 def decode_subscription(data: bytes, group_instance_id: str | None = None) -> Subscription:
-    """A member's subscription. Raises MalformedFrame."""
+    """Return a member's subscription. Raises MalformedFrame."""
     reader = Reader(data)
     version = _version(reader, _NEWEST_SUBSCRIPTION)
     row: ConsumerProtocolSubscription = codec_of(ConsumerProtocolSubscription, version, False).decode(reader)
@@ -79,12 +83,13 @@ def decode_subscription(data: bytes, group_instance_id: str | None = None) -> Su
 
 
 def encode_assignment(partitions: Iterable[TopicPartition], user_data: bytes | None = None) -> bytes:
-    """One member's assignment."""
+    """Return the bytes of one member's assignment."""
     return _encode(ConsumerProtocolAssignment(assigned_partitions=_grouped(partitions), user_data=user_data), 0)
 
 
 def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions of an assignment; no bytes at all are an empty one. Raises MalformedFrame."""
+    """Return the partitions of an assignment. Raises MalformedFrame."""
+    # A leader with nothing to give may send no bytes at all.
     if not data:
         return ()
     reader = Reader(data)
@@ -118,35 +123,41 @@ def _flat(rows: Iterable[TopicPartitions]) -> tuple[TopicPartition, ...]:
 
 
 class RebalanceProtocol(IntEnum):
-    """Eager: everyone gives everything back before a rebalance. Cooperative: only what moves, after it (KIP-429)."""
+    """When a member gives partitions back.
+
+    Eager: all of them, before a rebalance. Cooperative: those that move, after it (KIP-429).
+    """
 
     EAGER = 0
     COOPERATIVE = 1
 
 
 class PartitionAssignor(ABC):
-    """Shares the partitions of a group out. It runs in the leader's group thread and must not keep state of its own:
-    what it wants to know of earlier rounds comes with the subscriptions.
+    """Base of assignors, which share the partitions of a group out.
+
+    One runs in the leader's group thread and must keep no state: the next leader may be another member. Knowledge of
+    earlier rounds comes with the subscriptions.
     """
 
     name: ClassVar[str]
-    """What members agree on; Java's names for Java's ways."""
+    """Name that members agree on; Java's names for Java's assignors."""
     protocols: ClassVar[frozenset[RebalanceProtocol]] = frozenset({RebalanceProtocol.EAGER})
 
     def user_data(self, owned: tuple[TopicPartition, ...], generation_id: int) -> bytes | None:
-        """What this member tells the leader beside its topics, in terms of the assignor."""
+        """Return what this member tells the leader's assignor beside its topics."""
         return None
 
     @abstractmethod
     def assign(
         self, partition_counts: Mapping[str, int], subscriptions: Mapping[str, Subscription]
     ) -> dict[str, list[TopicPartition]]:
-        """Partitions by member id, for every member. Topics without a count are not there (yet)."""
+        """Return partitions by member id, for every member. Topics without a count do not exist."""
 
 
 def sorted_members(subscriptions: Mapping[str, Subscription]) -> list[str]:
-    """In an order that survives restarts of static members: by instance id, then by member id (as Java's)."""
+    """Return members in Java's order: by instance id, then the others by member id."""
 
+    # A restarted static member has a new member id and the old instance id: its place, and so its share, stay.
     def order(member: str) -> tuple[bool, str]:
         instance = subscriptions[member].group_instance_id
         return (instance is None, instance if instance is not None else member)
@@ -155,10 +166,10 @@ def sorted_members(subscriptions: Mapping[str, Subscription]) -> list[str]:
 
 
 def topics_of(subscriptions: Mapping[str, Subscription]) -> list[str]:
-    """All topics that any member wants, sorted."""
+    """Return all topics that any member wants, sorted."""
     return sorted({topic for row in subscriptions.values() for topic in row.topics})
 
 
 def partitions_of(topic: str, partition_counts: Mapping[str, int]) -> list[TopicPartition]:
-    """The partitions of a topic; none when it is not there."""
+    """Return the partitions of a topic; none when it does not exist."""
     return [TopicPartition(topic, number) for number in range(partition_counts.get(topic, 0))]

@@ -1,4 +1,4 @@
-"""Assignors that ignore earlier rounds"""
+"""Assignors that look at no earlier round: range and round robin."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from streamlet.kafka.metadata.cluster import TopicPartition
 
 
 class RangeAssignor(PartitionAssignor):
-    """Member i of n gets the i-th run of each topic; the first ones get one more where it does not divide.
+    """Range: member i of n gets the i-th run of each topic.
+
+    The first members get one more where it does not divide.
 
     Partitions with the same number of topics of equal size meet at the same member (co-partitioning); with many
     topics the first members get more in sum.
@@ -27,7 +29,6 @@ class RangeAssignor(PartitionAssignor):
     def assign(
         self, partition_counts: Mapping[str, int], subscriptions: Mapping[str, Subscription]
     ) -> dict[str, list[TopicPartition]]:
-        """See the class."""
         members = sorted_members(subscriptions)
         shares: dict[str, list[TopicPartition]] = {member: [] for member in subscriptions}
         for topic in topics_of(subscriptions):
@@ -43,14 +44,13 @@ class RangeAssignor(PartitionAssignor):
 
 
 class RoundRobinAssignor(PartitionAssignor):
-    """Dealt to the members in turn; one that does not want the topic is passed over."""
+    """Round robin: all partitions in one row, dealt to the members that want them."""
 
     name: ClassVar[str] = "roundrobin"
 
     def assign(
         self, partition_counts: Mapping[str, int], subscriptions: Mapping[str, Subscription]
     ) -> dict[str, list[TopicPartition]]:
-        """See the class."""
         members = sorted_members(subscriptions)
         shares: dict[str, list[TopicPartition]] = {member: [] for member in subscriptions}
         turn = 0

@@ -1,4 +1,9 @@
-"""Sticky"""
+"""Assignors that leave partitions where they were: sticky (KIP-54) and cooperative sticky (KIP-429).
+
+Both keep rightful claims, give the rest to those with least, and then even out. They differ in what a partition that
+moves goes through: sticky members are eager and own nothing during a rebalance; cooperative ones keep reading, so a
+partition changes hands in two rounds, and has never two owners.
+"""
 
 from __future__ import annotations
 
@@ -21,24 +26,27 @@ from streamlet.kafka.protocol.primitives import Reader
 from streamlet.kafka.protocol.schema import INT32, Array, codec_of, message, wire
 
 Claims = dict[str, tuple[int, tuple[TopicPartition, ...]]]
-"""By member: the generation it speaks of, and what it owned then."""
+"""By member: a generation, and the partitions it owned in that."""
 
 
 @message
 class StickyUserData:
-    """Java's ``StickyAssignorUserDataV1``: what the member had, and in which generation."""
+    """Java's ``StickyAssignorUserDataV1``: partitions of a member in a generation."""
 
     previous_assignment: tuple[TopicPartitions, ...] = wire(Array(TopicPartitions))
     generation: int = wire(INT32, default=-1)
 
 
 class StickyAssignor(PartitionAssignor):
-    """Shares differ by one at most where all want the same topics, and no move would even out more where not."""
+    """Sticky: balanced, and most partitions stay where they were.
+
+    Where all members want the same topics, shares differ by one at most; else no move would even out more.
+    """
 
     name: ClassVar[str] = "sticky"
 
     def user_data(self, owned: tuple[TopicPartition, ...], generation_id: int) -> bytes | None:
-        """What is owned; older members read it from here."""
+        """Return the owned partitions; older members read them from here."""
         by_topic: dict[str, list[int]] = {}
         for topic, number in sorted(owned):
             by_topic.setdefault(topic, []).append(number)
@@ -51,12 +59,11 @@ class StickyAssignor(PartitionAssignor):
     def assign(
         self, partition_counts: Mapping[str, int], subscriptions: Mapping[str, Subscription]
     ) -> dict[str, list[TopicPartition]]:
-        """See the class."""
         claims = {member: self.claim(row) for member, row in subscriptions.items()}
         return balance(partition_counts, subscriptions, claims)
 
     def claim(self, subscription: Subscription) -> tuple[int, tuple[TopicPartition, ...]]:
-        """What a member says it owned; data that cannot be read claims nothing."""
+        """Return a member's claim, by user data or else by its subscription."""
         try:
             reader = Reader(subscription.user_data or b"")
             row: StickyUserData = codec_of(StickyUserData, 0, False).decode(reader)
@@ -69,10 +76,10 @@ class StickyAssignor(PartitionAssignor):
 def balance(
     partition_counts: Mapping[str, int], subscriptions: Mapping[str, Subscription], claims: Claims
 ) -> dict[str, list[TopicPartition]]:
-    """Keep what is rightly claimed, give the rest to those with least, then move from those with most.
+    """Return a balanced share for each member.
 
-    A move only happens where it lowers the difference, so it ends: with equal subscriptions when no two shares differ
-    by more than one.
+    Keeps rightful claims, gives the rest to those with least, then moves from those with most. A move only happens
+    where it lowers the difference, so it ends: with equal subscriptions when no two shares differ by more than one.
     """
     members = sorted_members(subscriptions)
     wants = {member: set(subscriptions[member].topics) for member in members}
@@ -91,9 +98,9 @@ def balance(
 def _rightful(
     everything: set[TopicPartition], members: list[str], wants: Mapping[str, set[str]], claims: Claims
 ) -> dict[str, list[TopicPartition]]:
-    """Claims to partitions that exist and are still wanted. Of two claims the later generation counts; of two equal
-    ones none does, for one of them is a zombie's and nobody can say which.
-    """
+    """Return each member's claims to partitions that exist and are wanted."""
+    # Rule: of two claims the later generation counts; of two of one generation neither does. One of those two members
+    # is a zombie, and nobody can say which.
     best: dict[TopicPartition, tuple[int, str | None]] = {}
     for member in members:
         generation, owned = claims[member]
@@ -118,7 +125,7 @@ def _move_one(
     shares: dict[str, list[TopicPartition]],
     kept: set[TopicPartition],
 ) -> bool:
-    """Move one partition from a member that has most to one that has at least two fewer; False when none can."""
+    """Move one partition to a member with at least two fewer; return False when none can."""
     by_size = sorted(members, key=lambda member: len(shares[member]))
     for rich in reversed(by_size):
         for poor in by_size:
@@ -126,7 +133,7 @@ def _move_one(
                 break
             movable = [tp for tp in shares[rich] if tp.topic in wants[poor]]
             if movable:
-                # What nobody owned yet moves before what somebody did.
+                # Partitions that nobody owned move first: nobody loses state for them.
                 fresh = [tp for tp in movable if tp not in kept]
                 tp = fresh[-1] if fresh else movable[-1]
                 shares[rich].remove(tp)
@@ -136,9 +143,7 @@ def _move_one(
 
 
 class CooperativeStickyAssignor(PartitionAssignor):
-    """A partition that somebody else still owns is given to nobody in this round: its owner gives it back, which starts
-    the round in which it is given away. So it never has two owners.
-    """
+    """Cooperative sticky: a partition changes hands in two rounds, so nobody else need stop."""
 
     name: ClassVar[str] = "cooperative-sticky"
     protocols: ClassVar[frozenset[RebalanceProtocol]] = frozenset(
@@ -146,15 +151,17 @@ class CooperativeStickyAssignor(PartitionAssignor):
     )
 
     def user_data(self, owned: tuple[TopicPartition, ...], generation_id: int) -> bytes | None:
-        """The generation; what is owned stands in the subscription itself."""
+        """Return the generation; owned partitions stand in the subscription itself."""
         return INT32_BYTES.pack(generation_id)
 
     def assign(
         self, partition_counts: Mapping[str, int], subscriptions: Mapping[str, Subscription]
     ) -> dict[str, list[TopicPartition]]:
-        """See the class."""
         claims = {member: (_generation(row), row.owned) for member, row in subscriptions.items()}
         shares = balance(partition_counts, subscriptions, claims)
+        # Rule: a partition that another member still owns is given to nobody in this round. Its owner finds it missing
+        # in its share and gives it back, which starts the round that gives it away. A claim of an older generation
+        # counts here, too: that member may still be reading.
         owners: dict[TopicPartition, set[str]] = {}
         for member, row in subscriptions.items():
             for tp in row.owned:
@@ -165,7 +172,7 @@ class CooperativeStickyAssignor(PartitionAssignor):
 
 
 def _generation(subscription: Subscription) -> int:
-    """Of the user data where an older member has none in its subscription."""
+    """Return the claim's generation; older members have it in their user data alone."""
     if subscription.generation_id >= 0 or len(subscription.user_data or b"") != INT32_BYTES.size:
         return subscription.generation_id
     generation: int = INT32_BYTES.unpack(subscription.user_data or b"")[0]

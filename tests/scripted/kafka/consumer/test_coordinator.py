@@ -66,7 +66,7 @@ class Rig:
 
     def __init__(self, **settings: Any) -> None:
         self.consumer = Consumer(bootstrap_servers="127.0.0.1:1", group_id="g", **settings)
-        self.coordinator = self.consumer._coordinator
+        self.coordinator = self.consumer._rebalancer
         self.thread = FakeThread()
         self.coordinator._thread = self.thread  # type: ignore[assignment]
         commits = self.coordinator.commits

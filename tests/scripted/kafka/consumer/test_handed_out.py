@@ -169,7 +169,7 @@ def test_c7_asking_for_a_position_commits_nothing(broker: FakeBroker, commits: l
     consumer.seek(ONE, 0)
     while not consumer.poll(50, max_records=5):
         pass
-    timer = consumer._coordinator.commits
+    timer = consumer._rebalancer.commits
     assert timer is not None
     timer.wait_for_async(5)
     before = len(commits)

@@ -23,7 +23,7 @@ class Rig:
         self.clock = ManualClock()
         config = ConsumerConfig.of({"bootstrap_servers": "b:1", "group_id": "g"})
         client: Any = None
-        self.commits = Commits(client, config, self.clock.monotonic)
+        self.commits = Commits(client, config, self.clock.monotonic, lambda tps: False, lambda: None)
         self.sent: list[dict[TopicPartition, OffsetAndMetadata]] = []
         self.error: Any = None
         self.commits._offsets = self  # type: ignore[assignment]
