@@ -1,5 +1,6 @@
 """Storm's model in pure Python, without Storm: the words a topology is written in."""
 
+from streamlet.backends.contract import RunResult, RunStatus, Stop
 from streamlet.base.errors import BadInput, SettingError, StreamletError, ValueCannotTravel
 from streamlet.components.bolt import Bolt
 from streamlet.components.context import TopologyContext
@@ -8,7 +9,8 @@ from streamlet.components.spout import FailReason, Spout
 from streamlet.components.tuples import Tuple
 from streamlet.model.grouping import Grouping
 from streamlet.model.stream import Stream, StreamId
-from streamlet.model.topology import Topology
+from streamlet.running import run
+from streamlet.topology import Topology
 
 __all__ = [
     "BadInput",
@@ -16,8 +18,11 @@ __all__ = [
     "FailReason",
     "Grouping",
     "ReliableSpout",
+    "RunResult",
+    "RunStatus",
     "SettingError",
     "Spout",
+    "Stop",
     "Stream",
     "StreamId",
     "StreamletError",
@@ -25,4 +30,5 @@ __all__ = [
     "TopologyContext",
     "Tuple",
     "ValueCannotTravel",
+    "run",
 ]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from streamlet.base.errors import StreamletError
 from streamlet.model.topology import TopologySpec
 
 
@@ -49,6 +50,11 @@ class ComponentStatus:
     """Failed, and sent again by nobody: messages of a spout, untracked tuples of a bolt."""
     metrics: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def given_up(self) -> int:
+        """Messages that failed and that nobody will send again; the same number as ``unreplayed``."""
+        return self.unreplayed
+
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
@@ -67,7 +73,7 @@ class RunStatus:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How a run ended: ``reason`` is ``caught_up``, ``time`` or ``interrupted``. A failed one raises instead.
+    """How a run ended: ``reason`` is ``caught_up``, ``time``, ``interrupted`` or, with an ``error``, ``failed``.
 
     ``drained`` says that at the end no tree was open and none had failed without a replay: all that was emitted is
     done.
@@ -78,6 +84,23 @@ class RunResult:
     drained: bool
     unclosed: tuple[str, ...] = ()
     """Workers that did not close their components, and how they went. After an interrupt alone: else the run failed."""
+    error: StreamletError | None = None
+    """Why the run failed, of one that was started with ``check=False``."""
+
+    @property
+    def components(self) -> Mapping[str, ComponentStatus]:
+        """The counters of each component, by its name."""
+        return {row.name: row for row in self.status.components}
+
+    @property
+    def seconds(self) -> float:
+        """How long the run took, from its first worker's start."""
+        return self.status.elapsed_s
+
+    def raise_for_error(self) -> None:
+        """Raise ``error`` if there is one."""
+        if self.error is not None:
+            raise self.error
 
 
 class Observer(Protocol):

@@ -11,7 +11,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import streamlet
 from streamlet.backends.contract import Observer, RunRequest, RunResult, Stop
 from streamlet.backends.run_coordinator import Adopt, RunCoordinator
 from streamlet.base.errors import BadInput
@@ -100,7 +99,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _environment() -> dict[str, str]:
     """A worker finds streamlet where this process did, and nothing in the working directory (``-P``)."""
-    own = str(Path(streamlet.__file__).parents[1])
+    own = str(Path(__file__).parents[2])
     return {**os.environ, "PYTHONPATH": os.pathsep.join([own, *filter(None, [os.environ.get("PYTHONPATH")])])}
 
 

@@ -1,4 +1,4 @@
-"""What ``-c`` and ``--config`` say, told apart: settings of the run, and overrides of components."""
+"""Settings that ``-c`` and ``--config`` give."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from streamlet.base.errors import SettingError
-from streamlet.model.settings import SETTINGS, parse_setting, unknown_key
-from streamlet.model.topology import ComponentDef, TopologySpec
-
-Given = list[tuple[str, Any, str]]
-"""(key, value, who gave it), later ones winning."""
+from streamlet.model.topology import TopologySpec
+from streamlet.running import Given
 
 
 def given_on_line(pairs: tuple[str, ...]) -> Given:
@@ -73,37 +70,3 @@ def _flat(table: Mapping[str, Any], prefix: str, own: Mapping[str, Any]) -> Iter
             yield from _flat(value, f"{key}.", own)
         else:
             yield key, value
-
-
-def divided(topology: TopologySpec, given: Given) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Settings of the run, and overrides by component (``COMPONENT.NAME``). Raises SettingError for a key of neither.
-
-    Overrides are checked by ``model.validate``, with the topology.
-    """
-    components = {component.name: component for component in topology.components}
-    settings: dict[str, Any] = {}
-    overrides: dict[str, dict[str, Any]] = {}
-    for key, value, source in given:
-        component, dot, name = key.partition(".")
-        if key in SETTINGS or key in topology.config:
-            settings[key] = parse_setting(key, value, source)
-        elif key.endswith("password") and name not in _names_of(components.get(component)):
-            raise SettingError(
-                f"{key} given by {source} is not taken: what stands on a command line every user of the machine can "
-                "read, so passwords are given neither there nor in the files that do the same. Let the topology read "
-                "it from a file that only its user can, as docs/reference/security.md shows."
-            )
-        elif dot and component in components:
-            overrides.setdefault(component, {})[name] = value
-        else:
-            raise SettingError(unknown_key(key, source, {*SETTINGS, *topology.config}, _override_names(topology)))
-    return settings, overrides
-
-
-def _override_names(topology: TopologySpec) -> dict[str, frozenset[str]]:
-    return {component.name: _names_of(component) for component in topology.components}
-
-
-def _names_of(component: ComponentDef | None) -> frozenset[str]:
-    names: frozenset[str] = getattr(component.cls, "override_keys", frozenset)() if component else frozenset()
-    return names

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import sys
 from pathlib import Path
@@ -12,26 +11,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streamlet.backends.contract import Backend, RunRequest, Stop
-from streamlet.cli.check import task_count
 from streamlet.cli.errors import explain
 from streamlet.cli.interrupts import Interrupts
 from streamlet.cli.metrics_file import MetricsFile
-from streamlet.cli.options import divided, given_in_file, given_on_line
+from streamlet.cli.options import given_in_file, given_on_line
 from streamlet.cli.output import LastingView, OutputFailed
 from streamlet.cli.show import JsonView, PlainView, View
 from streamlet.cli.target import Target, debug_option, target_argument
-from streamlet.model.settings import resolve
-from streamlet.model.validate import checked
+from streamlet.running import BACKENDS, make_backend, make_request
 from streamlet.runtime.worker.log_lines import logs_shown
 
 if TYPE_CHECKING:
-    from streamlet.model.topology import TopologySpec
-
-BACKENDS = {
-    "inline": "streamlet.backends.inline:InlineBackend",
-    "processes": "streamlet.backends.processes:ProcessesBackend",
-    "spark": "streamlet.backends.spark:SparkBackend",
-}
+    pass
 
 
 class RunCommand(click.Command):
@@ -123,21 +114,16 @@ def _request(
     """What is to be run. Raises what is wrong with it, before anything is started."""
     topology = target.load()
     given = [*(given_in_file(config, topology) if config else []), *given_on_line(pairs)]
-    settings, overrides = divided(topology, given)
-    checked(topology, overrides)
-    if until_caught_up:
-        settings["streamlet.until.caught.up"] = True
-    conf = resolve(topology.config, settings)
-    return RunRequest(
-        topology=topology,
-        conf=conf,
-        overrides=overrides,
-        file=target.file.absolute(),
-        attribute=target.attribute,
-        workers=_workers(backend, workers or conf["topology.workers"], topology),
-        until_caught_up=conf["streamlet.until.caught.up"],
+    return make_request(
+        topology,
+        given,
+        backend=backend,
+        workers=workers,
+        until_caught_up=until_caught_up,
         seconds=seconds,
         master=master,
+        file=target.file.absolute(),
+        attribute=target.attribute,
         quiet_stdout=as_json,
     )
 
@@ -152,20 +138,6 @@ def _check_options(
         raise click.UsageError("--backend inline runs everything in this process: leave --workers out.", context)
     if seconds is not None and until_caught_up:
         raise click.UsageError("-t and --until-caught-up are two ways to end: give one.", context)
-
-
-def _workers(backend: str, asked: int | None, topology: TopologySpec) -> int:
-    # A worker without a task would only cost memory.
-    return 1 if backend == "inline" else min(asked or len(os.sched_getaffinity(0)), task_count(topology))
-
-
-def make_backend(name: str, debug: bool) -> Backend:
-    """The backend of that name; its module is imported only now."""
-    module, attribute = BACKENDS[name].split(":")
-    make = getattr(importlib.import_module(module), attribute)
-    # Tracebacks and debug logs have to come from workers; inline they are here already.
-    backend: Backend = make() if name == "inline" else make(debug=debug)
-    return backend
 
 
 def choose_view(as_json: bool) -> View:

@@ -98,23 +98,26 @@ SETTINGS: dict[str, Setting] = {
 
 
 def resolve(
-    topology: Mapping[str, Any], overrides: Mapping[str, Any], also_known: Iterable[str] = ()
+    topology: Mapping[str, Any],
+    overrides: Mapping[str, Any],
+    also_known: Iterable[str] = (),
+    given_by: str = "-c",
 ) -> dict[str, Any]:
-    """Defaults, then the topology's own config, then overrides (``-c``), all parsed.
+    """Defaults, then the topology's own config, then overrides, all parsed. ``given_by`` names these in errors.
 
     A key is known when it is in :data:`SETTINGS`, stands in the topology's config, or is in ``also_known``.
     Raises SettingError naming the key, and the nearest right one.
     """
     known = {*SETTINGS, *topology, *also_known}
     resolved: dict[str, Any] = {key: setting.default for key, setting in SETTINGS.items()}
-    for source, values in (("the topology's config", topology), ("-c", overrides)):
+    for source, values in (("the topology's config", topology), (given_by, overrides)):
         for key, value in values.items():
             reserved = key.startswith(("topology.", "streamlet."))
             if key not in SETTINGS and (reserved or key not in known):
                 raise SettingError(unknown_key(key, source, known))
             resolved[key] = parse_setting(key, value, source)
             if isinstance(value, str) and key in topology and key not in SETTINGS:
-                resolved[key] = _like(key, topology[key], value)
+                resolved[key] = _like(key, topology[key], value, given_by)
     _check_together(resolved)
     return resolved
 
@@ -147,15 +150,15 @@ def unknown_key(key: str, source: str, known: Iterable[str], components: Mapping
     return f"The setting {key!r} given by {source} is not one that anything in this topology reads. {remedy}"
 
 
-def _like(key: str, default: Any, text: str) -> Any:
+def _like(key: str, default: Any, text: str, given_by: str) -> Any:
     """A user's own key given as text: of the type that it has in the topology's config."""
     readers: dict[type, Callable[[Any], Any]] = {bool: _boolean, int: int, float: float}
     try:
         return readers[type(default)](text) if type(default) in readers else text
     except ValueError:
         raise SettingError(
-            f"The setting {key!r} given by -c cannot be {text!r}: the topology's config has {default!r} there, which "
-            f"is of type {type(default).__name__}."
+            f"The setting {key!r} given by {given_by} cannot be {text!r}: the topology's config has {default!r} there, "
+            f"which is of type {type(default).__name__}."
         ) from None
 
 

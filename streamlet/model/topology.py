@@ -1,10 +1,10 @@
-"""``Topology``: the class body a user writes, and the frozen value everything else reads."""
+"""A topology as data, and the metaclass that reads it from a class body."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, TypeGuard
 
 from streamlet.model.grouping import Grouping
 from streamlet.model.spec import ComponentSpec, OutputRef, as_name, input_pairs, source_stream
@@ -72,6 +72,8 @@ def declared_streams(outputs: Any) -> tuple[Stream, ...]:
 class TopologyMeta(type):
     """Reads the class body into a :class:`TopologySpec`, kept as ``__topology__``. Checks nothing."""
 
+    __topology__: TopologySpec
+
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> TopologyMeta:
         cls = super().__new__(mcs, name, bases, namespace)
         inherited: dict[str, ComponentSpec] = {}
@@ -79,7 +81,7 @@ class TopologyMeta(type):
         for base in reversed(cls.__mro__):
             config.update(vars(base).get("config") or {})
             inherited.update({k: v for k, v in vars(base).items() if isinstance(v, ComponentSpec)})
-        cls.__topology__ = _freeze(name, inherited, config)  # type: ignore[attr-defined]
+        cls.__topology__ = _freeze(name, inherited, config)
         return cls
 
 
@@ -113,25 +115,6 @@ def _subscription(source: Any, grouping: Any, names: Mapping[int, str]) -> Subsc
     return Subscription(StreamId(shown, source_stream(source)), grouping, stray=True)
 
 
-class Topology(metaclass=TopologyMeta):
-    """Subclass it and name components in the body; the attribute names are the component names.
-
-    >>> from streamlet import Bolt, Grouping, Spout
-    >>> class Lines(Spout):
-    ...     outputs = ["line"]
-    >>> class Split(Bolt):
-    ...     outputs = ["word"]
-    >>> class Count(Bolt):
-    ...     pass
-    >>> class WordCount(Topology):
-    ...     lines = Lines.spec()
-    ...     split = Split.spec(inputs=[lines], par=2)
-    ...     count = Count.spec(inputs={split: Grouping.fields("word")}, par=2)
-    >>> [(component.name, component.par) for component in WordCount.__topology__.components]
-    [('lines', 1), ('split', 2), ('count', 2)]
-
-    ``config`` may hold Storm's keys (``topology.max.spout.pending`` ...) and keys of your own.
-    """
-
-    config: ClassVar[Mapping[str, Any]] = {}
-    __topology__: ClassVar[TopologySpec]
+def is_topology(value: object) -> TypeGuard[TopologyMeta]:
+    """Whether a value is a class that somebody derived from ``Topology``, not that base itself."""
+    return isinstance(value, TopologyMeta) and value.__bases__ != (object,)

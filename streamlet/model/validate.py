@@ -16,22 +16,28 @@ from streamlet.model.topology import ComponentDef, Subscription, TopologySpec, d
 from streamlet.model.validate_settings import config_problems, misplaced_settings, override_problems, unknown_components
 
 
-def checked(topology: TopologySpec, overrides: Mapping[str, Mapping[str, Any]] | None = None) -> TopologySpec:
-    """The topology itself if it is valid. Raises InvalidTopology with every problem."""
-    problems = validate(topology, overrides)
+def checked(
+    topology: TopologySpec, overrides: Mapping[str, Mapping[str, Any]] | None = None, imported: bool = True
+) -> TopologySpec:
+    """Return the topology itself if it is valid. Raises InvalidTopology with every problem."""
+    problems = validate(topology, overrides, imported)
     if problems:
         raise InvalidTopology(topology.name, tuple(problems))
     return topology
 
 
-def validate(topology: TopologySpec, overrides: Mapping[str, Mapping[str, Any]] | None = None) -> list[Problem]:
-    """All problems, those of the whole first, then component by component in declaration order.
+def validate(
+    topology: TopologySpec, overrides: Mapping[str, Mapping[str, Any]] | None = None, imported: bool = True
+) -> list[Problem]:
+    """Return all problems, those of the whole first, then component by component in declaration order.
 
-    ``overrides`` are the ``-c COMPONENT.NAME=VALUE`` of a run, by component.
+    ``overrides`` are the ``-c COMPONENT.NAME=VALUE`` of a run, by component. ``imported``: whether other processes
+    are to import the components' classes.
     """
     problems = [*_whole(topology), *config_problems(None, topology.config)]
     for component in topology.components:
         problems += _component(component)
+        problems += _place(component) if imported else ()
         problems += input_problems(topology, component)
         problems += config_problems(component.name, component.config)
         problems += misplaced_settings(component)
@@ -120,9 +126,8 @@ NEVER_RUN: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def _class(component: ComponentDef) -> Iterator[Problem]:
+def _place(component: ComponentDef) -> Iterator[Problem]:
     cls = component.cls
-    shown = f"{cls.__module__}.{cls.__qualname__}"
     if cls.__module__ == "__main__":
         yield Problem(
             component.name,
@@ -132,9 +137,15 @@ def _class(component: ComponentDef) -> Iterator[Problem]:
     elif "<" in cls.__qualname__:
         yield Problem(
             component.name,
-            f"The class {shown} is made inside a function, where no worker could import it.",
+            f"The class {cls.__module__}.{cls.__qualname__} is made inside a function, where no worker could import "
+            "it.",
             "Move it to the top level of its module.",
         )
+
+
+def _class(component: ComponentDef) -> Iterator[Problem]:
+    cls = component.cls
+    shown = f"{cls.__module__}.{cls.__qualname__}"
     duty = getattr(cls, "must_define", None)
     if duty is not None:
         owner = next((base for base in cls.__mro__ if duty in vars(base)), None)

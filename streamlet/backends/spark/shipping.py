@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from streamlet.base.errors import BadInput
+from streamlet.runtime.worker.loading import place_of
 
 LIBRARY = "library"
 TOPOLOGY = "topology"
@@ -57,16 +58,19 @@ def _package_files(package: str) -> Iterator[tuple[Path, str]]:
 
 
 def _neighbours(file: Path) -> Iterator[tuple[Path, str]]:
+    root, name = place_of(file)
+    # Of a file in a package all of that package travels: its relative imports lead there.
+    folder = root / name.partition(".")[0] if "." in name else file.parent
     size = 0
-    for count, path in enumerate(_python_files(file.parent), 1):
+    for count, path in enumerate(_python_files(folder), 1):
         size += path.stat().st_size
         if count > MAX_FILES or size > MAX_BYTES:
             raise BadInput(
-                f"{file.parent} holds more than {MAX_FILES} Python files or {MAX_BYTES >> 20} MiB of them, and all "
+                f"{folder} holds more than {MAX_FILES} Python files or {MAX_BYTES >> 20} MiB of them, and all "
                 f"Python files of a topology's folder travel to the executors. Move {file.name} and the modules it "
                 "imports into a folder of their own."
             )
-        yield path, str(path.relative_to(file.parent))
+        yield path, str(path.relative_to(root))
 
 
 def _python_files(folder: Path) -> Iterator[Path]:
@@ -112,14 +116,15 @@ def make_host(slot: Slot) -> Callable[[Any], Any]:
     to nobody else, so no thread, module or socket of this run meets the next task.
     """
     archive, library, topology = slot.archive, LIBRARY, TOPOLOGY
+    root, _ = place_of(Path(slot.file))
     facts: dict[str, Any] = {
         "address": slot.address,
         "run_id": slot.run_id,
         "secret": slot.secret,
         "worker": slot.worker,
         "epoch": slot.epoch,
-        "name": Path(slot.file).name,
-        "origin": str(Path(slot.file).parent),
+        "name": str(Path(slot.file).relative_to(root)),
+        "origin": str(root),
         "folder": slot.folder,
     }
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import streamlet
 from streamlet.base.clock import Clock
 from streamlet.base.errors import StreamletError, said
 from streamlet.components.tuples import ACKED, FAILED
@@ -25,7 +24,7 @@ AGAIN_S = 10.0
 Defined = Callable[..., Any] | None
 """The user's function that was called, or the class whose constructor was called."""
 
-_OURS = str(Path(streamlet.__file__).parent)
+_OURS = str(Path(__file__).parents[2])
 _CALLERS = str(Path(__file__).parents[1])
 _TUP = re.compile(r"\bemit(_anywhere)?\(\) got an unexpected keyword argument 'tup'$")
 

@@ -1,7 +1,7 @@
 """Finding a topology in a file, in the same way in every process that runs a part of it.
 
-The file's own folder goes first on ``sys.path`` and the file is imported by its stem, never as ``__main__``: its
-classes have one name everywhere, and modules that lie beside it can be imported.
+The file's own folder goes first on ``sys.path`` and the file is imported by its stem (in a package: by its dotted
+name), never as ``__main__``: its classes have one name everywhere, and modules that lie beside it can be imported.
 """
 
 from __future__ import annotations
@@ -10,11 +10,16 @@ import importlib
 import importlib.util
 import sys
 import traceback
+from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
 
 from streamlet.base.errors import BadInput, StreamletError
-from streamlet.model.topology import Topology, TopologySpec
+from streamlet.model.topology import TopologySpec, is_topology
+
+NULL_BYTES = "source code string cannot contain null bytes"
+
+_file_at_hand: ContextVar[Path | None] = ContextVar("file_at_hand", default=None)
 
 
 class CannotLoad(BadInput):
@@ -36,11 +41,7 @@ class ImportedOtherwise(StreamletError):
 def load_topology(file: Path, name: str | None = None) -> TopologySpec:
     """The topology called ``name`` in ``file``, or the only one there. Raises CannotLoad."""
     module = _import(file)
-    found = {
-        key: value.__topology__
-        for key, value in vars(module).items()
-        if isinstance(value, type) and issubclass(value, Topology) and value is not Topology
-    }
+    found = {key: value.__topology__ for key, value in vars(module).items() if is_topology(value)}
     if name is not None:
         if name not in found:
             have = f"It has: {', '.join(sorted(found))}." if found else "It has no Topology at all."
@@ -59,6 +60,18 @@ def load_topology(file: Path, name: str | None = None) -> TopologySpec:
     return next(iter(candidates.values()))
 
 
+def place_of(file: Path) -> tuple[Path, str]:
+    """Return the folder that ``file`` is imported from, and its name there: dotted where it lies in a package.
+
+    A folder with an ``__init__.py`` is a package, so that relative imports in the file work as they do elsewhere.
+    """
+    names, folder = [file.stem], file.parent
+    while (folder / "__init__.py").is_file() and folder.name.isidentifier():
+        names.insert(0, folder.name)
+        folder = folder.parent
+    return folder, ".".join(names)
+
+
 def _import(file: Path) -> ModuleType:
     file = file.absolute()
     if not file.is_file():
@@ -68,21 +81,23 @@ def _import(file: Path) -> ModuleType:
             f"{file.name} cannot be imported by every worker: the file must be a Python module, with a name "
             "made of letters, digits and underscores and ending in .py."
         )
-    folder, stem = str(file.parent), file.stem
-    if folder in sys.path:
-        sys.path.remove(folder)
-    sys.path.insert(0, folder)
+    folder, name = place_of(file)
+    for first in dict.fromkeys([str(file.parent), str(folder)]):
+        if first in sys.path:
+            sys.path.remove(first)
+        sys.path.insert(0, first)
     importlib.invalidate_caches()
-    present = sys.modules.get(stem)
-    if present is not None:
-        if Path(getattr(present, "__file__", None) or "").absolute() == file:
-            return present
+    top = name.partition(".")[0]
+    wanted = file if top == name else folder / top / "__init__.py"
+    present = sys.modules.get(top)
+    if present is not None and Path(getattr(present, "__file__", None) or "").absolute() != wanted:
         raise CannotLoad(
-            f"{file} would be imported as {stem!r}, and a module of that name is loaded already, from "
+            f"{file} would be imported as {name!r}, and a module named {top!r} is loaded already, from "
             f"{getattr(present, '__file__', 'the interpreter itself')}. Rename the file."
         )
+    token = _file_at_hand.set(file)
     try:
-        return importlib.import_module(stem)
+        return importlib.import_module(name)
     except SyntaxError as error:
         place = f"line {error.lineno}" if error.lineno else "at its start"
         raise CannotLoad(
@@ -91,10 +106,20 @@ def _import(file: Path) -> ModuleType:
     except StreamletError as error:  # a setting in the file that cannot be: its own paragraph says all
         raise CannotLoad(f"{file}, {_place(error, file)}: {error.message}") from error
     except (Exception, SystemExit) as error:
+        # Python up to 3.11.3 raises this for a file with null bytes, later ones a SyntaxError.
+        if type(error) is ValueError and str(error) == NULL_BYTES:
+            raise CannotLoad(f"{file} does not parse: {error}, at its start. Nothing was started.") from error
         raise CannotLoad(
             f"{file} raised {type(error).__name__} ({_place(error, file)}): {error}. A topology's file must import "
             "cleanly in every worker; what it imports must be installed or lie beside it."
         ) from error
+    finally:
+        _file_at_hand.reset(token)
+
+
+def file_at_hand() -> Path | None:
+    """Return the topology's file that is being imported at this moment, by this thread; None outside of that."""
+    return _file_at_hand.get()
 
 
 def _place(error: BaseException, file: Path) -> str:

@@ -9,7 +9,8 @@ import pytest
 
 from streamlet import Spout, Topology
 from streamlet.base.errors import SettingError
-from streamlet.cli.options import client_settings_in_file, divided, given_in_file, given_on_line
+from streamlet.cli.options import client_settings_in_file, given_in_file, given_on_line
+from streamlet.running import divided
 
 
 class Tunable(Spout):

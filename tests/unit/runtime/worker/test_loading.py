@@ -26,7 +26,7 @@ def _imports_are_undone() -> Iterator[None]:
     path, modules = list(sys.path), set(sys.modules)
     yield
     sys.path[:] = path
-    for name in set(sys.modules) - modules:
+    for name in {name for name in set(sys.modules) - modules if not name.startswith("streamlet")}:
         del sys.modules[name]
 
 
@@ -91,3 +91,30 @@ def test_a_neighbour_that_does_not_parse_is_named_itself(tmp_path: Path) -> None
     put(tmp_path, "broken_neighbour.py", "class :\n")
     with pytest.raises(CannotLoad, match=r"broken_neighbour\.py does not parse"):
         load_topology(put(tmp_path, "imports_broken.py", "import broken_neighbour\n" + ONE))
+
+
+@pytest.mark.parametrize("kind", [ValueError, SyntaxError])
+def test_a_file_with_null_bytes_does_not_parse_in_any_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
+) -> None:
+    """Python 3.11.2 raises a bare ValueError for it, later ones a SyntaxError."""
+
+    def compiled(name: str) -> None:
+        raise kind("source code string cannot contain null bytes")
+
+    file = put(tmp_path, "null_bytes_in_it.py", ONE)
+    monkeypatch.setattr("importlib.import_module", compiled)
+    with pytest.raises(CannotLoad, match="does not parse: source code string cannot contain null bytes, at its start"):
+        load_topology(file)
+
+
+def test_a_file_in_a_package_is_imported_as_a_module_of_it(tmp_path: Path) -> None:
+    package = tmp_path / "shop_of_it" / "flows"
+    package.mkdir(parents=True)
+    put(package.parent, "__init__.py", "")
+    put(package, "__init__.py", "")
+    put(package, "spouts.py", ONE)
+    file = put(package, "sale.py", "from .spouts import Lines\nfrom streamlet import Topology\n"
+               "class Sale(Topology):\n    lines = Lines.spec()\n")  # fmt: skip
+    assert load_topology(file).component("lines").cls.__module__ == "shop_of_it.flows.spouts"
+    assert load_topology(file).name == "Sale"

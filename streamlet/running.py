@@ -1,0 +1,259 @@
+"""Running a topology from Python: the request that every backend gets, and ``run`` for scripts, notebooks, tests.
+
+Worker processes and Spark executors import a topology from its file. So a class that exists only in this process (in
+a notebook's cell, inside a function) runs with ``backend="inline"`` alone, and a script is imported a second time
+under its own name: what it runs stands under ``if __name__ == "__main__":``, as with ``multiprocessing``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any, TypedDict
+
+from streamlet.backends.contract import Backend, RunRequest, RunResult, RunStatus, Stop
+from streamlet.base.errors import BadInput, SettingError, StreamletError, WrongArgument
+from streamlet.model.settings import SETTINGS, parse_setting, resolve, unknown_key
+from streamlet.model.topology import ComponentDef, TopologyMeta, TopologySpec, is_topology
+from streamlet.model.validate import checked
+from streamlet.runtime.worker.loading import file_at_hand, load_topology
+
+BACKENDS = {
+    "inline": "streamlet.backends.inline:InlineBackend",
+    "processes": "streamlet.backends.processes:ProcessesBackend",
+    "spark": "streamlet.backends.spark:SparkBackend",
+}
+
+FROM_PYTHON = "settings="
+"""How messages call settings that a program gave; those of a command line are called ``-c``."""
+
+Given = list[tuple[str, Any, str]]
+"""(key, value, who gave it), later ones winning."""
+
+logger = logging.getLogger("streamlet.run")
+_loading = threading.Lock()
+
+
+class RunOptions(TypedDict, total=False):
+    """What ``run`` takes beside the topology, for ``Topology.run``."""
+
+    backend: str | Backend
+    until_caught_up: bool
+    seconds: float | None
+    workers: int | None
+    settings: Mapping[str, Any] | None
+    master: str | None
+    check: bool
+    on_status: Callable[[RunStatus], None] | None
+    stop: Stop | None
+
+
+def run(
+    topology: TopologyMeta,
+    *,
+    backend: str | Backend = "processes",
+    until_caught_up: bool = True,
+    seconds: float | None = None,
+    workers: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+    master: str | None = None,
+    check: bool = True,
+    on_status: Callable[[RunStatus], None] | None = None,
+    stop: Stop | None = None,
+) -> RunResult:
+    """Run a topology to its end and return what it came to. Any thread; several runs at once are allowed.
+
+    ``settings`` holds keys of the run (``"topology.max.spout.pending"``), of the topology's ``config``, and
+    ``"COMPONENT.NAME"`` for a component's own. The run ends when every spout has caught up, after ``seconds``, or when
+    another thread calls ``stop.ask()``, whichever comes first. ``on_status`` is called about once a second, on the
+    calling thread; what components log in workers goes to the logger ``streamlet.run``.
+
+    On the main thread the first Ctrl-C drains the run and the second kills it; both then raise KeyboardInterrupt.
+
+    Raises StreamletError when the run fails; with ``check=False`` the result holds it as ``error``. What cannot be
+    started at all is raised in any case, as BadInput.
+    """
+    if not is_topology(topology):
+        raise WrongArgument(f"run takes a class that inherits from streamlet.Topology, and {topology!r} is not one.")
+    importing = file_at_hand()
+    if importing is not None:
+        raise BadInput(
+            f"{importing.name} calls run while it is imported, and every worker imports it: the run would start "
+            'another one, and that the next. Put the call under `if __name__ == "__main__":`, or into another file.'
+        )
+    runner = make_backend(backend) if isinstance(backend, str) else backend
+    own = runner.name == "inline"
+    spec, file = (topology.__topology__, None) if own else _importable(topology, runner.name)
+    request = make_request(
+        spec,
+        [(key, value, FROM_PYTHON) for key, value in (settings or {}).items()],
+        backend=runner.name,
+        workers=workers,
+        until_caught_up=until_caught_up,
+        seconds=seconds,
+        master=master,
+        file=file,
+        attribute=None if own else topology.__name__,
+    )
+    stop = stop or Stop()
+    watch = _Watch(on_status)
+    try:
+        with _interrupts(stop):
+            return runner.run(request, watch, stop)
+    except StreamletError as error:
+        if check:
+            raise
+        reached = getattr(error, "result", None) or RunResult("failed", watch.last, drained=False)
+        return replace(reached, error=error)
+
+
+def make_request(
+    topology: TopologySpec,
+    given: Given,
+    *,
+    backend: str,
+    workers: int | None = None,
+    until_caught_up: bool = False,
+    seconds: float | None = None,
+    master: str | None = None,
+    file: Path | None = None,
+    attribute: str | None = None,
+    quiet_stdout: bool = False,
+) -> RunRequest:
+    """Return what is to be run. Raises BadInput for what cannot be, before anything is started."""
+    settings, overrides = divided(topology, given)
+    checked(topology, overrides, imported=file is not None)
+    if until_caught_up:
+        settings["streamlet.until.caught.up"] = True
+    conf = resolve(topology.config, settings, given_by=given[-1][2] if given else "-c")
+    asked = workers or conf["topology.workers"] or len(os.sched_getaffinity(0))
+    return RunRequest(
+        topology=topology,
+        conf=conf,
+        overrides=overrides,
+        file=file,
+        attribute=attribute,
+        # A worker without a task would only cost memory.
+        workers=1 if backend == "inline" else min(asked, sum(component.par for component in topology.components)),
+        until_caught_up=conf["streamlet.until.caught.up"],
+        seconds=seconds,
+        master=master,
+        quiet_stdout=quiet_stdout,
+    )
+
+
+def make_backend(name: str, debug: bool = False) -> Backend:
+    """Return the backend of that name; its module is imported only now. Raises BadInput."""
+    if name not in BACKENDS:
+        raise BadInput(f"There is no backend {name!r}. There are: {', '.join(map(repr, BACKENDS))}.")
+    module, attribute = BACKENDS[name].split(":")
+    make = getattr(importlib.import_module(module), attribute)
+    # Tracebacks and debug logs have to come from workers; inline they are here already.
+    backend: Backend = make() if name == "inline" else make(debug=debug)
+    return backend
+
+
+def divided(topology: TopologySpec, given: Given) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Return settings of the run, and overrides by component. Raises SettingError for a key that is neither.
+
+    An override is ``COMPONENT.NAME``; ``model.validate`` checks it together with the topology.
+    """
+    components = {component.name: component for component in topology.components}
+    settings: dict[str, Any] = {}
+    overrides: dict[str, dict[str, Any]] = {}
+    for key, value, source in given:
+        component, dot, name = key.partition(".")
+        if key in SETTINGS or key in topology.config:
+            settings[key] = parse_setting(key, value, source)
+        elif source != FROM_PYTHON and key.endswith("password") and name not in _names_of(components.get(component)):
+            raise SettingError(
+                f"{key} given by {source} is not taken: what stands on a command line every user of the machine can "
+                "read, so passwords are given neither there nor in the files that do the same. Let the topology read "
+                "it from a file that only its user can, as docs/reference/security.md shows."
+            )
+        elif dot and component in components:
+            overrides.setdefault(component, {})[name] = value
+        else:
+            names = {component.name: _names_of(component) for component in topology.components}
+            raise SettingError(unknown_key(key, source, {*SETTINGS, *topology.config}, names))
+    return settings, overrides
+
+
+def _names_of(component: ComponentDef | None) -> Iterable[str]:
+    names: frozenset[str] = getattr(component.cls, "override_keys", frozenset)() if component else frozenset()
+    return names
+
+
+def _importable(topology: TopologyMeta, backend: str) -> tuple[TopologySpec, Path]:
+    """Return the topology as workers will import it, and from where. Raises BadInput."""
+    module = sys.modules.get(topology.__module__)
+    file = getattr(module, "__file__", None)
+    if file is None or vars(module).get(topology.__name__) is not topology:
+        where = "has no file (a notebook, a prompt, `python -c`)" if file is None else f"has it in no line of {file}"
+        raise BadInput(
+            f"The backend {backend!r} runs {topology.__name__} in other processes, which import it by its name from "
+            f"its file, and the module {topology.__module__} {where}. Put the class at the top level of a module of "
+            'its own and import it from there, or run it in this process: backend="inline".'
+        )
+    path = Path(file).absolute()
+    with _loading:  # two runs at once must not mix up each other's sys.path
+        before = list(sys.path)
+        try:
+            return load_topology(path, topology.__name__), path
+        finally:
+            sys.path[:] = before
+
+
+class _Watch:
+    """The observer of a run from Python: keeps the last status and logs events."""
+
+    def __init__(self, on_status: Callable[[RunStatus], None] | None) -> None:
+        self.last = RunStatus("starting", 0.0)
+        self._pass_on = on_status
+
+    def on_status(self, status: RunStatus) -> None:
+        self.last = status
+        if self._pass_on is not None:
+            self._pass_on(status)
+
+    def on_event(self, level: str, text: str) -> None:
+        logger.log(logging.getLevelNamesMapping().get(level.upper(), logging.INFO), "%s", text)
+
+
+@contextlib.contextmanager
+def _interrupts(stop: Stop) -> Iterator[None]:
+    """Let the first Ctrl-C drain the run and the second kill it, then raise KeyboardInterrupt.
+
+    Python delivers signals to the main thread alone, and a program that has a handler of its own decides for itself:
+    in both cases nothing is changed here.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    came = False
+
+    def interrupted(number: int, frame: FrameType | None) -> None:
+        nonlocal came
+        if came:
+            stop.kill()
+            raise KeyboardInterrupt
+        came = True
+        stop.ask()
+
+    signal.signal(signal.SIGINT, interrupted)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if came:  # the run is over in good order; the program that was to end is not
+        raise KeyboardInterrupt

@@ -1,0 +1,297 @@
+"""Running from Python: scripts, packages, notebooks' classes, threads, several at once, errors, Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import streamlet
+from streamlet import BadInput, Bolt, ReliableSpout, RunResult, RunStatus, SettingError, Stop, Topology
+from streamlet.backends import InlineBackend
+from streamlet.backends.outcome import TreesFailed
+from streamlet.base.clock import ManualClock
+from streamlet.base.errors import StreamletError, WrongArgument
+from tests.patience import PATIENCE_S
+
+ROOT = Path(__file__).parents[3]
+
+
+class Numbers(ReliableSpout):
+    outputs = ["n"]
+    max_fails = 0
+    n = 0
+
+    def next_tuple(self) -> None:
+        if self.n < 20:
+            self.emit([self.n], tup_id=self.n)
+            self.n += 1
+
+    def caught_up(self) -> bool:
+        return self.n == 20 and not self.has_unfinished()
+
+
+class Picky(Bolt):
+    def initialize(self, conf: Any, context: Any) -> None:
+        self.bad = conf["bad"]
+
+    def process(self, tup: Any) -> None:
+        if tup.values[0] == self.bad:
+            raise ValueError(f"{self.bad} is a bad number")
+
+
+class Picking(Topology):
+    config = {"bad": -1}
+    numbers = Numbers.spec()
+    picky = Picky.spec(inputs=[numbers], par=2)
+
+
+@pytest.fixture(autouse=True)
+def _the_path_stays_as_it_was() -> Iterator[None]:
+    path = list(sys.path)
+    yield
+    assert sys.path == path, "a run left its folder on the program's path"
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+def test_a_result_says_what_each_component_did(backend: str) -> None:
+    result = Picking.run(backend=backend, workers=2)
+    assert (result.reason, result.drained, result.error) == ("caught_up", True, None)
+    assert result.components["numbers"].acked == result.components["picky"].executed == 20
+    assert 0 < result.seconds < PATIENCE_S
+    result.raise_for_error()
+
+
+def test_the_function_and_the_method_are_one() -> None:
+    assert streamlet.run(Picking, backend="inline").components["picky"].acked == 20
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+def test_an_error_of_a_bolt_is_raised_with_its_paragraph(backend: str) -> None:
+    with pytest.raises(TreesFailed, match=r"picky \(task \d\) raised ValueError at .*test_running.py:\d+.*3 is a bad"):
+        Picking.run(backend=backend, settings={"bad": 3})
+
+
+def test_an_error_can_be_had_with_the_result() -> None:
+    result = Picking.run(backend="inline", settings={"bad": 3}, check=False)
+    assert isinstance(result.error, StreamletError) and result.components["numbers"].given_up == 1
+    assert result.components["picky"].errors == 1
+    with pytest.raises(StreamletError, match="3 is a bad number"):
+        result.raise_for_error()
+
+
+class Breaks(Bolt):
+    def initialize(self, conf: Any, context: Any) -> None:
+        raise RuntimeError("no such table")
+
+
+class Breaking(Topology):
+    numbers = Numbers.spec()
+    breaks = Breaks.spec(inputs=[numbers])
+
+
+def test_a_run_that_never_began_has_no_numbers() -> None:
+    Breaks.process = lambda self, tup: None  # type: ignore[method-assign]
+    result = Breaking.run(backend="inline", check=False)
+    assert result.reason == "failed" and not result.drained and result.components == {}
+    assert "no such table" in str(result.error)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"backend": "storm"}, "There is no backend 'storm'"),
+        ({"settings": {"topology.max.spout.pendin": 1}}, "given by settings= .* Did you mean"),
+        ({"settings": {"topology.max.spout.pending": "many"}}, "given by settings= cannot be 'many'"),
+        ({"settings": {"bad": "many"}}, "given by settings= cannot be 'many'"),
+        ({"settings": {"picky.limit": 1}}, "picky"),
+    ],
+)
+def test_what_cannot_be_is_refused_whatever_check_says(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(BadInput, match=text):
+        Picking.run(**{"backend": "inline", "check": False, **options})
+
+
+def test_a_password_may_come_from_a_program() -> None:
+    """A program's memory is not a command line that everybody reads; here nothing wants one."""
+    with pytest.raises(SettingError, match="not one that anything in this topology reads"):
+        Picking.run(backend="inline", settings={"sasl.password": "geheim"})
+
+
+@pytest.mark.parametrize("wrong", [Picking(), Topology, Numbers, "Picking", Picking.__topology__])
+def test_what_is_no_topology_is_refused(wrong: Any) -> None:
+    with pytest.raises(WrongArgument, match=r"inherits from streamlet.Topology"):
+        streamlet.run(wrong)
+
+
+def test_a_class_that_no_other_process_can_import() -> None:
+    class Local(Topology):
+        numbers = Numbers.spec()
+
+    with pytest.raises(BadInput, match=r'has it in no line of .*test_running.py.*backend="inline"'):
+        Local.run()
+    assert Local.run(backend="inline").components["numbers"].acked == 20
+
+
+def test_from_another_thread_and_two_at_once() -> None:
+    results: list[RunResult] = []
+    backends = ["processes", "processes", "inline"]
+    threads = [
+        threading.Thread(target=lambda name=name: results.append(Picking.run(backend=name, workers=1)))
+        for name in backends
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert [result.components["numbers"].acked for result in results] == [20] * 3
+
+
+def test_another_thread_may_ask_a_run_to_stop() -> None:
+    stop, seen = Stop(), []
+
+    def on_status(status: RunStatus) -> None:
+        seen.append(status.state)
+        if status.state == "running":
+            stop.ask()
+
+    result = Picking.run(stop=stop, on_status=on_status, until_caught_up=False, workers=1)
+    assert result.reason == "interrupted" and seen[-1] == "ended"
+
+
+def test_time_ends_a_run_and_a_backend_may_be_an_object() -> None:
+    class Jumping(ManualClock):
+        def monotonic(self) -> float:
+            self.advance(0.01)
+            return super().monotonic()
+
+    result = Picking.run(backend=InlineBackend(Jumping()), until_caught_up=False, seconds=5)
+    assert result.reason == "time" and 5 <= result.seconds < 10
+
+
+def test_events_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "streamlet.run"):
+        Picking.run(backend="inline", settings={"bad": 3}, check=False)
+    assert any("3 is a bad number" in record.message for record in caplog.records if record.levelname == "ERROR")
+
+
+def started(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ended(folder: Path, *arguments: str) -> tuple[int, str, str]:
+    process = started(folder, *arguments)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    return process.returncode, out, err
+
+
+SCRIPT = """
+from streamlet import ReliableSpout, Topology
+
+class Numbers(ReliableSpout):
+    outputs = ["n"]
+    n = 0
+
+    def next_tuple(self):
+        if self.n < 20:
+            self.emit([self.n], tup_id=self.n)
+            self.n += 1
+
+    def caught_up(self):
+        return self.n == 20 and not self.has_unfinished()
+
+class Counting(Topology):
+    numbers = Numbers.spec()
+"""
+GUARDED = """
+if __name__ == "__main__":
+    print("acked", Counting.run(workers=1).components["numbers"].acked)
+"""
+
+
+def test_a_script_runs_itself_in_processes(tmp_path: Path) -> None:
+    (tmp_path / "counting.py").write_text(SCRIPT + GUARDED * 2)
+    assert ended(tmp_path, "counting.py") == (0, "acked 20\nacked 20\n", "")
+
+
+def test_a_script_without_its_guard_is_told_so(tmp_path: Path) -> None:
+    (tmp_path / "counting.py").write_text(SCRIPT + "\nCounting.run()\n")
+    status, _, err = ended(tmp_path, "counting.py")
+    assert status == 1 and "calls run while it is imported" in err and 'if __name__ == "__main__":' in err
+
+
+def test_a_module_of_a_package_with_relative_imports(tmp_path: Path) -> None:
+    package = tmp_path / "shop" / "flows"
+    package.mkdir(parents=True)
+    (tmp_path / "shop" / "__init__.py").touch()
+    (package / "__init__.py").touch()
+    (package / "spouts.py").write_text(SCRIPT.partition("class Counting")[0])
+    text = "from streamlet import Topology\nfrom .spouts import Numbers\n"
+    text += "class Counting(Topology):\n    numbers = Numbers.spec()\n"
+    (package / "counting.py").write_text(text + GUARDED)
+    assert ended(tmp_path, "-m", "shop.flows.counting") == (0, "acked 20\n", "")
+    code = "from shop.flows.counting import Counting as C; print(C.run(workers=1).reason, C.__module__)"
+    assert ended(tmp_path, "-c", code) == (0, "caught_up shop.flows.counting\n", "")
+
+
+def test_a_class_of_a_prompt_or_notebook_is_told_what_to_do(tmp_path: Path) -> None:
+    status, _, err = ended(tmp_path, "-c", SCRIPT + "Counting.run()")
+    assert status == 1 and "has no file (a notebook, a prompt" in err and 'backend="inline"' in err
+    code = SCRIPT + "print(Counting.run(backend='inline').components['numbers'].acked)"
+    assert ended(tmp_path, "-c", code) == (0, "20\n", "")
+
+
+INTERRUPTED = """
+def up(status):
+    if status.state == "running":
+        print("up", flush=True)
+
+if __name__ == "__main__":
+    try:
+        Counting.run(workers=1, until_caught_up=False, on_status=up, backend={backend!r})
+    except KeyboardInterrupt:
+        import signal
+        print("interrupted", signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+"""
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+def test_ctrl_c_drains_and_then_interrupts_the_program(tmp_path: Path, backend: str) -> None:
+    closing = "    def close(self):\n        print('closed', flush=True)\n\nclass Counting"
+    (tmp_path / "counting.py").write_text(
+        SCRIPT.replace("class Counting", closing, 1) + INTERRUPTED.format(backend=backend)
+    )
+    process = started(tmp_path, "counting.py")
+    assert process.stdout is not None and process.stdout.readline() == "up\n"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert out.split("\n")[-3:] == ["closed", "interrupted True", ""] and (process.returncode, err) == (0, "")
+
+
+def test_a_second_ctrl_c_does_not_wait(tmp_path: Path) -> None:
+    closing = "    def close(self):\n        print('closing', flush=True)\n        import time; time.sleep(600)\n\n"
+    (tmp_path / "counting.py").write_text(
+        SCRIPT.replace("class Counting", closing + "class Counting", 1) + INTERRUPTED.format(backend="processes")
+    )
+    process = started(tmp_path, "counting.py")
+    assert process.stdout is not None and process.stdout.readline() == "up\n"
+    process.send_signal(signal.SIGINT)
+    while process.stdout.readline() != "closing\n":
+        pass
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=PATIENCE_S)
+    assert out == "interrupted True\n" and process.returncode == 0
