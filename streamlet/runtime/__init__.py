@@ -1,1 +1,1 @@
-"""What running a topology means, for all backends: routing, tasks, the worker's loop, links, supervision."""
+"""Tasks, links, workers and their supervision: everything between a plan and its backends."""

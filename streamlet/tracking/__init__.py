@@ -1,1 +1,1 @@
-"""Tuple trees: which are open, which are done, which took too long. Pure: numbers in, lists out."""
+"""Tuple trees: which are open, done, or too old. Pure: numbers in, lists out."""

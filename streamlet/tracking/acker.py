@@ -1,9 +1,9 @@
-"""The XOR ledger of tuple trees (Storm's acker), kept beside the spout task whose trees it tracks.
+"""The XOR ledger of tuple trees (Storm's acker), beside the spout task it serves.
 
-Every edge of a tree is a random 64-bit number that is XORed into the tree's value twice: when the tuple is
-emitted and when it is acked. The value is zero when, and but for one chance in 2**64 only when, all are acked.
-XOR does not care about order, so deltas may arrive in any. It does care about number: a delta applied twice is
-a false ack, which is why links never resend.
+Every edge of a tree is a random 64-bit number that is XORed into the tree's value twice: when the tuple is emitted and
+when it is acked. The value is zero when, and but for one chance in 2**64 only when, all are acked. XOR does not care
+about order, so deltas may arrive in any. It does care about number: a delta that is applied twice is a false ack, which
+is why links never resend.
 
 A root is opened before anything of it can come back, so a delta for a root that is not open is late, not early.
 """
@@ -14,10 +14,10 @@ from collections.abc import Iterable
 
 
 class AckLedger:
-    """Values of the open trees by root. One thread. All methods are O(number of roots given).
+    """Values of the open trees by root. One thread.
 
-    ``unknown`` counts deltas and failures for roots that were not open: late ones after a time-out, a failure or
-    the loss of a link.
+    All methods are O(number of roots given). ``unknown`` counts deltas and failures for roots that were not open: late
+    ones after a time-out, a failure or the loss of a link.
     """
 
     __slots__ = ("open", "unknown")
@@ -30,14 +30,17 @@ class AckLedger:
         return len(self.open)
 
     def init(self, root: int, value: int) -> bool:
-        """Open a tree with the XOR of its first edges; False if it is complete at once (it had no receiver)."""
+        """Open a tree with the XOR of its first edges.
+
+        False if it is complete at once (it had no receiver).
+        """
         if value == 0:
             return False
         self.open[root] = value
         return True
 
     def apply(self, deltas: Iterable[tuple[int, int]]) -> list[int]:
-        """XOR (root, delta) pairs in; the roots whose trees that completed."""
+        """XOR (root, delta) pairs in; return the roots of completed trees."""
         trees = self.open
         get = trees.get
         done = []
@@ -53,7 +56,7 @@ class AckLedger:
         return done
 
     def fail(self, roots: Iterable[int]) -> list[int]:
-        """Close trees as failed; those of the given roots that were open."""
+        """Close trees as failed; return the given roots that were open."""
         failed = []
         for root in roots:
             if self.open.pop(root, None) is None:
@@ -63,14 +66,15 @@ class AckLedger:
         return failed
 
     def fail_all(self) -> list[int]:
-        """Close every tree as failed: a link was lost and any of them may have used it."""
+        """Close every tree as failed: a lost link may have carried it."""
         failed = list(self.open)
         self.open.clear()
         return failed
 
     def fail_before(self, bound: int) -> list[int]:
-        """Close the trees with a root below ``bound`` as failed. Roots grow, so they stand first."""
+        """Close trees with a root below ``bound`` as failed, and return them."""
         expired = []
+        # Roots grow and a dictionary keeps its order, so the oldest stand first.
         for root in self.open:
             if root >= bound:
                 break

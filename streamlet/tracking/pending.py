@@ -1,4 +1,4 @@
-"""The spout's side of tracking: which message each open tree stands for, and when it is too old."""
+"""The message of each open tree of a spout, and its age."""
 
 from __future__ import annotations
 
@@ -10,28 +10,33 @@ ROOT_COUNTER_BITS = 36
 EPOCH_BITS = 12
 
 LEAST_STEP_S = 1.0
-"""The loop asks for what has expired once a second. Noted more often than that, marks would only pile up."""
+"""Seconds between two marks of time at least.
+
+The loop asks for expired trees once a second. Noted more often, marks would pile up, and with a time-out of one second
+each tree would live longer than the one before.
+"""
 
 
 def first_root(task_id: int, epoch: int) -> int:
-    """Roots of a spout task in an epoch grow from here. They are unique, not random: only edges must be random.
+    """Return the first root of a spout task in an epoch; its roots grow from here.
 
-    The task id stands in the high bits, so that whoever holds a root knows whose ledger it belongs to.
+    They are unique, not random: only edges must be random. The task id stands in the high bits, so every worker that
+    has a root knows whose ledger it belongs to.
     """
     return ((task_id << EPOCH_BITS | epoch & (1 << EPOCH_BITS) - 1) << ROOT_COUNTER_BITS) + 1
 
 
 def owner_task(root: int) -> int:
-    """The spout task whose ledger tracks this root."""
+    """Return the spout task whose ledger tracks this root."""
     return root >> ROOT_COUNTER_BITS + EPOCH_BITS
 
 
 class PendingSet:
-    """Root -> message id of every open tree of one spout task, and the age of roots in steps.
+    """Root -> message id of a spout task's open trees, with ages.
 
-    Roots grow with time, so age needs no entry per root: now and then the next root is noted with the time, and
-    all below it are as old as that or older. A tree expires between ``timeout_s`` and 1.25 times that (or a second
-    or two more, if that is longer) after it was opened (Storm's rotating map: between one and two times).
+    Roots grow with time, so age needs no entry for each root: now and then the next root is noted with the time, and
+    all below it are as old as that or older. A tree expires between ``timeout_s`` and 1.25 times that (or a second or
+    two more, if that is longer) after it was opened (Storm's rotating map: between one and two times).
     """
 
     __slots__ = ("_marks", "_step_s", "_timeout_s", "ids", "next_root")
@@ -47,12 +52,15 @@ class PendingSet:
         return len(self.ids)
 
     def resolve(self, roots: Iterable[int]) -> list[Any]:
-        """Forget the roots; their message ids. A root may be resolved once only."""
+        """Forget roots; return their message ids. A root may be resolved only once."""
         pop = self.ids.pop
         return [pop(root) for root in roots]
 
     def note_time(self, now: float) -> None:
-        """Remember, once a step, up to which root everything was opened by ``now`` (seconds, monotonic)."""
+        """Note the next root once a step: older ones were opened by ``now``.
+
+        ``now`` is in seconds, monotonic.
+        """
         marks = self._marks
         if (
             self.ids
@@ -62,9 +70,9 @@ class PendingSet:
             marks.append((now, self.next_root))
 
     def expired_bound(self, now: float) -> int | None:
-        """The root below which everything open is too old, or None. At most one step a call.
+        """Return the root below which open trees are too old, or None.
 
-        One step only: after a stall of this process, what was answered in time is read between two calls.
+        At most one step a call: after a stall of this process, answers that came in time are read between two calls.
         """
         if not self._marks or now - self._marks[0][0] < self._timeout_s:
             return None

@@ -1,1 +1,1 @@
-"""Links between workers: frames, the handshake before them, and who links to whom."""
+"""Links between workers: frames, the handshake before them, dialing and listening."""

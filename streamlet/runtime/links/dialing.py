@@ -19,12 +19,15 @@ WELCOME = b"\x01"
 
 
 class HungUp(Refused):
-    """The other end went away during the handshake: a process that ended, as a rule, and nothing to be refused."""
+    """The other end went away during the handshake: mostly a process that ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Secured:
-    """A socket whose other end has proved the secret, and the frames' two directions."""
+    """A socket whose other end has proved the secret.
+
+    With both directions of its frames.
+    """
 
     sock: socket.socket
     hello: Hello
@@ -33,7 +36,7 @@ class Secured:
 
 
 def dial(address: Address, hello: Hello, secret: bytes, frame_limit: int) -> Secured:
-    """Connect and prove. Raises OSError or Refused; never takes longer than the handshake's deadline."""
+    """Connect and prove, within the handshake's deadline. Raises OSError or Refused."""
     deadline = time.monotonic() + handshake.DEADLINE_S
     kind, host, port = address
     sock = socket.socket(socket.AF_UNIX if kind == "unix" else socket.AF_INET, socket.SOCK_STREAM)
@@ -56,19 +59,21 @@ def dial(address: Address, hello: Hello, secret: bytes, frame_limit: int) -> Sec
 
 
 def accept(sock: socket.socket, secret: bytes, admits: Callable[[Hello], None], frame_limit: int) -> Secured:
-    """The acceptor's half; ``admits(hello)`` raises Refused for a peer that is not wanted.
+    """Prove and be proved by a dialer. Raises OSError or Refused.
 
-    Raises OSError or Refused (HungUp if the peer has gone), and has closed the socket then. Only fixed sizes are read
-    before the proof.
+    ``admits(hello)`` raises Refused for a peer that is not wanted. A peer that has gone raises HungUp. The socket is
+    closed after each error.
     """
     deadline = time.monotonic() + handshake.DEADLINE_S
     try:
+        # Only fixed sizes are read before the proof: a stranger can make us hold 85 bytes and no more.
         words = _exactly(sock, handshake.HELLO_BYTES, deadline)
         hello = handshake.decode_hello(words)
         nonce = os.urandom(handshake.NONCE_BYTES)
         sock.sendall(handshake.answer(secret, words, nonce))
         handshake.check_proof(secret, words, nonce, _exactly(sock, handshake.PROOF_BYTES, deadline))
-        admits(hello)  # after the proof: who proved nothing learns nothing about epochs
+        # After the proof: a stranger learns nothing about epochs.
+        admits(hello)
         sock.sendall(WELCOME)
         keys = handshake.link_keys(secret, words, nonce)
         return Secured(sock, hello, FrameWriter(keys.to_dialer), FrameReader(keys.to_acceptor, frame_limit))

@@ -18,7 +18,10 @@ CONTROL = 2
 NONCE_BYTES = 16
 PROOF_BYTES = 32
 DEADLINE_S = 4.0
-"""For the whole handshake: with what a loaded machine adds, a stranger is gone within five seconds."""
+"""Seconds for the whole handshake.
+
+With the delays of a loaded machine, a stranger is gone within five.
+"""
 
 _HELLO = struct.Struct(">4sB16sIIII16s")
 HELLO_BYTES = _HELLO.size
@@ -26,14 +29,14 @@ ANSWER_BYTES = 4 + NONCE_BYTES + PROOF_BYTES
 
 
 class Refused(Exception):
-    """The peer is not one of ours, or not the one that is wanted now. The text never holds a proof."""
+    """The peer is not one of ours, or not wanted now. The text never holds a proof."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """Who dials whom: ``kind`` DATA or CONTROL, the run, the dialer with its epoch, the worker it wants.
+    """Who dials whom: ``kind`` DATA or CONTROL, run, dialer, epoch, wanted worker.
 
-    ``version`` is that of the address book the dialer goes by: of two links of a pair the later one stands.
+    ``version`` belongs to the dialer's address book: of two links of a pair the later one stands.
     """
 
     kind: int
@@ -53,12 +56,12 @@ class Keys:
 
 
 def encode_hello(hello: Hello, nonce: bytes) -> bytes:
-    """The dialer's first words."""
+    """Build the dialer's first message."""
     return _HELLO.pack(MAGIC, hello.kind, hello.run_id, hello.worker, hello.epoch, hello.wanted, hello.version, nonce)
 
 
 def decode_hello(data: bytes) -> Hello:
-    """What the acceptor reads first. Raises Refused."""
+    """Read the dialer's first message. Raises Refused."""
     magic, kind, run_id, worker, epoch, wanted, version, _ = _HELLO.unpack(data)
     if magic != MAGIC or kind not in (DATA, CONTROL):
         raise Refused("it does not speak streamlet's protocol")
@@ -70,12 +73,12 @@ def _proof(secret: bytes, role: bytes, hello: bytes, nonce: bytes) -> bytes:
 
 
 def answer(secret: bytes, hello: bytes, nonce: bytes) -> bytes:
-    """The acceptor's nonce and proof."""
+    """Build the acceptor's nonce and proof."""
     return MAGIC + nonce + _proof(secret, b"accept", hello, nonce)
 
 
 def check_answer(secret: bytes, hello: bytes, data: bytes) -> bytes:
-    """The dialer's proof, once the acceptor's is right. Raises Refused."""
+    """Check the acceptor's proof and return the dialer's. Raises Refused."""
     nonce, proof = data[4 : 4 + NONCE_BYTES], data[4 + NONCE_BYTES :]
     if data[:4] != MAGIC or not hmac.compare_digest(proof, _proof(secret, b"accept", hello, nonce)):
         raise Refused("it does not know this run's secret")
@@ -83,13 +86,13 @@ def check_answer(secret: bytes, hello: bytes, data: bytes) -> bytes:
 
 
 def check_proof(secret: bytes, hello: bytes, nonce: bytes, proof: bytes) -> None:
-    """The acceptor's last check. Raises Refused."""
+    """Check the dialer's proof. Raises Refused."""
     if not hmac.compare_digest(proof, _proof(secret, b"dial", hello, nonce)):
         raise Refused("it does not know this run's secret")
 
 
 def link_keys(secret: bytes, hello: bytes, nonce: bytes) -> Keys:
-    """Keys that exist for this link only: both nonces are in them."""
+    """Derive keys that exist for this link only: both nonces are in them."""
     seed = hello + nonce
     return Keys(
         hmac.digest(secret, b"streamlet key to acceptor" + seed, hashlib.sha256),

@@ -1,4 +1,10 @@
-"""Links between workers over sockets: at most once, in order, never waiting for a peer to read."""
+"""Links between workers: the contract, no links at all, and links over sockets.
+
+A link is ordered, at most once, and never waits for a peer to read. Nothing is sent twice, on the old link or on a new
+one: an ack delta that is applied twice is a false ack, for XORed in twice it hides a tuple that nobody processed. So
+whatever a broken link held is lost, every tree that may have used it fails, and its spout replays it under a fresh
+root.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +22,17 @@ from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run
 READ_BYTES = 1 << 18
 READS_PER_TURN = 8
 LAST_READS = 4096
-"""A bound for what is read of a link that has ended; a socket holds far less."""
+"""Most reads of a link that has ended; a socket holds far less."""
 
 PEER_CLOSED = "the peer closed it"
 COORDINATOR_SAID = "the coordinator said so"
 """Reasons of a link that was not ended at this end: the other end may know a better one."""
 
 LinkLost = Callable[[int, int, int, str], None]
-"""(worker, its epoch, the book's version the link was made by, why): called after everything readable was read."""
+"""(worker, its epoch, version of the book that made the link, reason).
+
+Called after everything readable was read.
+"""
 
 
 Traffic = tuple[Mapping[int, int], Mapping[int, int]]
@@ -31,32 +40,33 @@ Traffic = tuple[Mapping[int, int], Mapping[int, int]]
 
 
 class Links(Protocol):
-    """Ordered, at-most-once, never blocking. All methods are the loop's, on its thread.
+    """Ordered, at most once, never blocking. All methods belong to the loop's thread.
 
-    What was handed to ``send`` is either delivered once or lost together with the link; nothing is resent.
-    Deliberately not in it: how links come to be (the control thread brings them), and any waiting.
+    Whatever ``send`` takes is either delivered once or lost together with the link. Deliberately absent: how links come
+    to be (the control thread brings them), and any waiting.
     """
 
     def attach(self, selector: selectors.BaseSelector) -> None:
-        """Sockets are registered in the loop's selector, with a callable as data."""
+        """Register sockets in the loop's selector, with a callable as data."""
         ...
 
     def send(self, worker: int, outgoing: Outgoing) -> list[Run] | None:
-        """Queue frames; runs of one tuple each that fit in none, and were not sent. None without a link to that
-        worker: nothing was sent and nothing will be.
+        """Queue frames; return runs of one tuple each that fit in none.
+
+        None without a link to that worker: nothing was sent and nothing will be.
         """
         ...
 
     def received(self) -> list[Incoming]:
-        """Frames that have arrived since the last call, in order per link."""
+        """Return frames that arrived since the last call, in order per link."""
         ...
 
     def unsent_bytes(self) -> int:
-        """The longest queue of any link, in bytes."""
+        """Return the longest queue of any link, in bytes."""
         ...
 
     def traffic(self) -> Traffic:
-        """Frames sent to and received from each worker over the link there is now."""
+        """Count frames sent and received over the present link of each worker."""
         ...
 
     def close(self) -> None:
@@ -106,9 +116,9 @@ class _Link:
 
 
 class SocketLinks:
-    """All links of one worker. Every method runs on the loop's thread; see Links.
+    """All links of one worker, over sockets.
 
-    A link that fails is closed and reported once; what it still held is gone and is never sent again.
+    Every method runs on the loop's thread. A link that fails is closed and reported once.
     """
 
     def __init__(self, lost: LinkLost, check: Callable[[Incoming], None]) -> None:
@@ -125,7 +135,10 @@ class SocketLinks:
     # -- links come and go -------------------------------------------------------------------------------------
 
     def add(self, secured: Secured, worker: int, epoch: int) -> None:
-        """A new link. It replaces one of a lower epoch or version, which is lost, and yields to any other."""
+        """Add a link, unless the present one is as late or later.
+
+        A present link of a lower epoch or version is lost.
+        """
         assert self._selector is not None
         present = self._links.get(worker)
         if present is not None:
@@ -137,13 +150,13 @@ class SocketLinks:
         self._selector.register(link.sock, selectors.EVENT_READ, lambda: self._ready(link))
 
     def drop(self, worker: int, epoch: int, version: int) -> None:
-        """Close the link to a worker if it is of this epoch or older, and made by an older book than ``version``."""
+        """Close a worker's link up to an epoch and made before ``version``."""
         link = self._links.get(worker)
         if link is not None and link.epoch <= epoch and link.version < version:
             self._close(link, COORDINATOR_SAID)
 
     def epochs(self) -> dict[int, int]:
-        """Worker -> epoch of every link there is."""
+        """Return worker -> epoch of every link."""
         return {worker: link.epoch for worker, link in self._links.items()}
 
     def close(self) -> None:
@@ -154,7 +167,8 @@ class SocketLinks:
     def _close(self, link: _Link, why: str) -> None:
         if self._links.get(link.worker) is not link:
             return
-        self._read(link, LAST_READS)  # the last words of a peer that died: acks among them are true
+        # The acks among the last words of a dead peer are true: unread, finished trees would be replayed.
+        self._read(link, LAST_READS)
         del self._links[link.worker]
         assert self._selector is not None
         self._selector.unregister(link.sock)
@@ -176,7 +190,7 @@ class SocketLinks:
                 self._close(link, why)
 
     def _read(self, link: _Link, reads: int = READS_PER_TURN) -> str | None:
-        """Read what is there; why the link has ended, or None."""
+        """Read the bytes there are; return why the link has ended, or None."""
         for _ in range(reads):
             try:
                 data = link.sock.recv(READ_BYTES)
@@ -231,7 +245,7 @@ class SocketLinks:
         except BlockingIOError:
             pass
         except OSError:
-            # The reading side says why, after it has taken the peer's last words.
+            # Not closed here: the reading side does it, after the peer's last words, and knows the reason.
             link.out.clear()
             link.out_bytes = 0
             with contextlib.suppress(OSError):

@@ -1,9 +1,9 @@
-"""Which links a worker should have, and how they come to be: the address book, dials, void links.
+"""The links a worker should have: the address book, dials, links that are void.
 
-Of each pair the worker with the higher index dials. Every link bears the version of the address book by which its
-dialer went. Both workers of a pair may be making a link while news cross, so the version decides, and only it:
-of two links of a pair the later one stands (``SocketLinks.add``), and a pair that was cut by version N accepts no link
-made before N, even one that arrives afterwards (``Peering._add``). Without it, the two ends could keep different links.
+Of each pair the worker with the higher index dials. Every link bears the version of its dialer's address book. Both
+workers of a pair may make a link while news cross, so the version decides, and only it: of two links of a pair the
+later one stands (``SocketLinks.add``), and a pair that was cut by version N accepts no link made before N, even one
+that arrives afterwards (``Peering._add``). Without versions the two ends could keep different links.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Peering:
     """One worker's side of every pair.
 
     All methods belong to the loop's thread, but ``admits`` and ``welcomed``, which any thread calls. ``linked`` gets
-    each version of the book by which every peer in it is linked; ``unlinked`` gets a peer that does not answer our
-    dials, and why.
+    each version of the book whose peers are all linked; ``unlinked`` gets a peer that does not answer our dials, and
+    the reason.
     """
 
     def __init__(
@@ -108,18 +108,18 @@ class Peering:
         self._links.drop(worker, epoch, version=sys.maxsize)
 
     def cut(self, pair: Sequence[int], version: int) -> None:
-        """Void the links of a pair made before ``version``, if the pair is one of ours."""
+        """Void the links that one of our pairs made before ``version``."""
         if self.index in pair:
             (peer,) = (worker for worker in pair if worker != self.index)
             self._void_before[peer] = version
             self._links.drop(peer, sys.maxsize, version)
 
     def whole_by(self, version: int) -> bool:
-        """Tell whether this is still the book's version and every peer in it is linked."""
+        """Tell whether this version is current and every peer in it linked."""
         return version == self._version and self._all_linked()
 
     def _dial_missing(self) -> None:
-        """Start one attempt for each peer that we have to dial and that has none."""
+        """Dial each missing peer, with one attempt at a time."""
         have = self._links.epochs()
         for worker, (epoch, address) in self._peers.items():
             if worker < self.index and have.get(worker) != epoch and worker not in self._dialing:

@@ -1,4 +1,8 @@
-"""Which runs of tuples a worker may get from another: those that the plan has a route for. Pure."""
+"""A check of received tuples: each must follow a route of the plan. Pure.
+
+A frame with a valid tag comes from a worker of the run. Whether it fits the plan is checked nonetheless: the other end
+may have a bug, and a tuple of wrong width, or for a task that is elsewhere, would end this worker.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,9 @@ from streamlet.runtime.tasks.emitter import Incoming
 
 
 class RouteCheck(dict[tuple[int, int, str], int]):
-    """(source, target, stream) -> how many fields a tuple has; filled as it is asked, -1 for what is not in the plan.
+    """(source, target, stream) -> number of fields of a tuple; -1 without a route.
 
-    A frame with a valid tag comes from a worker of the run. That it fits the plan is checked nonetheless: what a bolt
-    or the loop takes for granted of a tuple must not depend on the other end being free of bugs.
+    Filled as it is asked.
     """
 
     def __init__(self, plan: Plan, worker: int) -> None:
@@ -21,7 +24,8 @@ class RouteCheck(dict[tuple[int, int, str], int]):
 
     def __missing__(self, key: tuple[int, int, str]) -> int:
         width = self._width(*key)
-        if width >= 0:  # what a plan has is bounded, what a frame may hold is not
+        # Only routes are kept: a plan has few, a peer could send any number of wrong keys.
+        if width >= 0:
             self[key] = width
         return width
 
@@ -36,8 +40,10 @@ class RouteCheck(dict[tuple[int, int, str], int]):
         return -1
 
     def check(self, incoming: Incoming) -> None:
-        """Raises BadFrame for a run that is not between a task of the sending worker and one of this worker's that
-        reads the stream, or whose tuples have another number of fields than the stream.
+        """Refuse a frame with tuples that no route brings here. Raises BadFrame.
+
+        A run must lead from a task of the sending worker to a task of this one that reads the stream, and its tuples
+        must have as many fields as the stream.
         """
         for run in incoming.runs:
             width = self[run.source, run.target, run.stream]

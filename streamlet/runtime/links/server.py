@@ -1,4 +1,4 @@
-"""Where other workers connect: a listening socket, and proofs checked in short-lived threads."""
+"""The place where other workers connect: a listening socket, proofs checked in threads."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ from streamlet.runtime.links.dialing import Address, HungUp, Secured
 from streamlet.runtime.links.handshake import DEADLINE_S, Hello, Refused
 
 MAX_UNPROVED = 64
-"""Connections that may be in their handshake at once; a further one is closed at once."""
+"""Most connections in their handshake at once; a further one is closed."""
 
 TELL_S = 10.0
-"""Refusals are told once in so long, with their number: strangers must not fill a log, or the channel it goes over."""
+"""Seconds between two reports of refused strangers."""
 
 logger = logging.getLogger("streamlet.links")
 
 
 class LinkServer:
-    """Listens on a Unix socket in the run's private directory, or on TCP. ``fileno`` is readable when ``serve``
-    should be called. ``admits`` raises Refused; ``welcomed`` gets what proved itself. Both run in other threads.
+    """A listener on a Unix socket of the run, or on TCP.
+
+    ``fileno`` is readable when ``serve`` should be called. ``admits`` raises Refused; ``welcomed`` gets a link that
+    proved itself. Both run in other threads.
     """
 
     def __init__(
@@ -54,11 +56,11 @@ class LinkServer:
         self._unproved: dict[threading.Thread, socket.socket] = {}
 
     def fileno(self) -> int:
-        """For a selector."""
+        """Return the descriptor, for a selector."""
         return self._sock.fileno()
 
     def serve(self) -> None:
-        """Take one connection, if there is one, and let it prove itself elsewhere."""
+        """Take one connection, if there is one, and start its handshake."""
         try:
             sock, _ = self._sock.accept()
         except OSError:
@@ -85,13 +87,15 @@ class LinkServer:
             if sock.family == socket.AF_INET:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return dialing.accept(sock, self._secret, self._admits, self._frame_limit)
-        except HungUp as error:  # a worker that was told to end, say: nobody need hear of it
+        except HungUp as error:  # a worker that ended, for example: not worth a warning
             logger.debug("A connection came to nothing: %s.", error)
         except (Refused, OSError) as error:
             self._tell(error)
         return None
 
     def _tell(self, error: Exception) -> None:
+        # Told at most once in TELL_S, with their number: a line for each of a few thousand strangers would fill the
+        # control channel that the lines go over, and the worker would be replaced for its silence.
         now = time.monotonic()
         with self._telling:
             if now < self._tell_at:
@@ -102,14 +106,15 @@ class LinkServer:
         logger.warning("A connection was refused: %s%s.", error, more)
 
     def close(self) -> None:
-        """Stop listening and hang up on who is in its handshake: ``welcomed`` is not called after this. Called when
-        ``serve`` is called no more.
+        """Stop listening and end all handshakes.
+
+        ``welcomed`` is not called after this, and ``serve`` must not be.
         """
         self._sock.close()
         with self._proving:
             unproved = list(self._unproved.items())
         for _, sock in unproved:
-            with contextlib.suppress(OSError):  # its thread has closed it meanwhile
+            with contextlib.suppress(OSError):  # its thread has closed it in the meantime
                 sock.shutdown(socket.SHUT_RDWR)
         for thread, _ in unproved:
             thread.join(DEADLINE_S)
@@ -119,5 +124,8 @@ class LinkServer:
 
 
 def socket_path(directory: Path, worker: int, epoch: int) -> str:
-    """A worker's socket in the run's directory. A path of a Unix socket may have 107 bytes."""
+    """Return the path of a worker's socket in the run's directory.
+
+    The path of a Unix socket may have 107 bytes.
+    """
     return str(directory / f"w{worker}.{epoch}")

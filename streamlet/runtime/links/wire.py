@@ -1,8 +1,8 @@
-"""Frames between workers, and between a worker and its coordinator: bytes in, plain data out. Pure.
+"""Frames between workers, and between a worker and its coordinator. Pure.
 
 A frame is ``length (4, big endian) | tag (16) | msgpack``. The tag is an HMAC-SHA256 over the frame's number and its
-payload with a key of this link and direction, so a frame that was changed, repeated, reordered or written by
-someone else is refused before it is parsed. A frame costs about two microseconds for it; a tuple, nothing.
+payload with a key of this link and direction, so a frame that was changed, repeated, reordered or written by someone
+else is refused before it is parsed. It costs about two microseconds a frame, nothing a tuple.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ _NUMBER = struct.Struct(">Q")
 
 
 class BadFrame(StreamletError):
-    """A peer sent what no streamlet sends. The link is closed; nothing of the frame was used."""
+    """A frame that no streamlet sends. The link is closed; nothing of the frame is used."""
 
 
 def pack(value: Any) -> bytes:
-    """msgpack as every frame uses it."""
+    """Return the msgpack form that every frame uses."""
     packed: bytes = msgpack.packb(value, use_bin_type=True, datetime=True, unicode_errors="surrogatepass")
     return packed
 
 
 def unpack(payload: bytes | memoryview | bytearray) -> Any:
-    """The inverse of :func:`pack`. Raises BadFrame. No length in the payload is believed beyond its size."""
+    """Read msgpack of a peer. Raises BadFrame."""
+    # No length in the payload is believed beyond the payload's size: a few hostile bytes could claim gigabytes.
     size = len(payload)
     try:
         return msgpack.unpackb(
@@ -66,14 +67,14 @@ class FrameWriter:
         self._number = 0
 
     def frame(self, payload: bytes) -> bytes:
-        """The next frame."""
+        """Return the next frame."""
         tag = hmac.digest(self._key, _NUMBER.pack(self._number) + payload, hashlib.sha256)[:TAG_BYTES]
         self._number += 1
         return _LENGTH.pack(len(payload)) + tag + payload
 
 
 class FrameReader:
-    """The other direction: bytes as they come to whole, verified payloads."""
+    """The other direction: received bytes to whole, verified payloads."""
 
     __slots__ = ("_buffer", "_key", "_limit", "_number")
 
@@ -84,7 +85,10 @@ class FrameReader:
         self._buffer = bytearray()
 
     def feed(self, data: bytes | memoryview) -> list[bytes]:
-        """Payloads completed by ``data``. Raises BadFrame; the reader is useless then."""
+        """Return payloads completed by ``data``. Raises BadFrame.
+
+        After an error the reader is useless.
+        """
         buffer = self._buffer
         buffer += data
         payloads = []
@@ -100,6 +104,8 @@ class FrameReader:
             payload = bytes(memoryview(buffer)[body:stop])
             tag = hmac.digest(self._key, _NUMBER.pack(self._number) + payload, hashlib.sha256)[:TAG_BYTES]
             if not hmac.compare_digest(tag, buffer[at + 4 : body]):
+                # The number is part of the tag, so a repeated frame fails here. It must: an ack delta that is applied
+                # twice is a false ack.
                 raise BadFrame("A frame's tag does not match: it was changed, repeated, or not written by the peer.")
             self._number += 1
             payloads.append(payload)
@@ -110,14 +116,17 @@ class FrameReader:
 
 
 def encode_data(outgoing: Outgoing) -> bytes:
-    """What a turn has for another worker, as a payload."""
+    """Return one turn's traffic for another worker as a payload."""
     return pack([outgoing.runs, outgoing.roots, outgoing.deltas, outgoing.fails, outgoing.full])
 
 
 def data_payloads(outgoing: Outgoing, limit: int = MAX_DATA_FRAME) -> tuple[list[bytes], list[Run]]:
-    """What a turn has for another worker in as few payloads as fit the peer's limit, in order; and, as runs of one
-    tuple each, what fits in none. The peer would close the link at a longer one, now and after each replay.
+    """Split one turn's traffic into payloads within the peer's limit.
+
+    Returns as few payloads as fit, in order, and as runs of one tuple each what fits in none.
     """
+    # The peer closes the link at a frame that is too long, and each replay would close it again. So traffic is halved
+    # until it fits, and a tuple that fits in no frame is handed back to fail where it was emitted.
     payload = encode_data(outgoing)
     if len(payload) <= limit:
         return [payload], []
@@ -141,7 +150,10 @@ def _then(first: list[bytes], too_large: list[Run], rest: Outgoing, limit: int) 
 
 
 def _halves(runs: list[Run]) -> tuple[list[Run], list[Run]]:
-    """Two shares, neither empty, of runs or of the rows of the only one."""
+    """Split runs, or the rows of the only one, into two shares.
+
+    Neither is empty.
+    """
     if len(runs) > 1:
         half = len(runs) // 2
         return runs[:half], runs[half:]
@@ -153,7 +165,7 @@ def _halves(runs: list[Run]) -> tuple[list[Run], list[Run]]:
 
 
 def decode_data(payload: bytes) -> Incoming:
-    """The inverse; every shape and type the loop relies on is checked here. Raises BadFrame."""
+    """Read a data frame; check every shape and type the loop relies on. Raises BadFrame."""
     frame = unpack(payload)
     if not isinstance(frame, list) or len(frame) != 5:
         raise BadFrame("A data frame does not have its five parts.")

@@ -1,1 +1,1 @@
-"""Supervision of a run: from workers' reports to decisions. Pure: events in, instructions out."""
+"""Supervision of a run: from workers' reports to decisions. Pure."""

@@ -1,4 +1,4 @@
-"""What a supervisor wants done: one class a deed, for whoever can do it. Data."""
+"""The instructions of a supervisor, one class each, as data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """Make sure that nothing of this worker's epoch lives on, and close its channel."""
+    """Leave nothing alive of this worker's epoch, and close its channel."""
 
     worker: int
     epoch: int
@@ -41,7 +41,10 @@ class SendLost:
 
 @dataclass(frozen=True, slots=True)
 class SendCut:
-    """Tell every worker that the link of a pair broke: what was made before ``version`` is void, all trees failed."""
+    """Tell every worker that a pair's link broke: all trees have failed.
+
+    Links of the pair that were made before ``version`` are void.
+    """
 
     pair: tuple[int, int]
     version: int
@@ -56,7 +59,7 @@ class SendWhole:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """Tuples flow again through this worker, which is another one than before: its components began anew."""
+    """Tuples flow again through a replacement: its components began anew."""
 
     worker: int
     epoch: int
@@ -83,7 +86,7 @@ class GiveUp:
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """For a person to read."""
+    """A line for a person to read."""
 
     level: str
     text: str

@@ -1,6 +1,11 @@
-"""What a person hears of links that were lost or do not come up, and when a pair's links have been lost too often.
+"""Lost and missing links: when the user hears of them, when they end the run.
 
-Pure: the time is a number of seconds, and what is to be said comes back as instructions.
+A link that is cut whenever it stands fails all open trees each time, and the run would go on for ever. So the budget of
+restarts holds for the links of a pair, too. But a link is lost a moment before the worker behind it is known to be
+dead, and then only the death counts: a loss waits SETTLES_S before it is reported and counted, and is forgotten if one
+of the two workers dies meanwhile.
+
+Pure: the time is a number of seconds, and the deeds come back as instructions.
 """
 
 from __future__ import annotations
@@ -15,10 +20,10 @@ End = tuple[int, int]
 """A worker and its epoch."""
 
 SETTLES_S = 1.0
-"""A link is lost a moment before the worker behind it is known to be dead, and then it is the death that counts."""
+"""Seconds before a loss counts: until then it may be the first sign of a death."""
 
 AGAIN_S = 10.0
-"""The same pair is told again after so long, with the number in between."""
+"""Seconds before the same pair is told again, with the number in between."""
 
 
 @dataclass
@@ -29,7 +34,10 @@ class _Pair:
 
 
 class LinkWatch:
-    """Losses and refusals of one run's links. ``most``: so many losses of one pair within ``window_s`` are borne."""
+    """Losses and failed dials of one run's links.
+
+    ``most``: losses of one pair within ``window_s`` that are borne.
+    """
 
     def __init__(self, most: int, window_s: float) -> None:
         self._most = max(1, most)
@@ -38,29 +46,29 @@ class LinkWatch:
         self._refused: dict[tuple[int, int], str] = {}
 
     def lost_too(self, end: End, other: End, why: str) -> None:
-        """The other end's report of a loss that is known: the better reason of the two is told."""
+        """Take the other end's report of a known loss: its reason may be better."""
         pair = self._pairs.get((min(end, other)[0], max(end, other)[0]))
         if pair is not None and pair.waiting and why not in (PEER_CLOSED, COORDINATOR_SAID):
             pair.waiting[-1] = _sentence(end, other, why)
 
     def lost(self, end: End, other: End, why: str, now: float) -> None:
-        """Both live, as far as is known."""
+        """Note the loss of a link between two living workers."""
         pair = self._pairs.setdefault((min(end, other)[0], max(end, other)[0]), _Pair())
         if not pair.waiting:
             pair.due_s = max(now + SETTLES_S, pair.due_s)
         pair.waiting.append(_sentence(end, other, why))
 
     def refused(self, worker: int, peer: int, why: str) -> None:
-        """A worker dialled another, in vain."""
+        """Note that a worker dials another without success."""
         self._refused[worker, peer] = why
 
     def linked(self, worker: int) -> None:
-        """All links that this one has to dial stand."""
+        """Forget the failed dials of a worker that has all its links."""
         for pair in [pair for pair in self._refused if pair[0] == worker]:
             del self._refused[pair]
 
     def gone(self, worker: int) -> None:
-        """Its links are lost with it, and that is told as its death."""
+        """Forget the losses and failed dials of a dead worker: its death is told instead."""
         for ends, pair in self._pairs.items():
             if worker in ends:
                 pair.waiting.clear()
@@ -68,7 +76,7 @@ class LinkWatch:
             del self._refused[ends]
 
     def tick(self, now: float) -> list[Instruction]:
-        """What has settled: told, and counted."""
+        """Tell and count the losses that have settled."""
         out: list[Instruction] = []
         for (one, other), pair in self._pairs.items():
             if not pair.waiting or now < pair.due_s:
@@ -91,11 +99,14 @@ class LinkWatch:
                 )
         return out
 
-    def unlinked(self, workers: set[int], riddles: bool) -> list[str]:
-        """Of workers that wait for links: which pairs cannot, and why; ``riddles``: also of whom that is not known."""
+    def unlinked(self, workers: set[int], include_unexplained: bool) -> list[str]:
+        """Return one sentence for each pair that cannot connect, with the reason.
+
+        ``workers`` wait for links. ``include_unexplained`` adds those of them whose reason is unknown.
+        """
         known = [(pair, why) for pair, why in self._refused.items() if pair[0] in workers]
         said = [f"worker {dialler} cannot reach worker {peer} ({why})" for (dialler, peer), why in known]
-        silent = workers - {end for pair, _ in known for end in pair} if riddles else set()
+        silent = workers - {end for pair, _ in known for end in pair} if include_unexplained else set()
         return said + [f"worker {index} is not linked with every other" for index in sorted(silent)]
 
 

@@ -1,8 +1,23 @@
-"""What the coordinator decides: when a worker is started, trusted, given up, replaced, and when a run is over.
+"""The decisions about a run: when workers start, are trusted and replaced, and when the run is over.
 
-Pure. Events are method calls with the time in seconds; what is to be done comes back as instructions, in order.
-A worker goes STARTING -> READY (it listens) -> UP (initialised and linked) -> GONE, and from there back to
-STARTING with the next epoch. Only when all workers are UP by one version of the book may tuples flow.
+Pure: events are method calls with the time in seconds; the deeds come back as instructions, in order.
+
+    STARTING --ready--> READY --all linked--> UP          a link of a pair is cut: the pair links anew
+       ^                  |                   |           by the next version of the book, UP stays
+       |                  +------ gone -------+
+       +--- restart_at ---- GONE <------------+
+
+- A worker's *epoch* counts its starts. An event of an older epoch is news of the dead and changes nothing.
+- The *book* holds the addresses of all workers that listen. Each arrival, death or lost link makes a new version.
+- The run is *whole* when every worker is initialised and linked by the present version. Only then may tuples flow, so
+  no tuple is ever sent to a worker that is not there.
+- *Ending*: pause, drain (until nothing is open, waiting or on its way), stop, closed. Each step has a deadline. From
+  the first on nothing is replaced: open trees stay uncommitted for the next run.
+- All trees acked is not all done: what a ``cleanup`` was to write is in no tree. A worker that dies before it has
+  closed makes the run incomplete (``unclosed``).
+
+Deliberately absent: clocks, sockets, processes (``backends.run_coordinator`` has them), and the fate of a single tree,
+which only the ledger of its spout knows.
 """
 
 from __future__ import annotations
@@ -31,15 +46,16 @@ from streamlet.runtime.supervision.link_watch import LinkWatch
 from streamlet.runtime.supervision.worker_states import WaitNotice, WorkerRecord, WorkerState
 
 WINDOW_S = 300.0
+"""Seconds over which deaths and lost links are counted."""
 
 CLOSE_S = 30.0
-"""How long workers may close when a run ends by itself, unless a setting says otherwise."""
+"""Seconds that workers may close when a run ends by itself, unless a setting says otherwise."""
 
 INTERRUPT_S = 5.0
-"""Drain and closing together after Ctrl-C, likewise."""
+"""Seconds for draining and closing together after Ctrl-C, likewise."""
 
 STALL_S = 1.0
-"""Longer between two ticks, and the coordinator itself stood still."""
+"""Seconds between two ticks beyond which the coordinator itself stood still."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +67,15 @@ class Limits:
     restarts: int = 20
     drain_s: float = 4.0
     stop_s: float | None = None
-    """How long workers may close. None: CLOSE_S, or what the drain left of INTERRUPT_S, and a second at least."""
+    """Time for closing. None: CLOSE_S, or the rest of INTERRUPT_S after the drain, at least 1 s."""
 
 
 class Supervisor:
-    """The state of a run. One thread. ``holds``: which components each worker has, for the sentences about it."""
+    """The state of a run. One thread.
+
+    Events are the methods up to ``tick``; an event of an epoch that is not the worker's present one changes nothing.
+    ``holds``: the components of each worker, for the sentences about it.
+    """
 
     def __init__(
         self, workers: int, spout_workers: frozenset[int], limits: Limits, holds: Mapping[int, str] = {}
@@ -69,15 +89,17 @@ class Supervisor:
         self.version = 0
         self.whole = False
         self.began = False
-        """It was whole once: from then on, components have seen tuples."""
+        """Whether it has ever been whole: then components have seen tuples."""
         self.ending: str | None = None
         self.drained = False
         self.unclosed: dict[int, str] = {}
-        """How workers went whose components had seen tuples and did not close: "worker 1 (count) was killed ..."."""
+        """Worker -> how it went, if its components had seen tuples and did not close."""
         self._deadline = 0.0
         self._ended_s = self._stopped_s = 0.0
         self._cut: dict[tuple[int, int], int] = {}
+        """Pair of workers -> version of the book before which its links are void."""
         self._replaced: set[int] = set()
+        """Workers to announce as replaced when the run is whole again."""
         self._stopping = False
         self._ticked: float | None = None
         self._backoff = Backoff(initial=0.1, maximum=5.0, jitter=0.0)
@@ -85,11 +107,11 @@ class Supervisor:
     # -- events ----------------------------------------------------------------------------------------------------
 
     def begin(self, now: float) -> list[Instruction]:
-        """The run starts."""
+        """Start all workers."""
         return [self._start(index, now) for index in self.workers]
 
     def ready(self, index: int, epoch: int, address: Address, now: float) -> list[Instruction]:
-        """A worker listens."""
+        """Note that a worker listens."""
         worker = self.workers[index]
         if worker.epoch != epoch or worker.state is not WorkerState.STARTING:
             return []
@@ -97,7 +119,7 @@ class Supervisor:
         return self._new_book()
 
     def initialized(self, index: int, epoch: int) -> list[Instruction]:
-        """A worker's components are initialised."""
+        """Note that a worker's components are initialised."""
         worker = self.workers[index]
         if worker.epoch != epoch:
             return []
@@ -105,17 +127,17 @@ class Supervisor:
         return self._maybe_whole()
 
     def initializing(self, index: int, epoch: int, component: str) -> None:
-        """Which component a worker was initialising of late; none when it has done them all."""
+        """Note which component a worker initialises; an empty name when it is done."""
         if self.workers[index].epoch == epoch:
             self.workers[index].begun = component
 
     def starts_again(self, index: int, epoch: int) -> bool:
-        """Whether this is a replacement that has not come up yet: what it lacks, the one before it had."""
+        """Tell whether this is a replacement that has not come up yet."""
         worker = self.workers[index]
         return self.began and worker.epoch == epoch > 1 and not worker.initialized
 
     def linked(self, index: int, epoch: int, version: int) -> list[Instruction]:
-        """A worker has every link of a version of the book."""
+        """Note that a worker has every link of a book's version."""
         worker = self.workers[index]
         if worker.epoch != epoch:
             return []
@@ -125,12 +147,12 @@ class Supervisor:
         return self._maybe_whole()
 
     def unlinked(self, index: int, epoch: int, peer: int, why: str) -> None:
-        """A worker dialled another, in vain."""
+        """Note that a worker dials another without success."""
         if self.workers[index].epoch == epoch:
             self._links.refused(index, peer, why)
 
     def heard(self, index: int, epoch: int, now: float) -> None:
-        """Any sign of life."""
+        """Note any sign of life."""
         if self.workers[index].epoch == epoch:
             self.workers[index].heard_s = now
 
@@ -144,15 +166,17 @@ class Supervisor:
         done: bool = True,
         traffic: Traffic | None = None,
     ) -> list[Instruction]:
-        """What a worker says of its open trees and its spouts' ends. Not ``done``: some failed, unreplayed.
+        """Take a worker's report on its open trees and its spouts' ends.
 
-        ``traffic``: what went over its links until now; None before it was told of the run's end, and what it says of
-        being drained is of no use then: its spouts may still emit.
+        Not ``done``: some failed and were not replayed. ``traffic``: the frames of its links until now; None before the
+        worker was paused for good.
         """
         worker = self.workers[index]
         if worker.epoch != epoch:
             return []
         worker.caught_up, worker.done = caught_up, done
+        # Only an answer that was given after the pause counts: an earlier one may be older than the last tuple, since
+        # the worker's spouts could still emit.
         worker.drained = drained and traffic is not None
         worker.traffic = traffic or ({}, {})
         if self.ending is None and self.whole and self._all_spouts("caught_up"):
@@ -162,14 +186,16 @@ class Supervisor:
     def link_lost(
         self, index: int, epoch: int, peer: int, peer_epoch: int, version: int, why: str = "", now: float = 0.0
     ) -> list[Instruction]:
-        """A worker lost a link that was made by ``version``. If both live on, they link anew by the next version.
+        """Note the loss of a link that was made by ``version``.
 
-        Both ends report the same loss: the second report, and one of a link already declared void, changes nothing.
+        If both workers live on, they link anew by the next version.
         """
         worker, other = self.workers[index], self.workers[peer]
         if worker.epoch != epoch or other.epoch != peer_epoch or self._stopping:
             return []
         pair = (min(index, peer), max(index, peer))
+        # Both ends report the same loss. The second report is about a link that is void already, and would start a
+        # third round.
         if version < self._cut.get(pair, 0):
             self._links.lost_too((index, epoch), (peer, peer_epoch), why)
             return []
@@ -181,7 +207,7 @@ class Supervisor:
         return [SendCut(pair, self.version), *book]
 
     def gone(self, index: int, epoch: int, why: str, now: float) -> list[Instruction]:
-        """A worker ended, hung up, or was silent for too long."""
+        """Note that a worker ended, hung up, or was silent too long."""
         worker = self.workers[index]
         if worker.epoch != epoch or worker.state is WorkerState.GONE:
             return []
@@ -194,31 +220,34 @@ class Supervisor:
         self.whole = False
         lost = [*kill, Tell("warning", f"worker {index} (epoch {epoch}) {why}"), SendLost(index, epoch)]
         if self.ending is not None:
-            # Nothing is replayed any more: what was open stays uncommitted for the next run.
             return [*lost, *self._not_closed(index, f"{why} before it was to close"), *self._stop(now)]
         if self.began:
             self._replaced.add(index)
-        worker.deaths.append(now)
-        while worker.deaths and now - worker.deaths[0] > WINDOW_S:
-            worker.deaths.popleft()
         worker.barren = 0 if was_up else worker.barren + 1
-        if max(len(worker.deaths), worker.barren) > self.limits.restarts:
-            often = f"died {len(worker.deaths)} times within {WINDOW_S:.0f} s"
-            if worker.barren > self.limits.restarts:
-                often = f"was started {worker.barren} times and never came up"
-            return [
-                *lost,
-                GiveUp(
-                    f"{self._called(index, 'Worker')} {often}, the last time because it {why}. Restarting it again "
-                    "would not help: look at what its components do just before, or raise "
-                    "streamlet.worker.restarts.max."
-                ),
-            ]
+        hopeless = self._out_of_restarts(index, why, now)
+        if hopeless is not None:
+            return [*lost, hopeless]
         worker.restart_at = now + self._backoff.delay(len(worker.deaths) - 1)
         return [*lost, *self._new_book()]
 
+    def _out_of_restarts(self, index: int, why: str, now: float) -> GiveUp | None:
+        """Count a death; return the end of the run if it was one too many."""
+        worker = self.workers[index]
+        worker.deaths.append(now)
+        while now - worker.deaths[0] > WINDOW_S:
+            worker.deaths.popleft()
+        if max(len(worker.deaths), worker.barren) <= self.limits.restarts:
+            return None
+        often = f"died {len(worker.deaths)} times within {WINDOW_S:.0f} s"
+        if worker.barren > self.limits.restarts:
+            often = f"was started {worker.barren} times and never came up"
+        return GiveUp(
+            f"{self._called(index, 'Worker')} {often}, the last time because it {why}. Restarting it again would not "
+            "help: look at what its components do just before, or raise streamlet.worker.restarts.max."
+        )
+
     def end(self, reason: str, now: float) -> list[Instruction]:
-        """Somebody or something wants the run to end: drain first."""
+        """Begin to end the run: drain first."""
         if self.ending is not None:
             if reason == "interrupted" != self.ending:
                 self._hurry(now)
@@ -231,18 +260,18 @@ class Supervisor:
         return [SendPause(), *self._maybe_stop(now)]
 
     def _hurry(self, now: float) -> None:
-        """Ctrl-C while the run ends by itself: it has no more time than after any Ctrl-C."""
+        """Shorten a run's own end after Ctrl-C: no more time than after any Ctrl-C."""
         self.ending, self._ended_s = "interrupted", now
         limit = self._closed_by(now) if self._stopping else now + self.limits.drain_s
         self._deadline = min(self._deadline, limit)
 
     def stopped(self, index: int, epoch: int) -> None:
-        """A worker has closed its components."""
+        """Note that a worker has closed its components."""
         if self.workers[index].epoch == epoch:
             self.workers[index].stopped = True
 
     def tick(self, now: float) -> list[Instruction]:
-        """Time passes: restarts that are due, workers that were silent, a drain that takes too long."""
+        """Let time pass: due restarts, silent workers, drains and ends that take too long."""
         out: list[Instruction] = []
         self._forgive_own_stall(now)
         if self.ending is not None and not self._stopping and now >= self._deadline:
@@ -266,10 +295,9 @@ class Supervisor:
         return [Tell("warning", text)] if text else []
 
     def _forgive_own_stall(self, now: float) -> None:
-        """While the coordinator stood still it heard nobody, whoever spoke: that silence is its own.
-
-        Ctrl-Z, or a machine that was held up with everything on it: the workers get their time anew.
-        """
+        """Give workers their time anew after the coordinator itself stood still."""
+        # After Ctrl-Z, or a pause of the whole machine, every worker looks silent for too long: the silence is ours,
+        # and healthy workers would be replaced.
         before, self._ticked = self._ticked, now
         if before is not None and now - before > STALL_S:
             for worker in self.workers.values():
@@ -277,8 +305,24 @@ class Supervisor:
 
     @property
     def over(self) -> bool:
-        """Every worker has stopped or is gone."""
+        """Whether every worker has stopped or is gone."""
         return self._stopping and all(w.stopped or w.state is WorkerState.GONE for w in self.workers.values())
+
+    def validate(self) -> None:
+        """Check the invariants between the fields. Raises AssertionError. For tests."""
+        for index, worker in self.workers.items():
+            listens = worker.state in (WorkerState.READY, WorkerState.UP)
+            assert (worker.address is not None) == listens, f"worker {index} is {worker.state} at {worker.address}"
+            assert worker.linked <= self.version, f"worker {index} is linked by a book of the future"
+            assert worker.restart_at is None or worker.state is WorkerState.GONE, f"worker {index} would start twice"
+            if self.whole and not self._stopping:
+                assert worker.state is WorkerState.UP and worker.initialized, f"worker {index} is not up"
+        assert self.began or not self.whole
+        assert self.ending is not None or not (self._stopping or self.drained or self.unclosed)
+        assert self._stopping or not self.drained
+        assert not self._replaced or self.began
+        assert all(version <= self.version for version in self._cut.values())
+        assert not (self.whole and self._replaced), "a replacement was not announced"
 
     # -- decisions ---------------------------------------------------------------------------------------------------
 
@@ -312,7 +356,7 @@ class Supervisor:
         return all(getattr(self.workers[index], what) for index in self.spout_workers)
 
     def _maybe_stop(self, now: float) -> list[Instruction]:
-        # Every worker: where nothing is tracked, tuples still wait at bolts whose spouts have no open tree.
+        # Every worker, those without spouts too: where nothing is tracked, tuples wait at bolts though no tree is open.
         if self.ending is None or self._stopping or not all(w.drained for w in self.workers.values()):
             return []
         if self._on_its_way():
@@ -321,12 +365,11 @@ class Supervisor:
         return self._stop(now)
 
     def _on_its_way(self) -> bool:
-        """Whether a frame was sent that its receiver had not read when it last said to be idle.
-
-        Every worker was idle when it spoke, though not all at the same moment. Had one become busy since, then by a
-        frame, and the first of these was sent before its sender spoke: it is in one count of this pair and not in the
-        other (Mattern 1987, vector counters). One sum over all pairs would not do.
-        """
+        """Tell whether a sent frame is not counted as read yet."""
+        # Every worker was idle when it spoke, though not all at the same moment. One that has become busy since did so
+        # by a frame, and the first such frame was sent before its sender spoke: it is in one count of its pair and not
+        # in the other (Mattern 1987, vector counters). One sum over all pairs would not do: frames of one pair could
+        # stand for those of another.
         workers = self.workers.items()
         return any(
             one.traffic[0].get(other, 0) != receiver.traffic[1].get(index, 0)
@@ -341,7 +384,7 @@ class Supervisor:
         out: list[Instruction] = [SendStop(clean=True)]
         for index, worker in self.workers.items():
             if worker.state is WorkerState.STARTING:
-                out.append(self._kill(index))  # what has not come up holds nothing that wants closing
+                out.append(self._kill(index))  # not up yet: it holds nothing to close
             if worker.state is WorkerState.GONE:
                 out += self._not_closed(index, "had died and was not back when the run ended")
         return out
@@ -350,13 +393,13 @@ class Supervisor:
         if self.limits.stop_s is not None:
             return now + self.limits.stop_s
         if self.ending == "interrupted":
-            if self.limits.drain_s >= INTERRUPT_S:  # whoever lets the drain take longer gave up that bound
+            if self.limits.drain_s >= INTERRUPT_S:  # the user allowed a longer drain, and so gave up that bound
                 return now + INTERRUPT_S
             return max(self._ended_s + INTERRUPT_S, now + 1.0)
         return now + CLOSE_S
 
     def _end_the_rest(self, now: float) -> list[Instruction]:
-        """Whoever has not closed by the deadline hangs, most likely in its user's code: the run ends without it."""
+        """Kill and name every worker that has not closed by the deadline."""
         out: list[Instruction] = []
         for index, worker in self.workers.items():
             if not worker.stopped and worker.state is not WorkerState.GONE:
@@ -366,9 +409,9 @@ class Supervisor:
         return out
 
     def _not_closed(self, index: int, how: str) -> list[Instruction]:
-        """A worker is gone at the end of the run and has not said that its components are closed."""
+        """Name a worker that is gone before its components were closed."""
         if not self.began or self.workers[index].stopped or index in self.unclosed:
-            return []  # no tuple was ever seen, all is well, or this is known
+            return []  # no tuple was ever seen, or it has closed, or this is known
         self.unclosed[index] = text = f"{self._called(index)} {how}"
         return [Tell("warning", f"{text}: what its cleanup was to write may be missing")]
 

@@ -1,4 +1,4 @@
-"""Where each worker of a run stands, and what a run that has stood still for long waits for. Pure."""
+"""The state of each worker of a run, and the notice about a run that stands still. Pure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from streamlet.runtime.links.links import Traffic
 from streamlet.runtime.supervision.link_watch import LinkWatch
 
 UNWHOLE_S = 10.0
-"""When no tuple has flowed for so long, it is said who is waited for."""
+"""Seconds without a tuple before the user learns why the run waits."""
 
 
 class WorkerState(Enum):
-    """Where a worker stands in its life."""
+    """The stages of a worker's life."""
 
     STARTING = "starting"
     READY = "ready"
@@ -27,7 +27,10 @@ class WorkerState(Enum):
 
 @dataclass
 class WorkerRecord:
-    """What is known of one worker of one epoch; ``begun`` is the component that it was initialising of late."""
+    """Everything known of one worker of one epoch.
+
+    Written by the supervisor alone. A replacement gets a new record, which takes over ``deaths`` and ``barren``.
+    """
 
     state: WorkerState = WorkerState.GONE
     epoch: int = 0
@@ -35,7 +38,9 @@ class WorkerRecord:
     heard_s: float = 0.0
     initialized: bool = False
     begun: str = ""
+    """The component that it was initialising when it was last heard."""
     linked: int = 0
+    """The last version of the book whose links it all had."""
     drained: bool = False
     traffic: Traffic = ({}, {})
     caught_up: bool = False
@@ -48,7 +53,7 @@ class WorkerRecord:
 
     @property
     def lacks(self) -> str:
-        """What keeps it from being linked, for a sentence about it; empty when nothing does."""
+        """The reason why it cannot be linked, for a sentence; empty without one."""
         if self.state is WorkerState.GONE:
             return "is to be started again"
         if self.state is WorkerState.STARTING:
@@ -58,7 +63,7 @@ class WorkerRecord:
 
 
 class WaitNotice:
-    """Says once of each time that no tuple may flow, when it has become long, what is waited for."""
+    """A notice about a run that waits, once for each such time."""
 
     def __init__(self) -> None:
         self._since: float | None = None
@@ -72,7 +77,7 @@ class WaitNotice:
         called: Callable[[int], str],
         now: float,
     ) -> str:
-        """A sentence if it is time for it, else nothing."""
+        """Return a sentence if it is time for one, else nothing."""
         if whole or self._since is None:
             self._since = None if whole else now
             return ""
@@ -80,7 +85,8 @@ class WaitNotice:
             return ""
         self._since = math.inf
         lacking = [f"{called(index)} {worker.lacks}" for index, worker in workers.items() if worker.lacks]
-        # Who initialises links to nobody: only when all are done is a link that no dial failed for a riddle.
+        # A worker that initialises links to nobody. So a link that no failed dial explains is worth a word only when
+        # all workers are through with that.
         unlinked = {index for index, w in workers.items() if w.initialized and w.linked != version}
-        said = "; ".join([*lacking, *links.unlinked(unlinked, riddles=not lacking)])
+        said = "; ".join([*lacking, *links.unlinked(unlinked, include_unexplained=not lacking)])
         return f"No tuple has flowed for {UNWHOLE_S:.0f} s: {said}." if said else ""

@@ -1,1 +1,1 @@
-"""Tasks: what one instance of a spout or bolt does with tuples. Decides, touches no socket or thread."""
+"""Tasks: running spouts and bolts, from an emit to the ack of its tree."""

@@ -1,7 +1,11 @@
-"""One definition of running a bolt's tuples: process, anchor, ack, fail. Pure but for the user's code.
+"""Running a bolt: its tuples, what it emits, acks and fails.
 
-Acks are XOR deltas: the tuple's own edge and the edges of all it emitted, combined per root over the loop's
-turn, because consecutive tuples mostly belong to the same tree.
+The life of a tuple here: ``execute`` takes it from a run, ``process`` handles it, each ``emit`` draws a random edge and
+XORs it into the tuple's ``children``, and the ack XORs ``edge ^ children`` into ``acks[root]``. Consecutive tuples
+mostly belong to the same tree, so the deltas of a slice are combined before they reach the dictionary, and those of a
+turn before they leave for the ledger (``ledgers``).
+
+Pure but for the user's code. Deliberately absent: any look at other tasks, sockets or the ledgers.
 """
 
 from __future__ import annotations
@@ -19,10 +23,14 @@ from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.tasks.values import PLAIN, copies
 
 SLICE = 64
-"""At most so many tuples between two looks at the clock; fewer of a bolt that is slow, down to one."""
+"""Most tuples between two looks at the clock; a slow bolt gets fewer, down to one."""
 
 SLICE_S = 0.002
-"""How long a slice should take: then acks leave, and a stop, a timer or a peer is heard, though a bolt is slow."""
+"""Seconds that a slice should take.
+
+Then acks leave, and a stop, a timer or a peer is noticed, though a bolt is slow: with a fixed number of tuples, a bolt
+of 0.2 s a tuple would let no ack leave for 13 s, and be killed as hanging when the run ends.
+"""
 
 
 class _Holder:
@@ -37,8 +45,10 @@ def _unkept() -> int:
 
 
 UNKEPT = _unkept()
-"""References to a tuple that only the slice holds: its variable, ``_current``, and, in some interpreters, the question
-itself. So it is counted here, in the shape it has there: one too many, and a tuple somebody kept is filled again.
+"""References to a tuple that only the slice holds.
+
+These are its variable, ``_current`` and, in some interpreters, the question itself. So the number is counted here, in
+the shape it has there, and not assumed: one too many, and a tuple somebody kept would be filled again.
 """
 
 Report = Callable[[BaseException, Tuple | None], None]
@@ -77,7 +87,7 @@ class BoltTask:
         bolt.bind(self)
 
     def initialized(self) -> None:
-        """After the bolt's ``initialize``, which may have changed ``auto_anchor``: from now on it stays as it is."""
+        """Choose the emit anew after ``initialize``, which may set ``auto_anchor``."""
         before, self.emit = self.emit, self._fast_emit() or self.emit_anywhere
         if vars(self.bolt).get("emit") is before:  # else it has put something of its own around it
             self.bolt.bind(self)
@@ -85,7 +95,7 @@ class BoltTask:
     # -- emitting ------------------------------------------------------------------------------------------
 
     def _fast_emit(self) -> Callable[..., list[int] | None] | None:
-        """The closure for a default stream with one reader; None where the topology is not of that shape."""
+        """Make the closure for a default stream with one reader, else None."""
         default = self.emitter.default
         if default is None or default.single is None or not self.emitter.one_stream or not self.bolt.auto_anchor:
             return None
@@ -128,7 +138,7 @@ class BoltTask:
         return emit
 
     def _emit_one_field(self, pick: Callable[[Any], Outbox]) -> Callable[..., list[int] | None]:
-        """The same for a stream of one field: no loop over values, and a key is looked up without a call."""
+        """Make the closure for one field: no loop over values, no call for a key."""
         slow, bits, plain, task = self.emit_anywhere, self.getrandbits, PLAIN, self
 
         def emit(
@@ -170,24 +180,28 @@ class BoltTask:
         direct_task: int | None = None,
         need_task_ids: bool = False,
     ) -> list[int] | None:
-        """Any stream, any anchors, any number of readers."""
+        """Emit on any stream, with any anchors, to any number of readers."""
         routes = self.emitter.routes(stream, direct_task)
         values = self.emitter.checked(values, routes)
         if anchors is None:
             anchors = (self._current,) if self._current is not None and self.bolt.auto_anchor else ()
         else:
-            anchors = tuple(anchors)  # an iterator would be spent by the first look, and the tuple tracked by nobody
+            anchors = tuple(anchors)  # the first look would spend an iterator, and the tuple would be tracked by nobody
         if any(anchor.state != OPEN and anchor.root for anchor in anchors):
             raise BadEmit(
                 f"{self.emitter.component} emitted on stream {routes.name!r} with an anchor that was already acked "
                 "or failed: its tree could never complete. Emit before you ack, or emit with anchors=[]."
             )
         boxes = routes.boxes(values, direct_task)
+        # A row for each receiver: with one list in two outboxes a bolt could change what another bolt receives.
         for box, row in zip(boxes, copies(values, len(boxes)), strict=False):
             self._put(box, routes.name, row, anchors)
         return [box.target for box in boxes] if need_task_ids else None
 
     def _put(self, box: Outbox, stream: str, values: list[Any], anchors: Sequence[Tuple]) -> None:
+        """Put a row into an outbox, with fresh edges for its anchors."""
+        # Every edge is a random 64-bit number. A counter times a constant is not independent under XOR: small trees
+        # could cancel to zero, and be acked before they are done.
         tracked = [anchor for anchor in anchors if anchor.root]
         if not tracked:
             box.switch(stream)((0, 0, values))
@@ -196,7 +210,8 @@ class BoltTask:
             tracked[0].children ^= edge
             box.switch(stream)((tracked[0].root, edge, values))
         else:
-            # One edge per anchor: two anchors of the same tree would cancel a shared one.
+            # One edge for each anchor, even for two of one tree: a shared edge would be XORed in twice and vanish, and
+            # the tree would be acked too early.
             edges: dict[int, int] = {}
             for anchor in tracked:
                 edge = self.getrandbits(64)
@@ -209,7 +224,7 @@ class BoltTask:
     # -- acking --------------------------------------------------------------------------------------------
 
     def ack(self, tup: Tuple) -> None:
-        """Bound to the bolt: the tuple is done. Acking twice, or after a failure, changes nothing."""
+        """Ack a tuple. A second ack, or one after a failure, changes nothing."""
         if tup.state != OPEN:
             return
         tup.state = ACKED
@@ -220,7 +235,7 @@ class BoltTask:
         tup.anchors = ()  # sends a later emit with this anchor to the slow path, which refuses it
 
     def fail(self, tup: Tuple) -> None:
-        """Bound to the bolt: every tree this tuple belongs to has failed."""
+        """Fail every tree that a tuple belongs to."""
         if tup.state != OPEN:
             return
         tup.state = FAILED
@@ -231,9 +246,9 @@ class BoltTask:
     # -- receiving -----------------------------------------------------------------------------------------
 
     def execute(self, work: Work, until: float) -> None:
-        """Process a run in order, slice by slice, until it is done or ``until`` has passed (``work.left``).
+        """Process a run in order, slice by slice, until done or ``until``.
 
-        What the user's code raises fails that tuple only.
+        ``work.left`` says how many tuples remain. What the user's code raises fails that tuple only.
         """
         before = work.left
         now = started = self.clock.monotonic()
@@ -297,7 +312,7 @@ class BoltTask:
         self.stats.acked += min(size, work.left) - otherwise
 
     def _slice_by_hand(self, work: Work, size: int) -> None:
-        """Tuples with several roots, and those of bolts that ack themselves."""
+        """Process tuples with several roots, and those of bolts that ack themselves."""
         run, bolt = work.run, self.bolt
         component = self.sources.get(run.source, "?")
         for root, edge, values in islice(work.rows, size):
@@ -321,11 +336,11 @@ class BoltTask:
         if self.bolt.auto_fail:
             self.fail(tup)
         if not tup.root:
-            self.stats.unreplayed += 1  # no spout hears of it
+            self.stats.unreplayed += 1  # untracked: no spout can replay it
         self.report(error, tup)
 
     def tick(self, period_s: float) -> None:
-        """Give the bolt its tick. What it emits is anchored to nothing."""
+        """Give the bolt its tick. It anchors emitted tuples to nothing."""
         try:
             self.bolt.process_tick(tick_tuple(period_s))
         except Exception as error:  # noqa: BLE001 - user code: a tick that raises hurts no tuple

@@ -1,4 +1,7 @@
-"""From plan to live tasks: instances, contexts, emitters. The only place where user classes are instantiated."""
+"""From plan to live tasks: instances, contexts, emitters.
+
+The only place where user classes are instantiated.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.user_errors import Defined
 
 ReportFrom = Callable[[str, int, BaseException, Any, Defined], None]
-"""(component, task id, error, tuple or None, what was called): an error of the user's code."""
+"""(component, task id, error, tuple or None, called function): an error of the user's code."""
 
 
 @dataclass
@@ -45,7 +48,7 @@ class Running:
 
 @dataclass
 class LiveTask:
-    """A task with its outboxes, which the loop empties after each time the task ran.
+    """A task with its outboxes, which the loop empties after it ran.
 
     ``conf`` is the run's with the component's own settings over it.
     """
@@ -59,7 +62,7 @@ class LiveTask:
 
 
 def component_names(tasks: Iterable[LiveTask]) -> dict[int, str]:
-    """The name of each task's component, by the id of its object."""
+    """Return the name of each component by the id of its object."""
     return {id(live.component): live.plan.component for live in tasks}
 
 

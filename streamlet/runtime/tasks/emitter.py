@@ -42,9 +42,9 @@ class BadEmit(ValueError):
 
 
 class Run(NamedTuple):
-    """Tuples of one sender, stream and receiver, in order, as columns of equal length.
+    """Tuples of one sender, stream and receiver, as columns of equal length.
 
-    ``multi`` marks tuples with several roots: their root and edge are then equally long lists.
+    In order. ``multi`` marks tuples with several roots: their root and edge are then equally long lists.
     """
 
     target: int
@@ -68,7 +68,7 @@ class Work:
 
 
 class Outbox:
-    """The tuples from one task to one other, as rows until the loop's turn ends.
+    """The tuples from one task to another during one turn.
 
     Rows lie flat (root, edge, values, root, ...), which is the cheapest thing to append to.
     """

@@ -1,4 +1,8 @@
-"""The ledgers of a worker's spouts, and the way of every ack and failure to the ledger that owns its tree."""
+"""The ledgers of a worker's spouts, and how acks and failures reach them.
+
+The high bits of a root name the spout task that opened it (``tracking.pending``), so a bolt's worker knows without
+asking where the ledger of a delta is: here, or in another worker, and then the delta travels with the turn's tuples.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +20,10 @@ from streamlet.tracking.pending import owner_task
 
 
 class Ledgers:
-    """Acks and failures of one worker, brought home. On the loop's thread.
+    """Acks and failures of one worker, on their way home. On the loop's thread.
 
-    ``acks`` (root -> delta) and ``fails`` are filled by the worker's bolts during a turn; ``outgoing`` gives what the
-    turn has for another worker.
+    ``acks`` (root -> delta) and ``fails`` are filled by the worker's bolts during a turn; ``outgoing`` returns what the
+    turn sends to another worker.
     """
 
     def __init__(
@@ -41,7 +45,7 @@ class Ledgers:
         self._sole_owner = owners[0] if len(owners) == 1 else None
 
     def settle(self) -> None:
-        """Bring the turn's ack deltas and failures to the ledgers that own them."""
+        """Bring the turn's ack deltas and failures to their ledgers."""
         if self._acks:
             self._acks.pop(0, None)  # what untracked tuples left there
             roots, deltas = list(self._acks), list(self._acks.values())
@@ -53,8 +57,8 @@ class Ledgers:
             self.apply_fails(failed)
 
     def apply_acks(self, roots: list[int], deltas: list[int]) -> None:
-        """Deltas by root, here or on to another worker. Those of no spout's are dropped."""
-        if self._sole_owner is not None:  # every root is of one spout task: no need to look at each
+        """Apply deltas by root here, or pass them on to another worker."""
+        if self._sole_owner is not None:  # one spout task owns every root: no need to look at each
             self._acks_of(self._sole_owner, roots, deltas)
             return
         by_task: dict[int, tuple[list[int], list[int]]] = {}
@@ -76,7 +80,10 @@ class Ledgers:
             outgoing.deltas += deltas
 
     def apply_fails(self, roots: list[int], reason: FailReason = FailReason.FAILED) -> None:
-        """Failed trees, here or on to another worker. The reason is not sent along: a bolt's fault needs none."""
+        """Fail trees here, or pass the roots on to another worker.
+
+        The reason does not travel: a failure by a bolt needs none.
+        """
         for root in roots:
             task_id = owner_task(root)
             spout = self.spouts.get(task_id)
@@ -86,43 +93,44 @@ class Ledgers:
                 self._outgoing(self._worker_of[task_id]).fails.append(root)
 
     def fail_unsendable(self, runs: list[Run]) -> None:
-        """There is no link for these tuples: their trees have failed.
-
-        Here at once; other workers with spouts hear of the lost link, and then fail whatever they have open. Told by
-        this one, it would look like the message's fault.
-        """
+        """Fail the trees of tuples for a worker without a link."""
+        # Only trees of spouts here. A frame says that a tree failed, not why, so a failure sent to another worker would
+        # count against the message; that worker hears of the lost link itself, and then fails everything it has open.
         roots: set[int] = set()
         for run in runs:
             roots.update(*run.roots) if run.multi else roots.update(run.roots)
         self.apply_fails([root for root in roots if owner_task(root) in self.spouts], FailReason.LOST)
 
     def fail_everything(self) -> int:
-        """Every open tree may have used a link that is gone; how many there were."""
+        """Fail every open tree; return how many there were.
+
+        Any of them may have used a link that is gone.
+        """
         failed = self.pending()
         for spout in self.spouts.values():
             self.guard(spout, "fail", spout.fail_all)
         return failed
 
     def expire(self) -> None:
-        """Fail what is older than the message time-out."""
+        """Fail trees older than the message time-out."""
         now = self._clock.monotonic()
         for spout in self.spouts.values():
             self.guard(spout, "fail", partial(spout.expire, now))
 
     def pending(self) -> int:
-        """Open trees. Any thread: spouts may still be added meanwhile."""
+        """Count open trees. Any thread: spouts may still be added meanwhile."""
         return sum(len(spout.pending) for spout in list(self.spouts.values()))
 
     def unfinished(self) -> int:
-        """Messages that are neither acked nor given up: open trees, and what failed and waits for its replay."""
+        """Count messages neither acked nor given up: open trees, failures to be replayed."""
         return sum(self.guard(spout, "unfinished_count", spout.unfinished) for spout in self.spouts.values())
 
     def caught_up(self) -> bool:
-        """Every spout task here says it is done, and none has an open tree."""
+        """Tell whether every spout here is done, without an open tree."""
         return not self.pending() and all(spout.spout.caught_up() for spout in self.spouts.values())
 
     def guard(self, spout: SpoutTask, where: str, act: Callable[[], Any]) -> Any:
-        """Call into a spout. Raises its own StreamletError, or ComponentFailed for anything else it raised."""
+        """Call into a spout. Raises its own StreamletError, or ComponentFailed."""
         try:
             return act()
         except Exception as error:

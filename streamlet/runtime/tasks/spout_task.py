@@ -1,4 +1,8 @@
-"""One definition of running a spout: when to ask it for tuples, what its trees are, what it hears of them."""
+"""Running a spout: when it is asked for tuples, its trees, and what it hears of them.
+
+The ledger of a spout's trees lives here, beside the spout (Storm's acker without a task of its own). A tree is opened
+before anything of it is sent, so a delta for an unknown root is late, never early.
+"""
 
 from __future__ import annotations
 
@@ -16,21 +20,24 @@ from streamlet.tracking.acker import AckLedger
 from streamlet.tracking.pending import PendingSet
 
 SAMPLE = 0x1F
-"""One tree in 32 is timed from emit to last ack."""
+"""Mask that picks one tree in 32, which is timed from emit to last ack."""
 
 
 ASK_S = 0.005
-"""How long a spout is asked for tuples in one turn: what a slow one emitted leaves, though it has more."""
+"""Seconds to ask a spout for tuples in one turn; then the tuples it emitted leave."""
 
 LOOKS = frozenset(1 << power for power in range(16))
-"""After so many questions of a turn the clock is looked at: after the first of a slow spout, seldom of a fast one."""
+"""Numbers of calls in a turn after which the clock is read: after the first of a slow spout."""
 
 MOST_FOLLOWED = 100_000
-"""Of so many failed messages it is followed whether they are acked later; the memory for it has a bound."""
+"""Most failed messages that are followed until they are acked."""
 
 
 class SpoutTask:
-    """A spout instance with everything bound, and the ledger of its trees. Lives on the loop's thread."""
+    """A spout instance with everything bound, and the ledger of its trees.
+
+    Lives on the loop's thread.
+    """
 
     def __init__(
         self,
@@ -70,20 +77,23 @@ class SpoutTask:
         spout.bind(self)
 
     def ack(self, tup: Any) -> None:
-        """Spouts do not ack; here because every task port has it."""
+        """Do nothing: spouts do not ack. Every task port has it."""
 
     def fail(self, tup: Any) -> None:
-        """Spouts do not fail tuples; here because every task port has it."""
+        """Do nothing: spouts do not fail tuples. Every task port has it."""
 
     @property
     def full(self) -> bool:
-        """As many trees are open as may be."""
+        """Whether as many trees are open as may be."""
         return len(self.pending) >= self.max_pending
 
     # -- emitting ------------------------------------------------------------------------------------------
 
     def _fast_emit(self) -> Callable[..., list[int] | None] | None:
-        """The closure for a tracked default stream with one reader."""
+        """Make the closure for a tracked default stream with one reader.
+
+        None where the topology is not of that shape.
+        """
         default = self.emitter.default
         if default is None or default.single is None or not self.emitter.one_stream or not self.tracked:
             return None
@@ -126,7 +136,7 @@ class SpoutTask:
         direct_task: int | None = None,
         need_task_ids: bool = False,
     ) -> list[int] | None:
-        """Any stream, any number of readers, tracked or not."""
+        """Emit on any stream, to any number of readers, tracked or not."""
         routes = self.emitter.routes(stream, direct_task)
         values = self.emitter.checked(values, routes)
         boxes = routes.boxes(values, direct_task)
@@ -136,7 +146,7 @@ class SpoutTask:
     def emit_many(
         self, tuples: Iterable[Sequence[Any]], tup_id: Hashable | None = None, stream: str | None = None
     ) -> None:
-        """Several tuples of one root. Nothing is sent unless all of them can travel."""
+        """Emit several tuples of one root; nothing unless all of them can travel."""
         routes = self.emitter.routes(stream, None)
         rows: list[tuple[Outbox, list[Any]]] = []
         for values in tuples:
@@ -160,6 +170,7 @@ class SpoutTask:
         self.pending.next_root += 1
         value = 0
         edges = []
+        # Edges are random, roots are not: a root need only be unique, an edge must be independent under XOR.
         for _ in rows:
             edge = self.getrandbits(64)
             edges.append(edge)
@@ -175,7 +186,10 @@ class SpoutTask:
     # -- the turn ------------------------------------------------------------------------------------------
 
     def turn(self, budget: int, now: float) -> bool:
-        """Ask for tuples, up to ``budget`` times or ASK_S, while there is room; whether anything was emitted."""
+        """Ask for tuples while there is room; tell whether any was emitted.
+
+        At most ``budget`` times, and for ASK_S.
+        """
         if not self.active:
             return False
         self._now = now
@@ -210,7 +224,7 @@ class SpoutTask:
     # -- what comes back -----------------------------------------------------------------------------------
 
     def apply_acks(self, deltas: Iterable[tuple[int, int]], now: float) -> None:
-        """One ledger pass over (root, delta) pairs; the spout hears of the trees they completed."""
+        """Apply (root, delta) pairs; tell the spout of the trees they completed."""
         done = self.ledger.apply(deltas)
         if not done:
             return
@@ -229,17 +243,23 @@ class SpoutTask:
         self.spout.ack_many(ids)
 
     def apply_fails(self, roots: Iterable[int], reason: FailReason = FailReason.FAILED) -> None:
-        """Trees that a bolt failed, or that could not be sent."""
+        """Fail trees that a bolt failed, or that could not be sent."""
         self._failed(self.ledger.fail(roots), reason)
 
     def fail_all(self) -> int:
-        """Every open tree may have used a link that is gone; how many there were."""
+        """Fail every open tree; return how many there were.
+
+        Any of them may have used a link that is gone.
+        """
         failed = self.ledger.fail_all()
         self._failed(failed, FailReason.LOST)
         return len(failed)
 
     def expire(self, now: float) -> int:
-        """Fail what is older than the message time-out, one step at most; how many that were."""
+        """Fail trees older than the message time-out; return how many there were.
+
+        One step of time at most.
+        """
         self.pending.note_time(now)
         bound = self.pending.expired_bound(now)
         if bound is None:
@@ -262,22 +282,25 @@ class SpoutTask:
             self._follow(ids)
 
     def _follow(self, ids: list[Any]) -> None:
-        """Remember what failed until it is acked: a spout may emit it again under the same id."""
+        """Remember failed messages until they are acked.
+
+        A spout may emit a message again under the same id; until then the run is not done.
+        """
         spout = self.spout
-        if isinstance(spout, ReliableSpout):  # that it replays is known, so only what it gave up is of interest
+        if isinstance(spout, ReliableSpout):  # it replays all but what it has given up
             ids = [tup_id for tup_id in ids if tup_id not in spout.unacked_tuples]
         if len(self._failed_ids) < MOST_FOLLOWED:
             self._failed_ids.update(map(_key, ids))
             self.stats.unreplayed = len(self._failed_ids)
 
     def unfinished(self) -> int:
-        """Messages that are neither acked nor given up: open trees, and what failed and waits for its replay."""
+        """Count messages neither acked nor given up: open trees, failures to be replayed."""
         known = self.spout.unfinished_count()
         return len(self.pending) + len(self._failed_ids) if known is None else known
 
 
 def _key(tup_id: Any) -> Hashable:
-    """The message id, or what stands for one that is not hashable after all."""
+    """Return the message id, or a text for an unhashable one."""
     try:
         hash(tup_id)
     except TypeError:

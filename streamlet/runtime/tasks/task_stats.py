@@ -13,13 +13,14 @@ from typing import Any
 from streamlet.model.topology import TopologySpec
 
 COUNTERS = ("emitted", "executed", "acked", "failed", "timed_out", "errors", "unreplayed")
+"""The counters of a task, in the order of the wire."""
 
 BUCKETS_PER_DOUBLING = 4
 SLOTS = 30 * BUCKETS_PER_DOUBLING
 
 
 class Latencies:
-    """A histogram of durations from 1 us to 1000 s in steps of 19 %."""
+    """A histogram of durations: 1 us to 1000 s, steps of 19 %."""
 
     __slots__ = ("counts",)
 

@@ -63,7 +63,7 @@ def spout_failed(component: str, task_id: int, where: str, error: Exception, def
 
 
 def exited(error: BaseException, components: Mapping[int, str]) -> StreamletError:
-    """Explain a ``sys.exit()`` or the like of a component in a process it shares.
+    """Explain a ``sys.exit()`` or the like in a process that components share.
 
     ``components``: the names of all components that live there, by the id of the object.
     """
@@ -154,7 +154,7 @@ def _consequence(tup: Any) -> str:
 
 
 def remedy(error: BaseException) -> str:
-    """Return what to write instead of a pystorm call as a sentence, else an empty text."""
+    """Return how to write a pystorm call here, else nothing."""
     if isinstance(error, TypeError) and _TUP.search(said(error)):
         return "pystorm's emit(tup=[...]) is emit([...]) here: the list of values comes first, without a name. "
     return ""

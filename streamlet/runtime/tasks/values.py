@@ -1,7 +1,7 @@
-"""Which values may stand in a tuple, and which of them count as the same key.
+"""The values that may stand in a tuple, and which of them count as the same key.
 
-A tuple must look the same to a bolt in the same worker and to one in another: what msgpack would change or lose
-is refused by the ``emit`` that was given it, and containers are copied even where nothing is serialised.
+A tuple must look the same to a bolt in the same worker and to one in another: an ``emit`` refuses what msgpack would
+change or lose, and copies containers even where nothing is serialised.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ MAX_DEPTH = 64
 
 
 def travelling(values: Sequence[Any], component: str, stream: str, fields: Sequence[str]) -> list[Any]:
-    """A copy of ``values`` as a receiver will see it. Raises ValueCannotTravel naming component, stream, field."""
+    """Copy values as a receiver will see them. Raises ValueCannotTravel.
+
+    The error names component, stream and field.
+    """
     copied = []
     for index, value in enumerate(values):
         try:
@@ -40,7 +43,7 @@ def travelling(values: Sequence[Any], component: str, stream: str, fields: Seque
 
 
 def copies(values: list[Any], count: int) -> Iterator[list[Any]]:
-    """The row for each of ``count`` receivers: one that changes what it got changes nobody else's."""
+    """Yield a row for each of ``count`` receivers; changes to one change no other."""
     for _ in range(count - 1):
         yield [_copy(value, 0) if value.__class__ is list or value.__class__ is dict else value for value in values]
     yield values
@@ -74,7 +77,10 @@ def _key(key: Any) -> Any:
 
 
 def canonical(value: Any) -> Any:
-    """The one form of all values that are equal in Python: 1, 1.0 and True; equal instants; nested too."""
+    """Return the one form of all values that are equal in Python.
+
+    1, 1.0 and True; equal instants; nested too.
+    """
     kind = value.__class__
     if kind is float:
         return int(value) if value.is_integer() and INT_MIN <= value <= INT_MAX else value
@@ -96,7 +102,9 @@ def _pack(value: Any) -> bytes:
 
 
 def key_hash(key: Sequence[Any]) -> int:
-    """crc32c of the canonical msgpack of the key's values: equal in every process and every run, unlike ``hash``.
+    """Hash a key alike in every process and every run, unlike ``hash``.
+
+    It is the crc32c of the canonical msgpack of the key's values.
 
     >>> key_hash([1, "a"]) == key_hash([1.0, "a"]) == key_hash([True, "a"])
     True

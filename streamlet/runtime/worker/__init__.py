@@ -1,1 +1,1 @@
-"""A worker process: its loop, its control thread, and how it finds the user's topology."""
+"""A worker process: its loop, its control channel, and the import of the topology."""

@@ -16,7 +16,7 @@ SEND_S = 2.0
 """Seconds that a send may take."""
 
 LONGEST_TEXT = 1 << 16
-"""Characters of a line that are shown; the other end closes the channel at a message beyond its limit."""
+"""Most characters of a text; the rest is cut."""
 
 
 class ChannelClosed(Exception):
@@ -35,7 +35,7 @@ class ControlChannel:
 
     @classmethod
     def inherited(cls, sock: socket.socket) -> ControlChannel:
-        """Wrap one end of a socket pair, which needs no proof of anything."""
+        """Wrap one end of a socket pair, which needs no proof."""
         return cls(sock, FrameWriter(INHERITED_KEY), FrameReader(INHERITED_KEY, MAX_CONTROL_FRAME))
 
     def fileno(self) -> int:
@@ -82,7 +82,7 @@ class ControlChannel:
         return messages
 
     def last_words(self) -> list[Raw]:
-        """Return all messages of an end that is gone, without waiting for more."""
+        """Return all messages that an ended worker left, without waiting."""
         # Not until the end of file: a child that a component forked may hold the worker's socket open for ever.
         self.sock.setblocking(False)
         messages: list[Raw] = []

@@ -1,4 +1,4 @@
-"""Finding a topology in a file, in the same way in every process that runs a part of it.
+"""Finding a topology in a file, alike in every process that runs a part of it.
 
 The file's own folder goes first on ``sys.path`` and the file is imported by its stem (in a package: by its dotted
 name), never as ``__main__``: its classes have one name everywhere, and modules that lie beside it can be imported.
@@ -23,11 +23,11 @@ _file_at_hand: ContextVar[Path | None] = ContextVar("file_at_hand", default=None
 
 
 class CannotLoad(BadInput):
-    """The file is missing, does not parse, raises when imported, or holds no such topology."""
+    """The file does not import, or holds no such topology."""
 
 
 class ImportedOtherwise(StreamletError):
-    """A worker could not import what the process that started the run has imported."""
+    """A worker could not import the file that its coordinator imported."""
 
     def __init__(self, worker: int, file: str, error: CannotLoad) -> None:
         super().__init__(
@@ -39,7 +39,7 @@ class ImportedOtherwise(StreamletError):
 
 
 def load_topology(file: Path, name: str | None = None) -> TopologySpec:
-    """The topology called ``name`` in ``file``, or the only one there. Raises CannotLoad."""
+    """Return the topology called ``name`` in a file, or the only one. Raises CannotLoad."""
     module = _import(file)
     found = {key: value.__topology__ for key, value in vars(module).items() if is_topology(value)}
     if name is not None:

@@ -1,4 +1,4 @@
-"""Log records as the lines a person reads, alike in the coordinating process and from every worker."""
+"""Log records as lines for a person, alike from the coordinating process and every worker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from streamlet.components.component import COMPONENT_LOGGER
 
 
 def log_text(record: logging.LogRecord) -> str:
-    """``count: message`` for a component's, the bare message for streamlet's own, ``logger: message`` for others'."""
+    """Return the line of a record.
+
+    ``count: message`` for a component's, the bare message for streamlet's own, ``logger: message`` for others'.
+    """
     text = record.getMessage()
     if record.name.startswith(f"{COMPONENT_LOGGER}."):
         text = f"{record.name.removeprefix(COMPONENT_LOGGER + '.')}: {text}"
@@ -36,7 +39,10 @@ class _Shown(logging.Handler):
 
 @contextlib.contextmanager
 def logs_shown(show: Callable[[str, str], None], debug: bool) -> Iterator[None]:
-    """While entered, ``show`` gets (level, line) of whatever is logged in this process, on the thread that logs it."""
+    """Pass every logged line of this process to ``show`` while entered.
+
+    ``show`` gets (level, line), on the thread that logs it.
+    """
     root = logging.getLogger()
     handler, level = _Shown(show), root.level
     root.addHandler(handler)

@@ -1,7 +1,13 @@
-"""The loop of a worker: one thread that reads, runs tasks, applies acks, asks spouts, flushes. No locks.
+"""The loop of a worker: one thread that reads, runs tasks, settles acks, sends.
 
-One turn: read what has arrived; run what waits; settle acks and failures; let spouts emit; send. A turn's work is
-sent when the turn ends, so batches grow with the load and a lone tuple waits for nobody.
+One turn, in this order: read frames; run bolts; settle acks and failures; run due timers; let spouts emit; run the
+bolts they emitted to; send. A turn's work is sent when the turn ends, so batches grow with the load and a lone tuple
+waits for nobody.
+
+No locks: tasks, ledgers and links belong to this thread, and others only ``post``. Nothing blocks but the one
+``select`` between turns, and users' code. So everything else is bounded: how long bolts run (``TURN_S``, ``BOLTS_S``),
+how long spouts are asked, how many bytes are read of a link in one turn. Back pressure is two marks: above a high-water
+mark of the inbox or of a link, this worker's spouts pause, and other workers' spouts by a ``full`` in a frame.
 """
 
 from __future__ import annotations
@@ -27,21 +33,21 @@ from streamlet.runtime.tasks.user_errors import could_not_start
 from streamlet.runtime.worker.timers import Timers
 
 SPOUT_BUDGET = 128
-"""How often a spout is asked in one turn: the size of a batch under load."""
+"""Most calls of one spout in one turn: the size of a batch under load."""
 
 TURN_S = 0.010
-"""How long bolts may run before the loop reads its links again."""
+"""Seconds that a bolt may run before the loop reads its links again."""
 
 POLL_S = 0.001
-"""How long the loop sleeps when a spout without a descriptor had nothing (Storm's sleep of 1 ms)."""
+"""Seconds to sleep when a spout without a descriptor had nothing (Storm's 1 ms)."""
 
 BOLTS_S = 0.100
-"""How long bolts may work off short runs before the loop goes on: a stop, a timer or a peer may be waiting."""
+"""Seconds that bolts may work off short runs while a stop, timer or peer waits."""
 
 IDLE_S = 1.0
 
 FINISH_S = 2.0
-"""How long trees that are open when a spout stops the run may take to be acked."""
+"""Seconds for open trees to be acked after a spout has stopped the run."""
 
 Trace = Callable[[Run], None]
 
@@ -59,9 +65,9 @@ def _too_large(component: str, stream: str) -> StreamletError:
 
 
 class WorkerLoop:
-    """All tasks of one worker, and their turns. Built, initialised, run and closed on one thread.
+    """All tasks of one worker, and their turns.
 
-    Other threads may only call ``post``.
+    Built, initialised, run and closed on one thread. Other threads may only call ``post``.
     """
 
     def __init__(self, running: Running, links: Links, trace: Trace | None = None) -> None:
@@ -93,7 +99,10 @@ class WorkerLoop:
     # -- life ----------------------------------------------------------------------------------------------
 
     def initialize(self) -> None:
-        """Build every task and call ``initialize`` on it. Raises ComponentFailed for what the user's code raises."""
+        """Build every task and call ``initialize`` on it.
+
+        Raises ComponentFailed for errors of the user's code.
+        """
         self.selector.register(self._wake_read, selectors.EVENT_READ, self._drain_wake)
         self.links.attach(self.selector)
         now = self.clock.monotonic()
@@ -132,20 +141,20 @@ class WorkerLoop:
             self.timers.every(period, lambda: self._tick(bolt, period), now)
 
     def pause(self, reason: str) -> None:
-        """Spouts emit nothing until every reason is gone."""
+        """Keep spouts from emitting until every reason is gone."""
         self.paused.add(reason)
         for spout in self.spouts.values():
             spout.active = False
 
     def resume(self, reason: str) -> None:
-        """One reason less."""
+        """Take one reason away."""
         self.paused.discard(reason)
         if not self.paused:
             for spout in self.spouts.values():
                 spout.active = True
 
     def activate(self) -> None:
-        """The first tuples may flow."""
+        """Let the first tuples flow."""
         for spout in self.spouts.values():
             self.ledgers.guard(spout, "activate", spout.spout.activate)
         self.resume("starting")
@@ -156,10 +165,14 @@ class WorkerLoop:
         return "starting" not in self.paused
 
     def close(self, clean: bool) -> list[BaseException]:
-        """After a clean stop call ``cleanup`` on all; close spouts; what they raised."""
+        """Close all components; return the errors they raised.
+
+        ``cleanup`` is called after a clean stop only.
+        """
         raised: list[BaseException] = []
         acts: list[Callable[[], None]] = []
-        # Bolts first: a spout may wait for a store that does not answer, and what a cleanup writes is nowhere else.
+        # Bolts first: a spout's last commit may wait for a store that is gone until the worker is killed, and then no
+        # cleanup would run. What a cleanup writes is nowhere else.
         for live in sorted(self.tasks.values(), key=lambda live: isinstance(live.run, SpoutTask)):
             vars(live.component).update(emit=_too_late, emit_many=_too_late)
             acts += [live.component.cleanup] if clean else []
@@ -200,7 +213,10 @@ class WorkerLoop:
             sleep_s = self.turn(sleep_s)
 
     def turn(self, sleep_s: float = 0.0) -> float:
-        """One turn, after waiting at most ``sleep_s`` for something to read; how long the next may wait."""
+        """Do one turn; return how long the next may wait for something to read.
+
+        Waits at most ``sleep_s``, then works.
+        """
         for key, _ in self.selector.select(sleep_s):
             if key.data is not None:
                 key.data()
@@ -237,6 +253,8 @@ class WorkerLoop:
                 self.inbox_tuples += len(run.roots)
 
     def _run_bolts(self, now: float) -> None:
+        # Time is counted over all runs in the inbox: many short runs take as long as one long run, and a stop would
+        # wait for all of them.
         inbox, until, over = self.inbox, now + TURN_S, now + BOLTS_S
         while inbox:
             work = inbox[0]
@@ -256,7 +274,7 @@ class WorkerLoop:
                 return
 
     def _collect(self, live: LiveTask) -> None:
-        """Move what a task emitted to where it goes."""
+        """Move what a task emitted to its receivers."""
         emitted = 0
         for box in live.boxes:
             if box:
@@ -288,7 +306,7 @@ class WorkerLoop:
         return emitted
 
     def _watch_marks(self) -> None:
-        """Above a high-water mark no spout emits, here or elsewhere, until half of it is worked off."""
+        """Pause all spouts above a high-water mark, until half is done."""
         if self.unsent:  # what was just written; nothing else would wake the loop when a link is empty again
             self.unsent = self.links.unsent_bytes()
         conf = self.running.conf
@@ -306,35 +324,37 @@ class WorkerLoop:
             self._to(worker).full = full
 
     def recover(self, lost: Iterable[int]) -> int:
-        """A link was lost: apply the deltas that did arrive, then fail all open trees of this worker's spouts.
+        """Apply the deltas that did arrive, then fail all open trees.
 
-        They emit nothing until ``recovered``. Marks of the ``lost`` workers are void, those just received too: the
-        word that one is no longer full may have been lost with the link.
+        For the loss of links to the workers in ``lost``. This worker's spouts emit nothing until ``recovered``. Returns
+        how many trees failed.
         """
         self.pause("recovering")
         self._receive()
         self.ledgers.settle()
+        # "I am full" may be the last word of a lost link, and "no longer full" may be lost with it: a pause that nobody
+        # takes back would stop the run. So these marks are void, those just received too.
         for worker in lost:
             self.resume(f"worker {worker} is full")
         return self.ledgers.fail_everything()
 
     def recovered(self) -> None:
-        """All links stand again. Who has a new one does not know that this worker is full."""
+        """Let spouts emit again: all links stand."""
         self.resume("recovering")
-        if self._full:
+        if self._full:  # a worker with a new link does not know it
             self._tell_full(True)
 
     def finish_open_trees(self) -> None:
-        """A spout stops the run with a reason: what it emitted before may still be acked, and committed by ``close``.
+        """Finish the open trees after a spout stopped the run.
 
-        Whatever follows, the first reason is the one that is told.
+        They may still be acked, and then committed by ``close``; unacked, those records would be read again.
         """
         if not self.activated:
             return
         self.pause("failed")
         deadline = self.clock.monotonic() + FINISH_S
         while self.ledgers.pending() and not self.stopped and self.clock.monotonic() < deadline:
-            with contextlib.suppress(Exception):  # the spout says it again, perhaps at each turn
+            with contextlib.suppress(Exception):  # the spout may raise at each turn: its first reason counts
                 self.turn(0.01)
 
     # -- timers ----------------------------------------------------------------------------------------------
@@ -361,7 +381,10 @@ class WorkerLoop:
             self.unsent = self.links.unsent_bytes()
 
     def _fail_too_large(self, runs: list[Run]) -> None:
-        """Tuples that no frame can hold: the link lives on, their trees fail, and it is told who emitted them."""
+        """Fail the trees of tuples that no frame can hold.
+
+        The link lives on, and the user reads who emitted them.
+        """
         for run in runs:
             component = self.plan.tasks[run.source - 1].component
             self.running.report(component, run.source, _too_large(component, run.stream), None, None)
@@ -376,7 +399,9 @@ class WorkerLoop:
         return min(due, IDLE_S)
 
     def _watch_descriptors(self) -> None:
-        """Only of spouts that may be asked: what nobody reads stays readable, and the loop would never sleep."""
+        """Watch descriptors only of spouts that may be asked for tuples."""
+        # A spout that may not be asked reads nothing: its descriptor would stay readable, and the loop would never
+        # sleep.
         for spout, descriptor in self._descriptors:
             wanted = spout.active and not spout.full
             if wanted != (descriptor in self._watched):

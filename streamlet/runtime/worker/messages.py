@@ -235,7 +235,7 @@ class Complaint:
 
 @dataclass(frozen=True, slots=True)
 class LinkLost:
-    """The worker lost a link that was made by ``version`` of the book."""
+    """The worker lost a link made by ``version`` of the book."""
 
     worker: Natural
     epoch: Natural

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class Timers:
-    """Acts that run every so many seconds. A late one runs once, however many periods it missed."""
+    """Acts that run every so many seconds. A late one runs once, however late."""
 
     __slots__ = ("_heap", "_order")
 
@@ -17,26 +17,28 @@ class Timers:
         self._order = 0
 
     def every(self, period_s: float, act: Callable[[], None], now: float, aligned: bool = False) -> None:
-        """Run ``act`` each ``period_s``, first one period from now; or, ``aligned``, at the clock's multiples of it,
-        which are the same moments in every process of a machine.
+        """Run ``act`` each ``period_s``, first one period from now.
+
+        ``aligned``: at the clock's multiples of the period instead, which are the same moments in every process of a
+        machine.
         """
         self._order += 1
         heapq.heappush(self._heap, (_next(now, period_s, aligned), self._order, period_s, act, aligned))
 
     def run_due(self, now: float) -> None:
-        """Run what is due at ``now``, earliest first."""
+        """Run every act that is due at ``now``, earliest first."""
         while self._heap and self._heap[0][0] <= now:
             _, order, period_s, act, aligned = heapq.heappop(self._heap)
             heapq.heappush(self._heap, (_next(now, period_s, aligned), order, period_s, act, aligned))
             act()
 
     def next_due(self) -> float:
-        """When to come back (seconds, monotonic); infinity if there is nothing to come back for."""
+        """Return the next due time (seconds, monotonic), infinity if there is none."""
         return self._heap[0][0] if self._heap else math.inf
 
 
 def next_multiple(now: float, period_s: float) -> float:
-    """The first multiple of the period after ``now``."""
+    """Return the first multiple of the period after ``now``."""
     return (math.floor(now / period_s) + 1) * period_s
 
 

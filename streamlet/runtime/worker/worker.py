@@ -330,7 +330,7 @@ class Worker:
         self._recover(f"worker {worker}", worker)
 
     def _cut(self, pair: Sequence[int], version: int) -> None:
-        """Recover from a lost link between two workers, one of which this may be."""
+        """Recover from a lost link between two workers, this one or others."""
         self.peering.cut(pair, version)
         self._recover(f"the link between workers {pair[0]} and {pair[1]}", *pair)
 
@@ -370,7 +370,7 @@ def _settle_collector() -> None:
 
 
 def _retriable(error: BaseException) -> bool:
-    """Tell whether the error, or its cause, says that the same may succeed later."""
+    """Tell whether the error, or its cause, is retriable."""
     return any(isinstance(one, StreamletError) and one.retriable for one in (error, error.__cause__))
 
 

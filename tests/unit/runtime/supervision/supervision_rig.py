@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from streamlet.runtime.links.links import Traffic
 from streamlet.runtime.supervision.instructions import (
     SendWhole,
@@ -13,9 +15,25 @@ ADDRESS = ("unix", "/s", 0)
 QUIET: Traffic = ({}, {})
 
 
+class CheckedSupervisor(Supervisor):
+    """Checks its invariants after each event."""
+
+    def __getattribute__(self, name: str) -> Any:
+        value = super().__getattribute__(name)
+        if name.startswith("_") or name == "validate" or not callable(value):
+            return value
+
+        def checked(*args: Any, **more: Any) -> Any:
+            out = value(*args, **more)
+            self.validate()
+            return out
+
+        return checked
+
+
 def running(workers: int = 2, spouts: frozenset[int] = frozenset({0}), limits: Limits | None = None) -> Supervisor:
     """A supervisor whose workers are all up."""
-    supervisor = Supervisor(workers, spouts, limits or Limits())
+    supervisor = CheckedSupervisor(workers, spouts, limits or Limits())
     assert supervisor.begin(0.0) == [Start(index, 1) for index in range(workers)]
     out = bring_up(supervisor, range(workers), 1.0)
     assert out[-1] == SendWhole(supervisor.version)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from streamlet.runtime.supervision.instructions import GiveUp, Tell
 from streamlet.runtime.supervision.link_watch import COORDINATOR_SAID, PEER_CLOSED
 from streamlet.runtime.supervision.supervisor import Limits, Supervisor
-from tests.unit.runtime.supervision.test_supervision import bring_up, running
+from tests.unit.runtime.supervision.supervision_rig import CheckedSupervisor, bring_up, running
 
 
 def told(out: list[object]) -> list[str]:
@@ -79,7 +79,7 @@ def test_cuts_long_ago_do_not_count() -> None:
 
 def test_what_a_run_waits_for_is_said_once() -> None:
     """Who is not up, with the component if that is known, and which pairs are not linked, and why."""
-    supervisor = Supervisor(4, frozenset({0}), Limits(start_s=60.0), {3: "store"})
+    supervisor = CheckedSupervisor(4, frozenset({0}), Limits(start_s=60.0), {3: "store"})
     supervisor.begin(0.0)
     for index in (0, 1, 2):
         supervisor.ready(index, 1, ("unix", "/s", 0), 0.5)

@@ -17,14 +17,14 @@ from streamlet.runtime.supervision.instructions import (
     Start,
     Tell,
 )
-from streamlet.runtime.supervision.supervisor import Limits, Supervisor, WorkerState
+from streamlet.runtime.supervision.supervisor import Limits, WorkerState
 from tests.seeds import seeds
-from tests.unit.runtime.supervision.supervision_rig import ADDRESS, bring_up, running
+from tests.unit.runtime.supervision.supervision_rig import ADDRESS, CheckedSupervisor, bring_up, running
 
 
 def test_tuples_flow_only_when_every_worker_is_linked_by_one_version() -> None:
     """An older version's links prove nothing."""
-    supervisor = Supervisor(2, frozenset({0}), Limits())
+    supervisor = CheckedSupervisor(2, frozenset({0}), Limits())
     supervisor.begin(0.0)
     assert [type(i) for i in supervisor.ready(0, 1, ADDRESS, 0.1)] == [SendBook]
     assert supervisor.linked(0, 1, 1) == []
@@ -48,7 +48,7 @@ def test_a_dead_worker_is_killed_announced_and_replaced_by_the_next_epoch() -> N
 
 def test_a_worker_that_dies_before_it_has_seen_a_tuple_took_nothing_along() -> None:
     """So nobody is told that its memory is gone; nor twice of one death."""
-    supervisor = Supervisor(2, frozenset({0}), Limits())
+    supervisor = CheckedSupervisor(2, frozenset({0}), Limits())
     supervisor.begin(0.0)
     supervisor.gone(1, 1, "ended with status 1", 0.1)
     supervisor.tick(1.0)
@@ -110,7 +110,7 @@ def test_silence_while_the_coordinator_stood_still_is_not_the_workers() -> None:
 
 def test_a_worker_that_never_starts_is_given_up_by_its_own_limit() -> None:
     """Imports and connections may take longer than a heartbeat."""
-    supervisor = Supervisor(1, frozenset({0}), Limits(start_s=30, silent_s=5))
+    supervisor = CheckedSupervisor(1, frozenset({0}), Limits(start_s=30, silent_s=5))
     supervisor.begin(0.0)
     assert supervisor.tick(29.0) == []
     assert supervisor.tick(30.0) == []

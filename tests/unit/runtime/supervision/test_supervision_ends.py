@@ -11,8 +11,8 @@ from streamlet.runtime.supervision.instructions import (
     SendStop,
     Tell,
 )
-from streamlet.runtime.supervision.supervisor import Limits, Supervisor
-from tests.unit.runtime.supervision.supervision_rig import ADDRESS, QUIET, bring_up, running
+from streamlet.runtime.supervision.supervisor import Limits
+from tests.unit.runtime.supervision.supervision_rig import ADDRESS, QUIET, CheckedSupervisor, bring_up, running
 
 
 def test_an_interrupt_drains_before_it_stops() -> None:
@@ -159,7 +159,7 @@ def test_a_death_before_all_is_closed_is_remembered_and_told() -> None:
     """While it closes, while the run drains, or shortly before: what its cleanup was to write is missing. Once a worker
     has said that it closed, its end is as it should be.
     """
-    supervisor = Supervisor(4, frozenset({0}), Limits(), {1: "count, store"})
+    supervisor = CheckedSupervisor(4, frozenset({0}), Limits(), {1: "count, store"})
     supervisor.begin(0.0)
     bring_up(supervisor, range(4), 1.0)
     supervisor.gone(3, 1, "was killed by SIGKILL", 1.5)
@@ -180,7 +180,7 @@ MISSING = "what its cleanup was to write may be missing"
 
 def test_an_end_before_all_are_up_waits_for_nobody_who_is_still_starting() -> None:
     """A run that is stopped while its workers start ends at once."""
-    supervisor = Supervisor(2, frozenset({0}), Limits())
+    supervisor = CheckedSupervisor(2, frozenset({0}), Limits())
     supervisor.begin(0.0)
     supervisor.ready(0, 1, ADDRESS, 0.1)
     assert supervisor.end("time", 0.2) == [SendPause(), SendStop(clean=True), Kill(1, 1)]
