@@ -95,8 +95,6 @@ class ReadBuffer:
         """The leader epoch of the record before ``position``; -1 unknown."""
         self.size_bytes = 0
         """Bytes of all answers here; each counts whole until its last record is out."""
-        self.damage: KafkaError | None = None
-        """Set when an answer could not be unpacked; the spout decides whether to fetch again."""
         self.waiting: deque[tuple[int, Any]] = deque()
         """(offset, row or Record) of the batch that is being emitted. Never replaced: the manager holds it too."""
         self.heavy: dict[int, int] = {}
@@ -160,18 +158,20 @@ class ReadBuffer:
         return epoch
 
     def load(self) -> bool:
-        """Unpack the next batch that has records into ``waiting``; False when none is at hand."""
+        """Unpack the next batch that has records into ``waiting``; False when none is at hand.
+
+        Raises the KafkaError of an answer that cannot be unpacked; it is to be fetched again then.
+        """
         while self._fetched:
             answer = self._fetched[0]
             try:
                 for batch in answer.batches:
                     if self._take(batch):
                         return True
-            except KafkaError as error:
+            except KafkaError:
                 # A generator that raised is over: the rest of the answer must be fetched again, not taken for empty.
                 self.refetch()
-                self.damage = error
-                return False
+                raise
             self._fetched.popleft()
             self.size_bytes -= answer.size_bytes
             if answer.lost:
@@ -267,6 +267,8 @@ class PartitionManager:
         """True once the task reads this partition no more; later answers for it are ignored."""
         self.poisoned: StreamletError | None = None
         """Set when a record was given up and the policy is to stop; raised by the spout's next upkeep."""
+        self.damage: KafkaError | None = None
+        """Why an answer could not be unpacked; the spout has it fetched again once, and clears this."""
         self.validating = False
         """True from an election until the new leader has confirmed the read position; nothing is fetched then."""
         self.buffer = ReadBuffer(partition, ledger, columns_of(scheme), end)
@@ -486,7 +488,13 @@ class PartitionManager:
 
     def _load(self) -> bool:
         """Unpack the next batch; False when none is at hand, or nothing may be emitted."""
-        return bool(self.buffer) and self.may_emit() and self.buffer.load()
+        if not self.buffer or not self.may_emit():
+            return False
+        try:
+            return self.buffer.load()
+        except KafkaError as error:
+            self.damage = error
+            return False
 
     @property
     def fetch_position(self) -> int:
@@ -498,23 +506,11 @@ class PartitionManager:
         """Bytes fetched and not yet emitted; an answer counts whole until its last record is out."""
         return self.buffer.size_bytes
 
-    @property
-    def damage(self) -> KafkaError | None:
-        """Why an answer could not be unpacked; it is then fetched again from ``ledger.position``."""
-        return self.buffer.damage
-
-    @damage.setter
-    def damage(self, error: KafkaError | None) -> None:
-        self.buffer.damage = error
-
     def skip_to(self, log_start: int) -> None:
-        """Read on at ``log_start``, once the answers before are emitted."""
         self.buffer.skip_to(log_start)
 
     def refetch(self) -> None:
-        """Drop everything that is not emitted; read on from the ledger's position."""
         self.buffer.refetch()
 
     def leader_epoch_at(self, offset: int) -> int:
-        """Return the leader epoch of the record before ``offset``; -1 unknown."""
         return self.buffer.leader_epoch_at(offset)

@@ -35,7 +35,7 @@ from streamlet.spouts.kafka.partition import Broker, Partition
 from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
 from streamlet.spouts.kafka.scheme import Scheme
 from streamlet.spouts.kafka.spout_config import SpoutConfig, StartPolicy
-from streamlet.spouts.kafka.stores.port import Decide, OffsetStore, Owner, Reason, StartDecision, StoredOffset
+from streamlet.spouts.kafka.stores.port import OffsetStore, Owner, Reason, StartDecision, StoredOffset
 
 log = logging.getLogger(__name__)
 
@@ -167,26 +167,7 @@ class PartitionOpener:
     ) -> Steps[PartitionManager]:
         bounds = yield from connection.log_bounds(partition, self._config.start_timestamp_ms())
         found: list[StoredOffset | None] = []
-        decide = self._decider(partition, connection, bounds, topic_id, appeared, found)
-        decision = yield from self._store.open(partition, connection.broker, topic_id, decide)
-        if decision.is_loss:
-            self._report_loss(partition, decision)
-        log.info("%s: begins at offset %d (%s)", partition, decision.offset, decision.reason.value)
-        manager = self._manager(partition, decision.offset, bounds, topic_id)
-        stored = found[-1]
-        if stored is not None and decision.reason is Reason.STORED:
-            manager.buffer.starts_in(stored.leader_epoch)
-        return manager
 
-    def _decider(
-        self,
-        partition: Partition,
-        connection: Connection,
-        bounds: LogBounds,
-        topic_id: str | None,
-        appeared: bool,
-        found: list[StoredOffset | None],
-    ) -> Decide:
         def decide(stored: StoredOffset | None) -> Steps[StartDecision]:
             found.append(stored)
             end: int | None = None
@@ -205,7 +186,15 @@ class PartitionOpener:
                 self._refuse_loss(partition, stored.offset, decision)
             return decision
 
-        return decide
+        decision = yield from self._store.open(partition, connection.broker, topic_id, decide)
+        if decision.is_loss:
+            self._report_loss(partition, decision)
+        log.info("%s: begins at offset %d (%s)", partition, decision.offset, decision.reason.value)
+        manager = self._manager(partition, decision.offset, bounds, topic_id)
+        stored = found[-1]
+        if stored is not None and decision.reason is Reason.STORED:
+            manager.buffer.starts_in(stored.leader_epoch)
+        return manager
 
     def _reset_once(
         self, manager: PartitionManager, connection: Connection, topic_id: str | None

@@ -35,13 +35,12 @@ from streamlet.spouts.kafka.hosts import (
     StaticBrokerReader,
     StaticHosts,
     ZkBrokerReader,
-    ZkHosts,
 )
 from streamlet.spouts.kafka.manager import PartitionManager
 from streamlet.spouts.kafka.opening import PartitionOpener
 from streamlet.spouts.kafka.partition import Broker
 from streamlet.spouts.kafka.scheme import Scheme
-from streamlet.spouts.kafka.spout_config import GroupOffsets, SpoutConfig, ZkOffsets
+from streamlet.spouts.kafka.spout_config import GroupOffsets, SpoutConfig
 from streamlet.spouts.kafka.stores.commits import Commits
 from streamlet.spouts.kafka.stores.group import KafkaGroupOffsets
 from streamlet.spouts.kafka.stores.port import OffsetStore, Owner
@@ -98,28 +97,6 @@ def living_brokers(
                 say(f"waiting for a Kafka broker, for up to {deadline_s - now:.0f} s more. So far: {error.message}")
         pause(pause_s)
     raise AssertionError("unreachable")
-
-
-def bootstrap(client: KafkaClient, brokers: Sequence[Broker], deadline_s: float, clock: Clock, say: Say) -> None:
-    """Get the client's first metadata. Raises the errors of ``KafkaClient.bootstrap``.
-
-    ForeignProtocol is raised at once also for servers that hang up on a Kafka client without a word, as ZooKeeper does.
-    """
-    left = max(0.1, deadline_s - clock.monotonic())
-    try:
-        if left > TOLD_AFTER_S:
-            try:
-                client.bootstrap(TOLD_AFTER_S)
-                return
-            except BootstrapFailed as error:
-                _refuse_foreign(brokers)
-                left = max(0.1, deadline_s - clock.monotonic())
-                causes = "; ".join(f"{address}: {cause}" for address, cause in error.causes.items())
-                say(f"waiting for a Kafka broker, for up to {left:.0f} s more. So far: {causes}")
-        client.bootstrap(left)
-    except (BootstrapFailed, HungUp, ForeignProtocol):
-        _refuse_foreign(brokers)
-        raise
 
 
 def _refuse_foreign(brokers: Sequence[Broker]) -> None:
@@ -218,127 +195,130 @@ def wire(
     """
     held = Held(context.wake, say_for(context.component_name, context.task_index))
     try:
-        return _wire(config, scheme, context, uniform, on_close, held, until_caught_up)
+        return _Start(config, context, uniform, held).run(scheme, on_close, until_caught_up)
     except BaseException:
         held.close()
         raise
 
 
-def _wire(
-    config: SpoutConfig,
-    scheme: Scheme,
-    context: TopologyContext,
-    uniform: Callable[[], float],
-    on_close: Callable[[PartitionManager], None],
-    held: Held,
-    until_caught_up: bool,
-) -> Parts:
-    clock = context.clock
-    timeout_s = config.start_timeout_ms / 1e3
-    deadline = clock.monotonic() + timeout_s
-    zk_reader = _zk_reader(config, held, timeout_s) if isinstance(config.hosts, ZkHosts) else None
-    if zk_reader is not None:
-        brokers = living_brokers(zk_reader.read_brokers, deadline, clock, held.say)
-    else:
-        brokers = _given_brokers(config)
-    client = held.client = _client(config, brokers, clock, uniform)
-    bootstrap(client, brokers, deadline, clock, held.say)
-    connections = DynamicPartitionConnections(client)
-    owner = Owner(context.topology_id, context.topology_name)
-    store = _offset_store(config, held, client, owner, timeout_s)
-    opener = PartitionOpener(config, scheme, owner, connections, store, clock, uniform, until_caught_up=until_caught_up)
-    task = Task(context.task_index, context.task_count)
-    kafka_reader = KafkaBrokerReader(config.topic, client)
-    coordinator: PartitionCoordinator
-    if isinstance(config.hosts, StaticHosts):
-        static = StaticBrokerReader(config.topic, config.hosts)
-        coordinator = StaticCoordinator(
-            task, static, connections, opener, clock, on_close, asked_after_failure=kafka_reader
+class _Start:
+    """One start: its settings, its deadline, and everything opened on the way."""
+
+    def __init__(self, config: SpoutConfig, context: TopologyContext, uniform: Callable[[], float], held: Held) -> None:
+        self._config = config
+        self._context = context
+        self._clock = context.clock
+        self._uniform = uniform
+        self._held = held
+        self._timeout_s = config.start_timeout_ms / 1e3
+        self._deadline_s = self._clock.monotonic() + self._timeout_s
+
+    def run(self, scheme: Scheme, on_close: Callable[[PartitionManager], None], until_caught_up: bool) -> Parts:
+        config, clock = self._config, self._clock
+        zk_reader, brokers = self._find_brokers()
+        client = self._connect(brokers)
+        connections = DynamicPartitionConnections(client)
+        owner = Owner(self._context.topology_id, self._context.topology_name)
+        store = self._offset_store(client, owner)
+        opener = PartitionOpener(
+            config, scheme, owner, connections, store, clock, self._uniform, until_caught_up=until_caught_up
         )
-    else:
-        refresh_s = config.hosts.refresh_freq_secs
-        reader = zk_reader or kafka_reader
-        coordinator = PartitionCoordinator(task, reader, connections, opener, clock, on_close, refresh_s)
-    _start(config, coordinator, opener, client, context, deadline, held.say)
-    settings = FetchSettings(
-        fetch_max_wait_ms=config.fetch_max_wait_ms,
-        fetch_min_bytes=config.fetch_min_bytes,
-        max_partition_fetch_bytes=config.fetch_size_bytes,
-    )
-    fetcher = Fetcher(connections, settings, config.buffer_size_bytes)
-    commits = Commits(store, clock, config.state_update_interval_ms / 1e3, coordinator.leader)
-    return Parts(client, coordinator, fetcher, store, commits, held)
+        task = Task(self._context.task_index, self._context.task_count)
+        kafka_reader = KafkaBrokerReader(config.topic, client)
+        coordinator: PartitionCoordinator
+        if isinstance(config.hosts, StaticHosts):
+            static = StaticBrokerReader(config.topic, config.hosts)
+            coordinator = StaticCoordinator(
+                task, static, connections, opener, clock, on_close, asked_after_failure=kafka_reader
+            )
+        else:
+            refresh_s = config.hosts.refresh_freq_secs
+            reader = zk_reader or kafka_reader
+            coordinator = PartitionCoordinator(task, reader, connections, opener, clock, on_close, refresh_s)
+        self._open_partitions(coordinator, opener, client)
+        settings = FetchSettings(
+            fetch_max_wait_ms=config.fetch_max_wait_ms,
+            fetch_min_bytes=config.fetch_min_bytes,
+            max_partition_fetch_bytes=config.fetch_size_bytes,
+        )
+        fetcher = Fetcher(connections, settings, config.buffer_size_bytes)
+        commits = Commits(store, clock, config.state_update_interval_ms / 1e3, coordinator.leader)
+        return Parts(client, coordinator, fetcher, store, commits, self._held)
 
+    def _find_brokers(self) -> tuple[ZkBrokerReader | None, list[Broker]]:
+        config, hosts, held = self._config, self._config.hosts, self._held
+        if isinstance(hosts, StaticHosts):
+            return None, sorted(set(hosts.brokers.values()))
+        if isinstance(hosts, KafkaHosts):
+            return None, list(hosts.brokers)
+        nodes = held.nodes(hosts.broker_zk_str, hosts.digest, self._timeout_s)
+        reader = ZkBrokerReader(
+            config.topic, nodes, held.thread(), hosts.broker_zk_path, hosts.broker_zk_str, config.security_protocol
+        )
+        return reader, living_brokers(reader.read_brokers, self._deadline_s, self._clock, held.say)
 
-def _client(config: SpoutConfig, brokers: Sequence[Broker], clock: Clock, uniform: Callable[[], float]) -> KafkaClient:
-    client = KafkaClient(
-        ClientConfig(
+    def _connect(self, brokers: Sequence[Broker]) -> KafkaClient:
+        """Return the client with its first metadata. Raises the errors of ``KafkaClient.bootstrap``."""
+        config = self._config
+        settings = ClientConfig(
             bootstrap_servers=tuple(str(broker) for broker in brokers),
             client_id=config.client_id,
             request_timeout_ms=config.request_timeout_ms,
             **config.security(),
-        ),
-        clock,
-        uniform,
-    )
-    client.add_topic(config.topic)
-    return client
+        )
+        client = self._held.client = KafkaClient(settings, self._clock, self._uniform)
+        client.add_topic(config.topic)
+        # A server that hangs up on a Kafka client without a word, as ZooKeeper does, looks like a broker that is not up
+        # yet: so its port is looked at, and another protocol is named at once.
+        try:
+            if self._left_s() > TOLD_AFTER_S:
+                try:
+                    client.bootstrap(TOLD_AFTER_S)
+                    return client
+                except BootstrapFailed as error:
+                    _refuse_foreign(brokers)
+                    causes = "; ".join(f"{address}: {cause}" for address, cause in error.causes.items())
+                    left_s = self._left_s()
+                    self._held.say(f"waiting for a Kafka broker, for up to {left_s:.0f} s more. So far: {causes}")
+            client.bootstrap(self._left_s())
+        except (BootstrapFailed, HungUp, ForeignProtocol):
+            _refuse_foreign(brokers)
+            raise
+        return client
 
+    def _left_s(self) -> float:
+        return max(0.1, self._deadline_s - self._clock.monotonic())
 
-def _start(
-    config: SpoutConfig,
-    coordinator: PartitionCoordinator,
-    opener: PartitionOpener,
-    client: KafkaClient,
-    context: TopologyContext,
-    deadline_s: float,
-    say: Say,
-) -> None:
-    starting = Activity(coordinator.start())
-    tell_at_s: float | None = context.clock.monotonic() + TOLD_AFTER_S
-    while not starting.poll():
-        now = context.clock.monotonic()
-        why = f" The last reason: {opener.last_error.message}" if opener.last_error else ""
-        # A missing topic is waited for only a moment, then the error itself is raised: do not say it twice.
-        absent = isinstance(opener.last_error, NoSuchTopic)
-        if tell_at_s is not None and now > tell_at_s and not absent:
-            tell_at_s = None
-            if isinstance(opener.last_error, CoordinatorNotAvailable):  # usual on a fresh cluster, over in a moment
-                why = " Kafka makes the topic in which groups keep their offsets when it is first needed."
-            say(f"waiting, for up to {deadline_s - now:.0f} s more: {coordinator.waiting_for()} yet.{why}")
-        if now > deadline_s:
-            starting.cancel()
-            waiting = coordinator.waiting_for()
-            raise SpoutCannotStart(
-                f"The spout {context.component_name!r} on topic {config.topic!r} could not start within "
-                f"start_timeout_ms={config.start_timeout_ms}: {waiting}.{why}"
-            )
-        client.poll(START_POLL_S)
-    starting.take()
+    def _offset_store(self, client: KafkaClient, owner: Owner) -> OffsetStore:
+        chosen = self._config.offsets()
+        if isinstance(chosen, GroupOffsets):
+            assert chosen.group is not None
+            return KafkaGroupOffsets(client, chosen.group, owner)
+        assert chosen.servers is not None
+        nodes = self._held.nodes(chosen.servers, chosen.digest, self._timeout_s)
+        root = f"{self._config.zk_root}/{self._config.id}"
+        return ZooKeeperOffsets(nodes, self._held.thread(), root, owner, chosen.servers)
 
-
-def _zk_reader(config: SpoutConfig, held: Held, timeout_s: float) -> ZkBrokerReader:
-    hosts = config.hosts
-    assert isinstance(hosts, ZkHosts)
-    nodes = held.nodes(hosts.broker_zk_str, hosts.digest, timeout_s)
-    return ZkBrokerReader(
-        config.topic, nodes, held.thread(), hosts.broker_zk_path, hosts.broker_zk_str, config.security_protocol
-    )
-
-
-def _given_brokers(config: SpoutConfig) -> list[Broker]:
-    if isinstance(config.hosts, StaticHosts):
-        return sorted(set(config.hosts.brokers.values()))
-    assert isinstance(config.hosts, KafkaHosts)
-    return list(config.hosts.brokers)
-
-
-def _offset_store(config: SpoutConfig, held: Held, client: KafkaClient, owner: Owner, timeout_s: float) -> OffsetStore:
-    chosen = config.offsets()
-    if isinstance(chosen, GroupOffsets):
-        assert chosen.group is not None
-        return KafkaGroupOffsets(client, chosen.group, owner)
-    assert isinstance(chosen, ZkOffsets) and chosen.servers is not None
-    nodes = held.nodes(chosen.servers, chosen.digest, timeout_s)
-    root = f"{config.zk_root}/{config.id}"
-    return ZooKeeperOffsets(nodes, held.thread(), root, owner, chosen.servers)
+    def _open_partitions(self, coordinator: PartitionCoordinator, opener: PartitionOpener, client: KafkaClient) -> None:
+        """Poll until every partition is open. Raises SpoutCannotStart at the deadline."""
+        starting = Activity(coordinator.start())
+        tell_at_s: float | None = self._clock.monotonic() + TOLD_AFTER_S
+        while not starting.poll():
+            now = self._clock.monotonic()
+            why = f" The last reason: {opener.last_error.message}" if opener.last_error else ""
+            # A missing topic is waited for only a moment, then the error itself is raised: do not say it twice.
+            absent = isinstance(opener.last_error, NoSuchTopic)
+            if tell_at_s is not None and now > tell_at_s and not absent:
+                tell_at_s = None
+                if isinstance(opener.last_error, CoordinatorNotAvailable):  # usual on a fresh cluster, soon over
+                    why = " Kafka makes the topic in which groups keep their offsets when it is first needed."
+                left_s = self._deadline_s - now
+                self._held.say(f"waiting, for up to {left_s:.0f} s more: {coordinator.waiting_for()} yet.{why}")
+            if now > self._deadline_s:
+                starting.cancel()
+                raise SpoutCannotStart(
+                    f"The spout {self._context.component_name!r} on topic {self._config.topic!r} could not start "
+                    f"within start_timeout_ms={self._config.start_timeout_ms}: {coordinator.waiting_for()}.{why}"
+                )
+            client.poll(START_POLL_S)
+        starting.take()
