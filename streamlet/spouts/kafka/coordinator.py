@@ -262,6 +262,7 @@ class PartitionCoordinator:
             error = one.error
             if one.first and not isinstance(error, OffsetOutOfRange):
                 log.warning("%s cannot be read at the moment, trying again. %s", one.partition, error.message)
+            # Not a warning yet: the reset finds out whether something was lost, and says so.
             if isinstance(error, OffsetOutOfRange):
                 self._reset(one.partition)
             elif isinstance(error, (UnknownTopicOrPartition, UnknownTopicId)) or error.stale_metadata:
@@ -270,16 +271,14 @@ class PartitionCoordinator:
                 raise error
 
     def _look(self, now: float) -> None:
-        if self._looking is not None:
-            if self._looking.poll():
-                self._looked(self._looking, now)
-            return
-        aged = self.refresh_interval_s is not None and now - self._last_look_s >= self.refresh_interval_s
-        if (aged or self._asked_for_look) and now >= self._look_not_before_s:
+        if self._looking is None:
+            aged = self.refresh_interval_s is not None and now - self._last_look_s >= self.refresh_interval_s
+            if not (aged or self._asked_for_look) or now < self._look_not_before_s:
+                return
             self._asked_for_look = False
             self._looking = Activity(self._reader.get_current_brokers())
-            if self._looking.poll():
-                self._looked(self._looking, now)
+        if self._looking.poll():
+            self._looked(self._looking, now)
 
     def _looked(self, looking: Activity[GlobalPartitionInformation], now: float) -> None:
         self._looking = None
@@ -323,13 +322,16 @@ class PartitionCoordinator:
                 self._connections.register(move.partition, move.new)
         for partition in changes.opened:
             self._leaders[partition] = want[partition]
+            # Looked up at each attempt: the leader may move while the partition is being opened.
             leader = partial(self._leaders.get, partition)
             self._opening[partition] = Activity(self._opener.open(partition, leader, self._topic_id, not first))
         for manager in self._list:
             self._led_in(manager, info.get_leader_epoch(manager.partition.number))
+        # The topic was deleted and created again between two looks: its offsets mean other records now.
         if old is not None and old.topic_id and info.topic_id and old.topic_id != info.topic_id:
             for partition in list(self._managers):
                 self._reset(partition)
+        # A partition without a leader is looked for again soon, not only at the next regular look.
         if any(leader is None for leader in self._leaders.values()):
             self.refresh()
             self._look_not_before_s = max(self._look_not_before_s, self._clock.monotonic() + RETRY.delay(3))
@@ -362,6 +364,7 @@ class PartitionCoordinator:
             self._reset(manager.partition)
 
     def _replace(self, partition: Partition, manager: PartitionManager) -> None:
+        # The old manager may still be in a fetch or a commit under way: closed, their answers pass it by.
         old = self._managers.get(partition)
         if old is not None:
             old.closed = True

@@ -25,14 +25,13 @@ from streamlet.base.backoff import Backoff
 from streamlet.kafka.broker_errors import UnknownTopicId
 from streamlet.kafka.client.leader_requests import FetchedPartition, FetchPosition, FetchSettings
 from streamlet.kafka.errors import KafkaError
+from streamlet.kafka.fetch.header_scan import scan_headers
+from streamlet.kafka.fetch.pauses import Pauses
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import TopicPartition
-from streamlet.kafka.records.batch import HEADER, LENGTH_END, parse_header
 from streamlet.spouts.kafka.connections import Connection, DynamicPartitionConnections
 from streamlet.spouts.kafka.manager import PartitionManager
 from streamlet.spouts.kafka.partition import Broker, Partition
-
-_MAGIC_AT = 16
 
 BUSY_WAIT_MS = 10
 """Milliseconds a broker may hold a fetch while another of its partitions has a full buffer."""
@@ -62,12 +61,10 @@ class _Asked(NamedTuple):
 
 @dataclass(slots=True)
 class _Broker:
-    """The fetch in flight of one broker, and its pause after failures."""
+    """The fetch in flight of one broker."""
 
     answer: RequestFuture[dict[TopicPartition, FetchedPartition]] | None = None
     asked: dict[TopicPartition, _Asked] = field(default_factory=dict)
-    failures: int = 0
-    not_before_s: float = 0.0
 
 
 class Fetcher:
@@ -81,13 +78,13 @@ class Fetcher:
         self._buffer_size_bytes = buffer_size_bytes
         self._mismatched: list[FailedFetch] = []
         self._brokers: dict[Broker, _Broker] = {}
-        self._paused: dict[Partition, float] = {}
-        self._failures: dict[Partition, int] = {}
+        self._broker_pauses: Pauses[Broker] = Pauses(RETRY)
+        self._pauses: Pauses[Partition] = Pauses(RETRY)
 
     def collect(self, now_s: float) -> list[FailedFetch]:
         """Take in the answers that have come; return the partitions that failed."""
         failed, self._mismatched = self._mismatched, []
-        for state in self._brokers.values():
+        for broker, state in self._brokers.items():
             if state.answer is None or not state.answer.done:
                 continue
             answer, state.answer = state.answer, None
@@ -95,12 +92,10 @@ class Fetcher:
             try:
                 found = answer.value
             except KafkaError as error:
-                state.failures += 1
-                state.not_before_s = now_s + RETRY.delay(state.failures)
-                first = state.failures == 1
+                first = self._broker_pauses.failed(broker, now_s) == 1
                 failed += [FailedFetch(one.manager.partition, error, first) for one in asked.values()]
                 continue
-            state.failures = 0
+            self._broker_pauses.ended(broker)
             failed += self._take(found, asked, now_s)
         return failed
 
@@ -113,11 +108,13 @@ class Fetcher:
         rooms = self._rooms(managers)
         wanted: dict[Broker, tuple[Connection, list[PartitionManager]]] = {}
         busy: set[Broker] = set()
+        paused = self._pauses.active(now_s)
         for manager in managers:
             connection = self._connections.get_connection(manager.partition)
-            if connection is None or manager.closed or self._paused.get(manager.partition, 0.0) > now_s:
+            if connection is None or manager.closed or manager.partition in paused:
                 continue
             if not manager.wants_fetch():
+                # Full, so it will want more soon; a partition at its fixed end wants nothing more.
                 if not manager.fetched_all:
                     busy.add(connection.broker)
                 continue
@@ -125,12 +122,13 @@ class Fetcher:
                 # Offsets of a topic that was deleted mean nothing in the new one of the same name: report, never fetch.
                 error = UnknownTopicId(f"Fetching {manager.partition}")
                 self._mismatched.append(FailedFetch(manager.partition, error, first=False))
-                self._paused[manager.partition] = now_s + RETRY.initial
+                self._pauses.hold(manager.partition, now_s)
                 continue
             wanted.setdefault(connection.broker, (connection, []))[1].append(manager)
+        resting = self._broker_pauses.active(now_s)
         for broker, (connection, mine) in wanted.items():
             state = self._brokers.setdefault(broker, _Broker())
-            if state.answer is None and state.not_before_s <= now_s and rooms[broker] > 0:
+            if state.answer is None and broker not in resting and rooms[broker] > 0:
                 wait_ms = self._settings.fetch_max_wait_ms
                 wait_ms = min(wait_ms, BUSY_WAIT_MS) if broker in busy else wait_ms
                 self._ask(connection, state, mine, rooms[broker], wait_ms)
@@ -140,13 +138,12 @@ class Fetcher:
         used = {connection.broker for connection in self._connections.connections()}
         for broker in [broker for broker in self._brokers if broker not in used]:
             del self._brokers[broker]
+            self._broker_pauses.ended(broker)
 
     def _rooms(self, managers: Iterable[PartitionManager]) -> dict[Broker, int]:
-        """Return how many bytes each idle broker may send now.
-
-        Each broker gets a share of its own: of a common budget each could send all that it was asked for, and one
-        broker would starve behind the buffered bytes of another.
-        """
+        """Return how many bytes each idle broker may send now."""
+        # Each broker gets a share of its own: of a common budget each could send all that it was asked for, and one
+        # broker would starve behind the buffered bytes of another.
         by_broker: dict[Broker, list[PartitionManager]] = {}
         total = self._buffer_size_bytes
         for manager in managers:
@@ -185,17 +182,18 @@ class Fetcher:
                 continue
             partition = manager.partition
             if row.error is None:
-                self._failures.pop(partition, None)
-                self._paused.pop(partition, None)
+                self._pauses.ended(partition)
                 # Where to read on is known from the batch headers, before anything is unpacked: so the next fetch is
                 # under way while these records are decoded and emitted.
-                next_offset, epoch = whole_batches(row.records, position)
-                manager.add(row.batches(), len(row.records), next_offset, row.last_stable_offset, leader_epoch=epoch)
+                scan = scan_headers(row.records, position)
+                # Unreadable bytes count as one offset: the answer is then taken in, and the reader names the fault.
+                end = scan.next_offset + scan.unreadable
+                manager.add(
+                    row.batches(), len(row.records), end, row.last_stable_offset, leader_epoch=scan.leader_epoch
+                )
                 continue
-            tries = self._failures[partition] = self._failures.get(partition, 0) + 1
             error = row.error(f"Fetching {partition} from offset {position}")
-            failed.append(FailedFetch(partition, error, tries == 1))
-            self._paused[partition] = now_s + RETRY.delay(tries)
+            failed.append(FailedFetch(partition, error, self._pauses.failed(partition, now_s) == 1))
         return failed
 
 
@@ -207,26 +205,3 @@ def _room(share: int, managers: Iterable[PartitionManager]) -> int:
     # Partitions that may emit nothing can fill the share for a long time. Then the others are asked for 1 byte, one
     # fetch at a time: Kafka sends the first batch whole, however small the limit.
     return 0 if any(manager.buffered_bytes and manager.may_emit() for manager in managers) else 1
-
-
-def whole_batches(data: bytes | memoryview, position: int) -> tuple[int, int]:
-    """Return next offset and last leader epoch of the whole batches.
-
-    From the headers alone; epoch -1: there is no whole batch. Damaged data, or data without one whole batch, counts as
-    one offset: the answer is then taken in, and the reader names the fault when it comes there.
-    """
-    pos, size, found, epoch = 0, len(data), position, -1
-    while size - pos > _MAGIC_AT:
-        if data[pos + _MAGIC_AT] != 2:
-            return found + 1, epoch
-        if size - pos < HEADER.size:
-            break
-        header = parse_header(data, pos)
-        end = pos + LENGTH_END + header.length
-        if header.length < HEADER.size - LENGTH_END or header.last_offset_delta < 0:
-            return found + 1, epoch
-        if end > size:
-            break
-        found, epoch = max(found, header.next_offset), header.partition_leader_epoch
-        pos = end
-    return (found + 1 if size and not pos else found), epoch

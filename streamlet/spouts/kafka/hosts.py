@@ -50,6 +50,7 @@ class StaticHosts:
         """The parsed brokers by partition number."""
         return {n: b for n, b in self.leaders.items() if isinstance(b, Broker)}
 
+    # A frozen dataclass would hash the mapping itself, which has no hash.
     def __hash__(self) -> int:
         return hash(frozenset(self.leaders.items()))
 

@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 from streamlet.base.errors import StreamletError, ValueCannotTravel, said
 from streamlet.components.spout import Spout
 from streamlet.kafka.errors import KafkaError
+from streamlet.kafka.fetch.truncation import LeaderEpochs
 from streamlet.kafka.records.batch import RecordBatch
 from streamlet.spouts.kafka.errors import PoisonRecord
 from streamlet.spouts.kafka.offset_ledger import OffsetLedger
@@ -105,7 +106,7 @@ class ReadBuffer:
         self._end = end
         self._fetched: deque[_Answer] = deque()
         self._batch_end = ledger.position
-        self._epochs: list[tuple[int, int]] = []  # (first offset, leader epoch), ascending
+        self._epochs = LeaderEpochs()
         self._unpack = self._from_columns if columns is not None else self._one_by_one
 
     def __bool__(self) -> bool:
@@ -121,7 +122,7 @@ class ReadBuffer:
         """Note the leader epoch of the record before ``position``."""
         if leader_epoch >= 0:
             self.leader_epoch = leader_epoch
-            self._epochs = [(self.position - 1, leader_epoch)]
+            self._epochs.restart(self.position - 1, leader_epoch)
 
     def add(self, batches: Iterator[RecordBatch], size_bytes: int, next_offset: int, leader_epoch: int = -1) -> None:
         """Take in an answer for ``position``; ``leader_epoch`` is the last batch's, -1 for no batch."""
@@ -150,12 +151,7 @@ class ReadBuffer:
 
     def leader_epoch_at(self, offset: int) -> int:
         """Return the leader epoch of the record before ``offset``; -1 unknown."""
-        epoch = -1
-        for first, known in self._epochs:
-            if first >= offset:
-                break
-            epoch = known
-        return epoch
+        return self._epochs.before(offset)
 
     def load(self) -> bool:
         """Unpack the next batch that has records into ``waiting``; False when none is at hand.
@@ -182,10 +178,12 @@ class ReadBuffer:
 
     def _take(self, batch: RecordBatch) -> bool:
         self._batch_end = self._limited(batch.next_offset)
-        if not self._epochs or self._epochs[-1][1] != batch.leader_epoch:
-            self._note_epoch(batch.base_offset, batch.leader_epoch)
+        if batch.leader_epoch != self._epochs.latest:
+            self._epochs.forget_below(self._ledger.committed)
+            self._epochs.note(batch.base_offset, batch.leader_epoch)
         if len(batch):
             self.waiting.extend(self._unpack(batch))
+            # A batch may reach over the fixed end (--until-caught-up): records behind it belong to a later run.
             if self._end is not None and batch.next_offset > self._end:
                 while self.waiting and self.waiting[-1][0] >= self._end:
                     self.heavy.pop(self.waiting.pop()[0], None)
@@ -200,12 +198,6 @@ class ReadBuffer:
 
     def _limited(self, offset: int) -> int:
         return offset if self._end is None else min(offset, max(self._end, self._ledger.position))
-
-    def _note_epoch(self, offset: int, epoch: int) -> None:
-        # An epoch that lies wholly below the committed offset is never asked for again.
-        while len(self._epochs) > 1 and self._epochs[1][0] < self._ledger.committed:
-            self._epochs.pop(0)
-        self._epochs.append((offset, epoch))
 
     def _from_columns(self, batch: RecordBatch) -> Iterator[tuple[int, Any]]:
         try:
@@ -228,6 +220,7 @@ class ReadBuffer:
         )
 
     def _weigh(self, batch: RecordBatch) -> None:
+        # One pass in C over the column decides for the usual batch of small records.
         if max(map(len, filter(None, batch.values)), default=0) < HEAVY_RECORD_BYTES:
             return
         for offset, value in zip(batch.offsets(), batch.values, strict=True):
@@ -344,6 +337,7 @@ class PartitionManager:
 
     def _undecodable(self, offset: int, record: Record, what: str, cause: Exception | None = None) -> None:
         if self._limits.on_poison == STOP:
+            # Put back: the record stays the next one, so nothing past it is emitted or committed.
             self._waiting.appendleft((offset, record))
             raise PoisonRecord(self.partition, offset, what) from cause
         log.error("%s offset %d passed over (on_poison=skip): it %s", self.partition, offset, what)
@@ -414,6 +408,7 @@ class PartitionManager:
 
     def ack(self, offset: int) -> None:
         """Note that all tuples of the record were processed."""
+        # Acked offsets of small records end in the ledger; only trouble costs the look-ups of _forget.
         if self.ledger.acked(offset) and self._troubled:
             self._forget(offset)
 
@@ -435,6 +430,8 @@ class PartitionManager:
     def _give_up(self, offset: int, what: str) -> None:
         error = PoisonRecord(self.partition, offset, what)
         if self._limits.on_poison == STOP:
+            # The offset stays open, which holds the commit back. The spout raises it at its next upkeep: this may be
+            # inside an emit, or inside the ledgers of the worker.
             self.poisoned = self.poisoned or error
             return
         self.ledger.given_up(offset)

@@ -76,7 +76,8 @@ class OffsetLedger(Generic[V]):
         return self._position
 
     def emitted(self, offset: int, values: V) -> None:
-        """Note a record's first emit. Call it *before* the emit: an ack may come inside it."""
+        """Note a record's first emit."""
+        # Called before the emit: a tree without receivers is acked inside it.
         if offset < self._position:
             raise LedgerViolation(f"offset {offset} emitted below the read position {self._position}")
         self._first[offset] = values
@@ -88,10 +89,8 @@ class OffsetLedger(Generic[V]):
             self._position = next_offset
 
     def lost(self, log_start: int) -> OffsetRange | None:
-        """Skip to ``log_start``, where the log begins now; return the unread range that is gone, or None.
-
-        Open offsets stay: their values are here, so they can still be acked or replayed.
-        """
+        """Skip to ``log_start``; return the unread range that is gone, or None."""
+        # Open offsets stay: their values are here, so they can still be acked or replayed.
         if log_start <= self._position:
             return None
         gone = OffsetRange(self._position, log_start)

@@ -21,11 +21,13 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
 from streamlet.base.errors import StreamletError
+from streamlet.kafka.fetch.truncation import judge_position
 from streamlet.spouts.kafka.activity import Pause, Steps
 from streamlet.spouts.kafka.connections import Connection, DynamicPartitionConnections, LogBounds
 from streamlet.spouts.kafka.errors import OffsetsLost, describe_loss
@@ -70,16 +72,21 @@ def decide_start(
     # ignore_stored_offset holds once a run: an offset stored by this run is used, so a restarted worker goes on.
     if policy.ignore_stored_offset and stored.topology_id != topology_id:
         return StartDecision(_first(log, policy).offset, Reason.FORCED)
-    if topic_id is not None and stored.topic_id is not None and topic_id != stored.topic_id:
-        return StartDecision(log.start, Reason.TOPIC_RECREATED)
-    if stored.offset < log.start:
-        return StartDecision(log.start, Reason.BELOW_START, OffsetRange(stored.offset, log.start))
-    if stored.offset > log.end:
-        return StartDecision(log.end, Reason.AHEAD_OF_END, OffsetRange(log.end, stored.offset))
-    if epoch_end is not None and epoch_end < stored.offset:
-        # The records from epoch_end on were written by another leader and read by nobody.
-        return StartDecision(max(log.start, epoch_end), Reason.DIVERGED, OffsetRange(epoch_end, stored.offset))
-    return StartDecision(stored.offset, Reason.STORED)
+    return judge(stored.offset, log, same_topic=_same(topic_id, stored.topic_id), epoch_end=epoch_end)
+
+
+def judge(offset: int, log: LogBounds, *, same_topic: bool, epoch_end: int | None = None) -> StartDecision:
+    """Choose where to read on after ``offset`` was the next; Reason.STORED: there, nothing was lost."""
+    verdict = judge_position(offset, log_start=log.start, log_end=log.end, epoch_end=epoch_end, same_topic=same_topic)
+    assert verdict.resume_at is not None, "the bounds are known"
+    # A finding of a loss has the same name as its reason.
+    reason = Reason.STORED if verdict.holds else Reason[verdict.finding.name]
+    return StartDecision(verdict.resume_at, reason, None if verdict.lost is None else OffsetRange(*verdict.lost))
+
+
+def _same(one: str | None, other: str | None) -> bool:
+    """Return whether two topic ids may be of one topic; None unknown."""
+    return one is None or other is None or one == other
 
 
 def _first(log: LogBounds, policy: StartPolicy) -> StartDecision:
@@ -201,28 +208,35 @@ class PartitionOpener:
     ) -> Steps[PartitionManager | None]:
         partition, position = manager.partition, manager.fetch_position
         bounds = yield from connection.log_bounds(partition)
-        if topic_id is not None and manager.topic_id is not None and topic_id != manager.topic_id:
-            again = StartDecision(bounds.start, Reason.TOPIC_RECREATED)
-            return (yield from self._begin_again(manager, connection, bounds, again, topic_id))
-        if position < bounds.start:
+        decision = judge(position, bounds, same_topic=_same(topic_id, manager.topic_id))
+        if decision.reason is Reason.STORED:
+            parted = yield from self._parted_at(manager, connection)
+            decision = judge(position, bounds, same_topic=True, epoch_end=parted)
+        if decision.reason is Reason.STORED:
+            # After a failed fetch, not an election: fetch again from the last emitted record on.
+            if not manager.validating:
+                manager.refetch()
+            return None
+        if decision.reason in (Reason.AHEAD_OF_END, Reason.DIVERGED):
+            # Open records are read again under the new slot as far as the log still has them; those behind the cut are
+            # gone.
+            again = max(bounds.start, min(decision.offset, manager.last_completed_offset()))
+            decision = replace(decision, offset=again)
+        self._refuse_loss(partition, position, decision)
+        self._report_loss(partition, decision)
+        if decision.reason is Reason.BELOW_START:
             # Open records are neither lost nor fetched again: their values are in memory. Answers at hand go out first.
-            lost = StartDecision(bounds.start, Reason.BELOW_START, OffsetRange(position, bounds.start))
-            self._refuse_loss(partition, position, lost)
-            self._report_loss(partition, lost)
             manager.skip_to(bounds.start)
             return None
-        end, reason = bounds.end, Reason.AHEAD_OF_END
-        if position <= bounds.end:
-            parted = yield from self._parted_at(manager, connection)
-            if parted is None or parted >= position:
-                # After a failed fetch, not an election: fetch again from the last emitted record on.
-                if not manager.validating:
-                    manager.refetch()
-                return None
-            end, reason = parted, Reason.DIVERGED
-        offset = max(bounds.start, min(end, manager.last_completed_offset()))
-        truncated = StartDecision(offset, reason, OffsetRange(end, manager.fetch_position))
-        return (yield from self._begin_again(manager, connection, bounds, truncated, topic_id))
+        # The offsets mean other records now: a new manager with a slot and a ledger of its own replaces this one.
+        manager.closed = True
+
+        def as_decided(_stored: StoredOffset | None) -> Steps[StartDecision]:
+            yield from ()
+            return decision
+
+        yield from self._store.open(partition, connection.broker, topic_id, as_decided)
+        return self._manager(partition, decision.offset, bounds, topic_id)
 
     def _parted_at(self, manager: PartitionManager, connection: Connection) -> Steps[int | None]:
         """Ask where the leader's log parts from ours; None unknown."""
@@ -232,27 +246,6 @@ class PartitionOpener:
             asked = manager.current_leader_epoch
             parted = yield from connection.epoch_end(manager.partition, manager.buffer.leader_epoch, asked)
         return parted
-
-    def _begin_again(
-        self,
-        manager: PartitionManager,
-        connection: Connection,
-        bounds: LogBounds,
-        decision: StartDecision,
-        topic_id: str | None,
-    ) -> Steps[PartitionManager]:
-        """Replace the manager: its offsets mean other records now, so slot and ledger are new too."""
-        partition = manager.partition
-        self._refuse_loss(partition, manager.fetch_position, decision)
-        self._report_loss(partition, decision)
-        manager.closed = True
-
-        def as_decided(_stored: StoredOffset | None) -> Steps[StartDecision]:
-            yield from ()
-            return decision
-
-        yield from self._store.open(partition, connection.broker, topic_id, as_decided)
-        return self._manager(partition, decision.offset, bounds, topic_id)
 
     def _refuse_loss(self, partition: Partition, offset: int, decision: StartDecision) -> None:
         if decision.is_loss and self._config.fail_on_data_loss:

@@ -185,6 +185,7 @@ class KafkaSpout(Spout):
         slot, offset = tup_id
         manager = self._slots.get(slot)
         if manager is not None:
+            # A tuple lost with a worker or a link is not the record's fault: it does not count towards retry_limit.
             lost = self.fail_reason is FailReason.LOST
             manager.fail(offset, self._clock.monotonic(), lost=lost)
 
@@ -232,6 +233,7 @@ class KafkaSpout(Spout):
         self._version = coordinator.version
         self._managers = coordinator.get_my_managed_partitions()
         self._slots = {manager.slot: manager for manager in self._managers}
+        # The turn under way may be of a manager that was replaced: it ends here.
         self._current, self._turn_left = None, 0
         self._parts.fetcher.forget_unused()
 

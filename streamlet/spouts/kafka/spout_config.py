@@ -274,14 +274,12 @@ _LEAST = {
 }
 """Least that each whole number may be."""
 
+# No passwords: every user of a machine can read its command lines.
 _TEXT_KEYS = frozenset(f.name for f in dataclasses.fields(SpoutConfig)) - {"scheme", "offset_store"} - SECRETS
 
 
 def override_names() -> frozenset[str]:
-    """Return the settings that a command line can give as text.
-
-    No passwords: every user of a machine can read its command lines.
-    """
+    """Return the settings that a command line can give as text."""
     return _TEXT_KEYS
 
 

@@ -78,11 +78,9 @@ def living_brokers(
     say: Say,
     pause: Callable[[float], None] = time.sleep,
 ) -> list[Broker]:
-    """Call ``read`` until it finds brokers, until the deadline. Blocks. Raises the errors of ``read``.
-
-    Retriable errors are raised only at the deadline: ZooKeeper knows a broker only once it is up, so a topology that is
-    started together with its cluster finds none at first.
-    """
+    """Call ``read`` until it finds brokers, until the deadline. Blocks. Raises the errors of ``read``."""
+    # Retriable errors are raised only at the deadline: ZooKeeper knows a broker only once it is up, so a topology that
+    # is started together with its cluster finds none at first.
     tell_at_s: float | None = clock.monotonic() + TOLD_AFTER_S
     for attempt in itertools.count(1):
         try:

@@ -19,8 +19,7 @@ log = logging.getLogger(__name__)
 class Commits:
     """Commits in rounds over all partitions, one round at a time.
 
-    A round never starts before the last one has ended: two writes of one partition under way at once could arrive in
-    the other order. A failed write is made again by the next round; offsets only grow, so nothing is lost but time.
+    A failed write is made again by the next round; offsets only grow, so nothing is lost but time.
     """
 
     def __init__(
@@ -47,6 +46,8 @@ class Commits:
 
     def poll(self, managers: Iterable[PartitionManager], *, at_once: bool = False) -> None:
         """Continue the round under way, or begin one when it is due. Raises Deposed and UnusableOffset."""
+        # A round never starts before the last one has ended: of two writes of one partition under way at once the older
+        # could arrive last.
         if self._round is not None:
             if not self._round.poll():
                 return
@@ -61,6 +62,7 @@ class Commits:
         positions: dict[Partition, CommitPosition] = {}
         for manager in managers:
             partition, offset = manager.partition, manager.last_completed_offset()
+            # A broker expires the offsets of a group without members, also those of a quiet partition.
             written = self._written_s.setdefault(partition, now)
             expiring = again_after is not None and now - written >= again_after
             if manager.closed or (offset == manager.ledger.committed and not expiring):
@@ -97,5 +99,6 @@ class Commits:
             elif partition not in self._complained:
                 self._complained.add(partition)
                 log.warning("%s: progress was not stored, trying again. %s", partition, error.message)
+        # Raised last: the outcomes of the other partitions are taken in first.
         if fatal is not None:
             raise fatal

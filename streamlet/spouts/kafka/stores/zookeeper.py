@@ -139,6 +139,7 @@ class ZooKeeperOffsets:
                 if outcomes[partition] is not None:
                     continue
             data = encode(self._owner, partition, position, owned.owner_epoch, owned.topic_id)
+            # All writes leave before the first answer is awaited: a round takes one round trip, not one a partition.
             writes[partition] = self._nodes.set_async(self.path(partition), data, owned.version)
         for partition, write in writes.items():
             yield write

@@ -19,7 +19,7 @@ from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.protocol.messages.fetch import FetchPartitionResponse, FetchResponse, FetchTopicResponse
 from streamlet.kafka.records.batch import HEADER
 from streamlet.spouts.kafka.connections import DynamicPartitionConnections
-from streamlet.spouts.kafka.fetcher import BUSY_WAIT_MS, Fetcher, whole_batches
+from streamlet.spouts.kafka.fetcher import BUSY_WAIT_MS, Fetcher
 from streamlet.spouts.kafka.manager import EmitLimits, PartitionManager
 from streamlet.spouts.kafka.offset_ledger import OffsetLedger
 from streamlet.spouts.kafka.partition import Broker, Partition
@@ -284,13 +284,24 @@ def test_offsets_of_a_former_topic_are_never_asked_of_the_new_one(client: Client
 
 def test_the_next_offset_is_read_off_the_headers() -> None:
     """Behind gaps and empty batches; a cut tail is left; what is no batch is left to the reader."""
+
+    def read_on_at(data: bytes) -> int:
+        client = Client()
+        connections = DynamicPartitionConnections(client)  # type: ignore[arg-type]
+        fetcher, one = Fetcher(connections, FetchSettings(), 1000), manager(0, 10)
+        connections.register(one.partition, A)
+        fetcher.send([one], None, 0.0)
+        client.answer(0, p0=(0, data))
+        assert fetcher.collect(0.0) == []
+        return one.fetch_position
+
     whole = empty_batch(10, 14) + empty_batch(20, 29)
-    assert whole_batches(b"", 10)[0] == 10
-    assert whole_batches(whole, 10)[0] == 30
-    assert whole_batches(whole + empty_batch(30, 39)[:40], 10)[0] == 30
-    assert whole_batches(empty_batch(10, 14)[:40], 10)[0] == 11
-    assert whole_batches(b"\0" * 5, 10)[0] == 11
+    assert read_on_at(b"") == 10
+    assert read_on_at(whole) == 30
+    assert read_on_at(whole + empty_batch(30, 39)[:40]) == 30
+    assert read_on_at(empty_batch(10, 14)[:40]) == 11
+    assert read_on_at(b"\0" * 5) == 11
     old = bytearray(empty_batch(10, 14))
     old[16] = 1
-    assert whole_batches(bytes(old), 10)[0] == 11
-    assert whole_batches(empty_batch(10, 14) + bytes(old), 10)[0] == 16
+    assert read_on_at(bytes(old)) == 11
+    assert read_on_at(empty_batch(10, 14) + bytes(old)) == 16
