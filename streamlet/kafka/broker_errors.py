@@ -31,15 +31,13 @@ _MOST_CODES = 500
 
 
 def error_class(code: int) -> type[BrokerError] | None:
-    """The class of an error code of the wire.
-
-    None for 0. A code this table does not know gets a class too; a broker that makes up more than a few hundred of them
-    gets UnknownServerError, for they are kept.
-    """
+    """Return the class of an error code, None for 0."""
     if code == 0:
         return None
     kind = _TABLE.get(code)
     if kind is None:
+        # An unknown code, of a newer broker, gets a class of its own, which is kept. A broker that makes up ever new
+        # codes must not fill the memory: after a few hundred they all are UnknownServerError.
         if len(_TABLE) >= _MOST_CODES:
             return UnknownServerError
         meaning = f"The broker answers with code {code}, which is newer than this client."

@@ -1,7 +1,7 @@
-"""What the client itself finds wrong, and the base of what a broker answers.
+"""Errors of the client itself, and the base of brokers' errors.
 
-Two flags decide what callers do, so that no caller lists codes of its own: ``retriable`` (the same act may
-succeed later) and ``stale_metadata`` (what is known of the cluster is out of date: refresh it first).
+Two flags decide what callers do, so that no caller lists codes of its own: ``retriable`` (the same act may succeed
+later) and ``stale_metadata`` (the metadata is out of date: refresh it first).
 """
 
 from __future__ import annotations
@@ -15,24 +15,27 @@ E = TypeVar("E", bound=Exception)
 
 
 class KafkaError(StreamletError):
-    """Anything this client raises. ``stale_metadata`` asks for a metadata refresh before the next try."""
+    """Base of all errors of this client.
+
+    ``stale_metadata`` asks for a metadata refresh before the next try.
+    """
 
     stale_metadata = False
 
 
 class Disconnected(KafkaError):
-    """The connection went away while the request was on it, or could not be made; outcome unknown."""
+    """The connection broke or could not be made; the outcome is unknown."""
 
     retriable = True
     stale_metadata = True
 
 
 class RequestTimedOut(Disconnected):
-    """No answer came within the request time-out; the connection was closed, so the outcome is unknown."""
+    """No answer came in time; the connection was closed, the outcome is unknown."""
 
 
 class ClientTimeout(KafkaError):
-    """A call of ours that waits gave up at the caller's limit."""
+    """A call waited as long as its caller allows."""
 
     retriable = True
 
@@ -45,7 +48,7 @@ class NoLeader(KafkaError):
 
 
 class CannotBeWritten(KafkaError, BadInput):
-    """A request holds what Kafka's protocol has no room for: nothing of it was sent."""
+    """A request has a value that does not fit into Kafka's protocol; it was not sent."""
 
     exit_status = BadInput.exit_status
 
@@ -55,20 +58,21 @@ class ClientClosed(KafkaError):
 
 
 class MalformedFrame(KafkaError):
-    """Bytes that are no answer to what was asked; the connection that brought them is closed."""
+    """Bytes that are no answer to the request; their connection is closed."""
 
 
 class HungUp(Disconnected, BadInput):
-    """The broker closes each fresh connection without a word: what a listener does that speaks another protocol.
+    """The broker closes each fresh connection unanswered.
 
-    One that is being stopped does it too, and a proxy whose broker is not there yet: for seconds it is Disconnected.
+    A listener of another protocol does that. A broker that stops does it too, and a proxy before its broker is there:
+    for three seconds the error is Disconnected.
     """
 
     exit_status = BadInput.exit_status
 
 
 class AuthenticationFailed(KafkaError, BadInput):
-    """The broker refuses who we say we are (user, password, mechanism), or does not prove who it is."""
+    """The broker refuses user, password or mechanism, or does not prove itself."""
 
     exit_status = BadInput.exit_status
 
@@ -78,19 +82,19 @@ class TlsFailed(AuthenticationFailed):
 
 
 class ForeignProtocol(MalformedFrame, BadInput):
-    """The port answers, but not in Kafka's protocol (or in TLS where plain text was spoken)."""
+    """The port answers in another protocol than Kafka's, or than this listener's."""
 
     exit_status = BadInput.exit_status
 
 
 class UnsupportedVersion(KafkaError, BadInput):
-    """Broker and client share no version of an API: the broker is too old, or far too new."""
+    """Broker and client share no version of an API."""
 
     exit_status = BadInput.exit_status
 
 
 class BootstrapFailed(KafkaError, BadInput):
-    """No address of ``bootstrap_servers`` gave the cluster's metadata; the message has a cause for each."""
+    """No address of ``bootstrap_servers`` gave metadata; ``causes`` has each one's reason."""
 
     exit_status = BadInput.exit_status
     retriable = True
@@ -101,33 +105,34 @@ class BootstrapFailed(KafkaError, BadInput):
 
 
 class CorruptRecord(KafkaError):
-    """Bytes in the log that are no valid records, named by topic, partition and offset."""
+    """The log holds invalid records; the message names topic, partition, offset."""
 
 
 class UnsupportedRecordFormat(KafkaError):
-    """The log holds records in a format before v2 (written before Kafka 0.11)."""
+    """The log holds records in a format before v2 (Kafka 0.11)."""
 
 
 class DecompressedTooLarge(CorruptRecord):
-    """A compressed batch unpacks to more than the client was told to hold."""
+    """A compressed batch unpacks to more than the client's limit."""
 
 
 class BrokerError(KafkaError):
-    """An error code in a broker's answer. Subclasses are in ``broker_errors``; ``code`` is Kafka's number."""
+    """An error code in a broker's answer; subclasses are in ``broker_errors``."""
 
     code: int = -1
+    """Kafka's number."""
     remedy: str = ""
-    """What to do, where that is the same whatever was being done."""
+    """The remedy, where it is the same for every act."""
 
     def __init__(self, what: str = "", remedy: str = "") -> None:
-        """``what`` was being done, without a full stop; ``remedy`` is a sentence of its own."""
+        """Make the text; ``what``: the act, without a full stop; ``remedy``: a sentence."""
         reason = (type(self).__doc__ or "").strip().removesuffix(".")
         text = f"{what}: {reason[0].lower()}{reason[1:]}" if what else reason
         super().__init__(f"{text} (Kafka error {self.code}, {type(self).__name__}). {remedy or self.remedy}".strip())
 
 
 def also(error: KafkaError, sentence: str) -> KafkaError:
-    """The same error, saying one thing more."""
+    """Add a sentence to an error, and return it."""
     error.message = f"{error.message} {sentence}"
     error.args = (error.message,)
     return error

@@ -1,4 +1,4 @@
-"""The result of a request that has not come yet (C8; Java: ``RequestFuture``)."""
+"""The result of a request, resolved by a poll (Java: ``RequestFuture``)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Listener = Callable[["RequestFuture[Any]"], None]
 
 
 class RequestFuture(Generic[T]):
-    """Resolves once, in the thread that polls.
+    """Resolves once, in the thread that polls; then its listeners run in order.
 
-    Listeners run in order; one that raises is logged and hurts no other.
+    A listener that raises is logged, and the others run.
     """
 
     __slots__ = ("_done", "_error", "_listeners", "_value")
@@ -31,22 +31,22 @@ class RequestFuture(Generic[T]):
 
     @property
     def done(self) -> bool:
-        """Resolved, either way."""
+        """Whether it is resolved, either way."""
         return self._done
 
     @property
     def succeeded(self) -> bool:
-        """Resolved with a value."""
+        """Whether it is resolved with a value."""
         return self._done and self._error is None
 
     @property
     def failed(self) -> bool:
-        """Resolved with an error."""
+        """Whether it is resolved with an error."""
         return self._error is not None
 
     @property
     def exception(self) -> KafkaError | None:
-        """The error; None while it is open or when it succeeded."""
+        """The error; None while it is open, or after a success."""
         return self._error
 
     @property
@@ -59,15 +59,15 @@ class RequestFuture(Generic[T]):
         return self._value  # type: ignore[return-value]  # None only where T allows it
 
     def complete(self, value: T) -> None:
-        """Resolve with a value; RuntimeError when it is resolved already."""
+        """Resolve with a value. Raises RuntimeError if it is resolved already."""
         self._resolve(value, None)
 
     def fail(self, error: KafkaError) -> None:
-        """Resolve with an error; RuntimeError when it is resolved already."""
+        """Resolve with an error. Raises RuntimeError if it is resolved already."""
         self._resolve(None, error)
 
     def add_listener(self, listener: Callable[[RequestFuture[T]], None]) -> RequestFuture[T]:
-        """Call ``listener`` with this future once it is resolved; at once when it is."""
+        """Call ``listener`` with this future, once it is resolved."""
         if self._done:
             self._call(listener)
         else:
@@ -75,22 +75,26 @@ class RequestFuture(Generic[T]):
         return self
 
     def then(self, change: Callable[[T], U]) -> RequestFuture[U]:
-        """A future of ``change(value)`` (Java: ``compose``). A KafkaError that ``change`` raises fails it."""
+        """Return a future of ``change(value)`` (Java: ``compose``).
+
+        A KafkaError that ``change`` raises fails it.
+        """
         after: RequestFuture[U] = RequestFuture()
         self.settle(after, lambda before: _hand_on(before, after, change))
         return after
 
     def chain(self, after: RequestFuture[T]) -> None:
-        """Resolve ``after`` as this one is resolved."""
+        """Resolve ``after`` like this future."""
         self.settle(after, lambda before: _hand_on(before, after, lambda value: value))
 
     def settle(self, after: RequestFuture[U], step: Callable[[RequestFuture[T]], None]) -> None:
-        """Call ``step`` with this future once it is resolved: it resolves ``after``, now or by what it asks for next.
+        """Call ``step`` when this future is resolved; it must resolve ``after``.
 
-        A listener that raises is logged, and who waits for what it should have resolved waits for a time-out. So what
-        ``step`` raises fails ``after``: a KafkaError as it is (that of this future, too); anything else is a bug, and
-        logged as well. Nothing else is disturbed.
+        ``step`` resolves ``after`` now, or by a request that it sends. A KafkaError that it raises fails ``after`` (the
+        error of this future too); any other exception is a bug, which fails ``after`` and is logged.
         """
+        # Use this, not a plain listener, where a listener must resolve another future. A plain listener that raises is
+        # only logged, and the caller that waits for the other future would wait until a time-out.
 
         def supervised(before: RequestFuture[T]) -> None:
             try:
@@ -101,7 +105,7 @@ class RequestFuture(Generic[T]):
             except BaseException as err:
                 if not after._done:
                     after.fail(KafkaError(f"Reading an answer raised {type(err).__name__}: {err}."))
-                if not isinstance(err, Exception):  # Ctrl-C is no bug: it goes on to whoever polls
+                if not isinstance(err, Exception):  # Ctrl-C is not a bug: it goes on to the poll
                     raise
                 _log.exception("reading an answer raised")
 
@@ -129,7 +133,7 @@ class RequestFuture(Generic[T]):
 
 
 def failed_future(error: KafkaError) -> RequestFuture[Any]:
-    """A future that has failed already; fits any type."""
+    """Return a future that has failed already; it fits any type."""
     future: RequestFuture[Any] = RequestFuture()
     future.fail(error)
     return future

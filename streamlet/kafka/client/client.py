@@ -1,24 +1,23 @@
-"""The client that the spout uses: metadata, and typed requests to the broker of one's choice.
+"""One client of one cluster: metadata, and typed requests to any broker (Java: ``ConsumerNetworkClient``).
 
-Driven by its caller: nothing moves but in :meth:`KafkaClient.poll` (and in what calls it: ``wait``,
+Driven by its caller: nothing moves but in :meth:`KafkaClient.poll` (and in the calls that use it: ``wait``,
 ``bootstrap``, ``wait_on_metadata``). An event loop that has other things to watch sleeps on
-:meth:`KafkaClient.fileno` for at most :meth:`KafkaClient.next_wake_s`, then polls with 0. Java's
-counterpart is ``ConsumerNetworkClient``.
+:meth:`KafkaClient.fileno` for at most :meth:`KafkaClient.next_wake_s`, then polls with 0.
 """
 
 from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
-from dataclasses import replace
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock, SystemClock
 from streamlet.kafka.client import diagnosis
-from streamlet.kafka.client.unsent import Unsent, UnsentRequests
 from streamlet.kafka.errors import (
     ClientClosed,
     ClientTimeout,
@@ -27,11 +26,10 @@ from streamlet.kafka.errors import (
     copy_of,
 )
 from streamlet.kafka.future import RequestFuture, failed_future
-from streamlet.kafka.metadata.cluster import Broker, Cluster
+from streamlet.kafka.metadata.cluster import Address, Broker, Cluster
 from streamlet.kafka.metadata.metadata import Metadata
-from streamlet.kafka.net.in_flight import ClientResponse, Counts
+from streamlet.kafka.net.in_flight import Counts
 from streamlet.kafka.net.network_client import NetworkClient
-from streamlet.kafka.net.network_settings import conversations, network_settings
 from streamlet.kafka.net.tls import dial_for
 from streamlet.kafka.net.transport import resolve_all
 from streamlet.kafka.protocol.api import Request
@@ -43,13 +41,104 @@ _POLL_FOREVER = 3600.0
 _SOON_S = 0.001
 
 
+@dataclass(slots=True)
+class Unsent:
+    """A request that waits for a connection; ``timeout_s`` None: the client's."""
+
+    request: Request[Any]
+    future: RequestFuture[Any]
+    deadline_s: float
+    timeout_s: float | None
+    tried: bool = False
+    """Whether a poll has looked for a connection since the request was queued."""
+
+
+class UnsentRequests:
+    """Requests that wait: a queue for each broker, and one for any."""
+
+    def __init__(self) -> None:
+        self._queues: dict[Address, tuple[Broker, deque[Unsent]]] = {}
+        self.anywhere: deque[Unsent] = deque()
+
+    def __len__(self) -> int:
+        return len(self.anywhere) + sum(len(queue) for _broker, queue in self._queues.values())
+
+    def put(self, entry: Unsent, broker: Broker | None) -> None:
+        """Queue a request for this broker (None: for any)."""
+        if broker is None:
+            self.anywhere.append(entry)
+        else:
+            self._queues.setdefault(broker.address, (broker, deque()))[1].append(entry)
+
+    def count(self, address: Address) -> int:
+        """Return how many requests wait for this broker."""
+        row = self._queues.get(address)
+        return len(row[1]) if row else 0
+
+    def heads(self) -> Iterator[tuple[Broker, Unsent]]:
+        """Yield every broker in demand, with its first request."""
+        for broker, queue in self._queues.values():
+            yield broker, queue[0]
+
+    def hand_over(self, ready: Callable[[Broker], bool], send: Callable[[Unsent, Broker], None]) -> None:
+        """Give ``send`` each broker's requests in order, while the broker is ``ready``."""
+        for address, (broker, queue) in list(self._queues.items()):
+            while queue and ready(broker):
+                send(queue.popleft(), broker)
+            for entry in queue:
+                entry.tried = True
+            if not queue:
+                del self._queues[address]
+
+    def take_failed(
+        self, failure: Callable[[Broker], KafkaError | None], now_s: float
+    ) -> list[tuple[Unsent, Broker | None, KafkaError | None]]:
+        """Remove and return the requests that cannot be sent any more.
+
+        Each comes with the error of its broker, or None where its time is up.
+        """
+        # A request that was queued in a listener does not fail with the error that its broker's connection had before:
+        # the search for a group's coordinator ends in a listener, and a restarted coordinator would never be asked.
+        taken: list[tuple[Unsent, Broker | None, KafkaError | None]] = []
+        for address, (broker, queue) in list(self._queues.items()):
+            error = failure(broker)
+            kept: deque[Unsent] = deque()
+            for entry in queue:
+                if (error is not None and entry.tried) or now_s >= entry.deadline_s:
+                    taken.append((entry, broker, error))
+                else:
+                    kept.append(entry)
+            if kept:
+                self._queues[address] = broker, kept
+            else:
+                del self._queues[address]
+        # Not only the first: each has a time-out of its own.
+        late = [entry for entry in self.anywhere if now_s >= entry.deadline_s]
+        for entry in late:
+            self.anywhere.remove(entry)
+        return taken + [(entry, None, None) for entry in late]
+
+    def next_deadline(self) -> float:
+        """Return the time of the earliest time-out, infinity when nothing waits."""
+        named = (row.deadline_s for _broker, queue in self._queues.values() for row in queue)
+        first = min(named, default=float("inf"))
+        return min([first, *(row.deadline_s for row in self.anywhere)])
+
+    def take_all(self) -> list[Unsent]:
+        """Remove and return all requests."""
+        found = [entry for _broker, queue in self._queues.values() for entry in queue] + list(self.anywhere)
+        self._queues.clear()
+        self.anywhere.clear()
+        return found
+
+
 class KafkaClient:
-    """One client of one cluster, with one connection to each broker it talks to.
+    """A client with one connection to each broker that it talks to.
 
     Not thread-safe: one thread calls everything but :meth:`wakeup`, and listeners run in it. Making one does no
     I/O. ``uniform`` gives [0, 1) and decides jitter and which of several equal brokers is asked.
 
-    ``topic_idle_s``: a topic that was not named for so long is asked about no longer (a producer's
+    ``topic_idle_s``: a topic that was not named for so long is forgotten (a producer's
     ``metadata_max_idle_ms``); None: topics never expire. ``allow_auto_topic_creation``: asking about a topic that is
     not there lets the broker create it, where the broker does that. Not usable in a forked child: ClientClosed.
     """
@@ -76,17 +165,16 @@ class KafkaClient:
             allow_auto_topic_creation,
             topic_idle_s,
         )
-        # Shuffled, so that a crowd of clients does not begin with the same broker (P3).
+        # Shuffled, so that a crowd of clients does not begin with the same broker.
         self._bootstrap = tuple(sorted(config.brokers(), key=lambda _broker: uniform()))
         self._network = NetworkClient(
-            network_settings(config),
+            config,
             self.metadata,
             self._bootstrap,
             dial_for(config, config.send_buffer_bytes, config.receive_buffer_bytes),
             resolve_all,
             self._clock,
             uniform,
-            conversations(config),
         )
         self._unsent = UnsentRequests()
         self.closed = False
@@ -109,20 +197,23 @@ class KafkaClient:
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster as last seen; immutable, replaced by each update."""
+        """The cluster as last seen: immutable, replaced by each update."""
         return self.metadata.cluster
 
     def add_topic(self, topic: str) -> None:
-        """Keep metadata of this topic, asked for in the next polls; with ``topic_idle_s``, until it is idle."""
+        """Keep metadata of this topic, from the next polls on.
+
+        With ``topic_idle_s``, until the topic is idle.
+        """
         self.metadata.add_topic(topic, self._clock.monotonic())
 
     def request_update(self) -> int:
-        """Ask for fresh metadata in the next polls; returns the version it will be greater than."""
+        """Ask for fresh metadata; return the version that will be exceeded."""
         return self.metadata.request_update()
 
     @property
     def counts(self) -> Counts:
-        """Requests, connections and metadata updates since the client was made, and how many failed (P11)."""
+        """A copy of the counts since the client was made."""
         return replace(self._network.counts)
 
     # -- requests
@@ -130,7 +221,9 @@ class KafkaClient:
     def send(
         self, request: Request[T], to: Broker | int | None = None, timeout_s: float | None = None
     ) -> RequestFuture[T]:
-        """Queue a request; it goes out in a poll. Every future is resolved, at the latest by its time-out.
+        """Queue a request; it goes out in a poll.
+
+        Every future is resolved, at the latest by its time-out.
 
         ``to`` is a broker (one never seen in metadata too), the id of a known one, or None for the least
         loaded. ``timeout_s`` (default: ``request_timeout_ms``) bounds the wait for a connection and,
@@ -152,53 +245,57 @@ class KafkaClient:
         return future
 
     def pending(self, broker: Broker) -> int:
-        """Requests queued for or in flight to this broker."""
+        """Return how many requests this broker has, queued or in flight."""
         return self._network.in_flight.count(broker.address) + self._unsent.count(broker.address)
 
     def disconnect(self, broker: Broker) -> None:
-        """Close the connection to a broker; its requests fail with Disconnected in the next poll."""
+        """Close the connection to a broker.
+
+        Its requests fail with Disconnected in the next poll.
+        """
         self._network.disconnect(broker)
 
     def readiness_s(self, broker: Broker) -> float:
-        """0.0: a request to this broker would go out now. Else the seconds after which to look again.
+        """Return 0.0 if a request would go out now, else the wait.
 
-        Infinity: an event must come first, which ends a poll. Begins a connection where there is none.
+        In seconds; infinity: an event must come first, which ends a poll. Begins a connection where there is none.
         """
         now = self._clock.monotonic()
         if self._network.ready(broker, now):
             return 0.0
-        # 0: nothing but a metadata update holds it up, which goes first, in the next poll.
+        # Where wait_s is 0, only a metadata update holds the request up; it goes first, in the next poll.
         return self._network.wait_s(broker, now) or _SOON_S
 
     def hopeless(self) -> KafkaError | None:
-        """Why waiting for the cluster would not help, None while it may: who waits in a loop of its own asks this.
+        """Return the error that waiting does not mend, None while it may.
 
-        AuthenticationFailed when every broker in reach refuses us; before the first metadata also what
-        :meth:`bootstrap` raises at once. It ends when a broker lets us in: the client goes on trying.
+        For callers that wait in a loop of their own. AuthenticationFailed when every broker in reach refuses us; before
+        the first metadata also the errors that :meth:`bootstrap` raises at once. The client goes on trying: the error
+        ends when a broker lets us in.
         """
         brokers, started = self._network.updater.reachable(), self.metadata.update_version > 0
         return diagnosis.hopeless(brokers, self._network.states, started=started)
 
     def connections(self) -> str:
-        """How each connection stands, for messages. Any thread."""
+        """Return a sentence with the state of each connection. Any thread."""
         return diagnosis.connections(self._network.states)
 
     def connected_brokers(self) -> tuple[Broker, ...]:
-        """Those with a usable connection."""
+        """Return the brokers with a usable connection."""
         return self._network.connected()
 
     # -- driving
 
     def wakeup(self) -> None:
-        """Any thread: the running :meth:`poll`, or else the next one, returns at once (after its work)."""
+        """End the wait of this poll, or else of the next. Any thread."""
         self._network.wakeup()
 
     def fileno(self) -> int:
-        """Readable whenever a poll would find something on a connection."""
+        """Return a descriptor that is readable when a poll has events."""
         return self._network.fileno()
 
     def next_wake_s(self) -> float:
-        """Seconds until a poll has something to do though :meth:`fileno` stays silent; 0 for at once."""
+        """Return the seconds until a poll must act without an event."""
         now = self._clock.monotonic()
         wait = self._network.next_wake_s(now)
         for broker, head in self._unsent.heads():
@@ -208,7 +305,7 @@ class KafkaClient:
         return max(wait, 0.0)
 
     def poll(self, timeout_s: float = 0.0) -> None:
-        """Send what is queued, wait at most ``timeout_s`` for something to happen, and run listeners."""
+        """Send queued requests, wait at most ``timeout_s``, and run listeners."""
         if self.closed:
             raise ClientClosed("The client is closed.")
         if os.getpid() != self.pid:
@@ -227,16 +324,16 @@ class KafkaClient:
         self._try_send(now)
 
     def send_queued(self) -> None:
-        """Send what can be sent now, and read nothing: an answer that is there stays on :meth:`fileno`.
+        """Send every request that can go now, and read nothing.
 
-        For an event loop that sleeps right afterwards. A poll would take answers off the descriptor behind the back of
-        those who wait for it to become readable.
+        For an event loop that sleeps on :meth:`fileno` right afterwards: a poll could take an answer off the descriptor
+        whose event the loop is about to wait for.
         """
         if not self.closed:
             self._try_send(self._clock.monotonic())
 
     def wait(self, future: RequestFuture[T], timeout_s: float) -> T:
-        """Poll until the future is resolved, and return its value.
+        """Return the value of a future, polling until it is resolved.
 
         Raises its error, or ClientTimeout after ``timeout_s``.
         """
@@ -251,10 +348,10 @@ class KafkaClient:
         return future.value
 
     def wait_retrying(self, make: Callable[[], RequestFuture[T]], timeout_s: float) -> T:
-        """Wait for ``make()``; after a retriable error back off and make another.
+        """Return the value of ``make()``; repeat it after a retriable error.
 
         Backs off ``retry_backoff_ms`` to ``retry_backoff_max_ms``, and asks for metadata when the error says
-        so. Raises the last error when the time is up.
+        that it is stale. Raises the last error when the time is up.
         """
         deadline = self._clock.monotonic() + timeout_s
         attempt = 0
@@ -272,10 +369,11 @@ class KafkaClient:
                 self.poll(resume - self._clock.monotonic())
 
     def bootstrap(self, timeout_s: float) -> Cluster:
-        """Wait for the first metadata. Raises BootstrapFailed, ForeignProtocol or UnsupportedVersion.
+        """Wait for the first metadata.
 
-        Addresses that cannot be reached are tried until the time is up; when every address answers in another
-        protocol or is too old, waiting would not help, and it raises at once.
+        Raises BootstrapFailed, ForeignProtocol or UnsupportedVersion. Addresses that cannot be reached are tried until
+        the time is up; when every address answers in another protocol or is too old, waiting would not help, and it
+        raises at once.
         """
         deadline = self._clock.monotonic() + timeout_s
         while self.metadata.update_version == 0:
@@ -287,9 +385,9 @@ class KafkaClient:
         return self.cluster
 
     def wait_on_metadata(self, topic: str, timeout_s: float, partition: int | None = None) -> float:
-        """Wait until the topic's partitions are known (M2); the seconds that took, 0.0 when they were known.
+        """Wait until a topic's partitions are known; return the seconds it took.
 
-        With ``partition``, until that one exists. Raises ClientTimeout (it names what is missing),
+        With ``partition``, until that one exists. Raises ClientTimeout (it names the missing one),
         TopicAuthorizationFailed or another error of the topic that time does not mend; ValueError for a
         negative wait.
         """
@@ -316,9 +414,9 @@ class KafkaClient:
             version = self.metadata.request_update(reset_equivalent=False)
 
     def close(self, timeout_s: float = 0.0) -> None:
-        """Close every connection. Never hangs: sends what is queued for at most ``timeout_s``, then stops.
+        """Close every connection, after sending the queue for at most ``timeout_s``.
 
-        What is still open fails with ClientClosed. May be called twice, and from a listener.
+        Never hangs. Open requests fail with ClientClosed. May be called twice, and from a listener.
         """
         if self.closed:
             return
@@ -346,15 +444,7 @@ class KafkaClient:
             self._hand_over(anywhere.popleft(), found)
 
     def _hand_over(self, entry: Unsent, broker: Broker) -> None:
-        future = entry.future
-
-        def on_complete(response: ClientResponse) -> None:
-            if response.error is not None:
-                future.fail(response.error)
-            else:
-                future.complete(response.value)
-
-        self._network.send(entry.request, broker, on_complete, entry.timeout_s)
+        self._network.send(entry.request, broker, entry.future, entry.timeout_s)
 
     def _fail_unreachable(self, now: float) -> None:
         for entry, broker, error in self._unsent.take_failed(self._network.connection_failed, now):
@@ -386,7 +476,7 @@ class KafkaClient:
         wait = min(self._unsent.next_deadline() - now, _POLL_FOREVER)
         for broker, _head in self._unsent.heads():
             until = self._network.wait_s(broker, now)
-            # 0: nothing but a metadata update, which goes first, holds this one up.
+            # Where it is 0, only a metadata update holds this one up; it goes first, and its answer is an event.
             if until > 0:
                 wait = min(wait, until)
         if self._unsent.anywhere:

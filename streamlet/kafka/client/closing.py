@@ -1,4 +1,4 @@
-"""How long a close may take: less when Ctrl-C asks for the end; and a long one says what it waits for."""
+"""Limits of a close: short after Ctrl-C, and a warning when it takes long."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ import threading
 from collections.abc import Callable, Iterator
 
 HASTE_S = 4.0
-"""Who left a ``with`` block by Ctrl-C or exit() waits for so long; threads that are told to end get a second more."""
+"""Seconds that a close may take after Ctrl-C or exit(); threads get a second more to end."""
 TOLD_AFTER_S = 2.0
+"""Seconds before a close warns that it waits."""
 
 
 def in_haste(kind: type[BaseException] | None) -> bool:
-    """Whether a ``with`` block is left because the program is to end now."""
+    """Return whether a ``with`` block is left because the program ends."""
     return kind is not None and issubclass(kind, (KeyboardInterrupt, SystemExit))
 
 
 @contextlib.contextmanager
 def telling(log: logging.Logger, limit_s: float, what: Callable[[], str]) -> Iterator[None]:
-    """Warn once when the block takes long, from a thread of its own; ``what`` is waited for, and how things stand."""
+    """Warn once when the block takes long; ``what`` says why it waits."""
+    # The warning comes from a timer's thread: the closing thread may be blocked in the very wait that it is about.
     if limit_s <= TOLD_AFTER_S:
         yield
         return

@@ -1,4 +1,4 @@
-"""Why the client does not get on, in one paragraph: what was tried, where, and what each broker did."""
+"""Texts and verdicts on a client that makes no progress: each broker with its cause."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streamlet.kafka.net.connection_states import ConnectionState, ConnectionSta
 
 
 def connections(states: ConnectionStates) -> str:
-    """The state of every connection and its last error, as a sentence."""
+    """Return a sentence with each connection's state and last error."""
     rows = [
         f"{address} is {node.state.value}" + (f" ({node.last_error.message.rstrip('.')})" if node.last_error else "")
         for address, node in list(states.all().items())  # other threads may ask too
@@ -27,11 +27,10 @@ def connections(states: ConnectionStates) -> str:
 
 
 def hopeless(brokers: Iterable[Broker], states: ConnectionStates, *, started: bool) -> KafkaError | None:
-    """Why trying on would not help, or None while it may.
+    """Return the error that waiting does not mend, None without one.
 
-    That is so when every one of these brokers failed in a way that waiting does not mend, or when all of them failed
-    and one refuses us: a password does not become right because another broker is down. ``started``: there has been
-    metadata, so protocol and versions were right once and may be again; only a refusal counts then.
+    Waiting does not help when each of these brokers failed for good, or when all of them failed and one refuses us: a
+    password does not become right because another broker is down. ``started``: there has been metadata.
     """
     refusal: KafkaError | None = None
     first: KafkaError | None = None
@@ -39,10 +38,13 @@ def hopeless(brokers: Iterable[Broker], states: ConnectionStates, *, started: bo
     for broker in brokers:
         node = states.get(broker.address)
         error = _permanent(node)
+        # After the first metadata only a refusal of who we are ends a wait at once. A port that speaks another protocol
+        # by then is usually a dead broker whose port another program took: the cluster recovers, and the client with
+        # it.
         if started and not isinstance(error, AuthenticationFailed):
             error = None
         if error is None:
-            # Asked often, and mostly answered by the first broker: it is connected.
+            # The usual case, and the cheap one: the first broker is connected.
             if node.state is not ConnectionState.DISCONNECTED or node.last_error is None:
                 return None
             all_permanent = False
@@ -58,7 +60,7 @@ def _permanent(node: NodeConnection) -> KafkaError | None:
 
 
 def bootstrap_failed(bootstrap: Iterable[Broker], states: ConnectionStates, timeout_s: float) -> BootstrapFailed:
-    """None of the addresses gave metadata in time: each with its cause."""
+    """Return the error for a bootstrap that failed: each address with its cause."""
     causes: dict[str, str] = {}
     for broker in bootstrap:
         error = states.get(broker.address).last_error
@@ -74,9 +76,9 @@ def bootstrap_failed(bootstrap: Iterable[Broker], states: ConnectionStates, time
 def metadata_timeout(
     cluster: Cluster, topic: str, partition: int | None, timeout_s: float, report: str, note: str = ""
 ) -> KafkaError:
-    """The topic, or the one partition, did not show up in time; which of the two is said, and what to do.
+    """Return the error for a topic or partition not found in time.
 
-    ``note``: what that means for the caller, as a sentence.
+    ``note``: the consequence for the caller, as a sentence.
     """
     count = cluster.partition_count(topic)
     if count is not None:
@@ -98,7 +100,7 @@ def metadata_timeout(
 
 
 def no_metadata(cluster: Cluster, report: str) -> str:
-    """Why nothing is known of a topic that was asked about, as a sentence's end, and what to do."""
+    """Return the end of a sentence: the reason for missing metadata, and a remedy."""
     if cluster.brokers:
         return f"no broker has answered for it. {report} Check that the brokers run."
     return (

@@ -1,8 +1,7 @@
-"""A group's stored offsets, from outside of its membership (generation -1): a spout's progress.
+"""A group's coordinator and its stored offsets, for members and for outsiders (generation -1).
 
-:class:`GroupOffsets` remembers the coordinator and looks for it again when it moved. Nothing is retried by
-itself: an error that says ``retriable`` is the caller's to act on, at its next commit or by
-``KafkaClient.wait_retrying``.
+:class:`GroupOffsets` remembers the coordinator and looks for it again when it has moved. Nothing is retried here: a
+retriable error is left to the caller, at its next commit or by ``KafkaClient.wait_retrying``.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _LONGEST_TEXT = (1 << 15) - 1
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """Who commits; the default is nobody of the group's members (generation -1)."""
+    """The member that commits; the default is an outsider (generation -1)."""
 
     generation_id: int = OUTSIDE_GENERATION
     member_id: str = ""
@@ -77,7 +76,10 @@ class ConsumerGroupMetadata:
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
-    """The *next* offset to read, the leader epoch of the record before it, and a free string."""
+    """The *next* offset to read, its leader epoch, and a text.
+
+    ``leader_epoch`` is that of the record before the offset.
+    """
 
     offset: int
     leader_epoch: int = UNKNOWN_EPOCH
@@ -85,7 +87,10 @@ class OffsetAndMetadata:
 
 
 def offset_rows(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:  # Any: what a user takes for offsets
-    """Offsets to store as our own type: ours, another client's, or plain numbers. Raises WrongArgument at once."""
+    """Return offsets to store, given as ours, another client's, or numbers.
+
+    Raises WrongArgument.
+    """
     if not isinstance(offsets, Mapping):
         raise WrongArgument(f"{offsets!r} are no offsets: write {{TopicPartition(topic, number): offset}}.")
     return {TopicPartition.of(tp): _row(tp, row) for tp, row in offsets.items()}
@@ -124,7 +129,10 @@ def _check_text(tp: object, text: str) -> None:
 
 
 def find_coordinator(client: KafkaClient, group_id: str) -> RequestFuture[Broker]:
-    """Which broker keeps the group. Fails with CoordinatorNotAvailable (retriable) while there is none."""
+    """Ask for the group's coordinator.
+
+    Fails with CoordinatorNotAvailable (retriable) while there is none.
+    """
 
     def read(response: FindCoordinatorResponse) -> Broker:
         fault = error_class(response.error_code)
@@ -185,7 +193,7 @@ def commit_offsets(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     member: GroupMember = OUTSIDER,
 ) -> RequestFuture[dict[TopicPartition, type[BrokerError] | None]]:
-    """Store offsets; the result has each partition's error, None where it was stored."""
+    """Store offsets; the result has each partition's error, None for success."""
 
     def read(response: OffsetCommitResponse) -> dict[TopicPartition, type[BrokerError] | None]:
         return {
@@ -205,7 +213,7 @@ def fetch_offsets(
     *,
     require_stable: bool = False,
 ) -> RequestFuture[dict[TopicPartition, OffsetAndMetadata]]:
-    """Stored offsets.
+    """Ask for stored offsets.
 
     A partition without one is not in the result. ``partitions`` None: all the group has. ``require_stable``: fails with
     UnstableOffsetCommit (retriable) while an open transaction is about to change one of them (KIP-447).
@@ -230,7 +238,7 @@ def fetch_offsets(
 
 
 class GroupOffsets:
-    """One group's offsets over one client: finds the coordinator when it is needed and after it moved."""
+    """One group's offsets over one client, with the search for its coordinator."""
 
     def __init__(self, client: KafkaClient, group_id: str, purpose: str = "") -> None:
         """``purpose``: the connection it is kept apart for (:meth:`Broker.dedicated`)."""
@@ -243,7 +251,7 @@ class GroupOffsets:
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupMember = OUTSIDER
     ) -> RequestFuture[dict[TopicPartition, type[BrokerError] | None]]:
-        """Store offsets; see :func:`commit_offsets`."""
+        """Store offsets as :func:`commit_offsets` does."""
         future = self._with_coordinator(
             lambda broker: commit_offsets(self._client, broker, self.group_id, offsets, member)
         )
@@ -252,7 +260,7 @@ class GroupOffsets:
     def fetch(
         self, partitions: Iterable[TopicPartition] | None, *, require_stable: bool = False
     ) -> RequestFuture[dict[TopicPartition, OffsetAndMetadata]]:
-        """Stored offsets; see :func:`fetch_offsets`."""
+        """Ask for stored offsets as :func:`fetch_offsets` does."""
         wanted = None if partitions is None else tuple(partitions)
         return self._with_coordinator(
             lambda broker: fetch_offsets(self._client, broker, self.group_id, wanted, require_stable=require_stable)
@@ -270,7 +278,8 @@ class GroupOffsets:
             self.coordinator = search.value.dedicated(self._purpose)
             ask(self.coordinator).chain(result)
 
-        # One search for all who wait: two answers might come the other way round, and with them the commits.
+        # One search for all that wait: two searches could be answered in the other order, and the commits behind them
+        # would reach the coordinator in the other order too.
         search = self._search = self._search or find_coordinator(self._client, self.group_id)
         search.settle(result, found)
         return result

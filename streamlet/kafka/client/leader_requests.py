@@ -1,8 +1,7 @@
-"""What is asked of a partition's leader: records, offsets by time, ends of epochs.
+"""Requests to partitions' leaders: records, offsets by time, ends of epochs.
 
-Each function queues one request and gives a future of a dict by partition. An error of one partition does
-not fail the others: it stands in that partition's row, and when it says that metadata is stale an update is
-asked for.
+Each function queues one request and returns a future of a dict by partition. An error of one partition does not fail
+the others: it is in that partition's row, and where it says that the metadata is stale an update is requested.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class FetchPosition:
-    """Where to read on.
+    """The offset to read next, with the epochs that check it.
 
     ``current_leader_epoch`` (of the metadata) fences an old leader; ``last_fetched_epoch`` (of the last batch
     read) lets a leader from Kafka 2.7 on say where its log and ours part.
@@ -55,7 +54,7 @@ class FetchPosition:
 
 @dataclass(frozen=True, slots=True)
 class FetchSettings:
-    """How to fetch; Kafka's names and defaults, but read_committed by default."""
+    """Settings of a fetch; Kafka's names and defaults, but read_committed."""
 
     fetch_max_wait_ms: int = 500
     fetch_min_bytes: int = 1
@@ -69,10 +68,10 @@ class FetchSettings:
 
 @dataclass(frozen=True, slots=True)
 class FetchedPartition:
-    """What one fetch brought of one partition; offsets are -1 where an error left them out.
+    """One partition in a fetch's answer; offsets are -1 where an error omits them.
 
     ``diverging_epoch`` (epoch, its end offset) says that the log was truncated below our position.
-    ``new_leader`` (node id, epoch) is what the broker knows better about the leader.
+    ``new_leader`` (node id, epoch) is the leader by the broker's newer knowledge.
     """
 
     topic_partition: TopicPartition
@@ -89,7 +88,7 @@ class FetchedPartition:
     settings: FetchSettings
 
     def batches(self) -> Iterator[RecordBatch]:
-        """The batches, unpacked one by one as they are asked for; read on at the last one's ``next_offset``.
+        """Yield the batches, unpacked one by one; continue at the last ``next_offset``.
 
         Raises the partition's error if it has one, and the errors of
         :func:`streamlet.kafka.records.reading.read_batches`.
@@ -110,17 +109,17 @@ class FetchedPartition:
             found = True
             yield batch
         if not found and len(self.records):
-            # A broker sends the first batch whole; going on as if nothing had come would ask for it for ever.
+            # A broker sends at least the first batch whole, however large. Taking these bytes for an empty answer would
+            # ask for the same ones for ever.
             raise CorruptRecord(
                 f"Topic {topic!r}, partition {partition}: the broker sent {len(self.records)} bytes from "
-                "offset "
-                f"{self.position} on, which hold not one whole batch. The log is damaged there."
+                f"offset {self.position} on, which hold not one whole batch. The log is damaged there."
             )
 
 
 @dataclass(frozen=True, slots=True)
 class ListedOffset:
-    """``offset`` -1: no record is as late as the time asked for."""
+    """An offset by time; -1: no record is so late."""
 
     offset: int
     timestamp: int
@@ -130,7 +129,10 @@ class ListedOffset:
 
 @dataclass(frozen=True, slots=True)
 class EpochEnd:
-    """Where the epoch ends; ``leader_epoch`` may be a lower one that both logs share, -1 for none."""
+    """The end of an epoch, or a lower one that both share.
+
+    ``leader_epoch`` is -1 for none.
+    """
 
     leader_epoch: int
     end_offset: int
@@ -143,7 +145,7 @@ def fetch(
     positions: Mapping[TopicPartition, FetchPosition],
     settings: FetchSettings | None = None,
 ) -> RequestFuture[dict[TopicPartition, FetchedPartition]]:
-    """Records from the positions on; the broker fills the answer in their order."""
+    """Fetch records from these positions on; the answer is filled in their order."""
     ids = {topic: client.cluster.topic_id(topic) for topic in by_topic(positions)}
     part = SessionPart(positions, positions, ids)
     return fetch_in_session(client, broker, part, settings).then(lambda answer: answer.partitions)
@@ -151,8 +153,10 @@ def fetch(
 
 @dataclass(frozen=True, slots=True)
 class SessionPart:
-    """A request of a fetch session (KIP-227): ``send`` and ``forget`` change what the broker holds, ``wanted`` is all
-    it may answer for. The default is no session: everything is sent, nothing is remembered.
+    """A request of a fetch session (KIP-227), by default of none.
+
+    ``send`` and ``forget`` change the partitions that the broker remembers; ``wanted`` are all it may answer for.
+    Without a session everything is sent, and nothing is remembered.
     """
 
     wanted: Mapping[TopicPartition, FetchPosition]
@@ -165,7 +169,7 @@ class SessionPart:
 
 @dataclass(frozen=True, slots=True)
 class SessionAnswer:
-    """The answer of one broker; partitions that have nothing new are left out within a session."""
+    """The answer of one broker; a session omits partitions without news."""
 
     session_id: int
     error: type[BrokerError] | None
@@ -175,10 +179,13 @@ class SessionAnswer:
 def fetch_in_session(
     client: KafkaClient, broker: Broker, part: SessionPart, settings: FetchSettings | None = None
 ) -> RequestFuture[SessionAnswer]:
-    """Records of a fetch session. An error of the session as a whole stands in the answer; without a session it fails
-    the future.
+    """Fetch records within a session.
+
+    An error of the session as a whole is in the answer; without a session it fails the future.
     """
     chosen = settings or FetchSettings()
+    # A topic that was deleted and created again has another id by now. The broker may still answer with the id of the
+    # session, or already with that of the metadata: both lead to the name.
     ids, wanted = part.topic_ids, part.wanted
     names = {topic_id: topic for topic, topic_id in ids.items() if topic_id is not None}
     for tp in wanted:
@@ -223,7 +230,8 @@ def fetch_in_session(
                     note_error(client, found[tp].error)
         return SessionAnswer(response.session_id, fault, found)
 
-    return client.send(request, broker, _timeout(client, chosen.fetch_max_wait_ms)).then(read)
+    # The broker's own waiting comes on top of the time that an answer may take.
+    return client.send(request, broker, (client.config.request_timeout_ms + chosen.fetch_max_wait_ms) / 1000).then(read)
 
 
 def _fetch_partition(number: int, position: FetchPosition, settings: FetchSettings) -> wire.FetchPartition:
@@ -234,11 +242,6 @@ def _fetch_partition(number: int, position: FetchPosition, settings: FetchSettin
         last_fetched_epoch=position.last_fetched_epoch,
         partition_max_bytes=settings.max_partition_fetch_bytes,
     )
-
-
-def _timeout(client: KafkaClient, wait_ms: int) -> float:
-    """The broker's own waiting comes on top of what an answer may take."""
-    return (client.config.request_timeout_ms + wait_ms) / 1000
 
 
 def _fetched(
@@ -262,7 +265,7 @@ def _fetched(
 
 
 def list_offsets_request(timestamps: Mapping[TopicPartition, int], *, read_committed: bool) -> wire.ListOffsetsRequest:
-    """For one leader's partitions."""
+    """Return a request for one leader's partitions."""
     return wire.ListOffsetsRequest(
         isolation_level=1 if read_committed else 0,
         topics=tuple(
@@ -285,9 +288,10 @@ def list_offsets(
     *,
     read_committed: bool = True,
 ) -> RequestFuture[dict[TopicPartition, ListedOffset]]:
-    """First offsets at or after a time in ms, or EARLIEST_TIMESTAMP, or LATEST_TIMESTAMP.
+    """Ask for the first offsets at or after a time in ms.
 
-    The latest one under ``read_committed`` is the last stable offset: no open transaction lies before it.
+    Or at EARLIEST_TIMESTAMP or LATEST_TIMESTAMP. The latest one under ``read_committed`` is the last stable offset: no
+    open transaction lies before it.
     """
     request = list_offsets_request(timestamps, read_committed=read_committed)
 
@@ -307,8 +311,10 @@ def list_offsets(
 def offsets_for_leader_epoch(
     client: KafkaClient, broker: Broker, epochs: Mapping[TopicPartition, tuple[int, int]]
 ) -> RequestFuture[dict[TopicPartition, EpochEnd]]:
-    """Where each (leader epoch of the last record read, leader epoch of the metadata) ends in the leader's
-    log."""
+    """Ask where epochs end in the leaders' logs.
+
+    ``epochs``: by partition, the leader epoch of the last record read, and that of the metadata.
+    """
     request = wire.OffsetForLeaderEpochRequest(
         topics=tuple(
             wire.OffsetForLeaderTopic(
@@ -336,7 +342,7 @@ def offsets_for_leader_epoch(
 
 
 def by_topic(rows: Mapping[TopicPartition, V]) -> dict[str, dict[int, V]]:
-    """The same, topic by topic, as requests want it; order is kept."""
+    """Group rows by topic, as requests have them; the order is kept."""
     found: dict[str, dict[int, V]] = {}
     for tp, value in rows.items():
         found.setdefault(tp.topic, {})[tp.partition] = value
@@ -344,6 +350,6 @@ def by_topic(rows: Mapping[TopicPartition, V]) -> dict[str, dict[int, V]]:
 
 
 def note_error(client: KafkaClient, fault: type[BrokerError] | None) -> None:
-    """Ask for metadata when an answer says that ours is stale (M4)."""
+    """Ask for metadata when an answer says that ours is stale."""
     if fault is not None and fault.stale_metadata:
         client.metadata.request_update(reset_equivalent=False)

@@ -17,7 +17,7 @@ from streamlet.kafka.protocol.api import ApiRanges
 
 
 class ConnectionState(Enum):
-    """What a connection is good for."""
+    """States of a connection; only READY takes requests."""
 
     DISCONNECTED = "disconnected"
     CONNECTING = "connecting"
@@ -27,7 +27,7 @@ class ConnectionState(Enum):
 
 
 class Move(Enum):
-    """What can happen to it."""
+    """Events that change a connection's state."""
 
     DIAL = "dial"
     CONNECTED = "connected"
@@ -52,12 +52,13 @@ TRANSITIONS: dict[tuple[ConnectionState, Move], ConnectionState] = {
 }
 
 BEING_MADE = (_S.CONNECTING, _S.CHECKING_API_VERSIONS, _S.AUTHENTICATING)
-"""Not usable yet, and no second connection is begun meanwhile (M6)."""
+"""States of a connection that is not usable yet; no second one is begun meanwhile."""
 
 FORGET_AFTER_S = 600.0
+"""Seconds before an address that nobody tries is forgotten."""
 
 _MANY = 30
-"""As many failures as it takes for the longest back-off."""
+"""Failures that lead to the longest back-off."""
 
 SocketAddress = tuple[int, tuple[str | int | bytes, ...]]
 """Address family and what ``socket.connect`` takes."""
@@ -65,10 +66,10 @@ SocketAddress = tuple[int, tuple[str | int | bytes, ...]]
 
 @dataclass(slots=True)
 class NodeConnection:
-    """One address's connection: its state, its failures, and what the broker behind it speaks.
+    """One address's connection: state, failures, and the broker's versions.
 
     ``answered``: a request of ours was answered on this connection. ``hang_ups``: fresh connections in a row that
-    were closed without a word; ``hung_up_s``: when the first of them was.
+    were closed unanswered; ``hung_up_s``: when the first of them was.
     """
 
     state: ConnectionState = ConnectionState.DISCONNECTED
@@ -98,21 +99,19 @@ class ConnectionStates:
         self._nodes: dict[Address, NodeConnection] = {}
 
     def get(self, address: Address) -> NodeConnection:
-        """The entry of an address; made on first sight."""
+        """Return the entry of an address, making it where there is none."""
         node = self._nodes.get(address)
         if node is None:
             node = self._nodes[address] = NodeConnection()
         return node
 
     def all(self) -> dict[Address, NodeConnection]:
-        """Every address ever tried and not forgotten."""
+        """Return every address that was tried and not forgotten."""
         return self._nodes
 
     def forget_unused(self, now_s: float) -> list[Address]:
-        """Drop, and return, addresses without a connection that nobody has tried for FORGET_AFTER_S.
-
-        Brokers that come back under ever new addresses would else be remembered for ever.
-        """
+        """Drop and return addresses that were unused for FORGET_AFTER_S."""
+        # Without this, brokers that come back under ever new addresses would be kept for ever.
         old = [
             address
             for address, node in self._nodes.items()
@@ -124,22 +123,22 @@ class ConnectionStates:
         return old
 
     def can_connect(self, address: Address, now_s: float) -> bool:
-        """Whether a new connection may be begun now."""
+        """Return whether a new connection may be begun now."""
         node = self.get(address)
         return node.state is ConnectionState.DISCONNECTED and now_s >= node.retry_at_s
 
     def in_backoff(self, address: Address, now_s: float) -> bool:
-        """Disconnected, and too early for the next try."""
+        """Return whether it is too early for the next try."""
         node = self.get(address)
         return node.state is ConnectionState.DISCONNECTED and now_s < node.retry_at_s
 
     def is_ready(self, address: Address, now_s: float) -> bool:
-        """Usable for requests: versions known, and not throttled by a quota."""
+        """Return whether the connection is usable and not throttled by a quota."""
         node = self.get(address)
         return node.state is ConnectionState.READY and now_s >= node.throttled_until_s
 
     def wait_s(self, address: Address, now_s: float) -> float:
-        """Seconds until something can be begun with this address without an event: back-off or throttle."""
+        """Return the seconds of back-off or throttling left; infinity: wait for an event."""
         node = self.get(address)
         if node.state is ConnectionState.DISCONNECTED:
             return max(node.retry_at_s - now_s, 0.0)
@@ -148,7 +147,7 @@ class ConnectionStates:
         return float("inf")
 
     def dial(self, address: Address, now_s: float, resolve: Callable[[Address], list[SocketAddress]]) -> SocketAddress:
-        """Begin a connection; which socket address to use. ``resolve`` may raise OSError.
+        """Begin a connection; return the socket address to use. ``resolve`` may raise OSError.
 
         Every address of a name is tried in turn; the name is resolved again when they are used up. After an
         established connection broke, the address used last is not the first to be tried.
@@ -167,20 +166,20 @@ class ConnectionStates:
         return node.last_used
 
     def connected(self, address: Address) -> None:
-        """The socket is connected, TLS included; versions come next, within the same time."""
+        """Note that the socket is connected, TLS included."""
         node = self.get(address)
         self._move(node, Move.CONNECTED)
         node.answered = False
 
     def versions_known(self, address: Address, versions: ApiRanges) -> None:
-        """The broker told what it speaks, and asks no more: ready, and past failures count no longer."""
+        """Note the broker's versions: the connection is ready, its failures forgotten."""
         node = self.get(address)
         self._move(node, Move.VERSIONS_KNOWN)
         node.versions = versions
         self._made(node)
 
     def authenticate(self, address: Address, now_s: float, versions: ApiRanges | None = None) -> None:
-        """Who we are is told now: on a new connection, whose versions came, or again on one that was ready."""
+        """Note that authentication begins, on a new connection or again."""
         node = self.get(address)
         self._move(node, Move.AUTHENTICATE)
         if versions is not None:
@@ -190,19 +189,21 @@ class ConnectionStates:
         node.session_ends_s = float("inf")
 
     def wait_longer(self, address: Address, now_s: float) -> None:
-        """Who we are is told again, and the time for that begins now: the broker had others to answer first."""
+        """Give a repeated authentication its full time from now on."""
         self.get(address).setup_deadline_s = now_s + self._setup_timeout.delay(1, self._uniform)
 
     def authenticated(self, address: Address, now_s: float, lifetime_s: float) -> None:
-        """The broker believes it: ready. ``lifetime_s`` 0: for good; else it is told again in time (KIP-368)."""
+        """Note that the connection is authenticated, for ``lifetime_s`` (0: for good)."""
         node = self.get(address)
         self._move(node, Move.AUTHENTICATED)
         if lifetime_s > 0:
+            # KIP-368: the next authentication begins at 85 to 95 % of the lifetime, as Java's clients do. The broker
+            # closes a connection whose session ended.
             node.session_ends_s = now_s + lifetime_s * (0.85 + 0.1 * self._uniform())
         self._made(node)
 
     def sessions_ending(self, now_s: float) -> list[Address]:
-        """Connections on which who we are must be told again."""
+        """Return the connections that must authenticate again."""
         return [
             address
             for address, node in self._nodes.items()
@@ -210,7 +211,7 @@ class ConnectionStates:
         ]
 
     def next_session_end(self) -> float:
-        """The earliest of them, as a time; infinity for none."""
+        """Return the time of the earliest session's end, infinity for none."""
         ends = (node.session_ends_s for node in self._nodes.values() if node.state is ConnectionState.READY)
         return min(ends, default=float("inf"))
 
@@ -222,20 +223,21 @@ class ConnectionStates:
         node.candidates = []
 
     def lost(self, address: Address, now_s: float, error: KafkaError) -> None:
-        """The connection failed or broke."""
+        """Note that the connection failed or broke: back off."""
         node = self.get(address)
         if node.state is not ConnectionState.READY:
             node.setup_failures += 1
         self._move(node, Move.LOST)
         node.failures += 1
-        # Who was refused is not let in a moment later, and each try may count towards locking the user out.
+        # A refused user gets the longest back-off at once: a moment later the answer would be the same, and each try
+        # may count towards locking the user out.
         tries = _MANY if isinstance(error, AuthenticationFailed) else node.failures
         node.retry_at_s = now_s + self._reconnect.delay(tries, self._uniform)
         self._gone(node)
         node.last_error = error
 
     def closed(self, address: Address) -> None:
-        """We closed it ourselves: a new one may be begun at once."""
+        """Note that we closed it: a new one may be begun at once."""
         node = self.get(address)
         self._move(node, Move.LOST)
         self._gone(node)
@@ -247,12 +249,12 @@ class ConnectionStates:
         node.session_ends_s = float("inf")
 
     def throttle(self, address: Address, until_s: float) -> None:
-        """The broker asked to be left alone until then (KIP-219)."""
+        """Send nothing before this time: the broker throttles us (KIP-219)."""
         node = self.get(address)
         node.throttled_until_s = max(node.throttled_until_s, until_s)
 
     def setup_expired(self, now_s: float) -> list[Address]:
-        """Connections that were not made in time."""
+        """Return the connections that were not set up in time."""
         return [
             address
             for address, node in self._nodes.items()
@@ -260,7 +262,7 @@ class ConnectionStates:
         ]
 
     def next_setup_deadline(self) -> float:
-        """The earliest of them, as a time; infinity for none."""
+        """Return the time of the earliest setup's deadline, infinity for none."""
         return min((node.setup_deadline_s for node in self._nodes.values()), default=float("inf"))
 
     @staticmethod

@@ -1,7 +1,7 @@
 """All connections of one client behind one epoll object: bytes out, frames in (Java: ``Selector``).
 
 It knows frames and addresses, no requests. What happened is gathered by :meth:`Selector.poll` into one
-:class:`Ready` value, so that the caller decides in which order to act on it (M7).
+:class:`Ready` value; the caller decides the order of acting on it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from streamlet.kafka.protocol.framing import FrameBuffer
 _READ = selectors.EVENT_READ
 _WRITE = selectors.EVENT_WRITE
 _READS_A_TURN = 16
-"""Receives from one connection in a row, so that a fast broker does not starve the others."""
+"""Receives from one connection in a row; a fast broker must not starve the others."""
 
 
 @dataclass(slots=True)
 class Ready:
-    """What a poll found."""
+    """The events of one poll."""
 
     connected: list[Address] = field(default_factory=list)
     completed_sends: list[Address] = field(default_factory=list)
@@ -46,17 +46,18 @@ class _Channel:
 
 
 class Wakeup:
-    """A socket pair whose one end a selector watches: any thread makes it readable. Signals add up to one."""
+    """A socket pair: any thread ends the wait of a selector with it."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # the garbage collector may signal in the middle of either method
+        # Reentrant: a consumer that is garbage-collected signals, and the collector may run inside either method.
+        self._lock = threading.RLock()
         self._signalled = False
         self.receiver, self._sender = socket.socketpair()
         self.receiver.setblocking(False)
         self._sender.setblocking(False)
 
     def signal(self) -> None:
-        """Any thread, at any time, after :meth:`close` too."""
+        """Make the socket readable. Any thread, after :meth:`close` too."""
         with self._lock:
             if not self._signalled:
                 self._signalled = True
@@ -64,14 +65,15 @@ class Wakeup:
                     self._sender.send(b"w")
 
     def take(self) -> None:
-        """Silent again until the next signal."""
+        """Empty the socket until the next signal."""
         with self._lock:
             with contextlib.suppress(OSError):  # nothing there, or closed
                 self.receiver.recv(16)
             self._signalled = False
 
     def close(self) -> None:
-        """Under the lock, so that no signal goes to a descriptor that is somebody else's by then."""
+        """Close both ends; later signals do nothing."""
+        # Under the lock: without it a signal could go to a descriptor that the system has given to another file.
         with self._lock:
             self.receiver.close()
             self._sender.close()
@@ -89,36 +91,36 @@ class Selector:
         self._channels: dict[Address, _Channel] = {}
         self._failed_at_once: dict[Address, KafkaError] = {}
         self._held: dict[Address, _Channel] = {}
-        """Those whose transport holds bytes that no event announces."""
+        """Channels whose transport holds bytes that no event announces."""
         self._closed = False
         self._wakeup = Wakeup()
         self._selector.register(self._wakeup.receiver, _READ, None)
 
     def wakeup(self) -> None:
-        """Any thread: the :meth:`poll` under way, else the next one, does not wait."""
+        """Let the :meth:`poll` under way, or else the next one, not wait. Any thread."""
         self._wakeup.signal()
 
     def fileno(self) -> int:
-        """Of the epoll (or kqueue) object: readable whenever :meth:`poll` would find something."""
+        """Return the descriptor of the epoll object: readable when a poll has something."""
         number: int = self._selector.fileno()
         return number
 
     def holds_bytes(self) -> bool:
-        """Whether a poll would find something though :meth:`fileno` is silent."""
+        """Return whether a poll has something though :meth:`fileno` is silent."""
         return bool(self._held or self._failed_at_once)
 
     def addresses(self) -> tuple[Address, ...]:
-        """Those with a channel, connected or connecting."""
+        """Return the addresses with a channel, connected or connecting."""
         return tuple(self._channels)
 
     def open(self, address: Address, transport: Transport, now_s: float) -> None:
-        """Take over a transport that has begun to connect."""
+        """Watch a transport that has begun to connect; it is ours from now on."""
         channel = _Channel(address, transport, FrameBuffer(self._max_frame_bytes), now_s)
         self._channels[address] = channel
         self._selector.register(transport, _WRITE, channel)
 
     def send(self, address: Address, frame: bytes) -> bool:
-        """Queue a whole frame, and write what the socket takes at once; True when that was all of it."""
+        """Queue a frame, and write at once; return whether all of it was taken."""
         channel = self._channels[address]
         channel.outgoing.append(memoryview(frame))
         if len(channel.outgoing) == 1:
@@ -131,7 +133,7 @@ class Selector:
         return False
 
     def poll(self, timeout_s: float, now_s: float) -> Ready:
-        """Wait at most ``timeout_s`` for something to happen, and do what can be done without waiting."""
+        """Wait at most ``timeout_s`` for an event, then read and write."""
         ready = Ready(disconnected=self._failed_at_once)
         self._failed_at_once = {}
         held, self._held = self._held, {}
@@ -165,20 +167,21 @@ class Selector:
         return ready
 
     def idle(self, now_s: float, idle_s: float) -> list[Address]:
-        """Connections on which nothing has happened for so long."""
+        """Return the connections without an event for so long."""
         return [row.address for row in self._channels.values() if now_s - row.last_active_s >= idle_s]
 
     def close(self, address: Address) -> None:
-        """Close one channel, dropping what was queued."""
+        """Close one channel, dropping its queue."""
         channel = self._channels.pop(address, None)
         if channel is not None:
             self._selector.unregister(channel.transport)
             channel.transport.close()
 
     def close_all(self) -> None:
-        """Close everything, the epoll object too. May be called twice."""
+        """Close all channels and the epoll object. May be called twice."""
         self._closed = True
-        # The epoll object first: a forked child shares it, and must take no socket out of its parent's.
+        # The epoll object goes first: a forked child shares it, and unregistering a socket here would take it out of
+        # the parent's epoll object too.
         self._selector.close()
         for channel in self._channels.values():
             channel.transport.close()
@@ -215,11 +218,13 @@ class Selector:
                 raise ConnectionResetError("the broker closed the connection")
             if size is None or size < wanted:
                 return
+        # Decrypted bytes in the TLS layer are announced by no event: unread they would stay there until the broker
+        # sends more, and the answer that they complete would be late or lost to a time-out.
         if transport.pending():
             self._held[channel.address] = channel
 
     def _write(self, channel: _Channel) -> int:
-        """Write until the socket takes no more; how many frames were finished."""
+        """Write until the socket takes no more; return the number of finished frames."""
         finished = 0
         outgoing = channel.outgoing
         while outgoing:
@@ -237,7 +242,8 @@ class Selector:
 
     def _watch(self, channel: _Channel) -> None:
         writes = bool(channel.outgoing) if channel.connected else channel.transport.wants_write()
-        # While connecting one of the two, so that a handshake which waits for the broker does not spin.
+        # While connecting only one of the two: a socket is nearly always writable, and a handshake that waits for the
+        # broker's bytes would spin.
         interest = (_READ | _WRITE if channel.connected else _WRITE) if writes else _READ
         if interest != channel.interest:
             channel.interest = interest

@@ -36,10 +36,10 @@ class TlsTransport(PlaintextTransport):
         self._shaken = False
         self._sends = True
         self._heard = False
-        """Bytes came: the handshake was right, on both sides."""
+        """Whether bytes came: the broker has then accepted our side of the handshake."""
 
     def wants_write(self) -> bool:
-        """While connecting: TCP first, then whatever the handshake waits for."""
+        """Return whether TCP or the handshake waits for room to send."""
         return self._sends
 
     def finish_connect(self) -> bool:
@@ -69,7 +69,7 @@ class TlsTransport(PlaintextTransport):
         return True
 
     def recv_into(self, buffer: memoryview) -> int | None:
-        """Fills the buffer as far as there is anything, so that a short read means that there is no more."""
+        """Fill the buffer with everything there is: a short read means no more."""
         tls = self._tls
         assert tls is not None
         filled = 0
@@ -104,14 +104,15 @@ class TlsTransport(PlaintextTransport):
             raise self._broken(err) from err
 
     def _broken(self, error: ssl.SSLError) -> Exception:
-        """With TLS 1.3 our side is done before the broker has looked at our certificate: only bytes tell it did."""
+        # With TLS 1.3 our handshake is over before the broker has looked at our certificate: an alert at the first read
+        # is its refusal. Once bytes have come, the broker has accepted it, and an alert is a connection that breaks.
         if not self._heard:
             return _failure(error, self._host)
         return ConnectionResetError(f"TLS broke off ({(error.reason or str(error)).lower().replace('_', ' ')})")
 
 
 def _failure(error: ssl.SSLError, host: str) -> TlsFailed | ForeignProtocol:
-    """What OpenSSL found, in words a user can act on."""
+    """Return the error for a failed handshake, with its remedy."""
     if isinstance(error, ssl.SSLCertVerificationError):
         why = error.verify_message or str(error)
         if error.verify_code in _HOST_NAME_MISMATCH:
@@ -143,7 +144,9 @@ def _failure(error: ssl.SSLError, host: str) -> TlsFailed | ForeignProtocol:
 
 
 class TlsDial:
-    """Makes TLS transports. The files are read when it is made, and again when one of them was replaced.
+    """Makes TLS transports; a replaced certificate file is read again.
+
+    The files are read when it is made, and when one of them has changed since.
 
     Raises SettingError, naming setting and file, when one cannot be used.
     """
@@ -194,7 +197,8 @@ def make_context(settings: SecuritySettings) -> ssl.SSLContext:
 
 def _load_own(context: ssl.SSLContext, settings: SecuritySettings, certfile: str) -> None:
     def password() -> str:
-        # Without this OpenSSL would ask at the terminal.
+        # OpenSSL always gets this function: without one it asks for the password of a locked key at the terminal, and
+        # the program stands still.
         if settings.ssl_password is None:
             raise SettingError(f"The private key {keyfile} is encrypted: give ssl_password.")
         return settings.ssl_password
@@ -225,7 +229,10 @@ def _unusable(name: str, path: str, error: OSError, wanted: str) -> SettingError
 
 
 def dial_for(settings: SecuritySettings, send_buffer_bytes: int, receive_buffer_bytes: int) -> Dial:
-    """How connections are begun under these settings. Raises SettingError for files that cannot be used."""
+    """Return the maker of connections under these settings.
+
+    Raises SettingError for a file that cannot be used.
+    """
     if settings.uses_tls:
         return TlsDial(settings, send_buffer_bytes, receive_buffer_bytes)
     return lambda target, _address: PlaintextTransport(target, send_buffer_bytes, receive_buffer_bytes)

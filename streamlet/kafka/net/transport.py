@@ -1,8 +1,8 @@
-"""The contract between a connection and what carries its bytes, and its plain TCP form.
+"""Transports: the contract between a connection and its bytes, and plain TCP.
 
 A transport is non-blocking and owned by one thread. It knows no Kafka: it connects (a handshake counts as
 part of that), sends and receives. TLS is another implementation of :class:`Transport` and another :data:`Dial`
-(``tls.py``). SASL is *not* here: it speaks in Kafka's frames, above the transport (``introduction.py``).
+(``tls.py``). SASL is *not* here: it speaks in Kafka's frames, above the transport (``connection_setup.py``).
 """
 
 from __future__ import annotations
@@ -18,34 +18,37 @@ from streamlet.kafka.net.connection_states import SocketAddress
 
 
 class Transport(Protocol):
-    """What carries one connection's bytes. Methods raise OSError (or KafkaError) when it is broken, and never block."""
+    """Carries the bytes of one connection.
+
+    Methods never block; they raise OSError (or KafkaError) when the connection is broken.
+    """
 
     def fileno(self) -> int:
-        """For the selector."""
+        """Return the descriptor for the selector."""
         ...
 
     def finish_connect(self) -> bool:
-        """Called when the socket is ready; True once bytes may flow. Raises OSError when it failed."""
+        """Go on connecting when the socket is ready; return whether bytes may flow."""
         ...
 
     def wants_write(self) -> bool:
-        """While connecting: whether it waits for room to send; else for something to read."""
+        """Return whether the connecting waits for room to send, not for bytes."""
         ...
 
     def recv_into(self, buffer: memoryview) -> int | None:
-        """Bytes received; None when there are none yet; 0 at the end of the stream."""
+        """Return the bytes received, None for none yet, 0 at the end."""
         ...
 
     def pending(self) -> bool:
-        """Whether bytes were taken from the kernel and not yet given: no event will announce them."""
+        """Return whether it holds bytes that no event will announce."""
         ...
 
     def send(self, data: memoryview) -> int:
-        """How many bytes were taken; 0 when none could be."""
+        """Return how many bytes were taken, 0 when there is no room."""
         ...
 
     def close(self) -> None:
-        """Never blocks, never raises, may be called twice."""
+        """Close it. Never blocks, never raises, may be called twice."""
         ...
 
 
@@ -57,7 +60,7 @@ The second argument is the name it was resolved from (for TLS).
 
 
 class PlaintextTransport:
-    """TCP without more."""
+    """Plain TCP."""
 
     __slots__ = ("_socket",)
 
@@ -68,7 +71,7 @@ class PlaintextTransport:
             self._socket.setblocking(False)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            # -1: the operating system's own, which grows with need.
+            # -1 leaves the size to the operating system, which lets it grow with need.
             if send_buffer_bytes != -1:
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
             if receive_buffer_bytes != -1:
@@ -112,6 +115,9 @@ class PlaintextTransport:
 
 
 def resolve_all(address: Address) -> list[SocketAddress]:
-    """Every address of a name, in the resolver's order. Blocks while the system resolves; raises OSError."""
+    """Return every address of a name, in the resolver's order.
+
+    Blocks while the system resolves. Raises OSError.
+    """
     rows = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     return [(int(family), sockaddr) for family, _kind, _proto, _name, sockaddr in rows]

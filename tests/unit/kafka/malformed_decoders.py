@@ -20,10 +20,10 @@ from streamlet.kafka.consumer.assignors.base import (
 )
 from streamlet.kafka.consumer.assignors.sticky import CooperativeStickyAssignor, StickyAssignor, StickyUserData
 from streamlet.kafka.metadata.cluster import TopicPartition
+from streamlet.kafka.net.sasl import Scram
 from streamlet.kafka.protocol import primitives as p
 from streamlet.kafka.protocol.framing import FrameBuffer
 from streamlet.kafka.protocol.schema import codec_of
-from streamlet.kafka.sasl import Scram
 from streamlet.spouts.kafka.hosts import ZkBrokerReader
 from streamlet.spouts.kafka.partition import Partition
 from streamlet.spouts.kafka.stores import port as offset_store

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from streamlet.kafka.errors import AuthenticationFailed
+from streamlet.kafka.net.sasl import Plain, Scram, sasl_client
 from streamlet.kafka.protocol.messages.connections import SaslAuthenticateRequest
-from streamlet.kafka.sasl import Plain, Scram, sasl_client
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 SERVER_FIRST = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"

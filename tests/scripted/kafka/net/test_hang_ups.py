@@ -11,7 +11,7 @@ import pytest
 from streamlet.devcluster.fake_broker import CLOSE, FakeBroker
 from streamlet.kafka import ClientConfig, KafkaClient
 from streamlet.kafka.errors import BootstrapFailed, HungUp
-from streamlet.kafka.net import failures
+from streamlet.kafka.net import connection_errors as failures
 from streamlet.kafka.protocol.api import ApiKey
 from tests.patience import PATIENCE_S
 

@@ -15,7 +15,7 @@ from streamlet.kafka.net.connection_states import (
     SocketAddress,
 )
 from streamlet.kafka.net.in_flight import InFlightRequest, InFlightRequests
-from streamlet.kafka.net.metadata_updater import least_loaded_node
+from streamlet.kafka.net.network_client import least_loaded_node
 from streamlet.kafka.protocol.messages.metadata import MetadataRequest
 
 A = Address("a", 1)
@@ -159,7 +159,7 @@ def test_m3_the_least_loaded_node(states: ConnectionStates) -> None:
 
     def load(broker: Broker, count: int) -> None:
         for _ in range(count):
-            row = InFlightRequest(broker, MetadataRequest(topics=None), 7, 1, None, 0.0, 1.0, 1.0, sent=True)
+            row = InFlightRequest(broker, MetadataRequest(topics=None), 7, 1, None, 1.0, 1.0, sent=True)
             in_flight.add(row)
 
     assert least_loaded_node([], states, in_flight, 0.0, no_jitter) is None

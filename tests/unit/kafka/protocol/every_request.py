@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from streamlet.kafka.consumer.assignors.base import Subscription, encode_assignment
 from streamlet.kafka.metadata.cluster import TopicPartition
+from streamlet.kafka.net.sasl import SaslClient
 from streamlet.kafka.protocol import primitives as p
 from streamlet.kafka.protocol.api import ApiKey, Request, VersionRange, encode_request, skip_tags
 from streamlet.kafka.protocol.messages import REQUESTS, configs, fetch, groups, offsets, produce, topics, transactions
@@ -42,7 +43,6 @@ from streamlet.kafka.protocol.messages.transactions import EndTxnRequest, InitPr
 from streamlet.kafka.protocol.schema import codec_of
 from streamlet.kafka.records.compression import Compression
 from streamlet.kafka.records.writing import BatchFields, NewRecord, encode_batch
-from streamlet.kafka.sasl import SaslClient
 from tests.patience import PATIENCE_S
 
 _PASSING = {3, 5, 14, 15, 16, 51}

@@ -17,10 +17,10 @@ from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechani
 from kazoo.client import KazooClient
 
 from streamlet.devcluster import DevCluster
+from streamlet.kafka.net.sasl import sasl_client
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages import REQUESTS
 from streamlet.kafka.protocol.messages.groups import DescribeGroupsRequest
-from streamlet.kafka.sasl import sasl_client
 from tests.unit.kafka.protocol.every_request import Conversation, Line, log_in
 
 SCRAM = {"user": "bob", "password": "bob-secret", "nonce": "fixed+for+the+record"}

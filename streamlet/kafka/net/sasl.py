@@ -1,8 +1,4 @@
-"""SASL mechanisms as conversations without a socket: PLAIN (RFC 4616), SCRAM (RFC 5802, 7677). Pure.
-
-Passwords go in as their UTF-8 bytes, as Kafka's own clients and tools do it: no SASLprep, which would make another
-password of some that are not ASCII.
-"""
+"""SASL mechanisms as conversations without a socket: PLAIN (RFC 4616), SCRAM (RFC 5802, 7677). Pure."""
 
 from __future__ import annotations
 
@@ -16,29 +12,33 @@ from streamlet.kafka.errors import AuthenticationFailed
 
 _LEAST_ITERATIONS = 4096
 _MOST_ITERATIONS = 1 << 18
-"""A hostile broker could make us hash for hours. Kafka's own limit for what it stores is 16384."""
+"""Hash rounds that a broker may ask for, so that a hostile one cannot keep us busy. Kafka stores at most 16384."""
 
 _HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 
 class SaslClient(Protocol):
-    """One conversation: it is used once. Errors are AuthenticationFailed, without broker or secret."""
+    """One conversation, used once.
+
+    Errors are AuthenticationFailed, and name neither broker nor secret.
+    """
 
     mechanism: str
     username: str
 
     def first(self) -> bytes:
-        """What we say first."""
+        """Return our first message."""
         ...
 
     def next(self, challenge: bytes) -> bytes | None:
-        """What to say to the broker's answer; None when it was the last word, and is in order."""
+        """Return our next message, None when the conversation is over."""
         ...
 
 
 def sasl_client(mechanism: str, username: str, password: str, nonce: str) -> SaslClient:
-    """A conversation in one of ``security.MECHANISMS``; ``nonce``: printable ASCII, without commas, never used
-    before.
+    """Return a conversation in one of ``security.MECHANISMS``.
+
+    ``nonce``: printable ASCII, without commas, never used before.
     """
     if mechanism == "PLAIN":
         return Plain(username, password)
@@ -46,7 +46,7 @@ def sasl_client(mechanism: str, username: str, password: str, nonce: str) -> Sas
 
 
 class Plain:
-    """User and password in the clear: for TLS."""
+    """User and password in the clear; only safe in TLS."""
 
     __slots__ = ("_password", "username")
     mechanism = "PLAIN"
@@ -62,7 +62,9 @@ class Plain:
 
 
 class Scram:
-    """The password never travels, and the broker proves that it knows it too.
+    """Salted challenge and response: the password never travels.
+
+    The broker proves that it knows the password too.
 
     >>> talk = Scram("SCRAM-SHA-256", "user", "pencil", "rOprNGfwEbeRWgbNEkqO")
     >>> talk.first()
@@ -108,6 +110,8 @@ class Scram:
                 f"the broker asks for {rounds[:20] or 'no'} iterations of {self.mechanism}; between "
                 f"{_LEAST_ITERATIONS} and {_MOST_ITERATIONS} are accepted"
             )
+        # The UTF-8 bytes of the password, as Kafka's own tools store them. With SASLprep, which the RFC wants, some
+        # passwords that are not ASCII would never be accepted.
         salted = hashlib.pbkdf2_hmac(self._hash, self._password.encode(), salt, iterations)
         client_key = hmac.digest(salted, b"Client Key", self._hash)
         stored_key = hashlib.new(self._hash, client_key).digest()

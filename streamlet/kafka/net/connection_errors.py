@@ -1,4 +1,4 @@
-"""What ends a connection, told with the broker's name and what the connection was doing."""
+"""Errors that end a connection, with the broker's name and the remedy."""
 
 from __future__ import annotations
 
@@ -14,22 +14,17 @@ from streamlet.kafka.metadata.cluster import Broker
 from streamlet.kafka.net.connection_states import ConnectionState, NodeConnection
 
 HANG_UPS = 3
-"""Fresh connections in a row that were closed without a word: so many may mean that the listener wants something else.
-One that is being stopped does it too, once."""
+"""Fresh connections in a row, closed unanswered, that show a wrong ``security_protocol``."""
 HANG_UPS_S = 3.0
-"""So long it must go on before that is believed. A proxy whose broker is only just starting hangs up at once, and three
-times in a fraction of a second."""
+"""Seconds that the hang-ups must go on before they show it."""
 
 
 class ClosedByUs(Disconnected):
-    """No failure: neither back-off nor doubt in the metadata follows."""
+    """Not a failure: neither back-off nor a metadata request follows."""
 
 
 def hung_up(error: KafkaError, node: NodeConnection, in_flight: int) -> bool:
-    """Whether a fresh connection was closed by the broker with a question of ours unanswered.
-
-    That is what a listener does that speaks another protocol than ours: Kafka tells no client so.
-    """
+    """Return whether the broker closed a fresh connection with our request unanswered."""
     if isinstance(error, HungUp):
         return True
     return type(error) is Disconnected and not node.answered and in_flight > 0
@@ -38,7 +33,11 @@ def hung_up(error: KafkaError, node: NodeConnection, in_flight: int) -> bool:
 def count_hang_up(
     broker: Broker, node: NodeConnection, error: KafkaError, security_protocol: str, now_s: float
 ) -> KafkaError:
-    """One more: Disconnected, which is tried again; HungUp once it is enough. The text says what it may mean before."""
+    """Count a hang-up; return HungUp once there are enough, Disconnected before."""
+    # Kafka says nothing to a client that speaks another protocol than the listener: it only closes the connection. But
+    # one hang-up is a broker that stops, and a proxy hangs up three times in a fraction of a second while its broker
+    # starts. So HungUp, which ends a wait, takes several in a row for three seconds; the text names the meaning
+    # earlier.
     node.hang_ups += 1
     if node.hang_ups == 1:
         node.hung_up_s = now_s
@@ -59,7 +58,10 @@ _MEANT = {
 
 
 def explain(broker: Broker, node: NodeConnection, error: KafkaError, security_protocol: str) -> KafkaError:
-    """The same error with the broker's name and what the connection, as ``node`` still says, was doing."""
+    """Return the error with the broker's name and the connection's state.
+
+    ``node`` must still have the state that it had before the error.
+    """
     state = node.state
     text = error.message.rstrip(".")
     ours = f"security_protocol = {security_protocol!r}"

@@ -1,11 +1,13 @@
-"""What is said on a new connection before any request: which versions the broker speaks, then who we are.
+"""The setup of a connection before its first request: ApiVersions, then SASL.
 
-A conversation without a socket: an answer in, the next thing to say out (Java: ``SaslClientAuthenticator``, and the
-ApiVersions part of ``NetworkClient``). The same again, without the versions, when a session ends (KIP-368).
+A conversation without a socket: an answer in, the next request out (Java: ``SaslClientAuthenticator``, and the
+ApiVersions part of ``NetworkClient``). The SASL part is repeated on a ready connection before its session ends
+(KIP-368); requests of callers wait meanwhile.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +17,7 @@ from streamlet.kafka.errors import AuthenticationFailed, Disconnected, ForeignPr
 from streamlet.kafka.metadata.cluster import Address
 from streamlet.kafka.net.connection_states import ConnectionState, ConnectionStates
 from streamlet.kafka.net.in_flight import InFlightRequest
+from streamlet.kafka.net.sasl import SaslClient, sasl_client
 from streamlet.kafka.protocol.api import ApiRanges, Request, choose_version, decode_response
 from streamlet.kafka.protocol.messages.connections import (
     UNSUPPORTED_VERSION,
@@ -26,10 +29,14 @@ from streamlet.kafka.protocol.messages.connections import (
     SaslHandshakeResponse,
     decode_api_versions,
 )
-from streamlet.kafka.sasl import SaslClient
+from streamlet.kafka.settings.client_config import ClientConfig
 
 NEWEST_API_VERSIONS = max(ApiVersionsRequest.versions)
 _ILLEGAL_SASL_STATE = 34
+
+
+_SOFTWARE = ("streamlet", "0")
+"""Name and version of this client, as brokers count them (KIP-511)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,32 +47,31 @@ class Say:
     version: int
 
 
-class Introduction:
-    """The state of one. ``conversation`` makes a fresh SASL conversation; None: nobody asks who we are."""
+class ConnectionSetup:
+    """The setup of one connection; ``conversation`` makes a fresh SASL conversation."""
 
-    __slots__ = ("_conversation", "_sasl", "_software", "session_lifetime_ms", "versions")
+    __slots__ = ("_conversation", "_sasl", "session_lifetime_ms", "versions")
 
-    def __init__(self, software: tuple[str, str], conversation: Callable[[], SaslClient] | None) -> None:
-        self._software = software
+    def __init__(self, conversation: Callable[[], SaslClient] | None) -> None:
         self._conversation = conversation
         self._sasl: SaslClient | None = None
         self.versions: ApiRanges | None = None
-        """What the broker speaks, once it told."""
+        """The broker's versions; None before its answer."""
         self.session_lifetime_ms = 0
-        """How long who we are is believed; 0 for as long as the connection lasts."""
+        """Milliseconds that the authentication is valid; 0: as long as the connection lasts."""
 
     def begin(self) -> Say:
-        """On a new connection."""
+        """Return the first request on a new connection."""
         return self._ask_versions(NEWEST_API_VERSIONS)
 
     def begin_again(self) -> Say:
-        """On a connection that has been introduced, before its session ends."""
+        """Return the first request of another authentication."""
         assert self._conversation is not None
         self._sasl = self._conversation()
         return Say(SaslHandshakeRequest(mechanism=self._sasl.mechanism), 1)
 
     def answered(self, say: Say, response: Any, broker: str) -> Say | None:  # Any: of the type the request names
-        """What to say next; None when all is said. ``broker`` is for errors.
+        """Return the next request, None when the setup is done; ``broker`` is for errors.
 
         Raises AuthenticationFailed, Disconnected, ForeignProtocol or UnsupportedVersion: the connection is of no use.
         """
@@ -77,10 +83,11 @@ class Introduction:
         return self._authenticate_answered(response, broker)
 
     def _ask_versions(self, version: int) -> Say:
-        name, release = self._software
+        name, release = _SOFTWARE
         return Say(ApiVersionsRequest(client_software_name=name, client_software_version=release), version)
 
     def _versions_answered(self, say: Say, response: ApiVersionsResponse) -> Say | None:
+        # A broker that does not know the version of this first request answers in version 0 (KIP-511).
         if response.error_code == UNSUPPORTED_VERSION and say.version > 0:
             return self._ask_versions(0)
         if response.error_code:
@@ -125,34 +132,34 @@ class Introduction:
         return None
 
 
-class Introductions:
-    """Those of all connections of one client; moves each connection's state along. One thread."""
+class ConnectionSetups:
+    """The setups of all connections of one client; moves their states. One thread."""
 
-    def __init__(
-        self, states: ConnectionStates, software: tuple[str, str], conversation: Callable[[], SaslClient] | None
-    ) -> None:
+    def __init__(self, states: ConnectionStates, conversation: Callable[[], SaslClient] | None) -> None:
         self._states = states
-        self._software = software
         self._conversation = conversation
-        self._open: dict[Address, Introduction] = {}
+        self._open: dict[Address, ConnectionSetup] = {}
         self._to_say: dict[Address, Say] = {}
 
     def begin(self, address: Address) -> None:
-        """The connection was just made."""
-        introduction = self._open[address] = Introduction(self._software, self._conversation)
-        self._to_say[address] = introduction.begin()
+        """Begin the setup of a connection that was just made."""
+        setup = self._open[address] = ConnectionSetup(self._conversation)
+        self._to_say[address] = setup.begin()
 
     def lost(self, address: Address) -> None:
-        """There is no connection any more."""
+        """Forget a connection that is gone."""
         self._open.pop(address, None)
         self._to_say.pop(address, None)
 
     def waiting(self) -> bool:
-        """Whether something is to be said at once."""
+        """Return whether a request is to be sent at once."""
         return bool(self._to_say)
 
     def take(self, now_s: float) -> dict[Address, Say]:
-        """What to say now, by connection; sessions that come to their end begin again here."""
+        """Return the requests to send now, by connection.
+
+        Connections whose session ends soon authenticate again from here.
+        """
         for address in self._states.sessions_ending(now_s):
             self._states.authenticate(address, now_s)
             self._to_say[address] = self._open[address].begin_again()
@@ -160,7 +167,10 @@ class Introductions:
         return to_say
 
     def answered(self, entry: InFlightRequest, frame: bytearray, now_s: float) -> None:
-        """An answer to what was said. Raises what :meth:`Introduction.answered` does, and MalformedFrame."""
+        """Take an answer, and move the connection's state.
+
+        Raises MalformedFrame, and the errors of :meth:`ConnectionSetup.answered`.
+        """
         address, request = entry.broker.address, entry.request
         answer: object
         if isinstance(request, ApiVersionsRequest):
@@ -170,15 +180,24 @@ class Introductions:
                 raise ForeignProtocol(f"its first answer is not Kafka's ({err.message})") from err
         else:
             answer = decode_response(request, entry.version, frame)
-        introduction = self._open[address]
-        say = introduction.answered(Say(request, entry.version), answer, str(entry.broker))
+        setup = self._open[address]
+        say = setup.answered(Say(request, entry.version), answer, str(entry.broker))
         state = self._states.get(address).state
         if say is not None:
             self._to_say[address] = say
-            if state is ConnectionState.CHECKING_API_VERSIONS and introduction.versions is not None:
-                self._states.authenticate(address, now_s, introduction.versions)
+            if state is ConnectionState.CHECKING_API_VERSIONS and setup.versions is not None:
+                self._states.authenticate(address, now_s, setup.versions)
         elif state is ConnectionState.AUTHENTICATING:
-            self._states.authenticated(address, now_s, introduction.session_lifetime_ms / 1000)
+            self._states.authenticated(address, now_s, setup.session_lifetime_ms / 1000)
         else:
-            assert introduction.versions is not None
-            self._states.versions_known(address, introduction.versions)
+            assert setup.versions is not None
+            self._states.versions_known(address, setup.versions)
+
+
+def sasl_conversations(config: ClientConfig) -> Callable[[], SaslClient] | None:
+    """Return a maker of SASL conversations, one for each authentication; None without SASL."""
+    if not config.uses_sasl:
+        return None
+    mechanism, username, password = config.sasl_mechanism, config.sasl_plain_username, config.sasl_plain_password
+    assert mechanism is not None and username is not None and password is not None
+    return lambda: sasl_client(mechanism, username, password, secrets.token_urlsafe(24))
