@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from streamlet.devcluster import DevCluster
 from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[1]
@@ -94,3 +95,33 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield tmp_path / "streamlet" / "dev"
     guard.communicate()
     assert guard.returncode == 0
+
+
+class Consume:
+    """Runs the command in a process of its own, against one cluster."""
+
+    def __init__(self, servers: str) -> None:
+        self.servers = servers
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-P", "-m", "streamlet", "consume", "--bootstrap-server", self.servers, *arguments]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, start_new_session=True)
+        self.started.append(process)
+        return process
+
+    def __call__(self, *arguments: str) -> tuple[int, bytes, str]:
+        """Exit status, output, and what it said."""
+        process = self.start(*arguments)
+        out, err = process.communicate(timeout=PATIENCE_S)
+        return process.returncode, out, err.decode()
+
+
+@pytest.fixture
+def consume(kafka39: DevCluster) -> Iterator[Consume]:
+    command = Consume(kafka39.bootstrap_servers)
+    yield command
+    for process in command.started:
+        process.kill()
+        process.communicate()

@@ -8,9 +8,11 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 REPOSITORY = Path(__file__).parents[1]
 NUMBERED = REPOSITORY / "tests" / "topologies" / "numbered.py"
@@ -75,3 +77,21 @@ def command_line(pid: int) -> list[str]:
 def parent(pid: int) -> int:
     """The parent of a process."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Callable[..., Marked]]:
+    """Starts ``streamlet run`` in a folder and with a temporary folder of its own; ends what is left of it."""
+    begun: list[Marked] = []
+    for name in ("temporary", "here", "out"):
+        (tmp_path / name).mkdir()
+
+    def start(*arguments: str, environ: Mapping[str, str] | None = None) -> Marked:
+        given = ["run", str(NUMBERED), "--backend", "spark", "-c", f"out={tmp_path / 'out'}", *arguments]
+        environ = {"TMPDIR": str(tmp_path / "temporary"), **(environ or {})}
+        begun.append(streamlet(given, environ, cwd=tmp_path / "here", start_new_session=True))
+        return begun[-1]
+
+    yield start
+    for each in begun:
+        each.end()

@@ -1,5 +1,5 @@
 """The command line as a process, against real parts."""
 
-from tests.command_line import refused, state, streamlet
+from tests.command_line import consume, refused, state, streamlet
 
-__all__ = ["refused", "state", "streamlet"]
+__all__ = ["consume", "refused", "state", "streamlet"]

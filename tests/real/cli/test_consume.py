@@ -16,8 +16,8 @@ from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
 from streamlet.devcluster import DevCluster
+from tests.command_line import Consume
 from tests.patience import PATIENCE_S
-from tests.scripted.cli.test_consume import Consume
 
 
 def produce(cluster: DevCluster, topic: str, rows: list[tuple[int, bytes | None]]) -> None:

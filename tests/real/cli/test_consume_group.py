@@ -9,8 +9,8 @@ from collections.abc import Callable
 from confluent_kafka import Consumer as ConfluentConsumer
 
 from streamlet.devcluster import DevCluster
+from tests.command_line import Consume
 from tests.patience import PATIENCE_S
-from tests.scripted.cli.test_consume import Consume
 
 
 def test_until_the_end_beside_a_member_that_holds_all(

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
+
+import pytest
 
 from streamlet.devcluster.jars import Release, ensure_jars
 from streamlet.devcluster.java import find_java
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    return {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", "XDG_CACHE_HOME": str(tmp_path / "cache")}
 
 
 def test_ivy_fetches_where_maven_is_missing(environ: dict[str, str]) -> None:

@@ -7,9 +7,9 @@ import socket
 
 import pytest
 
-from streamlet.devcluster.fake_broker import FakeBroker
 from streamlet.kafka.protocol.api import ApiKey
 from tests.command_line import ROOT, Streamlet
+from tests.scripted.fake_broker import FakeBroker
 from tests.wrong_ports import web_server
 
 WORD_COUNT = ROOT / "topologies" / "word_count.py"

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
@@ -20,7 +19,6 @@ from streamlet.base.errors import BadInput, SettingError
 from streamlet.cli.consume import Reading, Wanted
 from streamlet.cli.consume import consume as consume_command
 from streamlet.cli.records import JsonLines, Lines, key_and_value
-from streamlet.devcluster import DevCluster
 from streamlet.kafka import Consumer, TopicPartition
 from streamlet.kafka.consumer import ConsumerRecord
 from streamlet.kafka.records.batch import TimestampType
@@ -102,36 +100,6 @@ def test_a_file_of_settings_that_cannot_be_is_named(tmp_path: Path, text: str, s
     file.write_text(text)
     result = CliRunner().invoke(consume_command, ["t", "--bootstrap-server", "127.0.0.1:1", "--config", str(file)])
     assert isinstance(result.exception, SettingError) and said in result.exception.message
-
-
-class Consume:
-    """Runs the command in a process of its own, against one cluster."""
-
-    def __init__(self, servers: str) -> None:
-        self.servers = servers
-        self.started: list[subprocess.Popen[bytes]] = []
-
-    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-P", "-m", "streamlet", "consume", "--bootstrap-server", self.servers, *arguments]
-        pipe = subprocess.PIPE
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, start_new_session=True)
-        self.started.append(process)
-        return process
-
-    def __call__(self, *arguments: str) -> tuple[int, bytes, str]:
-        """Exit status, output, and what it said."""
-        process = self.start(*arguments)
-        out, err = process.communicate(timeout=PATIENCE_S)
-        return process.returncode, out, err.decode()
-
-
-@pytest.fixture
-def consume(kafka39: DevCluster) -> Iterator[Consume]:
-    command = Consume(kafka39.bootstrap_servers)
-    yield command
-    for process in command.started:
-        process.kill()
-        process.communicate()
 
 
 def test_the_end_is_that_of_the_partitions_there_were() -> None:

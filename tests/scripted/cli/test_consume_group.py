@@ -13,9 +13,7 @@ from streamlet.cli.records import Lines
 from streamlet.kafka import Consumer, TopicPartition
 from streamlet.kafka.broker_errors import NotCoordinator
 from streamlet.kafka.consumer import ConsumerRebalanceListener
-from tests.scripted.cli.test_consume import consume, record
-
-__all__ = ["consume"]  # the fixture
+from tests.scripted.cli.test_consume import record
 
 
 class Group:

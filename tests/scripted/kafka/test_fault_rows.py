@@ -10,37 +10,18 @@ from typing import Any
 
 import pytest
 
-from streamlet.devcluster.fake_broker import SILENCE, FakeBroker
 from streamlet.kafka import Consumer, TopicPartition
 from streamlet.kafka.consumer.errors import PositionOutOfRange
 from streamlet.kafka.errors import DecompressedTooLarge
 from streamlet.kafka.protocol.api import ApiKey
-from streamlet.kafka.protocol.messages.fetch import (
-    FetchPartitionResponse,
-    FetchRequest,
-    FetchResponse,
-    FetchTopicResponse,
-    ListOffsetsPartitionResponse,
-    ListOffsetsResponse,
-    ListOffsetsTopicResponse,
-)
-from streamlet.kafka.protocol.messages.groups import FindCoordinatorResponse
-from streamlet.kafka.protocol.messages.metadata import (
-    MetadataBroker,
-    MetadataPartition,
-    MetadataRequest,
-    MetadataResponse,
-    MetadataTopic,
-)
 from streamlet.kafka.protocol.messages.transactions import (
-    AddPartitionsToTxnPartitionResult,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopicResult,
     EndTxnResponse,
 )
 from streamlet.kafka.records.compression import Compression
 from streamlet.kafka.records.writing import BatchFields, NewRecord, encode_batch
 from tests.patience import PATIENCE_S
+from tests.scripted.fake_broker import SILENCE, FakeBroker
+from tests.scripted.fake_cluster import FakeCluster, Log
 from tests.scripted.kafka.client.test_client import MockCluster
 from tests.scripted.kafka.producer.scripted import scripted
 
@@ -49,73 +30,22 @@ LOGS = Path(__file__).parents[2] / "unit/kafka/records/golden"
 EXPECTED = json.loads((LOGS / "expected.json").read_text())
 
 
-class Log:
-    """A partition's bytes: a fetch gives everything from the batch that holds the offset on, or out of range."""
-
-    def __init__(self, data: bytes, topic_id: str | None = None) -> None:
-        self.topic_id = topic_id
-        self.starts: list[tuple[int, int, int]] = []  # first and next offset of each batch, and where it lies
-        self.data, at = data, 0
-        while at < len(data):
-            base = int.from_bytes(data[at : at + 8], "big")
-            self.starts.append((base, base + int.from_bytes(data[at + 23 : at + 27], "big") + 1, at))
-            at += 12 + int.from_bytes(data[at + 8 : at + 12], "big")
-        self.end = self.starts[-1][1] if self.starts else 0
-
-    def fetch(self, request: FetchRequest) -> FetchResponse:
-        topics = []
-        for topic in request.topics:
-            rows = []
-            for part in topic.partitions:
-                places = [at for _base, after, at in self.starts if after > part.fetch_offset]
-                code = 100 if topic.topic_id != self.topic_id else 1 if part.fetch_offset > self.end else 0
-                rows.append(
-                    FetchPartitionResponse(
-                        partition_index=part.partition,
-                        error_code=code,
-                        high_watermark=self.end,
-                        last_stable_offset=self.end,
-                        log_start_offset=0,
-                        records=memoryview(self.data[places[0] :] if places and not code else b""),
-                    )
-                )
-            topics.append(FetchTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=tuple(rows)))
-        if not any(row.records for topic in topics for row in topic.partitions):
-            time.sleep(0.02)
-        return FetchResponse(session_id=0, topics=tuple(topics))
-
-    def offsets(self, request: Any) -> ListOffsetsResponse:
-        parts = tuple(
-            ListOffsetsPartitionResponse(
-                partition_index=row.partition_index, error_code=0, offset=0 if row.timestamp == -2 else self.end
-            )
-            for row in request.topics[0].partitions
-        )
-        return ListOffsetsResponse(topics=(ListOffsetsTopicResponse(name="t", partitions=parts),))
-
-
 @pytest.fixture
 def broker() -> Iterator[FakeBroker]:
     """One that has topic t with one partition."""
-    with FakeBroker(topics={"t": 1}) as one:
-        yield one
+    with FakeCluster({"t": 1}) as cluster:
+        yield cluster.broker
 
 
 @pytest.fixture
-def serve(broker: FakeBroker) -> Callable[[Log], None]:
-    """``serve(log)``: the topic is this log from now on, under its topic id."""
+def serve(broker: FakeBroker) -> Callable[..., None]:
+    """``serve(log, topic_id=None)``: the topic is this log from now on, under its topic id."""
 
-    def put(log: Log) -> None:
-        def metadata(request: MetadataRequest) -> MetadataResponse:
-            part = MetadataPartition(error_code=0, partition_index=0, leader_id=1, leader_epoch=0)
-            topic = MetadataTopic(error_code=0, name="t", topic_id=log.topic_id, partitions=(part,))
-            node = MetadataBroker(node_id=1, host="127.0.0.1", port=broker.port)
-            return MetadataResponse(brokers=(node,), cluster_id="c", controller_id=1, topics=(topic,))
-
-        broker.ranges[ApiKey.FETCH] = (10, 13) if log.topic_id else (10, 12)
-        broker.on(ApiKey.METADATA, metadata)
-        broker.on(ApiKey.LIST_OFFSETS, log.offsets)
-        broker.on(ApiKey.FETCH, log.fetch)
+    def put(log: Log, topic_id: str | None = None) -> None:
+        broker.cluster.topics["t"] = [log]
+        if topic_id is not None:
+            broker.ranges[ApiKey.FETCH] = (10, 13)
+            broker.cluster.topic_ids["t"] = topic_id
 
     return put
 
@@ -126,7 +56,10 @@ def consumer_of(broker: FakeBroker) -> Iterator[Callable[..., Consumer]]:
 
     def make(**settings: Any) -> Consumer:
         made.append(
-            Consumer(bootstrap_servers=broker.address, **{"auto_offset_reset": "earliest", **settings})  # type: ignore[arg-type]
+            Consumer(
+                bootstrap_servers=broker.address,
+                **{"auto_offset_reset": "earliest", "fetch_max_wait_ms": 20, **settings},
+            )  # type: ignore[arg-type]
         )
         made[-1].assign([TP])
         return made[-1]
@@ -203,26 +136,26 @@ def records(count: int) -> bytes:
 
 @pytest.mark.parametrize("length", [3, 10, 50])
 def test_fault_c10_positions_in_a_deleted_topic_mean_nothing_in_the_one_made_anew(
-    length: int, serve: Callable[[Log], None], consumer_of: Callable[..., Consumer], caplog: pytest.LogCaptureFixture
+    length: int, serve: Callable[..., None], consumer_of: Callable[..., Consumer], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Shorter or longer than the old one: it is read from its beginning by the policy, and that is told."""
-    serve(Log(records(10), OLD))
+    serve(Log.of(records(10)), OLD)
     consumer = consumer_of(retry_backoff_ms=20)
     assert poll_to(consumer, 10) == list(range(10))
-    serve(Log(records(length), NEW))
+    serve(Log.of(records(length)), NEW)
     assert poll_to(consumer, length) == list(range(length))
     assert "'t' was deleted and made anew" in caplog.text
 
 
 def test_fault_c10_without_a_policy_it_is_an_error(
-    serve: Callable[[Log], None], consumer_of: Callable[..., Consumer]
+    serve: Callable[..., None], consumer_of: Callable[..., Consumer]
 ) -> None:
     """In each poll, until a seek says where the new one is read from."""
-    serve(Log(records(10), OLD))
+    serve(Log.of(records(10)), OLD)
     consumer = consumer_of(retry_backoff_ms=20, auto_offset_reset="none")
     consumer.seek(TP, 0)
     assert poll_to(consumer, 10) == list(range(10))
-    serve(Log(records(50), NEW))
+    serve(Log.of(records(50)), NEW)
     deadline = time.monotonic() + PATIENCE_S
     with pytest.raises(PositionOutOfRange, match=r"'t' was deleted and made anew.*10") as caught:
         while True:
@@ -237,10 +170,10 @@ def test_fault_c10_without_a_policy_it_is_an_error(
 
 @pytest.mark.parametrize("name", ["java-compacted", "java-transactions", "rdkafka-emptied"])
 def test_fault_c12_offsets_without_a_record_hold_nothing_up(
-    name: str, serve: Callable[[Log], None], consumer_of: Callable[..., Consumer]
+    name: str, serve: Callable[..., None], consumer_of: Callable[..., Consumer]
 ) -> None:
     """Real brokers' logs with holes of compaction, control records, batches the cleaner emptied: read to the end."""
-    log = Log((LOGS / f"{name}.log").read_bytes())
+    log = Log.of((LOGS / f"{name}.log").read_bytes())
     serve(log)
     consumer = consumer_of(max_poll_records=7)
     assert poll_to(consumer, log.end) == [row["offset"] for row in EXPECTED[name]["all"]]
@@ -248,7 +181,7 @@ def test_fault_c12_offsets_without_a_record_hold_nothing_up(
 
 
 def test_fault_c16_a_batch_that_unpacks_to_gigabytes_is_refused_and_not_passed_over(
-    serve: Callable[[Log], None], consumer_of: Callable[..., Consumer]
+    serve: Callable[..., None], consumer_of: Callable[..., Consumer]
 ) -> None:
     """Some kilobytes for 256 MiB of zeros: named with its place, nothing behind it is read, and memory is bounded.
 
@@ -256,7 +189,7 @@ def test_fault_c16_a_batch_that_unpacks_to_gigabytes_is_refused_and_not_passed_o
     """
     good = records(3)
     bomb = encode_batch([NewRecord(bytes(1 << 28))], BatchFields(3, Compression.ZSTD))
-    log = Log(good + bomb + encode_batch([NewRecord(b"after")], BatchFields(4)))
+    log = Log.of(good + bomb + encode_batch([NewRecord(b"after")], BatchFields(4)))
     serve(log)
     consumer = consumer_of()
     found: list[int] = []
@@ -271,13 +204,6 @@ def test_fault_c16_a_batch_that_unpacks_to_gigabytes_is_refused_and_not_passed_o
 def test_fault_c20_the_end_of_a_transaction_whose_answer_is_lost_is_asked_for_until_it_is_known() -> None:
     """The same end of the same epoch, and nothing of the next transaction before it is answered."""
     with scripted(transactional_id="x", request_timeout_ms=400, delivery_timeout_ms=5000) as (broker, log, producer):
-        broker.on(
-            ApiKey.FIND_COORDINATOR,
-            FindCoordinatorResponse(error_code=0, node_id=1, host="127.0.0.1", port=broker.port),
-        )
-        done = AddPartitionsToTxnPartitionResult(partition_index=0, partition_error_code=0)
-        topic = AddPartitionsToTxnTopicResult(name="t", results_by_partition=(done,))
-        broker.on(ApiKey.ADD_PARTITIONS_TO_TXN, AddPartitionsToTxnResponse(results_by_topic_v3_and_below=(topic,)))
         broker.on(ApiKey.END_TXN, SILENCE, EndTxnResponse(error_code=0))
         producer.init_transactions()
         producer.begin_transaction()

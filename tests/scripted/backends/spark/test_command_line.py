@@ -3,33 +3,11 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
-from tests.marked_processes import NUMBERED, REPOSITORY, Marked, streamlet
+from tests.marked_processes import REPOSITORY, Marked
 from tests.patience import PATIENCE_S
-
-FILE = NUMBERED
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Iterator[Callable[..., Marked]]:
-    """Starts ``streamlet run`` in a folder and with a temporary folder of its own; ends what is left of it."""
-    begun: list[Marked] = []
-    for name in ("temporary", "here", "out"):
-        (tmp_path / name).mkdir()
-
-    def start(*arguments: str, environ: Mapping[str, str] | None = None) -> Marked:
-        given = ["run", str(FILE), "--backend", "spark", "-c", f"out={tmp_path / 'out'}", *arguments]
-        environ = {"TMPDIR": str(tmp_path / "temporary"), **(environ or {})}
-        begun.append(streamlet(given, environ, cwd=tmp_path / "here", start_new_session=True))
-        return begun[-1]
-
-    yield start
-    for each in begun:
-        each.end()
 
 
 def refused(done: Marked) -> str:

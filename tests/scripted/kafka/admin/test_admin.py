@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import pytest
 
 from streamlet.base.errors import BadInput, SettingError
-from streamlet.devcluster.fake_broker import CLOSE, SILENCE, FakeBroker
 from streamlet.kafka import Admin, KafkaError, NewTopic, TopicPartition
 from streamlet.kafka.admin import AdminError
 from streamlet.kafka.broker_errors import InvalidReplicationFactor, NotController, TopicAlreadyExists
@@ -35,6 +34,7 @@ from streamlet.kafka.protocol.messages.topics import (
     CreateTopicsResponse,
 )
 from tests.patience import PATIENCE_S
+from tests.scripted.fake_broker import CLOSE, SILENCE, FakeBroker
 
 
 def created(code: int = 0, message: str | None = None):  # type: ignore[no-untyped-def]

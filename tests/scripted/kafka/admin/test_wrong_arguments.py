@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from streamlet.base.errors import BadInput
-from streamlet.devcluster.fake_broker import FakeBroker
 from streamlet.kafka import Admin, ConfigResource, NewPartitions, NewTopic, OffsetAndMetadata, TopicPartition
+from tests.scripted.fake_broker import FakeBroker
 
 TP = TopicPartition("t", 0)
 LINES = ConfigResource.topic("lines")

@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-from streamlet.devcluster.fake_broker import SILENCE, FakeBroker
 from streamlet.kafka import Consumer, Producer, TopicPartition
 from streamlet.kafka.producer.errors import ProducerClosed
 from streamlet.kafka.protocol.api import ApiKey
-from tests.scripted.kafka.consumer.scripted import Log, first_offsets
+from tests.scripted.fake_broker import SILENCE, FakeBroker
+from tests.scripted.fake_cluster import FakeCluster
 
 SOON_S = 20.0
 """Far less than the 150 s (a producer) and 30 s (a consumer) that a close waits by default."""
@@ -51,9 +51,8 @@ def test_a_close_that_takes_long_says_so_once(caplog: pytest.LogCaptureFixture) 
 
 def test_a_consumer_left_in_haste_ends_soon_and_says_what_it_waited_for(caplog: pytest.LogCaptureFixture) -> None:
     """Its last commit has no coordinator to go to."""
-    with FakeBroker(topics={"t": 1}) as broker:
-        broker.ranges[ApiKey.FETCH] = (10, 12)
-        broker.on(ApiKey.LIST_OFFSETS, first_offsets).on(ApiKey.FETCH, Log(p0=20)).on(ApiKey.FIND_COORDINATOR, SILENCE)
+    with FakeCluster({"t": 1}).fill("t", 20) as cluster:
+        broker = cluster.broker.on(ApiKey.FIND_COORDINATOR, SILENCE)
         with pytest.raises(KeyboardInterrupt), Consumer(bootstrap_servers=broker.address, group_id="g") as consumer:
             consumer.assign([TopicPartition("t", 0)])
             consumer.seek(TopicPartition("t", 0), 0)

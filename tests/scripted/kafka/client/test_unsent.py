@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from streamlet.devcluster.fake_broker import FakeBroker
 from streamlet.kafka import ClientConfig, KafkaClient, RequestFuture
 from streamlet.kafka.errors import Disconnected
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
+from tests.scripted.fake_broker import FakeBroker
 
 
 def test_a_request_queued_in_a_listener_does_not_fail_of_an_older_error() -> None:

@@ -7,18 +7,16 @@ from typing import Any
 
 import pytest
 
-from streamlet.devcluster.fake_broker import FakeBroker
 from streamlet.kafka import Consumer
-from streamlet.kafka.protocol.api import ApiKey
-from tests.scripted.kafka.consumer.scripted import first_offsets
+from tests.scripted.fake_broker import FakeBroker
+from tests.scripted.fake_cluster import FakeCluster
 
 
 @pytest.fixture
 def broker() -> Iterator[FakeBroker]:
-    with FakeBroker(topics={"t": 2}) as one:
-        one.ranges[ApiKey.FETCH] = (10, 12)
-        one.on(ApiKey.LIST_OFFSETS, first_offsets)
-        yield one
+    """The one of a cluster with topic t of two partitions."""
+    with FakeCluster({"t": 2}) as cluster:
+        yield cluster.broker
 
 
 @pytest.fixture

@@ -10,12 +10,11 @@ import weakref
 
 import pytest
 
-from streamlet.devcluster.fake_broker import SILENCE, FakeBroker
 from streamlet.kafka import Consumer, ConsumerRebalanceListener
 from streamlet.kafka.protocol.api import ApiKey
-from streamlet.kafka.protocol.messages.groups import FindCoordinatorResponse
 from tests.patience import PATIENCE_S
-from tests.scripted.kafka.consumer.scripted import ZERO, Log
+from tests.scripted.fake_broker import SILENCE, FakeBroker
+from tests.scripted.kafka.consumer.scripted import ZERO
 
 
 class Knows(ConsumerRebalanceListener):
@@ -39,8 +38,7 @@ def group_threads() -> list[threading.Thread]:
 
 def test_its_thread_and_connections_end_and_that_is_told(broker: FakeBroker, caplog: pytest.LogCaptureFixture) -> None:
     """Else it would be a member that reads nothing, and keep its partitions from the others."""
-    here = FindCoordinatorResponse(error_code=0, node_id=1, host="127.0.0.1", port=broker.port)
-    broker.on(ApiKey.FIND_COORDINATOR, here).on(ApiKey.JOIN_GROUP, SILENCE)
+    broker.on(ApiKey.JOIN_GROUP, SILENCE)
     consumer = Consumer(bootstrap_servers=broker.address, group_id="dropped")
     consumer.subscribe(["t"], listener=Knows(consumer))
     deadline = time.monotonic() + PATIENCE_S
@@ -60,7 +58,7 @@ def test_its_thread_and_connections_end_and_that_is_told(broker: FakeBroker, cap
 
 def test_one_without_a_group_leaves_no_connection(broker: FakeBroker, caplog: pytest.LogCaptureFixture) -> None:
     """Reference counts are enough: nothing of it waits for the collector of cycles."""
-    broker.on(ApiKey.FETCH, Log(p0=20))
+    broker.cluster.fill("t", 20)
     consumer = Consumer(bootstrap_servers=broker.address, fetch_max_wait_ms=50, auto_offset_reset="earliest")
     consumer.assign([ZERO])
     assert take(consumer, 20) == 20

@@ -8,7 +8,6 @@ from collections.abc import Callable
 import pytest
 
 from streamlet.base.errors import SettingError
-from streamlet.devcluster.fake_broker import SILENCE, FakeBroker
 from streamlet.kafka import Consumer, KafkaError, OffsetAndMetadata
 from streamlet.kafka.broker_errors import TopicAuthorizationFailed
 from streamlet.kafka.consumer.errors import CommitFailed, GroupThreadDied
@@ -21,7 +20,9 @@ from streamlet.kafka.protocol.messages.metadata import (
     MetadataResponse,
     MetadataTopic,
 )
-from tests.scripted.kafka.consumer.scripted import ONE, PATIENCE_S, ZERO, Log, batch, fetched, poll_until
+from tests.scripted.fake_broker import SILENCE, FakeBroker
+from tests.scripted.fake_cluster import batch
+from tests.scripted.kafka.consumer.scripted import ONE, PATIENCE_S, ZERO, fetched, poll_until
 
 
 def test_c3_nothing_is_asked_before_the_first_poll_and_a_poll_ends_at_its_time_out(
@@ -42,8 +43,7 @@ def test_c3_the_next_fetch_is_under_way_while_the_user_works(
     broker: FakeBroker, consumer_of: Callable[..., Consumer]
 ) -> None:
     """It was sent before poll returned; with prefetch off it is not."""
-    log = Log(p0=1000)
-    broker.on(ApiKey.FETCH, log)
+    log = broker.cluster.fill("t", 1000)
     consumer = consumer_of(enable_fetch_sessions=False)
     consumer.assign([ZERO])
     poll_until(consumer, lambda: len(log.asked) >= 3)
@@ -57,8 +57,7 @@ def test_c4_one_fetch_a_broker_at_a_time_and_none_for_what_waits(
     broker: FakeBroker, consumer_of: Callable[..., Consumer]
 ) -> None:
     """Both partitions in one request; a partition with records not handed out is left out until they are."""
-    log = Log(p0=300, p1=300)
-    broker.on(ApiKey.FETCH, log)
+    log = broker.cluster.fill("t", 300, 300)
     consumer = consumer_of(max_poll_records=4, enable_fetch_sessions=False)
     consumer.assign([ZERO, ONE])
     found: list[tuple[int, int]] = []
@@ -69,7 +68,7 @@ def test_c4_one_fetch_a_broker_at_a_time_and_none_for_what_waits(
             assert len(rows) <= 4
             found += [(tp.partition, row.offset) for row in rows]
     assert sorted(found) == [(number, offset) for number in (0, 1) for offset in range(300)]
-    assert log.most_at_once == 1
+    assert log.most_fetching == 1
     assert {0: 0, 1: 0} in log.asked
     # Ten records a batch: nothing was asked for twice, nor from the middle of what waited.
     for number in (0, 1):
@@ -81,8 +80,7 @@ def test_c4_records_of_a_paused_partition_wait_and_are_not_asked_again(
     broker: FakeBroker, consumer_of: Callable[..., Consumer]
 ) -> None:
     """They are handed out after resume."""
-    log = Log(p0=10, p1=10)
-    broker.on(ApiKey.FETCH, log)
+    log = broker.cluster.fill("t", 10, 10)
     consumer = consumer_of(max_poll_records=10, enable_fetch_sessions=False)
     consumer.assign([ZERO, ONE])
     (first,) = next(rows for rows in iter(lambda: consumer.poll(100), None) if rows)
@@ -97,8 +95,7 @@ def test_c4_records_of_a_paused_partition_wait_and_are_not_asked_again(
 
 def test_c4_an_answer_to_an_old_position_is_dropped(broker: FakeBroker, consumer_of: Callable[..., Consumer]) -> None:
     """Sought elsewhere while the fetch was under way."""
-    log = Log(p0=100)
-    broker.on(ApiKey.FETCH, log)
+    broker.cluster.fill("t", 100)
     consumer = consumer_of()
     consumer.assign([ZERO])
     poll_until(consumer, lambda: consumer.position(ZERO) == 10)
@@ -111,8 +108,10 @@ def test_c4_errors_that_pass_are_tried_again_without_a_storm(
     code: int, broker: FakeBroker, consumer_of: Callable[..., Consumer]
 ) -> None:
     """No leader, no storage, old epoch ...: after a pause, with fresh metadata, and nothing is lost."""
-    log, errors = Log(p0=10), iter([code] * 3)
-    broker.on(ApiKey.FETCH, lambda request: fetched({0: (bad, b"")}) if (bad := next(errors, 0)) else log(request))
+    log, errors = broker.cluster.fill("t", 10), iter([code] * 3)
+    broker.on(
+        ApiKey.FETCH, lambda request: fetched({0: (bad, b"")}) if (bad := next(errors, 0)) else log.fetch(request)
+    )
     consumer = consumer_of(retry_backoff_ms=30)
     consumer.assign([ZERO])
     begun = time.monotonic()
@@ -149,10 +148,6 @@ def test_c4_a_damaged_batch_is_told_after_what_stands_before_it(
 @pytest.mark.parametrize("deaf", [ApiKey.FIND_COORDINATOR, ApiKey.JOIN_GROUP, ApiKey.FETCH, ApiKey.METADATA])
 def test_close_never_hangs(deaf: ApiKey, broker: FakeBroker, consumer_of: Callable[..., Consumer]) -> None:
     """Whatever is never answered, and when it is called twice."""
-    broker.on(
-        ApiKey.FIND_COORDINATOR,
-        FindCoordinatorResponse(error_code=0, node_id=1, host="127.0.0.1", port=broker.port),
-    )
     broker.on(deaf, SILENCE)
     consumer = consumer_of(group_id="g")
     consumer.subscribe(["t"])
@@ -170,8 +165,7 @@ def test_c12_an_idle_consumer_asks_nothing_but_long_polls(
     broker: FakeBroker, consumer_of: Callable[..., Consumer]
 ) -> None:
     """One fetch in fetch_max_wait_ms, and no other request."""
-    log = Log(p0=0)
-    broker.on(ApiKey.FETCH, log)
+    log = broker.cluster
     consumer = consumer_of(fetch_max_wait_ms=200)
     consumer.assign([ZERO])
     poll_until(consumer, lambda: len(log.asked) >= 1)
@@ -202,8 +196,7 @@ def test_c6_a_mistake_of_ours_in_an_answer_ends_the_membership_and_is_told(
         raise ValueError("a slip")
 
     monkeypatch.setattr(Membership, step, mistaken)
-    here = FindCoordinatorResponse(error_code=0, node_id=1, host="127.0.0.1", port=broker.port)
-    broker.on(ApiKey.FIND_COORDINATOR, here).on(ApiKey.JOIN_GROUP, JoinGroupResponse(error_code=15))
+    broker.on(ApiKey.JOIN_GROUP, JoinGroupResponse(error_code=15))
     consumer = consumer_of(group_id="g")
     consumer.subscribe(["t"])
     with pytest.raises(GroupThreadDied, match=r"'g' ended with ValueError: a slip\. Close this consumer"):

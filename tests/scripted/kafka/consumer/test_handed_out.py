@@ -7,17 +7,16 @@ from typing import Any
 
 import pytest
 
-from streamlet.devcluster.fake_broker import FakeBroker
 from streamlet.kafka import Consumer, OffsetAndMetadata
-from streamlet.kafka.protocol.api import ApiKey
-from tests.scripted.kafka.consumer.scripted import ONE, ZERO, Log, poll_until, take_commits
+from tests.scripted.fake_broker import FakeBroker
+from tests.scripted.kafka.consumer.scripted import ONE, ZERO, poll_until
 
 
 @pytest.fixture
 def commits(broker: FakeBroker) -> list[dict[int, int]]:
     """Each commit that the broker took, by partition; partition 0 has 20 records, ten a batch."""
-    broker.on(ApiKey.FETCH, Log(p0=20, p1=20))
-    return take_commits(broker)
+    found: list[dict[int, int]] = broker.cluster.fill("t", 20, 20).commits
+    return found
 
 
 @pytest.fixture

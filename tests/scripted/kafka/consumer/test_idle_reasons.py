@@ -8,13 +8,13 @@ import time
 import pytest
 
 from streamlet.base.errors import SettingError
-from streamlet.devcluster.fake_broker import SILENCE, FakeBroker
 from streamlet.devcluster.tcp_ports import free_ports
 from streamlet.kafka import Consumer, TopicPartition
 from streamlet.kafka.consumer import poll as idle_reasons
 from streamlet.kafka.protocol.api import ApiKey
-from streamlet.kafka.protocol.messages.groups import FindCoordinatorResponse
 from tests.patience import PATIENCE_S
+from tests.scripted.fake_broker import SILENCE
+from tests.scripted.fake_cluster import FakeCluster
 
 
 def poll_until(consumer: Consumer, caplog: pytest.LogCaptureFixture, words: str) -> str:
@@ -43,9 +43,8 @@ def test_a_broker_that_is_not_there_is_told_now_and_then(
 
 def test_a_pattern_that_matches_nothing_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     """Without a word, a pattern of the beginning of a name looks like topics that are quiet."""
-    with FakeBroker(topics={"lines": 1, "lines-2": 1}) as broker:
-        here = FindCoordinatorResponse(error_code=0, node_id=1, host="127.0.0.1", port=broker.port)
-        broker.on(ApiKey.FIND_COORDINATOR, here).on(ApiKey.JOIN_GROUP, SILENCE)
+    with FakeCluster({"lines": 1, "lines-2": 1}) as cluster:
+        broker = cluster.broker.on(ApiKey.JOIN_GROUP, SILENCE)
         with (
             caplog.at_level(logging.WARNING),
             Consumer(bootstrap_servers=broker.address, group_id="g", enable_auto_commit=False) as consumer,

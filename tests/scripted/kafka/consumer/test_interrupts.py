@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from streamlet.devcluster.fake_broker import SILENCE, Act, FakeBroker
 from streamlet.kafka import Consumer, TopicPartition
 from streamlet.kafka.consumer.errors import ConsumerClosed
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.fetch import FetchRequest
 from tests.patience import PATIENCE_S
-from tests.scripted.kafka.consumer.scripted import Log, first_offsets, poll_until, take_commits
+from tests.scripted.fake_broker import SILENCE, Act
+from tests.scripted.fake_cluster import FakeCluster
+from tests.scripted.kafka.consumer.scripted import poll_until
 
 ZERO = TopicPartition("t", 0)
 
@@ -31,21 +32,21 @@ def test_positions_go_back_when_a_poll_is_interrupted(records: int) -> None:
             raise KeyboardInterrupt
         return number
 
-    with FakeBroker(topics={"t": 1}) as broker:
-        broker.ranges[ApiKey.FETCH] = (10, 12)
-        broker.on(ApiKey.LIST_OFFSETS, first_offsets).on(ApiKey.FETCH, Log(p0=20))
-        with Consumer(
-            bootstrap_servers=broker.address,
+    with (
+        FakeCluster({"t": 1}).fill("t", 20) as cluster,
+        Consumer(
+            bootstrap_servers=cluster.broker.address,
             auto_offset_reset="earliest",
             value_deserializer=slow,
             max_poll_records=records,
             fetch_max_wait_ms=50,
-        ) as consumer:
-            consumer.assign([ZERO])
-            with pytest.raises(KeyboardInterrupt):
-                poll_until(consumer, lambda: False)
-            assert consumer.position(ZERO) == 0
-            assert poll_until(consumer, lambda: consumer.position(ZERO) == 20) == list(range(20))
+        ) as consumer,
+    ):
+        consumer.assign([ZERO])
+        with pytest.raises(KeyboardInterrupt):
+            poll_until(consumer, lambda: False)
+        assert consumer.position(ZERO) == 0
+        assert poll_until(consumer, lambda: consumer.position(ZERO) == 20) == list(range(20))
 
 
 @pytest.fixture
@@ -80,12 +81,9 @@ def test_c7_a_signals_handler_commits_no_record_that_nobody_got(
             signal.raise_signal(signal.SIGUSR1)
         return number
 
-    with FakeBroker(topics={"t": 1}) as broker:
-        broker.ranges[ApiKey.FETCH] = (10, 12)
-        broker.on(ApiKey.LIST_OFFSETS, first_offsets).on(ApiKey.FETCH, Log(p0=20))
-        commits = take_commits(broker)
+    with FakeCluster({"t": 1}).fill("t", 20) as cluster:
         consumer = Consumer(
-            bootstrap_servers=broker.address,
+            bootstrap_servers=cluster.broker.address,
             group_id="g",
             auto_commit_interval_ms=3_600_000,
             value_deserializer=slow,
@@ -104,7 +102,7 @@ def test_c7_a_signals_handler_commits_no_record_that_nobody_got(
         consumer.seek(ZERO, 0)
         with pytest.raises(SystemExit):
             read(consumer)
-    assert commits and all(row == {0: 10} for row in commits)
+    assert cluster.commits and all(row == {0: 10} for row in cluster.commits)
 
 
 @pytest.mark.parametrize("by_iteration", [True, False])
@@ -112,17 +110,15 @@ def test_a_handler_that_closes_ends_the_poll_it_interrupts(
     by_iteration: bool, on_signal: Callable[[Callable[[], None]], None]
 ) -> None:
     """``close()`` may be all it does. An iteration ends then, and a poll says that the consumer was closed."""
-    with FakeBroker(topics={"t": 1}) as broker:
-        broker.ranges[ApiKey.FETCH] = (10, 12)
-        broker.on(ApiKey.LIST_OFFSETS, first_offsets)
+    with FakeCluster({"t": 1}) as cluster:
         waits = threading.Event()
 
         def fetch(_request: FetchRequest) -> Act:
             waits.set()
             return SILENCE
 
-        broker.on(ApiKey.FETCH, fetch)
-        consumer = Consumer(bootstrap_servers=broker.address)
+        cluster.broker.on(ApiKey.FETCH, fetch)
+        consumer = Consumer(bootstrap_servers=cluster.broker.address)
         on_signal(lambda: consumer.close(5))
         consumer.assign([ZERO])
         consumer.seek(ZERO, 0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-from streamlet.devcluster.fake_broker import FakeBroker
 from streamlet.kafka import Consumer, TopicPartition
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.fetch import (
@@ -13,38 +12,17 @@ from streamlet.kafka.protocol.messages.fetch import (
     FetchResponse,
     FetchTopicResponse,
 )
-from streamlet.kafka.protocol.messages.metadata import (
-    MetadataBroker,
-    MetadataPartition,
-    MetadataResponse,
-    MetadataTopic,
-)
 from tests.patience import PATIENCE_S
-from tests.scripted.kafka.consumer.scripted import batch, fetched, first_offsets
+from tests.scripted.fake_cluster import FakeCluster, batch
+from tests.scripted.kafka.consumer.scripted import fetched
 
 ZERO = TopicPartition("t", 0)
 
 
 def test_c4_records_come_from_the_replica_the_leader_names_until_it_fails() -> None:
     """The leader is asked first and says where; a replica that lags behind sends us back, without a reset."""
-    with FakeBroker(node_id=1) as leader, FakeBroker(node_id=2) as near:
-        metadata = MetadataResponse(
-            brokers=(
-                MetadataBroker(node_id=1, host="127.0.0.1", port=leader.port),
-                MetadataBroker(node_id=2, host="127.0.0.1", port=near.port),
-            ),
-            topics=(
-                MetadataTopic(
-                    error_code=0,
-                    name="t",
-                    partitions=(
-                        MetadataPartition(
-                            error_code=0, partition_index=0, leader_id=1, leader_epoch=0, replica_nodes=(1, 2)
-                        ),
-                    ),
-                ),
-            ),
-        )
+    with FakeCluster({"t": 1}, brokers=2) as cluster:
+        leader, near = cluster.brokers
 
         def ask_the_near_one(request: FetchRequest) -> FetchResponse:
             assert request.rack_id == "here"
@@ -53,10 +31,6 @@ def test_c4_records_come_from_the_replica_the_leader_names_until_it_fails() -> N
             )
             return FetchResponse(session_id=0, topics=(FetchTopicResponse(topic="t", partitions=(row,)),))
 
-        for broker in (leader, near):
-            broker.ranges[ApiKey.FETCH] = (10, 12)
-            broker.on(ApiKey.METADATA, metadata)
-        leader.on(ApiKey.LIST_OFFSETS, first_offsets)
         leader.on(ApiKey.FETCH, ask_the_near_one, fetched({0: (0, batch(10, 10))}), fetched({}))
         near.on(ApiKey.FETCH, fetched({0: (0, batch(0, 10))}), fetched({0: (1, b"")}))
         found: list[int] = []

@@ -6,12 +6,12 @@ import time
 
 import pytest
 
-from streamlet.devcluster.fake_broker import FakeBroker
 from streamlet.devcluster.tcp_ports import free_ports
 from streamlet.kafka import Consumer
 from streamlet.kafka.errors import ClientTimeout
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.metadata import MetadataBroker, MetadataRequest, MetadataResponse, MetadataTopic
+from tests.scripted.fake_broker import FakeBroker
 
 
 def test_a_topic_that_is_not_there_has_none() -> None:

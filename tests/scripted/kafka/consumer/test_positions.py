@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
-from streamlet.devcluster.fake_broker import FakeBroker
 from streamlet.kafka import Consumer
 from streamlet.kafka.consumer import positions
 from streamlet.kafka.consumer.errors import LogTruncated, PositionOutOfRange
@@ -27,19 +25,18 @@ from streamlet.kafka.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
 )
-from tests.scripted.kafka.consumer.scripted import PATIENCE_S, ZERO, Log, fetched, poll_until
+from tests.scripted.fake_broker import FakeBroker
+from tests.scripted.kafka.consumer.scripted import PATIENCE_S, ZERO, fetched, poll_until
 
 
 def at_epoch(broker: FakeBroker, epoch: Callable[[], int]) -> Callable[[MetadataRequest], MetadataResponse]:
     """Metadata in which all leaders are of this epoch."""
 
     def metadata(request: MetadataRequest) -> MetadataResponse:
-        answer, now = broker.metadata(request), epoch()
-        topics = [
-            replace(row, partitions=tuple(replace(part, leader_epoch=now) for part in row.partitions))
-            for row in answer.topics
-        ]
-        return replace(answer, topics=tuple(topics))
+        for log in broker.cluster.topics["t"]:
+            log.epochs = [(epoch(), 0)]
+        found: MetadataResponse = broker.cluster.metadata(request)
+        return found
 
     return metadata
 
@@ -57,7 +54,8 @@ def test_c2_an_epoch_that_metadata_does_not_know_yet_is_no_cut_log(
     def epoch() -> int:
         return 5 if len(broker.seen(ApiKey.METADATA)) < 4 else 7
 
-    broker.on(ApiKey.METADATA, at_epoch(broker, epoch)).on(ApiKey.FETCH, Log(p0=1210))
+    broker.cluster.fill("t", 1210)
+    broker.on(ApiKey.METADATA, at_epoch(broker, epoch))
     broker.on(
         ApiKey.OFFSET_FOR_LEADER_EPOCH, lambda _request: epoch_end(-1, -1) if epoch() == 5 else epoch_end(7, 1300)
     )
@@ -77,7 +75,8 @@ def test_c2_an_epoch_that_no_leader_ever_reaches_is_waited_for_only_so_long(
 ) -> None:
     """The topic was made anew, and counts its epochs from 0: the policy decides, and it is told."""
     monkeypatch.setattr(positions, "BEHIND_S", 0.5)
-    broker.on(ApiKey.FETCH, Log(p0=20)).on(ApiKey.OFFSET_FOR_LEADER_EPOCH, epoch_end(-1, -1))
+    broker.cluster.fill("t", 20)
+    broker.on(ApiKey.OFFSET_FOR_LEADER_EPOCH, epoch_end(-1, -1))
     consumer = consumer_of(auto_offset_reset="earliest")
     consumer.assign([ZERO])
     consumer.partitions_for_topic("t")
@@ -101,8 +100,8 @@ def test_c2_a_cut_log_is_noticed_by_its_leader_epoch_and_told(
             )
         ),
     )
-    log = Log(p0=50)
-    broker.on(ApiKey.FETCH, log).on(ApiKey.METADATA, at_epoch(broker, lambda: 6))
+    broker.cluster.fill("t", 50)
+    broker.on(ApiKey.METADATA, at_epoch(broker, lambda: 6))
     strict = consumer_of(auto_offset_reset="none")
     strict.assign([ZERO])
     strict.partitions_for_topic("t")
@@ -126,14 +125,14 @@ def test_c2_a_log_that_parted_from_ours_behind_the_position_skips_no_record(
     def fetch(request: FetchRequest) -> FetchResponse:
         epoch, end = next(answers, (-1, -1))
         if end < 0:
-            return log(request)
+            return log.fetch(request)
         parted = EpochEndOffset(epoch=epoch, end_offset=end)
         row = FetchPartitionResponse(
             partition_index=0, error_code=0, high_watermark=20, diverging_epoch=parted, records=memoryview(b"")
         )
         return FetchResponse(topics=(FetchTopicResponse(topic="t", partitions=(row,)),))
 
-    log = Log(p0=20)
+    log = broker.cluster.fill("t", 20)
     broker.on(ApiKey.FETCH, fetch)
     consumer = consumer_of()
     consumer.assign([ZERO])
@@ -150,19 +149,13 @@ def test_c2_a_topic_made_anew_is_read_by_policy_and_told(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A position in the old topic says nothing about the new one, though its log may be long enough."""
-    ids = ["AAAAAAAAAAAAAAAAAAAAAQ"]
-
-    def metadata(request: MetadataRequest) -> MetadataResponse:
-        answer = broker.metadata(request)
-        return replace(answer, topics=tuple(replace(row, topic_id=ids[0]) for row in answer.topics))
-
-    broker.ranges[ApiKey.METADATA] = (9, 12)
-    broker.on(ApiKey.METADATA, metadata).on(ApiKey.FETCH, Log(p0=12))
+    ids = broker.cluster.fill("t", 12).topic_ids
+    ids["t"] = "AAAAAAAAAAAAAAAAAAAAAQ"
     consumer = consumer_of(auto_offset_reset=policy)
     consumer.assign([ZERO])
     consumer.seek(ZERO, 10)
     assert poll_until(consumer, lambda: consumer.position(ZERO) == 12) == [10, 11]
-    ids[0] = "AAAAAAAAAAAAAAAAAAAAAg"
+    ids["t"] = "AAAAAAAAAAAAAAAAAAAAAg"
     consumer._client.request_update()
     if policy == "none":
         with pytest.raises(PositionOutOfRange, match="Topic 't' was deleted and made anew"):

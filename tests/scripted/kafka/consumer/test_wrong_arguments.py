@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from streamlet.base.errors import BadInput
-from streamlet.devcluster.fake_broker import FakeBroker
 from streamlet.kafka import Consumer, OffsetAndMetadata, Producer, TopicPartition
 from streamlet.kafka.broker_errors import InvalidTopic
 from streamlet.kafka.consumer.errors import IllegalSubscription
+from tests.scripted.fake_broker import FakeBroker
 from tests.scripted.kafka.consumer.scripted import ZERO
 
 NO_PARTITIONS: list[Any] = ["t", ("t",), ("t", "0"), ("t", -1), ("t", True), (0, "t"), ("", 0), 7, None]

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from streamlet.devcluster.fake_broker import CLOSE, SILENCE, FakeBroker
 from streamlet.kafka import Broker, ClientConfig, KafkaClient, TopicPartition
 from streamlet.kafka.errors import (
     KafkaError,
@@ -28,6 +27,7 @@ from streamlet.kafka.protocol.messages.metadata import (
     MetadataTopic,
 )
 from tests.patience import PATIENCE_S
+from tests.scripted.fake_broker import CLOSE, SILENCE, FakeBroker
 
 FOUND = FindCoordinatorResponse(error_code=0, node_id=1, host="h", port=1)
 TP = TopicPartition("lines", 0)

@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 
 from streamlet.devcluster.certificates import Certificates, make_certificates
-from streamlet.devcluster.fake_broker import SILENCE, FakeBroker, Recorded, encode_response
 from streamlet.kafka import Broker, ClientConfig, KafkaClient
 from streamlet.kafka.errors import BootstrapFailed, Disconnected, KafkaError, MalformedFrame, RequestTimedOut
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from streamlet.kafka.protocol.messages.metadata import MetadataBroker, MetadataRequest, MetadataResponse
 from tests.patience import PATIENCE_S
+from tests.scripted.fake_broker import SILENCE, FakeBroker, Recorded, encode_response
 
 FOUND = FindCoordinatorResponse(error_code=0, node_id=1, host="h", port=1)
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from streamlet.devcluster.fake_broker import CLOSE, FakeBroker
 from streamlet.kafka import ClientConfig, KafkaClient
 from streamlet.kafka.errors import BootstrapFailed, HungUp
 from streamlet.kafka.net import connection_errors as failures
 from streamlet.kafka.protocol.api import ApiKey
 from tests.patience import PATIENCE_S
+from tests.scripted.fake_broker import CLOSE, FakeBroker
 
 
 def test_a_broker_that_comes_up_behind_its_proxy_is_waited_for() -> None:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from streamlet.base.errors import StreamletError
-from streamlet.devcluster.fake_broker import CLOSE, SILENCE, FakeBroker
 from streamlet.kafka import ClientConfig, KafkaClient, RequestFuture
 from streamlet.kafka.errors import (
     BootstrapFailed,
@@ -32,6 +31,7 @@ from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest, Fin
 from streamlet.kafka.protocol.messages.metadata import MetadataResponse
 from streamlet.kafka.protocol.messages.produce import ProduceRequest
 from tests.patience import PATIENCE_S
+from tests.scripted.fake_broker import CLOSE, SILENCE, FakeBroker
 
 FOUND = FindCoordinatorResponse(error_code=0, node_id=1, host="h", port=1)
 

@@ -8,13 +8,13 @@ from collections.abc import Callable
 
 import pytest
 
-from streamlet.devcluster.fake_broker import FakeBroker
 from streamlet.kafka import ClientConfig, KafkaClient
 from streamlet.kafka.errors import AuthenticationFailed
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.connections import SaslAuthenticateResponse, SaslHandshakeResponse
 from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from tests.patience import PATIENCE_S
+from tests.scripted.fake_broker import FakeBroker
 
 FOUND = FindCoordinatorResponse(error_code=0, node_id=1, host="h", port=1)
 

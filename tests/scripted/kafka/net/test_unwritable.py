@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from streamlet.devcluster.fake_broker import FakeBroker
 from streamlet.kafka import ClientConfig, KafkaClient
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from tests.patience import PATIENCE_S
+from tests.scripted.fake_broker import FakeBroker
 
 FOUND = FindCoordinatorResponse(error_code=0, node_id=1, host="h", port=1)
 

@@ -10,40 +10,28 @@ from typing import Any
 
 import pytest
 
-from streamlet.devcluster.fake_broker import CLOSE, FakeBroker
 from streamlet.kafka.errors import ClientTimeout, KafkaError
 from streamlet.kafka.producer import Producer
 from streamlet.kafka.producer.errors import IllegalProducerState, ProducerFenced
 from streamlet.kafka.protocol.api import ApiKey
-from streamlet.kafka.protocol.messages.groups import FindCoordinatorResponse
 from streamlet.kafka.protocol.messages.transactions import (
-    AddPartitionsToTxnPartitionResult,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopicResult,
     EndTxnRequest,
     EndTxnResponse,
     InitProducerIdResponse,
 )
 from tests.docs.pages import ROOT
 from tests.patience import PATIENCE_S
-from tests.scripted.kafka.producer.scripted import Log, scripted
+from tests.scripted.fake_broker import CLOSE, FakeBroker
+from tests.scripted.fake_cluster import FakeCluster
+from tests.scripted.kafka.producer.scripted import scripted
 
 FENCED = 90
 
 
-def _added(_request: Any) -> AddPartitionsToTxnResponse:
-    row = AddPartitionsToTxnPartitionResult(partition_index=0, partition_error_code=0)
-    topic = AddPartitionsToTxnTopicResult(name="t", results_by_partition=(row,))
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=(topic,))
-
-
 @contextmanager
-def coordinated(**settings: Any) -> Iterator[tuple[FakeBroker, Log, Producer]]:
+def coordinated(**settings: Any) -> Iterator[tuple[FakeBroker, FakeCluster, Producer]]:
     """A transaction with a record in it, begun."""
     with scripted(transactional_id="x", **settings) as (broker, log, producer):
-        found = FindCoordinatorResponse(error_code=0, node_id=1, host="127.0.0.1", port=broker.port)
-        broker.on(ApiKey.FIND_COORDINATOR, found).on(ApiKey.ADD_PARTITIONS_TO_TXN, _added)
-        broker.on(ApiKey.END_TXN, EndTxnResponse(error_code=0))
         producer.init_transactions()
         producer.begin_transaction()
         producer.send("t", b"x").get(PATIENCE_S)

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from streamlet.base.errors import SettingError
-from streamlet.devcluster.fake_broker import CLOSE, SILENCE, FakeBroker
 from streamlet.kafka.errors import ClientTimeout
 from streamlet.kafka.producer import Producer
 from streamlet.kafka.producer.errors import IllegalProducerState, ProducerClosed, SerializationFailed
 from streamlet.kafka.protocol.api import ApiKey
 from tests.patience import PATIENCE_S
-from tests.scripted.kafka.producer.scripted import Log, scripted, until
+from tests.scripted.fake_broker import CLOSE, SILENCE, FakeBroker
+from tests.scripted.fake_cluster import FakeCluster
+from tests.scripted.kafka.producer.scripted import scripted, until
 
 
 def test_a_callback_may_send_and_may_not_wait() -> None:
@@ -101,10 +102,8 @@ def test_a_forked_child_is_refused_and_the_parent_goes_on() -> None:
 
 def test_a_producer_that_nobody_holds_any_more_sends_what_it_has_and_ends() -> None:
     """Its thread does not stay behind."""
-    with FakeBroker(topics={"t": 1}) as broker:
-        log = Log()
-        broker.on(ApiKey.PRODUCE, log)
-        producer = Producer(bootstrap_servers=broker.address, enable_idempotence=False)
+    with FakeCluster({"t": 1}) as log:
+        producer = Producer(bootstrap_servers=log.broker.address, enable_idempotence=False)
         thread = producer._sender._thread
         producer.send("t", b"first").get(10)
         futures = producer.send_many("t", [b"x"] * 10)

@@ -15,7 +15,7 @@ from streamlet.kafka.producer.errors import IllegalProducerState, ProducerClosed
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.transactions import InitProducerIdResponse
 from tests.patience import PATIENCE_S
-from tests.scripted.kafka.producer.scripted import Log, scripted, until
+from tests.scripted.kafka.producer.scripted import scripted, until
 
 _DROPPED = """
 import gc, sys
@@ -99,9 +99,7 @@ def test_an_ended_thread_leaves_nothing_to_the_end_of_the_program() -> None:
 
 def test_a_signal_in_the_middle_of_a_send_hangs_nothing_and_costs_no_record() -> None:
     """The handler is refused there, may close, and what was taken by then is written."""
-    with scripted() as (broker, _log, _producer):
-        counts = Log()
-        broker.on(ApiKey.PRODUCE, counts)
+    with scripted() as (broker, counts, _producer):
         ended = _run(_SIGNALLED, broker.address)
         assert (ended.returncode, ended.stderr) == (0, "")
         sent, taken = map(int, ended.stdout.split())

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from streamlet.devcluster.fake_broker import CLOSE, SILENCE
 from streamlet.kafka.broker_errors import (
     InvalidRecord,
     MessageTooLarge,
@@ -24,6 +23,7 @@ from streamlet.kafka.producer.errors import (
 )
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.metadata import MetadataResponse, MetadataTopic
+from tests.scripted.fake_broker import CLOSE, SILENCE
 from tests.scripted.kafka.producer.scripted import scripted, until
 
 NOT_LEADER, TOO_LARGE, OUT_OF_ORDER, UNKNOWN_ID, DUPLICATE, INVALID, CORRUPT = 6, 10, 45, 59, 46, 87, 2
@@ -39,7 +39,7 @@ def test_p4_what_failed_is_sent_again_in_order_and_nothing_else(error: int) -> N
         assert log.values[("t", 0)] == [b"%d" % n for n in range(0, 10, 2)]
         assert log.values[("t", 1)] == [b"%d" % n for n in range(1, 10, 2)]
         assert producer.metrics()["retries"] == 1
-        second = [part.index for topic in log.requests[1].topic_data for part in topic.partition_data]
+        second = [part.index for topic in log.produced[1].topic_data for part in topic.partition_data]
         assert len(second) == 1
         assert [row[2] for row in log.batches] == [0, 0]
         if error == NOT_LEADER:
@@ -121,7 +121,7 @@ def test_c19_an_answer_that_is_lost_is_asked_for_again_with_the_same_sequence() 
         log.answers = [(CLOSE, True), DUPLICATE]
         assert producer.send("t", b"x").get(10).offset == -1
         assert log.values[("t", 0)] == [b"x"]
-        assert len(log.requests) == 2
+        assert len(log.produced) == 2
 
 
 def test_e1_a_batch_without_a_broker_expires_and_says_it_was_never_sent() -> None:
@@ -183,9 +183,9 @@ def test_e3_a_late_success_is_counted_and_changes_nothing(caplog: pytest.LogCapt
 
         def late(request: Any) -> Any:
             gate.wait(20)
-            return log(request)
+            return log.produce(request)
 
-        broker.on(ApiKey.PRODUCE, late, log)
+        broker.on(ApiKey.PRODUCE, late, log.produce)
         sender = producer._sender
         future = producer.send("t", b"y")
         until(lambda: bool(sender.ledger.on_wire))
@@ -210,11 +210,10 @@ def test_p5_a_full_buffer_blocks_up_to_max_block_ms_then_says_so() -> None:
         producer.send("t", b"x").get(10)
         gate = threading.Event()
         log.answers = [0] * 100
-        plain = log.__class__.__call__
 
         def slow(request: Any) -> Any:
             gate.wait(20)
-            return plain(log, request)
+            return log.produce(request)
 
         _broker.on(ApiKey.PRODUCE, slow)
         with pytest.raises(BufferExhausted, match=r"buffer_memory \(20000 bytes\).*0\.3 s have passed"):

@@ -18,7 +18,7 @@ from streamlet.kafka.producer.errors import (
     SerializationFailed,
 )
 from streamlet.kafka.protocol.api import ApiKey
-from tests.scripted.kafka.producer.scripted import Log, scripted
+from tests.scripted.kafka.producer.scripted import scripted
 
 LARGE = b"x" * 30_000
 
@@ -124,7 +124,7 @@ def test_a_buffer_that_fills_up_half_way() -> None:
 
         def slow(request: Any) -> Any:
             gate.wait(20)
-            return Log.__call__(log, request)
+            return log.produce(request)
 
         broker.on(ApiKey.PRODUCE, slow)
         values = [b"%03d" % n + b"x" * 1000 for n in range(60)]

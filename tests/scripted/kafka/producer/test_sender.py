@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from streamlet.devcluster.fake_broker import SILENCE
 from streamlet.kafka.broker_errors import InvalidTopic
 from streamlet.kafka.errors import AuthenticationFailed, KafkaError
 from streamlet.kafka.metadata.cluster import Broker, Cluster, PartitionInfo, TopicInfo, TopicPartition
@@ -19,9 +18,9 @@ from streamlet.kafka.producer.batch import BatchState, ProducerBatch
 from streamlet.kafka.producer.errors import BufferExhausted, ProducerClosed
 from streamlet.kafka.producer.record_future import FutureRecordMetadata, fire, split_batch
 from streamlet.kafka.protocol.api import ApiKey
-from streamlet.kafka.protocol.messages.groups import FindCoordinatorResponse
 from streamlet.kafka.records.appending import encode_record
 from tests.patience import PATIENCE_S
+from tests.scripted.fake_broker import SILENCE
 from tests.scripted.kafka.producer.scripted import scripted, until
 
 
@@ -47,9 +46,7 @@ def test_a_topic_that_is_none_is_refused_and_the_producer_goes_on(topic: Any) ->
 
 def test_the_end_of_an_empty_transaction_is_told_at_once() -> None:
     """It asks nobody anything, so no answer wakes who waits."""
-    with scripted(transactional_id="x", max_block_ms=60_000) as (broker, _log, producer):
-        found = FindCoordinatorResponse(error_code=0, node_id=1, host="127.0.0.1", port=broker.port)
-        broker.on(ApiKey.FIND_COORDINATOR, found)
+    with scripted(transactional_id="x", max_block_ms=60_000) as (_broker, _log, producer):
         producer.init_transactions()
         start = time.monotonic()
         for end in (producer.commit_transaction, producer.abort_transaction):
@@ -61,9 +58,7 @@ def test_the_end_of_an_empty_transaction_is_told_at_once() -> None:
 @pytest.mark.parametrize("records", [0, 1])
 def test_closing_in_an_open_transaction_ends_as_soon_as_it_is_aborted(records: int) -> None:
     """Nobody waits for that abort, and no answer may come that would wake the thread: it must not sleep on."""
-    with scripted(transactional_id="x", max_block_ms=60_000) as (broker, _log, producer):
-        found = FindCoordinatorResponse(error_code=0, node_id=1, host="127.0.0.1", port=broker.port)
-        broker.on(ApiKey.FIND_COORDINATOR, found)
+    with scripted(transactional_id="x", max_block_ms=60_000) as (_broker, _log, producer):
         producer.init_transactions()
         producer.begin_transaction()
         for _ in range(records):
@@ -214,8 +209,7 @@ def test_p8_what_moves_inside_a_transaction_makes_its_new_partition_part_of_it()
     """Else it would wait for its end without being sent."""
     settings: dict[str, Any] = {"transactional_id": "x", "partition_failover": "keyless"}
     with scripted({"t": 2}, **settings) as (broker, _log, producer):
-        found = FindCoordinatorResponse(error_code=0, node_id=1, host="127.0.0.1", port=broker.port)
-        broker.on(ApiKey.FIND_COORDINATOR, found).on(ApiKey.ADD_PARTITIONS_TO_TXN, SILENCE)
+        broker.on(ApiKey.ADD_PARTITIONS_TO_TXN, SILENCE)
         producer.init_transactions()
         producer.begin_transaction()
         producer._appender.topics._uniform = lambda: 0.0

@@ -18,6 +18,7 @@ from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.metadata import MetadataPartition, MetadataResponse, MetadataTopic
 from streamlet.kafka.protocol.messages.transactions import InitProducerIdResponse
 from tests.patience import PATIENCE_S
+from tests.scripted.fake_cluster import FakeCluster
 from tests.scripted.kafka.producer.scripted import scripted, until
 
 NOT_LEADER = 6
@@ -78,19 +79,20 @@ def test_p9_a_partitioner_is_asked_again_when_partitions_came_meanwhile() -> Non
     """Its index is one of the partitions there are when the record is taken."""
     counts: list[int] = []
     made: list[Producer] = []
-    topics = {"t": 1}
+    clusters: list[FakeCluster] = []
 
     def last(key: Any, count: int) -> int:
         counts.append(count)
         if count == 1:
-            topics["t"] = 3
+            clusters[0].log("t", 2)
             made[0]._sender.client.request_update()
             made[0]._sender.client.wakeup()
             until(lambda: len(made[0].partitions_for("t")) == 3)
         return count - 1
 
-    with scripted(topics, partitioner=last) as (_broker, log, producer):
+    with scripted(partitioner=last) as (_broker, log, producer):
         made.append(producer)
+        clusters.append(log)
         producer.partitions_for("t")
         _in_a_thread(lambda: producer.send("t", b"x"))
         producer.flush(PATIENCE_S)
@@ -141,9 +143,9 @@ def test_a_handler_of_the_log_may_send_with_the_producer_that_logs() -> None:
 
         def late(request: Any) -> Any:
             gate.wait(20)
-            return log(request)
+            return log.produce(request)
 
-        broker.on(ApiKey.PRODUCE, late, log)
+        broker.on(ApiKey.PRODUCE, late, log.produce)
         sender = producer._sender
         future = producer.send("t", b"y")
         until(lambda: bool(sender.ledger.on_wire))

@@ -11,7 +11,8 @@ from streamlet.base.errors import BadInput
 from streamlet.kafka import Producer, TopicPartition
 from streamlet.kafka.broker_errors import InvalidTopic, MessageTooLarge
 from streamlet.kafka.producer.errors import PartitionerFailed, RecordTooLarge, SerializationFailed
-from tests.scripted.kafka.producer.scripted import Log, scripted
+from tests.scripted.fake_cluster import FakeCluster
+from tests.scripted.kafka.producer.scripted import scripted
 
 NO_TOPICS: list[Any] = [5, None, b"t", "", "a b", ".", ["t"], {}, "x" * 250]
 NO_PARTITIONS: list[Any] = ["0", -1, 0.0, True, False, [0]]
@@ -25,7 +26,7 @@ def kind(value: object) -> str:
 
 
 @pytest.fixture(params=["unknown", "known"])
-def written(request: pytest.FixtureRequest) -> Iterator[tuple[Log, Producer]]:
+def written(request: pytest.FixtureRequest) -> Iterator[tuple[FakeCluster, Producer]]:
     """A producer that has never heard of its topic, and one with a batch in it; each would wait 20 s for metadata."""
     with scripted(max_block_ms=20_000, linger_ms=20_000) as (_broker, log, producer):
         if request.param == "known":
@@ -34,7 +35,7 @@ def written(request: pytest.FixtureRequest) -> Iterator[tuple[Log, Producer]]:
 
 
 @pytest.mark.parametrize("topic", NO_TOPICS, ids=repr)
-def test_what_is_no_topic(written: tuple[Log, Producer], topic: Any) -> None:
+def test_what_is_no_topic(written: tuple[FakeCluster, Producer], topic: Any) -> None:
     calls: list[Callable[[], object]] = [
         lambda: written[1].send(topic, b"x"),
         lambda: written[1].send(topic, b"x", partition=0),
@@ -48,7 +49,7 @@ def test_what_is_no_topic(written: tuple[Log, Producer], topic: Any) -> None:
 
 
 @pytest.mark.parametrize("partition", NO_PARTITIONS, ids=repr)
-def test_what_is_no_partition(written: tuple[Log, Producer], partition: Any) -> None:
+def test_what_is_no_partition(written: tuple[FakeCluster, Producer], partition: Any) -> None:
     calls: list[Callable[[], object]] = [
         lambda: written[1].send("t", b"x", partition=partition),
         lambda: written[1].send("t", b"x", key=b"k", headers={"a": b"b"}, partition=partition),
@@ -61,7 +62,7 @@ def test_what_is_no_partition(written: tuple[Log, Producer], partition: Any) -> 
 
 
 @pytest.mark.parametrize("headers", NO_HEADERS, ids=repr)
-def test_what_are_no_headers(written: tuple[Log, Producer], headers: Any) -> None:
+def test_what_are_no_headers(written: tuple[FakeCluster, Producer], headers: Any) -> None:
     for call in (written[1].send, lambda topic, value, **rest: written[1].send_many(topic, [value], **rest)):
         with pytest.raises(
             SerializationFailed, match=r"headers = .* is no pair of a name and bytes.*(not|0 of 1 records were) taken"
@@ -70,7 +71,7 @@ def test_what_are_no_headers(written: tuple[Log, Producer], headers: Any) -> Non
 
 
 @pytest.mark.parametrize("given", ["abc", b"abc", 5, None, {b"a": b"b"}, memoryview(b"ab")], ids=kind)
-def test_send_many_takes_lists(written: tuple[Log, Producer], given: Any) -> None:
+def test_send_many_takes_lists(written: tuple[FakeCluster, Producer], given: Any) -> None:
     """One value by itself would else be its letters, and a dict its keys."""
     with pytest.raises(TypeError, match=r"send_many takes values in a list, and was given .*\[value, \.\.\.\]"):
         written[1].send_many("t", given)
@@ -80,7 +81,7 @@ def test_send_many_takes_lists(written: tuple[Log, Producer], given: Any) -> Non
 
 
 @pytest.mark.parametrize("timeout", ["1", True, float("nan"), [1]], ids=repr)
-def test_what_is_no_time(written: tuple[Log, Producer], timeout: Any) -> None:
+def test_what_is_no_time(written: tuple[FakeCluster, Producer], timeout: Any) -> None:
     """A producer that such a close was asked of is still open."""
     future = written[1].send("t", b"x")
     for call in (written[1].flush, written[1].close, future.get):
@@ -90,7 +91,7 @@ def test_what_is_no_time(written: tuple[Log, Producer], timeout: Any) -> None:
     assert b"x" in written[0].values["t", 0]
 
 
-def test_what_is_no_callback(written: tuple[Log, Producer]) -> None:
+def test_what_is_no_callback(written: tuple[FakeCluster, Producer]) -> None:
     """Told where it is given, and not in the log later."""
     future = written[1].send("t", b"x")
     for add in (future.add_callback, future.add_errback, future.add_both):

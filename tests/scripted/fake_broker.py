@@ -3,7 +3,7 @@
 It answers ApiVersions and Metadata by itself (naming itself as the only broker, and the topics it was given) and
 anything else by the script: ``broker.on(ApiKey.FETCH, SILENCE)``. A script is an answer, an :class:`Act`, bytes to
 send raw, or a function of the request that gives one of these; a list of them is used up one by one, and its last
-one stays.
+one stays. What has no script is answered from ``defaults``, which a ``FakeCluster`` fills, or else by CLOSE.
 """
 
 from __future__ import annotations
@@ -74,6 +74,9 @@ class FakeBroker:
     """Sent on every new connection before anything is read: for ports that are not Kafka's."""
     requests: list[Recorded] = field(default_factory=list)
     connections: int = 0
+    defaults: dict[ApiKey, Script] = field(default_factory=dict)
+    cluster: Any = None
+    """The ``FakeCluster`` that it is part of."""
     _scripts: dict[ApiKey, list[Script]] = field(default_factory=dict)
     _listener: socket.socket | None = None
     _open: set[socket.socket] = field(default_factory=set)
@@ -214,6 +217,8 @@ class FakeBroker:
         scripts = self._scripts.get(recorded.api_key)
         if scripts:
             return scripts.pop(0) if len(scripts) > 1 else scripts[0]
+        if recorded.api_key in self.defaults:
+            return self.defaults[recorded.api_key]
         if recorded.api_key is ApiKey.API_VERSIONS:
             return self._api_versions(recorded.version)
         if recorded.api_key is ApiKey.METADATA:

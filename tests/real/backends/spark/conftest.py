@@ -1,0 +1,5 @@
+"""The command line with Spark below it."""
+
+from tests.marked_processes import run
+
+__all__ = ["run"]
