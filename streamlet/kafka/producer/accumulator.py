@@ -1,6 +1,6 @@
-"""Records that wait to be sent, by partition, and the memory they may hold (Java: RecordAccumulator, BufferPool).
+"""Records that wait to be sent, by partition, and their memory.
 
-Pure; the caller holds the producer's lock.
+Java: RecordAccumulator, BufferPool. Pure; the caller holds the producer's lock.
 
 ::
 
@@ -34,7 +34,7 @@ from streamlet.kafka.records.appending import HEADER_SIZE
 
 @dataclass(slots=True, eq=False)
 class Waiter:
-    """One thread that waits for memory; ``got`` grows until it is ``wanted``."""
+    """One thread that waits for ``wanted`` bytes, and has ``got`` so many."""
 
     wanted: int
     got: int = 0
@@ -46,9 +46,9 @@ class Waiter:
 
 
 class BufferPool:
-    """A count of the memory that unsent and unanswered batches hold, and a line of waiters.
+    """The count of the memory of batches, and the line of waiters.
 
-    It only counts. Batches are immutable bytes made for one request, never a buffer used again, so the bytes that a
+    Batches are immutable bytes made for one request, never a buffer used again, so the bytes that a
     socket still sends cannot become another batch's (KAFKA-19012); the count goes down when the bytes can be freed.
     """
 
@@ -127,17 +127,15 @@ class AccumulatorSettings:
     """Batches bear the mark of a transaction."""
 
 
+@dataclass(slots=True, eq=False)
 class PartitionQueue:
     """One partition's batches, oldest first; ``open`` is the last one while it takes records."""
 
-    __slots__ = ("batches", "muted", "open", "topic_partition")
-
-    def __init__(self, topic_partition: TopicPartition) -> None:
-        self.topic_partition = topic_partition
-        self.batches: deque[ProducerBatch] = deque()
-        self.open: ProducerBatch | None = None
-        self.muted = False
-        """One of its batches is in flight, and ``max_in_flight = 1`` promises order. Written by the ledger."""
+    topic_partition: TopicPartition
+    batches: deque[ProducerBatch] = field(default_factory=deque)
+    open: ProducerBatch | None = None
+    muted: bool = False
+    """One of its batches is in flight, and ``max_in_flight = 1`` promises order. Written by the ledger."""
 
 
 @dataclass(slots=True)
@@ -187,7 +185,7 @@ class RecordAccumulator:
 
     @property
     def incomplete(self) -> list[ProducerBatch]:
-        """Every batch whose outcome is open, queued or in flight. Needs no lock: ``list`` copies at one stroke."""
+        """Every batch whose outcome is open. Needs no lock: ``list`` copies at one stroke."""
         return [batch for batch in list(self.live) if not batch.is_over]
 
     def queue(self, tp: TopicPartition) -> PartitionQueue:
@@ -239,7 +237,8 @@ class RecordAccumulator:
         return batch.size + size <= batch.room
 
     def largest(self, topic: str) -> int:
-        """Return how far a batch of the topic may grow; ``batch_size`` after a broker refused a larger one."""
+        """Return how far a batch of the topic may grow."""
+        # No further than batch_size after a broker refused a larger one.
         known = self._largest.get(topic)
         if known is None:
             grown = self._settings.batch_size * self._settings.growth
@@ -247,7 +246,7 @@ class RecordAccumulator:
         return known
 
     def first_size(self, record_size: int) -> int:
-        """Return the memory for a new batch that begins with such a record."""
+        """Return the memory for a new batch with such a record."""
         return max(self._settings.batch_size, HEADER_SIZE + record_size)
 
     def open_batch(self, queue: PartitionQueue, memory: int, timestamp: int, now_s: float) -> ProducerBatch:
@@ -332,9 +331,9 @@ class RecordAccumulator:
         return head.last_attempt_s + self._settings.retry.delay(head.attempts, self._uniform) - now_s
 
     def drain(self, queues: Iterable[PartitionQueue], cluster: Cluster, now_s: float) -> list[ProducerBatch]:
-        """Take one batch of each queue, up to ``max_request_size`` in all; a larger one goes alone.
+        """Take one batch of each queue for one request; they are in flight from here on.
 
-        They are in flight from here on: closed, numbered, and off their queues.
+        Up to ``max_request_size`` in all; a larger one goes alone.
         """
         taken: list[ProducerBatch] = []
         size = 0
@@ -366,7 +365,7 @@ class RecordAccumulator:
         return taken
 
     def reenqueue(self, batch: ProducerBatch, now_s: float) -> None:
-        """Put an answered batch back to the head of its queue, in order of sequence."""
+        """Queue an answered batch again: at the head, in order of sequence."""
         batch.move(BatchState.QUEUED)
         batch.attempts += 1
         batch.last_attempt_s = now_s
@@ -390,7 +389,7 @@ class RecordAccumulator:
         queue.batches = deque(sent + fresh)
 
     def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
-        """Queue smaller batches in place of one that the broker finds too large; no try is used up."""
+        """Queue smaller batches in place of one that is too large; no try is used up."""
         batch.move(BatchState.SPLIT)
         topic = batch.topic_partition.topic
         self._largest[topic] = min(self.largest(topic), self._settings.batch_size)
@@ -440,7 +439,7 @@ class RecordAccumulator:
     # -- the end of batches
 
     def expired(self, now_s: float) -> list[ProducerBatch]:
-        """Take queued batches whose time is up off their queues, and return them."""
+        """Take queued batches whose time is up, and return them."""
         # Only heads are looked at. Each queue's head is its oldest: retries go back to the head, and batches that
         # moved from another partition are sorted in by age.
         found: list[ProducerBatch] = []
@@ -491,5 +490,5 @@ class RecordAccumulator:
 
 
 def _goes_before(other: ProducerBatch, batch: ProducerBatch) -> bool:
-    """Return whether ``other`` was drained first, of two without sequences that are sent again."""
+    """Return whether ``other``, sent before, was drained before ``batch``."""
     return other.retry and other.drained_turn < batch.drained_turn

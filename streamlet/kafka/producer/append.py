@@ -1,11 +1,11 @@
-"""From a record, or a list of them, to its place in a batch, with the waits on the way.
+"""The way of a record, or of a list, into batches, with its waits.
 
 Any thread. The lock is the sender's, taken for one record or for as many of a list as one batch has room for. The
-user's partitioner is asked without it, so after each such question, and after each wait, what was found before is
-looked at again.
+user's partitioner is asked without it; so after each such question, and after each wait, the topic's state is looked at
+again.
 
-A call may wait twice, for its topic's metadata and for memory, both together at most ``max_block_ms``. A record that
-was not taken always says so in its error; after the append its future alone tells what became of it.
+A call may wait twice, for its topic's metadata and for memory, both together at most ``max_block_ms``. The error of a
+record that was not taken always says so; after the append its future alone tells the outcome.
 """
 
 from __future__ import annotations
@@ -124,9 +124,9 @@ class Appender:
     def _append_directly(
         self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, partition: int | None
     ) -> FutureRecordMetadata | None:
-        """Append a record with a key or a partition to an open batch with room. None: take the long way.
+        """Append a record with a key or partition to an open batch.
 
-        The usual case, in few steps.
+        The usual case, in few steps. None: take the long way.
         """
         # An open batch means that records may be taken (see ``accumulator``): nothing else is checked.
         state = self.topics.get(topic)
@@ -160,7 +160,7 @@ class Appender:
         timestamp: int,
         partition: int | None,
     ) -> None:
-        """Append keyless records in order, a batch at a time under the lock.
+        """Append keyless records in order, a batch at a time.
 
         Each may wait as long as if it came alone. Not for a partitioner of the user's, which is asked for each
         record. The futures of those taken are put into ``done``, so that they are there whatever this raises.
@@ -191,7 +191,7 @@ class Appender:
             done += [FutureRecordMetadata(batch, index, timestamp) for index in range(first, first + taken)]
 
     def _most(self, state: TopicState, queue: PartitionQueue) -> float:
-        """Return how many bytes may still go to this partition in one go."""
+        """Return how many bytes may still go to this partition."""
         return state.sticky.left if state.sticky_queue is queue else float("inf")
 
     @staticmethod
@@ -206,7 +206,7 @@ class Appender:
         return self.topics.choose(state, key, partition_key, self._clock.monotonic())
 
     def _keep_apart(self, queue: PartitionQueue, key: bytes | None, partition: int | None) -> None:
-        """Close the open batch where this record must stay and the batch's may move, or the other way round."""
+        """Close the open batch unless it and this record may move alike."""
         # A batch moves to another partition as a whole, or not at all (``partition_failover``).
         batch = queue.open
         if batch is None or self._config.partition_failover == "off":
@@ -369,7 +369,7 @@ def _fill(
     timestamp: int,
     most: float,
 ) -> int:
-    """Append as many of the values as the batch has room for, at least one; return how many."""
+    """Append values while the batch has room, at least one; return how many."""
     parts = batch.parts
     first = index = len(parts)
     size, limit = batch.size, batch.size + most
@@ -379,6 +379,7 @@ def _fill(
     plain = bool(lead) and not headers
     for at in range(start, len(values)):
         value = values[at]
+        # encode_plain, written out: calling it costs 6 % of a list's records, measured.
         if plain and value is not None and len(value) < 8100 and index < 8192:
             place, length = VARINT[index], VARINT[len(value)]
             body = VARINT[len(value) + len(lead) + len(place) + len(length) + 3]

@@ -22,6 +22,7 @@ and memory of a batch stay while it is IN_FLIGHT or GIVEN_UP, because the socket
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum
 from typing import Protocol
 
@@ -32,7 +33,7 @@ from streamlet.kafka.records.compression import Compression, compress
 
 
 class Waiter(Protocol):
-    """A wake-up for threads that wait for a batch: an Event, made by the first of them."""
+    """A wake-up for threads that wait for a batch: an Event."""
 
     def set(self) -> None:
         """Wake all of them."""
@@ -47,7 +48,7 @@ class Settler(Protocol):
     """The thread that settles a batch."""
 
     def check_wait(self) -> None:
-        """Raise IllegalProducerState where waiting for the batch would keep it from being settled."""
+        """Raise IllegalProducerState where waiting would keep the batch from being settled."""
         ...
 
 
@@ -61,7 +62,7 @@ class BatchState(Enum):
     QUEUED = "queued"
     IN_FLIGHT = "in flight"
     ANSWERED = "answered"
-    """Its request has ended and the verdict is not given yet; only inside one turn of the ledger."""
+    """Its request has ended, and the verdict is not given yet: only within one call of the ledger."""
     GIVEN_UP = "given up on the wire"
     """Over for its futures, and the request is still open."""
     SUCCEEDED = "succeeded"
@@ -92,96 +93,58 @@ Callback = tuple[int, int, Callable[..., object], bool]
 """Place in the batch, timestamp, function to call, and whether it is for success."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ProducerBatch:
-    """One batch. ``size`` counts its header too.
+    """One batch, and the outcome of its records.
 
-    ``room`` is the size up to which records may be appended without asking; ``memory`` is its share of the buffer
-    pool, 0 once given back. Written under the producer's lock, but for ``callbacks``, ``waiter`` and ``fired``
-    (see ``record_future``).
+    Written under the producer's lock, but for ``callbacks``, ``waiter`` and ``fired`` (see ``record_future``).
     """
 
-    __slots__ = (
-        "attempts",
-        "base_offset",
-        "base_sequence",
-        "base_timestamp",
-        "callbacks",
-        "children",
-        "created_s",
-        "drained_turn",
-        "error",
-        "fired",
-        "keyed",
-        "last_attempt_s",
-        "leader_epoch",
-        "log_append_time",
-        "max_timestamp",
-        "memory",
-        "packed",
-        "parts",
-        "pinned",
-        "producer_epoch",
-        "producer_id",
-        "record_count",
-        "retry",
-        "room",
-        "sequence_was_reset",
-        "settler",
-        "size",
-        "state",
-        "topic_partition",
-        "transactional",
-        "waiter",
-    )
+    topic_partition: TopicPartition
+    base_timestamp: int
+    created_s: float
+    memory: int = 0
+    """Bytes that it holds of the buffer pool; 0 once given back."""
+    room: int = 0
+    """The size that it may grow to without asking."""
+    _: KW_ONLY
+    transactional: bool = False
+    settler: Settler | None = None
+    state: BatchState = BatchState.QUEUED
+    max_timestamp: int = -1
+    size: int = HEADER_SIZE
+    """Bytes with its header, before compression."""
+    parts: list[bytes] = field(default_factory=list)
+    """Its records, encoded."""
+    record_count: int = 0
+    """Set when the batch is closed for appends; until then ``len(parts)`` is the count."""
+    packed: bytes | None = None
+    pinned: bool = False
+    """A record in it names its partition: the batch never moves to another one."""
+    keyed: bool = False
+    attempts: int = 0
+    last_attempt_s: float = 0.0
+    leader_epoch: int = UNKNOWN_EPOCH
+    drained_turn: int = 0
+    """Its place among all that were drained: batches without sequences are sent again in this order."""
+    retry: bool = False
+    """Sent before, and queued again."""
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = NO_SEQUENCE
+    sequence_was_reset: bool = False
+    base_offset: int = UNKNOWN_OFFSET
+    log_append_time: int = -1
+    error: KafkaError | None = None
+    callbacks: list[Callback] = field(default_factory=list)
+    waiter: Waiter | None = None
+    fired: bool = False
+    """Its callbacks have run: futures may be read without waiting."""
+    children: list[tuple[int, ProducerBatch]] = field(default_factory=list)
+    """After a split: (place of its first record, batch), in order."""
 
-    def __init__(
-        self,
-        topic_partition: TopicPartition,
-        base_timestamp: int,
-        created_s: float,
-        memory: int = 0,
-        room: int = 0,
-        *,
-        transactional: bool = False,
-        settler: Settler | None = None,
-    ) -> None:
-        self.topic_partition = topic_partition
-        self.base_timestamp = base_timestamp
-        self.max_timestamp = base_timestamp
-        self.created_s = created_s
-        self.memory = memory
-        self.room = room
-        self.transactional = transactional
-        self.settler = settler
-        self.state = BatchState.QUEUED
-        self.size = HEADER_SIZE
-        self.parts: list[bytes] = []
-        self.record_count = 0
-        """Set when the batch is closed for appends; until then ``len(parts)`` is the count."""
-        self.packed: bytes | None = None
-        self.pinned = False
-        """A record in it names its partition: the batch never moves to another one."""
-        self.keyed = False
-        self.attempts = 0
-        self.last_attempt_s = 0.0
-        self.leader_epoch = UNKNOWN_EPOCH
-        self.drained_turn = 0
-        """Its place among all that were drained: the order in which those without sequences are sent again."""
-        self.retry = False
-        """Sent before, and queued again."""
-        self.producer_id = -1
-        self.producer_epoch = -1
-        self.base_sequence = NO_SEQUENCE
-        self.sequence_was_reset = False
-        self.base_offset = UNKNOWN_OFFSET
-        self.log_append_time = -1
-        self.error: KafkaError | None = None
-        self.callbacks: list[Callback] = []
-        self.waiter: Waiter | None = None
-        self.fired = False
-        """Its callbacks have run: futures may be read without waiting."""
-        self.children: list[tuple[int, ProducerBatch]] = []
-        """After a split: (place of its first record, batch), in order."""
+    def __post_init__(self) -> None:
+        self.max_timestamp = self.base_timestamp
 
     def __repr__(self) -> str:
         return f"<ProducerBatch {self.topic_partition} of {self.count}, attempt {self.attempts}: {self.state.value}>"
@@ -217,20 +180,20 @@ class ProducerBatch:
 
     @property
     def is_over(self) -> bool:
-        """Whether its outcome is decided, or is now decided by the parts it was split into."""
+        """Whether its outcome is decided, or is left to its parts."""
         return self.state in _OVER
 
     @property
     def on_wire(self) -> bool:
-        """Whether the socket may still send from it, whatever became of the batch meanwhile."""
+        """Whether the socket may still send from it."""
         return self.state in _ON_WIRE
 
     def answered(self) -> None:
-        """Note that its request has ended, by an answer or by the loss of the connection."""
+        """Note the end of its request: an answer, or a lost connection."""
         self.move(BatchState.FAILED if self.state is BatchState.GIVEN_UP else BatchState.ANSWERED)
 
     def complete(self, base_offset: int, log_append_time: int) -> bool:
-        """Note that it is written. False, and no change, when it had failed before (a late success)."""
+        """Note that it is written. False, and no change, after a failure."""
         if self._has_failed():
             return False
         self.move(BatchState.SUCCEEDED)
@@ -243,7 +206,7 @@ class ProducerBatch:
         return self._give_up(BatchState.FAILED, error)
 
     def abort(self, error: KafkaError) -> bool:
-        """Give it up because the producer closes, or its transaction ends. False when it was given up before."""
+        """Give it up without a fault of its own: the producer closes, or its transaction ends."""
         return self._give_up(BatchState.ABORTED, error)
 
     def _give_up(self, state: BatchState, error: KafkaError) -> bool:
@@ -271,7 +234,7 @@ class ProducerBatch:
         return index
 
     def set_producer_state(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
-        """Give it its place among this producer's records; kept for every retry, unless the epoch changes."""
+        """Give it its number, kept for every try, unless the epoch changes."""
         self.producer_id, self.producer_epoch, self.base_sequence = producer_id, producer_epoch, base_sequence
 
     def encode(self, compression: Compression) -> bytes:
@@ -303,9 +266,9 @@ class ProducerBatch:
     # -- split
 
     def split(self, target_size: int) -> list[ProducerBatch]:
-        """Return smaller batches of the same records, in order, with its age, sequences and callbacks.
+        """Return smaller batches of the same records, which its futures follow to.
 
-        Its futures follow to the parts. Each part has at least one record, even where that alone is larger.
+        In order, with its age, sequences and callbacks. Each has at least one record, even where that is larger.
         """
         made = self._parts_of(target_size)
         sequence = self.base_sequence
@@ -349,7 +312,7 @@ class ProducerBatch:
         return made
 
     def child_of(self, index: int) -> tuple[int, ProducerBatch]:
-        """Return the part that has the record of this place, as (place of the part's first record, part)."""
+        """Return (place of its first record, part) for this record's part."""
         found = self.children[0]
         for row in self.children:
             if row[0] > index:

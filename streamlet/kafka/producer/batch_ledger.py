@@ -1,7 +1,7 @@
-"""What becomes of each batch: the one place where a batch is settled, sent again, or given up. Pure.
+"""The one place where a batch is settled, sent again, or given up. Pure.
 
 No thread, clock or socket. The sender's thread calls with its lock held, and tells the time and the answers; the
-ledger moves batches from state to state (``batch``) and writes down what is to be done without the lock:
+ledger moves batches from state to state (``batch``) and writes down the work that needs no lock:
 
 - ``ended``: batches whose callbacks are to be run,
 - ``failures`` and ``notes``: lines for the log,
@@ -136,7 +136,7 @@ class BatchLedger:
     # -- answers
 
     def answered(self, batches: list[ProducerBatch], outcomes: Mapping[TopicPartition, Outcome], now_s: float) -> None:
-        """Settle every batch of a request that has ended, or queue it again."""
+        """Settle the batches of an ended request, or queue them again."""
         for batch in batches:
             batch.answered()
             self.on_wire.pop(batch, None)
@@ -222,7 +222,7 @@ class BatchLedger:
         )
 
     def abort_queued(self) -> None:
-        """Abort what is queued while the transaction can only be aborted: another try would help nobody."""
+        """Abort all queued batches while the transaction can only be aborted: no try would help."""
         manager = self._manager
         if manager is None or manager.state not in (State.FATAL_ERROR, State.ABORTING, State.ABORTABLE_ERROR):
             return
@@ -253,7 +253,7 @@ class BatchLedger:
             self._accumulator.release(batch)
 
     def settle_sequences(self) -> None:
-        """Look at partitions with a gap in their sequences, and take a new epoch where one is needed and possible."""
+        """Look at gaps in the sequences; take a new epoch where one is needed and possible."""
         sequences, manager = self._sequences, self._manager
         if sequences is None or manager is None:
             return

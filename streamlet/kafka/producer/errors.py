@@ -1,4 +1,4 @@
-"""What a producer finds wrong: where each is raised, and what its user can do, stands in its text."""
+"""The producer's own errors. The text of each says where it was raised, and what its user can do."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from streamlet.kafka.errors import ClientTimeout, KafkaError, RequestTimedOut
 
 
 class BatchExpired(RequestTimedOut):
-    """``delivery_timeout_ms`` passed over a batch that nothing of was ever sent: its records are not in the log."""
+    """``delivery_timeout_ms`` passed, and the batch was never sent: its records are not in the log."""
 
     stale_metadata = False
 
 
 class OutcomeUnknown(BatchExpired):
-    """``delivery_timeout_ms`` passed over a batch that was sent: the broker may or may not have written it."""
+    """``delivery_timeout_ms`` passed, and the batch had been sent: it may be in the log."""
 
 
 class BufferExhausted(ClientTimeout):
@@ -39,11 +39,11 @@ class PartitionerFailed(KafkaError, BadInput):
 
 
 class ProducerClosed(KafkaError):
-    """The producer was closed (or its process forked) before the record was written."""
+    """The producer was closed, or its process forked."""
 
 
 class IllegalProducerState(KafkaError):
-    """A call that the producer's state does not allow, such as a commit without a transaction."""
+    """A call in the wrong state, such as commit without a transaction."""
 
 
 class TransactionAborted(KafkaError):
@@ -51,7 +51,7 @@ class TransactionAborted(KafkaError):
 
 
 class TransactionFailed(KafkaError):
-    """Something in the transaction failed: abort it, then begin it anew. Says what failed."""
+    """Something in the transaction failed: abort it, then begin another. Says what failed."""
 
 
 class ProducerFenced(KafkaError):

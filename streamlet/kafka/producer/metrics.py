@@ -1,4 +1,4 @@
-"""What a producer counts (P11). Pure."""
+"""The producer's counts. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Rate:
         self._seconds: deque[tuple[int, int]] = deque()
 
     def add(self, count: int, now_s: float) -> None:
-        """So many happened now."""
+        """Count events that happened now."""
         second = int(now_s)
         if self._seconds and self._seconds[-1][0] == second:
             count += self._seconds.pop()[1]
@@ -25,7 +25,7 @@ class Rate:
         self._drop(now_s)
 
     def per_second(self, now_s: float) -> float:
-        """The mean of the last minute."""
+        """Return the mean of the last minute."""
         self._drop(now_s)
         return sum(count for _second, count in self._seconds) / _WINDOW_S
 
@@ -48,7 +48,7 @@ class ProducerMetrics:
     late_successes: int = 0
     """Batches that had expired (outcome unknown), and were written after all."""
     records_moved: int = 0
-    """By the failover switch (P8)."""
+    """By the failover switch."""
     callback_errors: int = 0
     metadata_failures: int = 0
     """Refreshes of metadata that brought nothing: swallowed, and tried again."""
@@ -57,13 +57,13 @@ class ProducerMetrics:
     failures: Rate = field(default_factory=Rate)
 
     def failed(self, topic: str, records: int, now_s: float) -> None:
-        """A batch was given up."""
+        """Count a batch that was given up."""
         self.records_failed += records
         self.failed_by_topic[topic] = self.failed_by_topic.get(topic, 0) + records
         self.failures.add(records, now_s)
 
     def snapshot(self, now_s: float) -> dict[str, object]:
-        """All of it by name, as ``Producer.metrics()`` gives it."""
+        """Return all of it by name, as ``Producer.metrics()`` gives it."""
         names = [name for name in self.__slots__ if name not in ("failures", "failed_by_topic")]
         found: dict[str, object] = {name: getattr(self, name) for name in names}
         found["failed_by_topic"] = dict(self.failed_by_topic)

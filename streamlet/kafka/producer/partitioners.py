@@ -13,9 +13,10 @@ from __future__ import annotations
 import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
 from struct import Struct, unpack_from
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from streamlet.base.errors import SettingError
 from streamlet.kafka.metadata.cluster import Cluster, PartitionInfo, TopicPartition
@@ -145,13 +146,12 @@ def _signed(value: int) -> int:
     return value - (1 << 32) if value & 0x80000000 else value
 
 
-class KeyHash:
+class KeyHash(NamedTuple):
     """A ready partitioner for keys: ``raw`` ones hash the user's key, the others its bytes."""
 
-    __slots__ = ("choose", "name", "raw")
-
-    def __init__(self, name: str, choose: KeyPartitioner, raw: bool) -> None:
-        self.name, self.choose, self.raw = name, choose, raw
+    name: str
+    choose: KeyPartitioner
+    raw: bool
 
 
 _HASHES = {
@@ -170,7 +170,7 @@ def key_hash(name: str) -> KeyHash:
 
 
 def check_partitioner(partitioner: object) -> None:
-    """Raise SettingError unless it is a name of ours or a partitioner of the user's."""
+    """Raise SettingError unless it is one of ours or a user's partitioner."""
     if partitioner not in NAMES if isinstance(partitioner, str) else not callable(custom(partitioner)):
         raise SettingError(
             f"partitioner = {partitioner!r} is no partitioner: choose from {', '.join(NAMES)}, or give a function of "
@@ -205,23 +205,21 @@ def ask_custom(choose: KeyPartitioner, topic: str, key: object, count: int) -> i
     return index
 
 
+@dataclass(slots=True, eq=False)
 class StickyPartition:
     """The partition that a topic's keyless records go to at the moment.
 
     ``left`` is how many bytes may still go there before the next one is drawn; infinity for the interval.
     """
 
-    __slots__ = ("interval_s", "left", "number", "sticky_bytes", "until_s")
-
-    def __init__(self, sticky_bytes: int, interval_s: float | None = None) -> None:
-        self.sticky_bytes = sticky_bytes
-        self.interval_s = interval_s
-        self.number = -1
-        self.left = 0.0
-        self.until_s = 0.0
+    sticky_bytes: int
+    interval_s: float | None = None
+    number: int = -1
+    left: float = 0.0
+    until_s: float = 0.0
 
     def due(self, now_s: float) -> bool:
-        """Return whether it is time to move on (only the interval form asks the clock)."""
+        """Return whether it is time to move on. Only the interval form asks the clock."""
         return self.number < 0 or (self.interval_s is not None and now_s >= self.until_s)
 
     def draw(
@@ -233,9 +231,10 @@ class StickyPartition:
         uniform: float,
         now_s: float,
     ) -> int:
-        """Choose another partition, by one random number, among those with a leader, else all ``count``.
+        """Choose another partition by chance.
 
-        ``queued`` (batches waiting at a partition) makes short queues likelier.
+        Among those with a leader, else among all ``count``. ``queued``, the batches at a partition, makes short
+        queues likelier.
         """
         numbers = available(cluster, topic) or range(count)
         self.number = weighted(numbers, queued, uniform)
@@ -250,7 +249,10 @@ class StickyPartition:
 
 
 def weighted(numbers: Sequence[int], queued: Callable[[int], int] | None, uniform: float) -> int:
-    """Return one of them, by chance; a long queue makes it less likely (KIP-794: longest + 1 - own)."""
+    """Return one of them by chance.
+
+    A long queue makes it less likely (KIP-794: its weight is longest + 1 - own).
+    """
     if queued is None or len(numbers) < 2:
         return numbers[int(uniform * len(numbers)) % len(numbers)]
     lengths = [queued(number) for number in numbers]
@@ -285,19 +287,17 @@ _LONGEST_KEY = 64
 """Bytes of a key that is still remembered: this memory is no part of ``buffer_memory``, and must stay small."""
 
 
+@dataclass(slots=True, eq=False)
 class TopicState:
     """One topic. ``sticky_queue`` is where keyless records go right now; None: draw first."""
 
-    __slots__ = ("count", "keys", "name", "queues", "sticky", "sticky_queue")
-
-    def __init__(self, name: str, sticky: StickyPartition) -> None:
-        self.name = name
-        self.count = 0
-        self.queues: list[PartitionQueue] = []
-        self.sticky = sticky
-        self.sticky_queue: PartitionQueue | None = None
-        self.keys: dict[bytes, int] = {}
-        """Partitions of keys seen lately: murmur2 in Python costs more than all the rest of a send."""
+    name: str
+    sticky: StickyPartition
+    count: int = 0
+    queues: list[PartitionQueue] = field(default_factory=list)
+    sticky_queue: PartitionQueue | None = None
+    keys: dict[bytes, int] = field(default_factory=dict)
+    """Partitions of keys seen lately: murmur2 in Python costs more than all the rest of a send."""
 
 
 class Topics:
@@ -352,7 +352,7 @@ class Topics:
             state.sticky_queue = None
 
     def ask(self, topic: str, count: int, key: bytes | None, partition_key: object) -> int | None:
-        """Return the choice of the user's partitioner for one record; None when there is no such partitioner.
+        """Return the choice of the user's partitioner; None when there is none.
 
         Called without the lock: it may be slow, and may call the producer.
         """
@@ -361,7 +361,7 @@ class Topics:
         return ask_custom(self.custom, topic, partition_key if partition_key is not None else key, count)
 
     def choose(self, state: TopicState, key: bytes | None, partition_key: object, now_s: float) -> PartitionQueue:
-        """Return the queue of a record that names no partition, where no partitioner of the user's decides."""
+        """Return the queue of a record, where no user's partitioner decides."""
         if (key is None and partition_key is None) or self._config.partitioner_ignore_keys:
             return self.keyless(state, now_s)
         number = self._keyed(state, key, partition_key)
@@ -370,7 +370,7 @@ class Topics:
         return state.queues[number]
 
     def keyless(self, state: TopicState, now_s: float) -> PartitionQueue:
-        """Return the queue that keyless records stick to; another one when enough went there."""
+        """Return the queue that keyless records stick to at the moment."""
         sticky = state.sticky
         if state.sticky_queue is None or sticky.left <= 0 or sticky.due(now_s):
             adaptive = self._config.partitioner_adaptive_partitioning_enable and self._interval_s is None
@@ -397,7 +397,7 @@ class Topics:
         return self.keyed(state, key) if number is None else number
 
     def keyed(self, state: TopicState, key: bytes) -> int:
-        """Return the partition of a key that is not remembered, by a hash of its bytes, and remember it."""
+        """Return a key's partition by its hash, and remember it."""
         if len(state.keys) >= _MOST_KEYS:
             state.keys.clear()
         number = self._hash.choose(key, state.count)

@@ -22,7 +22,7 @@ _CODECS: dict[str | None, Compression] = {None: Compression.NONE} | {codec.name.
 
 @dataclass(frozen=True, slots=True)
 class ProducerConfig(ClientConfig):
-    """What a producer can be told. SettingError for what is unknown, out of range or contradictory."""
+    """The settings of one producer. SettingError for an unknown, impossible or contradictory one."""
 
     acks: int | str = "all"
     """"all" (or -1): every in-sync replica has it; 1: the leader; 0: it was handed to the socket, no more."""
@@ -49,7 +49,7 @@ class ProducerConfig(ClientConfig):
     interval_sticky_ms: int = 600_000
     """For the partitioner "interval_sticky" (0.8: ``topic.metadata.refresh.interval.ms``)."""
     partition_failover: str = "off"
-    """When every replica of a partition is down: "keyless" records, or "all", go to another one (P8)."""
+    """When every replica of a partition is down: "keyless" records, or "all", go to another one."""
     key_serializer: object = None
     value_serializer: object = None
     metadata_max_idle_ms: int = 300_000

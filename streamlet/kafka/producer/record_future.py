@@ -67,9 +67,9 @@ class SenderThread(threading.Thread):
         self._holds_lock = holds_lock
 
     def check_wait(self) -> None:
-        """Raise IllegalProducerState in this thread, and in one that keeps it from its producer's lock.
+        """Raise IllegalProducerState in a thread that would wait for itself.
 
-        Either would wait for itself for ever.
+        That is this one, and one that holds its producer's lock.
         """
         if threading.current_thread() is self:
             raise IllegalProducerState(
@@ -204,7 +204,7 @@ def _bound(call: Callable[..., object], args: tuple[object, ...], kwargs: dict[s
 
 
 def await_batch(batch: ProducerBatch) -> Waiter | None:
-    """Return the waiter of a batch, made on first use; None when the batch is over, or was split."""
+    """Return the waiter of a batch; None when it is over, or was split."""
     with _registration:
         if batch.fired or batch.children:
             return None
@@ -214,7 +214,7 @@ def await_batch(batch: ProducerBatch) -> Waiter | None:
 
 
 def split_batch(batch: ProducerBatch, split: Callable[[ProducerBatch], list[ProducerBatch]]) -> list[ProducerBatch]:
-    """Split a batch, and send threads that wait for it on to the parts."""
+    """Split a batch, and send its waiters on to the parts."""
     # Under the lock: a callback added meanwhile must be seen by the split, or find the parts.
     with _registration:
         parts = split(batch)
@@ -224,7 +224,7 @@ def split_batch(batch: ProducerBatch, split: Callable[[ProducerBatch], list[Prod
 
 
 def fire(batch: ProducerBatch) -> int:
-    """Run a batch's callbacks in the order of its records, then release threads that wait for it.
+    """Run a batch's callbacks in order of records; wake its waiters.
 
     Returns how many of them raised. Called once a batch, by the sender's thread, without any lock.
     """

@@ -114,7 +114,7 @@ class Sender:
         self.wanted_update = False
         """A caller waits for newer metadata."""
         self.sleeping = False
-        """The thread is in a poll that nothing of ours ends: whoever adds work must wake it."""
+        """The thread is in a poll that nothing of ours ends: a caller that adds work must wake it."""
         self._poked = False
         """Something happened that the next turn must look at before it sleeps."""
         self.closing = False
@@ -167,18 +167,18 @@ class Sender:
 
     @property
     def is_own_thread(self) -> bool:
-        """Whether the caller is a callback: then it must not wait for anything that only this thread can do."""
+        """Whether the caller is a callback: it must not wait."""
         return threading.current_thread() is self._thread
 
     def interrupted(self, call: str) -> IllegalProducerState:
-        """Return the error of a call in a thread that holds the lock already, and would wait for itself."""
+        """Return the error of a call whose thread holds the lock already."""
         return IllegalProducerState(
             f"{call} was called in a signal handler (or a __del__) that interrupts another call of the same producer "
             "in this thread, and would wait for that call for ever: only close() may be called there."
         )
 
     def may_lock(self, call: str) -> None:
-        """Raise IllegalProducerState in a signal handler that interrupts a call which holds the lock."""
+        """Raise IllegalProducerState in a signal handler within a call."""
         if self.holds_lock():
             raise self.interrupted(call)
 
@@ -207,7 +207,7 @@ class Sender:
         return not self._thread.is_alive()
 
     def end_within(self, limit_s: float) -> None:
-        """Wait for the end after :meth:`begin_close`; after ``limit_s`` seconds have open batches given up.
+        """Wait for the thread's end; after ``limit_s`` seconds give open batches up.
 
         A thread that does not even do that (a callback that does not return, a name that is looked up) is named in
         the log and left alone: nothing of ours may hang.
@@ -227,7 +227,7 @@ class Sender:
         return self.join(limit_s - TOLD_AFTER_S)
 
     def leave(self, limit_s: float = EXIT_S) -> None:
-        """Have the thread send everything and end, and wait for nothing: the end of the program does.
+        """Have the thread send everything and end; the program's end waits for it.
 
         May run anywhere, in a signal handler or in a garbage collection too: it takes no lock.
         """
@@ -501,7 +501,7 @@ class Sender:
         return {tp: found.get(tp) or Outcome(MalformedFrame(f"{broker} answered nothing about {tp}.")) for tp in asked}
 
     def _learn(self, tp: TopicPartition, outcome: Outcome, future: RequestFuture[ProduceResponse]) -> None:
-        """Take from an error the partition's new leader, or that our metadata is out of date."""
+        """Take an error's news: the partition's new leader, or that metadata is stale."""
         if outcome.error is None or not outcome.error.stale_metadata:
             return
         metadata = self.client.metadata
@@ -526,7 +526,7 @@ class Sender:
     # -- without the lock
 
     def _fire(self) -> None:
-        """Run the callbacks of batches that are over, in order, then wake everybody who waits for them."""
+        """Run the callbacks of batches that are over, in order; wake their waiters."""
         ended, self.ledger.ended = self.ledger.ended, []
         if not ended:
             return
@@ -540,7 +540,7 @@ class Sender:
             self.changed.notify_all()
 
     def _tell_log(self) -> None:
-        """Write one line a topic for records that failed since the last turn, and the ledger's notes."""
+        """Write a line for each topic with failures, and the ledger's notes."""
         # Each failure goes to the log although its future has it too: many programs look at no future.
         ledger = self.ledger
         if not ledger.failures and not ledger.notes:

@@ -1,4 +1,4 @@
-"""Keys and values to bytes, by whatever the user gave."""
+"""Keys, values and headers as bytes. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Serialize = Callable[[str, Any], bytes | None]  # Any: what users send
 
 
 def serializer(setting: str, given: object) -> Serialize | None:
-    """A function (topic, value) -> bytes or None, from the user's function or object; None when there is none."""
+    """Return the user's serializer as (topic, value) -> bytes or None; None when there is none."""
     if given is None:
         return None
     method = getattr(given, "serialize", None)
@@ -40,7 +40,7 @@ def serializer(setting: str, given: object) -> Serialize | None:
 
 
 def as_bytes(setting: str, topic: str, value: Any) -> bytes:
-    """Bytes-like values as bytes; SerializationFailed for what is none."""
+    """Return a bytes-like value as bytes; SerializationFailed for any other."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     raise SerializationFailed(

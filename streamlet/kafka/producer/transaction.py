@@ -1,7 +1,7 @@
-"""Producer id and transactions as one machine: what to ask next, and what an answer means.
+"""The producer's id and transactions, as one machine.
 
-Pure; the caller holds the producer's lock. ``transactional_id`` None: the machine asks for an id, and no more. Java:
-TransactionManager.
+It says which request is next, and what its answer means. Pure; the caller holds the producer's lock. Without a
+``transactional_id`` it asks for an id, and no more. Java: TransactionManager.
 
 ::
 
@@ -10,15 +10,15 @@ TransactionManager.
                           |                      |     v            v
                           +----- ABORTING <------+-- ABORTABLE_ERROR         FATAL_ERROR: from anywhere, for good
 
-One request is on its way at a time. The next one follows from the state and from what is still to be told (new
-partitions, offsets), so there is no queue that could disagree with them.
+One request is on its way at a time. The next one follows from the state and from the news that the coordinator
+has not heard (partitions, offsets), so there is no queue that could disagree with them.
 
 The rules of the end:
 
 - a transaction ends only when no batch of it is queued, in flight or on the wire (``settled``);
 - a commit is made when EndTxn is answered, whatever comes of the next epoch;
 - after doubts (a lost answer to anything but a look-up, a batch that failed, sequences that were lost) the next
-  transaction takes a new epoch, so that what is still under way cannot reach it.
+  transaction takes a new epoch, so that late requests cannot reach it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest
 
 
 class State(Enum):
-    """The states of a producer that has an id, or will have one."""
+    """The states of a producer's id and transaction."""
 
     UNINITIALIZED = "not initialised"
     INITIALIZING = "asking for its id"
@@ -139,7 +139,7 @@ class TransactionManager:
         self.result: TransactionResult | None = None
         """The result of the init, commit or abort under way."""
         self._unclaimed: TransactionResult | None = None
-        """The result of the last init, commit or abort, until its caller has it, perhaps by a second call."""
+        """The last init, commit or abort, until its caller has its result, perhaps by a second call."""
 
     @property
     def is_transactional(self) -> bool:
@@ -155,7 +155,7 @@ class TransactionManager:
 
     @property
     def takes_epoch(self) -> bool:
-        """Whether a transaction is over, and the next one waits for its epoch."""
+        """Whether the next transaction waits for its epoch."""
         return self.state is State.INITIALIZING and self.result is None
 
     def begin_transaction(self) -> None:
@@ -188,7 +188,7 @@ class TransactionManager:
             self._unclaimed = None
 
     def _repeated(self, call: str) -> TransactionResult | None:
-        """Return the result of the same call, where the one before gave up waiting for it."""
+        """Return the result of the same call, which gave up waiting before."""
         return self._unclaimed if self._unclaimed is not None and self._unclaimed.what == call else None
 
     def _begin(self, call: str, *states: State) -> TransactionResult:
@@ -210,7 +210,7 @@ class TransactionManager:
         return result
 
     def check_may_send(self, tp: TopicPartition) -> None:
-        """Raise where no record may be taken now: with a transactional id, outside of a transaction."""
+        """Raise where no record may be taken: with a transactional id, outside of a transaction."""
         if self.state is State.FATAL_ERROR:
             raise self._fatal()
         if not self.is_transactional:
@@ -219,12 +219,12 @@ class TransactionManager:
         self.add_partition(tp)
 
     def add_partition(self, tp: TopicPartition) -> None:
-        """Note a partition that gets records: the coordinator must know of it before they are sent."""
+        """Note a partition that gets records: the coordinator must know it first."""
         if self.is_transactional and tp not in self._partitions:
             self._new_partitions.add(tp)
 
     def may_send_to(self, tp: TopicPartition) -> bool:
-        """Return whether a batch of this partition may go out: the coordinator knows of the partition."""
+        """Return whether the coordinator knows of the partition: its batches may go out."""
         return self.state is not State.FATAL_ERROR and (not self.is_transactional or tp in self._partitions)
 
     @property
@@ -242,7 +242,7 @@ class TransactionManager:
             self._abortable(TransactionFailed(f"A batch of the transaction failed: {error} {ask.ABORT}"))
 
     def sequences_lost(self) -> None:
-        """Note that it is unknown how many of the transaction's records the broker has."""
+        """Note that the broker may have only some of the transaction's records."""
         self._bump = True
 
     # -- what happens to it
@@ -301,7 +301,7 @@ class TransactionManager:
         return found
 
     def wait_s(self, now_s: float) -> float:
-        """Return the seconds until :meth:`next_ask` may say more than now; infinity when an event must come."""
+        """Return the seconds until :meth:`next_ask` may say more; infinity: until an event."""
         if self._asked is None and now_s < self._not_before:
             return self._not_before - now_s
         return float("inf")
@@ -319,7 +319,7 @@ class TransactionManager:
         return self._request(wanted)
 
     def _wanted(self, settled: bool) -> Kind | None:
-        """Return the kind of the next request, if there is anything to tell."""
+        """Return the kind of the next request, if one is due."""
         if self.state is State.INITIALIZING:
             return Kind.INIT_PRODUCER_ID
         if self.state in (State.IN_TRANSACTION, State.COMMITTING):
@@ -378,96 +378,67 @@ class TransactionManager:
         self._asked = None
         if self.state is State.FATAL_ERROR:
             return
-        handler = {
-            Kind.FIND_COORDINATOR: self._found,
-            Kind.FIND_GROUP_COORDINATOR: self._found,
-            Kind.INIT_PRODUCER_ID: self._initialized,
-            Kind.ADD_PARTITIONS: self._partitions_added,
-            Kind.ADD_OFFSETS: self._offsets_added,
-            Kind.COMMIT_OFFSETS: self._offsets_committed,
-            Kind.END: self._end_answered,
-        }[asked.kind]
-        handler(asked, response, now_s)
-
-    def _found(self, asked: Ask, response: Any, now_s: float) -> None:
-        fault = error_class(response.error_code)
+        if asked.kind is Kind.COMMIT_OFFSETS and not self._offsets:
+            return  # aborted meanwhile
+        fault, what = self._refusal(asked, response)
         if fault is not None:
-            self._handle(asked, fault, now_s)
+            self._handle(asked, fault, now_s, what)
             return
         self._tries = 0
-        broker = Broker(response.node_id, response.host, response.port)
         if asked.kind is Kind.FIND_COORDINATOR:
-            self.coordinator = broker.dedicated("transaction")
-        else:
+            self.coordinator = Broker(response.node_id, response.host, response.port).dedicated("transaction")
+        elif asked.kind is Kind.FIND_GROUP_COORDINATOR:
             assert isinstance(asked.request, FindCoordinatorRequest)
-            self._group_coordinators[asked.request.key] = broker.dedicated("transaction")
+            broker = Broker(response.node_id, response.host, response.port).dedicated("transaction")
+            self._group_coordinators[asked.request.key] = broker
+        elif asked.kind is Kind.INIT_PRODUCER_ID:
+            self._initialized(response.producer_id, response.producer_epoch)
+        elif asked.kind is Kind.ADD_OFFSETS and self._offsets:
+            self._offsets[0].added = True
+        elif asked.kind is Kind.COMMIT_OFFSETS:
+            self._offsets.pop(0).result.settle()
+        elif asked.kind is Kind.END:
+            self._ended()
 
-    def _initialized(self, asked: Ask, response: Any, now_s: float) -> None:
-        fault = error_class(response.error_code)
-        if fault is not None:
-            self._handle(asked, fault, now_s)
-            return
-        self._tries = 0
-        self.sequences.set_id(response.producer_id, response.producer_epoch)
+    def _refusal(self, asked: Ask, response: Any) -> tuple[type[BrokerError] | None, str]:
+        """Return the error in an answer, if there is one, and the text of what it refuses.
+
+        Two kinds answer partition by partition; those that went well are noted, and need not be asked again.
+        """
+        if asked.kind is Kind.ADD_PARTITIONS:
+            rows = {
+                TopicPartition(topic.name, row.partition_index): error_class(row.partition_error_code)
+                for topic in response.results_by_topic_v3_and_below
+                for row in topic.results_by_partition
+            }
+            added = {tp for tp, fault in rows.items() if fault is None}
+            self._new_partitions -= added
+            self._partitions |= added
+            what = "Adding %s to the transaction"
+        elif asked.kind is Kind.COMMIT_OFFSETS:
+            rows = {
+                TopicPartition(topic.name, row.partition_index): error_class(row.error_code)
+                for topic in response.topics
+                for row in topic.partitions
+            }
+            pending = self._offsets[0]
+            pending.offsets = {tp: row for tp, row in pending.offsets.items() if rows.get(tp, BrokerError) is not None}
+            what = f"Storing the offset of %s for group {pending.group.group_id!r}"
+        else:
+            return error_class(response.error_code), ""
+        # OperationNotAttempted: another partition of the request was refused, and this one is asked for again.
+        refused = {tp: fault for tp, fault in rows.items() if fault is not None and fault is not OperationNotAttempted}
+        if not refused:
+            return None, ""
+        tp, fault = ask.worst(refused)
+        return fault, what.replace("%s", str(tp), 1)
+
+    def _initialized(self, producer_id: int, producer_epoch: int) -> None:
+        self.sequences.set_id(producer_id, producer_epoch)
         self._bump = False
         if self.is_transactional:
             self._go(State.READY)
             self._settle()
-
-    def _partitions_added(self, asked: Ask, response: Any, now_s: float) -> None:
-        refused: dict[TopicPartition, type[BrokerError]] = {}
-        for topic in response.results_by_topic_v3_and_below:
-            for row in topic.results_by_partition:
-                tp = TopicPartition(topic.name, row.partition_index)
-                fault = error_class(row.partition_error_code)
-                if fault is None:
-                    self._new_partitions.discard(tp)
-                    self._partitions.add(tp)
-                elif fault is not OperationNotAttempted:
-                    refused[tp] = fault
-        if refused:
-            tp, fault = ask.worst(refused)
-            self._handle(asked, fault, now_s, f"Adding {tp} to the transaction")
-        else:
-            self._tries = 0
-
-    def _offsets_added(self, asked: Ask, response: Any, now_s: float) -> None:
-        fault = error_class(response.error_code)
-        if fault is not None:
-            self._handle(asked, fault, now_s)
-        else:
-            self._tries = 0
-            if self._offsets:
-                self._offsets[0].added = True
-
-    def _offsets_committed(self, asked: Ask, response: Any, now_s: float) -> None:
-        refused: dict[TopicPartition, type[BrokerError]] = {}
-        pending = self._offsets[0] if self._offsets else None
-        if pending is None:
-            return  # aborted meanwhile
-        for topic in response.topics:
-            for row in topic.partitions:
-                tp = TopicPartition(topic.name, row.partition_index)
-                fault = error_class(row.error_code)
-                if fault is None:
-                    pending.offsets.pop(tp, None)
-                else:
-                    refused[tp] = fault
-        if refused:
-            tp, fault = ask.worst(refused)
-            self._handle(asked, fault, now_s, f"Storing the offset of {tp} for group {pending.group.group_id!r}")
-            return
-        self._tries = 0
-        self._offsets.remove(pending)
-        pending.result.settle()
-
-    def _end_answered(self, asked: Ask, response: Any, now_s: float) -> None:
-        fault = error_class(response.error_code)
-        if fault is not None:
-            self._handle(asked, fault, now_s)
-            return
-        self._tries = 0
-        self._ended()
 
     # -- errors
 
