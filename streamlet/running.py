@@ -178,7 +178,7 @@ def divided(topology: TopologySpec, given: Given) -> tuple[dict[str, Any], dict[
             raise SettingError(
                 f"{key} given by {source} is not taken: what stands on a command line every user of the machine can "
                 "read, so passwords are given neither there nor in the files that do the same. Let the topology read "
-                "it from a file that only its user can, as docs/reference/security.md shows."
+                "it from a file that only its user can, as `streamlet docs security` shows."
             )
         elif dot and component in components:
             overrides.setdefault(component, {})[name] = value

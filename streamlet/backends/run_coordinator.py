@@ -377,7 +377,7 @@ class RunCoordinator:
             return f"{text}."
         return (
             f"{text}. What its tasks of {', '.join(bolts)} kept in memory is gone with the old one: "
-            "docs/guide/counts-that-survive.md says what to do about that."
+            "`streamlet docs counts-that-survive` says what to do about that."
         )
 
     def _components_on(self, worker: int) -> list[str]:

@@ -19,6 +19,7 @@ COMMANDS = {
     "check": ("streamlet.cli.check:check", "Say everything that is wrong with a topology, without running it."),
     "graph": ("streamlet.cli.graph:graph", "Draw a topology as text, DOT or Mermaid."),
     "consume": ("streamlet.cli.consume:consume", "Show the records of a Kafka topic."),
+    "docs": ("streamlet.cli.docs:docs", "Show the pages of the documentation."),
     "dev": ("streamlet.cli.dev:dev", "Start, show and end a real ZooKeeper and Kafka on this machine."),
 }
 """Name -> where the command is, and its line in the help."""

@@ -87,4 +87,4 @@ def test_every_setting_is_on_the_page_with_its_default(title: str, config: type[
 
 
 def test_the_page_of_the_settings_is_the_one_that_messages_name() -> None:
-    assert (ROOT / PAGE).is_file()
+    assert (ROOT / "docs" / "reference" / f"{PAGE}.md").is_file()

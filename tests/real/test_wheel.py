@@ -134,10 +134,16 @@ def test_it_brings_no_other_kafka_client_along(installed: Installed) -> None:
         quiet(installed.venv / "bin" / "python", "-c", code, cwd=installed.venv)
 
 
+def test_its_pages_can_be_read(installed: Installed, tmp_path: Path) -> None:
+    shown = quiet(installed.venv / "bin" / "streamlet", "docs", "tutorial", cwd=tmp_path)
+    assert shown.startswith("# Tutorial\n")
+
+
 def test_it_holds_the_package_and_nothing_of_the_checkout(installed: Installed) -> None:
     """Types are marked; tests and tools stay at home."""
     listed = quiet(sys.executable, "-m", "zipfile", "-l", installed.wheel, cwd=installed.venv)
     files = [line.split()[0] for line in listed.splitlines()[1:]]
     assert "streamlet/py.typed" in files
+    assert "streamlet/docs/design.md" in files and "streamlet/docs/guide/tutorial.md" in files
     tops = {name.partition("/")[0] for name in files}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"streamlet"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 
-PAGE = "docs/reference/client-settings.md"
+PAGE = "client-settings"
 """Every setting of every client; a test holds it against the code."""
 
 _NEAREST = 3
@@ -33,9 +33,10 @@ def unknown(given: str, client: str, known: Collection[str], others: Mapping[str
         return f"There is no setting {given!r}: {_ABSENT[name]}."
     near = get_close_matches(name, known, _NEAREST, 0.7) or get_close_matches(name, known, 1)
     if not near:
-        return f"Unknown client setting {given!r}, and no name {whose} is like it: {PAGE} lists them all."
+        lists = f"`streamlet docs {PAGE}` lists them all."
+        return f"Unknown client setting {given!r}, and no name {whose} is like it: {lists}"
     nearest = f"the nearest one is {near[0]}" if len(near) == 1 else f"the nearest ones are {', '.join(near)}"
-    return f"Unknown client setting {given!r}: {nearest}. {PAGE} lists them all."
+    return f"Unknown client setting {given!r}: {nearest}. `streamlet docs {PAGE}` lists them all."
 
 
 _COUNTERPARTS = {

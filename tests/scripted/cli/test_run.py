@@ -195,7 +195,7 @@ def test_a_slow_start_is_a_start_and_the_death_of_a_worker_is_told(streamlet) ->
     told = read(lambda event: event["event"] == "log" and "was started again" in event["text"])
     assert told["level"] == "warning" and "worker 1 was started again (epoch 2)" in told["text"]
     assert "its tasks of sink kept in memory is gone" in told["text"]
-    assert "docs/guide/counts-that-survive.md" in told["text"]
+    assert "streamlet docs counts-that-survive" in told["text"]
     assert "recovering" in [event["state"] for event in seen if event["event"] == "status"]
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=PATIENCE_S)

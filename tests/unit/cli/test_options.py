@@ -79,7 +79,7 @@ def test_the_nearest_right_name_of_any_kind(key: str, near: str) -> None:
 def test_a_password_is_told_where_it_goes(key: str, source: str) -> None:
     """No other setting is meant, and what was given is not said again."""
     with pytest.raises(
-        SettingError, match=f"^{key} given by {source} is not taken: .*docs/reference/security.md"
+        SettingError, match=f"^{key} given by {source} is not taken: .*streamlet docs security"
     ) as caught:
         divided(SPEC, [(key, "geheim", source)])
     assert "geheim" not in caught.value.message and "Did you mean" not in caught.value.message

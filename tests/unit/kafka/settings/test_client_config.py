@@ -31,7 +31,7 @@ def test_servers_in_one_string_and_ipv6() -> None:
     [
         ({}, "bootstrap_servers is missing"),
         ({"bootstrap_servers": "h:1", "request_timeout": 5}, "the nearest one is request_timeout_ms"),
-        ({"bootstrap_servers": "h:1", "zzz": 5}, "docs/reference/client-settings.md lists them all"),
+        ({"bootstrap_servers": "h:1", "zzz": 5}, "streamlet docs client-settings` lists them all"),
         ({"bootstrap_servers": ""}, "is empty"),
         ({"bootstrap_servers": 5}, "must be host:port"),
         ({"bootstrap_servers": "h"}, "'h' is no broker address"),

@@ -86,12 +86,13 @@ def test_a_setting_that_there_is_none_of(client: Callable[..., Any], name: str, 
 def test_a_slip_of_the_pen_has_few_near_names_and_the_page() -> None:
     """Never the whole list; nothing at all where nothing is like it."""
     assert (
-        refused(Producer, ack="all") == f"Unknown client setting 'ack': the nearest one is acks. {PAGE} lists them all."
+        refused(Producer, ack="all")
+        == f"Unknown client setting 'ack': the nearest one is acks. `streamlet docs {PAGE}` lists them all."
     )
     assert "the nearest ones are retry_backoff_ms, retry_backoff_max_ms" in refused(Producer, retry_backof_ms=1)
     assert "the nearest one is linger_ms" in refused(Producer, **{"linger.msx": 1})
     assert refused(Admin, zzz=1) == (
-        f"Unknown client setting 'zzz', and no name of the Admin is like it: {PAGE} lists them all."
+        f"Unknown client setting 'zzz', and no name of the Admin is like it: `streamlet docs {PAGE}` lists them all."
     )
 
 

@@ -1,0 +1,161 @@
+"""``streamlet docs``: the pages of the documentation, which the package brings along, in a terminal."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shutil
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+import click
+
+from streamlet.base.errors import BadInput
+
+KINDS = {
+    "guide": "To learn",
+    "reference": "To look something up",
+    "internals": "To change the code",
+    "evidence": "Behind the promises",
+}
+"""A folder of pages, in the order of the list, and its heading there."""
+
+_WIDEST = 100
+_LINK = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")
+_ANCHOR = re.compile(r'<a id="([^"]+)"></a>')
+_FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Page:
+    """One page: the name by which it is asked for, its folder, and its file."""
+
+    name: str
+    kind: str
+    file: Traversable
+
+    @cached_property
+    def text(self) -> str:
+        """Its Markdown without comments, anchors as they are, links to pages as what ``streamlet docs`` takes."""
+        text = re.sub(r"^<!--.*?-->\n", "", self.file.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        return _LINK.sub(lambda link: f"[{link[1]}]({_asked_for(link[2], self)})", text)
+
+    @property
+    def title(self) -> str:
+        """Its first heading."""
+        return self.text.partition("\n")[0].lstrip("# ")
+
+    def section(self, anchor: str) -> str | None:
+        """The part below the heading that makes the anchor, or that it stands in; None if the page has no such."""
+        lines = self.text.split("\n")
+        ranks = _ranks(self.text)
+        for at, line in enumerate(lines):
+            if anchor in _ANCHOR.findall(line) or (ranks[at] and _made(line) == anchor):
+                begin = next((up for up in range(at, -1, -1) if ranks[up]), 0)
+                if not ranks[at] and ranks[min(at + 1, len(lines) - 1)]:
+                    begin = at + 1  # an anchor in the line above its heading
+                rank = ranks[begin] or 1
+                rest = range(begin + 1, len(lines))
+                end = next((down for down in rest if ranks[down] and ranks[down] <= rank), len(lines))
+                return "\n".join(lines[begin:end]).rstrip() + "\n"
+        return None
+
+    def anchors(self) -> list[str]:
+        """What may follow its name after a ``#``."""
+        ranks = _ranks(self.text)
+        headings = [_made(line) for line, rank in zip(self.text.split("\n"), ranks, strict=True) if rank]
+        return [*headings, *_ANCHOR.findall(self.text)]
+
+
+def pages() -> dict[str, Page]:
+    """Every page by its name, in the order of the list."""
+    root = files("streamlet") / "docs"
+    found = {"design": Page("design", "internals", root / "design.md")}
+    for kind in KINDS:
+        for file in sorted((root / kind).iterdir(), key=lambda each: each.name):
+            if file.name.endswith(".md"):
+                name = kind if file.name == "README.md" else file.name.removesuffix(".md")
+                found[name] = Page(name, kind, file)
+    return found
+
+
+def _complete(_context: click.Context, _argument: click.Parameter, begun: str) -> list[str]:
+    return [name for name in pages() if name.startswith(begun)]
+
+
+@click.command()
+@click.argument("page", required=False, shell_complete=_complete)
+def docs(page: str | None) -> None:
+    """Show a page of the documentation, or the list of pages. PAGE#ANCHOR shows one section."""
+    known = pages()
+    if page is None:
+        click.echo(_listed(known))
+        return
+    name, _, anchor = page.partition("#")
+    found = known.get(name.rpartition("/")[2].removesuffix(".md").lower() or "")
+    if found is None:
+        raise BadInput(f"There is no page {name!r}. {_near(name, list(known))} `streamlet docs` lists them.")
+    text = found.section(anchor) if anchor else found.text
+    if text is None:
+        raise BadInput(f"Page {found.name} has no section {anchor!r}. {_near(anchor, found.anchors())}".rstrip())
+    _show(text)
+
+
+def _listed(known: dict[str, Page]) -> str:
+    width = max(map(len, known))
+    lines = []
+    for kind, heading in KINDS.items():
+        lines.append(f"{heading}:")
+        lines += [f"  {page.name:{width}}  {page.title}" for page in known.values() if page.kind == kind]
+    return "\n".join([*lines, "", "streamlet docs PAGE shows one; PAGE#ANCHOR one section of it."])
+
+
+def _near(wrong: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(wrong, known, n=1)
+    return f"Did you mean {near[0]!r}?" if near else ""
+
+
+def _asked_for(target: str, page: Page) -> str:
+    """A link's target: of a link to another page, what to give to ``streamlet docs``."""
+    file, hashed, anchor = target.partition("#")
+    if "://" in target or not (file.endswith(".md") or not file):
+        return target
+    name = file.rpartition("/")[2].removesuffix(".md") or page.name
+    if name == "README":
+        name = next((kind for kind in KINDS if kind in file), page.kind if "/" not in file else "README")
+    return f"{name}{hashed}{anchor}"
+
+
+def _ranks(text: str) -> list[int]:
+    """For each line the rank of the heading it is, or 0. What looks like one in a block of code is none."""
+    bare = _FENCE.sub(lambda block: "\n" * block[0].count("\n"), text)
+    return [len(line) - len(line.lstrip("#")) if re.match(r"#+ ", line) else 0 for line in bare.split("\n")]
+
+
+def _made(heading: str) -> str:
+    """The anchor that a heading makes."""
+    words = _ANCHOR.sub("", heading).lstrip("#").strip().lower()
+    return re.sub(r"[^\w\- ]", "", words).strip().replace(" ", "-")
+
+
+def _show(text: str) -> None:
+    """Formatted in a terminal, page by page where it is longer than that; elsewhere the Markdown itself."""
+    text = _ANCHOR.sub("", text)
+    if not sys.stdout.isatty():
+        click.echo(text, nl=False)
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    columns, height = shutil.get_terminal_size()
+    console = Console(width=min(columns, _WIDEST), force_terminal=True)
+    with console.capture() as captured:
+        console.print(Markdown(text, hyperlinks=False))
+    shown = captured.get()
+    if shown.count("\n") < height:
+        click.echo(shown, nl=False)
+    else:
+        click.echo_via_pager(shown)
