@@ -1,4 +1,4 @@
-"""Backends: what runs a whole topology. Each is imported when its name is first asked for."""
+"""Backends: one topology inline, in worker processes, or in slots of Spark executors."""
 
 from __future__ import annotations
 

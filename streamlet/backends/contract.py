@@ -1,4 +1,4 @@
-"""What every backend is given and gives back."""
+"""The contract of every backend: what it is given and gives back."""
 
 from __future__ import annotations
 
@@ -58,9 +58,10 @@ class ComponentStatus:
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """One look at a run. ``partitions`` are the spouts' own rows (topic, partition, position, committed, lag).
+    """One look at a run.
 
-    ``pending`` are the open trees; of a run that has ended, with what failed and still waits for its replay.
+    ``partitions`` are the spouts' own rows (topic, partition, position, committed, lag). ``pending`` are the open
+    trees; of a run that has ended, with failures that still wait for their replay.
     """
 
     state: str
@@ -73,17 +74,20 @@ class RunStatus:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How a run ended: ``reason`` is ``caught_up``, ``time``, ``interrupted`` or, with an ``error``, ``failed``.
+    """How a run ended: ``reason`` is ``caught_up``, ``time`` or ``interrupted``.
 
-    ``drained`` says that at the end no tree was open and none had failed without a replay: all that was emitted is
-    done.
+    A failed run raises instead. ``drained`` says that at the end no tree was open and none had failed without a replay:
+    every emitted tuple is done.
     """
 
     reason: str
     status: RunStatus
     drained: bool
     unclosed: tuple[str, ...] = ()
-    """Workers that did not close their components, and how they went. After an interrupt alone: else the run failed."""
+    """Workers that did not close their components, and how they went.
+
+    After an interrupt alone: otherwise the run failed.
+    """
     error: StreamletError | None = None
     """Why the run failed, of one that was started with ``check=False``."""
 
@@ -104,25 +108,26 @@ class RunResult:
 
 
 class Observer(Protocol):
-    """Who watches a run. Called on the thread that called ``Backend.run``; must not block."""
+    """A watcher of a run. Called on the thread of ``Backend.run``; must not block."""
 
     def on_status(self, status: RunStatus) -> None:
-        """About once a second, and once at the end."""
+        """Show a status: about once a second, and once at the end."""
         ...
 
     def on_event(self, level: str, text: str) -> None:
-        """Something a person should read: a worker lost and replaced, an error of a bolt, a log line."""
+        """Show a line: a worker replaced, an error of a bolt, a log line."""
         ...
 
 
 class Stop:
-    """A request to end a run, made from any thread or by a signal handler: so it takes no lock.
+    """A request to end a run. Any thread or signal handler makes it.
 
-    A backend looks at ``asked`` several times a second, and registers with ``on_kill`` what ends its processes
-    at once, for the second Ctrl-C.
+    A backend looks at ``asked`` several times a second, and registers with ``on_kill`` what ends its processes at once,
+    for the second Ctrl-C.
     """
 
     def __init__(self) -> None:
+        # No lock: a signal handler may interrupt code that holds it on the same thread, and the program would hang.
         self._asked = False
         self._kills: list[Callable[[], None]] = []
 
@@ -136,14 +141,20 @@ class Stop:
         return self._asked
 
     def on_kill(self, act: Callable[[], None]) -> None:
-        """Register what ``kill`` does, perhaps in a signal handler: kill by process id, wait for nothing."""
+        """Register an act of ``kill``, which may run in a signal handler.
+
+        It kills by process id and waits for nothing.
+        """
         self._kills.append(act)
 
     def kill(self) -> None:
-        """End every process of the run without draining. What was not committed will be replayed by the next run."""
+        """End every process of the run without draining.
+
+        The next run replays whatever was not committed.
+        """
         self._asked = True
         for act in self._kills:
-            with contextlib.suppress(OSError):  # one that is gone already must not save the others
+            with contextlib.suppress(OSError):  # one that is gone already must not keep the others alive
                 act()
 
 
@@ -153,5 +164,5 @@ class Backend(Protocol):
     name: str
 
     def run(self, request: RunRequest, observer: Observer, stop: Stop) -> RunResult:
-        """Returns when the run is over and every process of it is gone."""
+        """Run to the end: return when every process of the run is gone."""
         ...

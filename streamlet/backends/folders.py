@@ -1,8 +1,8 @@
-"""The temporary folders of runs: each bears its owner's name, so that a dead owner's can be told from a living one's.
+"""The temporary folders of runs, each named after its owner.
 
-A run removes what it made. One whose processes were all killed cannot, so the next run does it: a folder goes if it
-is this user's, was made under this kernel's view of processes, and the process that made it is gone. A process is known
-by its number and the moment it was started, for numbers come again.
+A run removes its folders. A run whose processes were all killed cannot, so the next run does it: a folder goes if it is
+this user's, was made under this kernel's view of processes, and the process that made it is gone. A process is known by
+its number and the moment it was started, for numbers come again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ import tempfile
 from pathlib import Path
 
 LONGEST = 80
-"""Bytes. The path of a Unix socket may have 107, and the socket's own name takes up to 20."""
+"""Most bytes of a folder's path.
+
+The path of a Unix socket may have 107, and the socket's own name takes up to 20.
+"""
 
 SHORT = "/tmp"  # noqa: S108 - what is made there has a name of its own and is 0700
 
@@ -22,7 +25,8 @@ _NAME = re.compile(r"slt-(?:spark-)?(\d{1,10})-(\d{1,20})-(\d{1,20})-\w+")
 
 
 def socket_folder() -> Path:
-    """A new one, 0700, for the sockets of a run; in /tmp where the usual place has too long a name for them."""
+    """Make a folder, 0700, for the sockets of a run."""
+    # In /tmp where TMPDIR has a long name: the path of a Unix socket may have 107 bytes only.
     _remove_dead({tempfile.gettempdir(), SHORT})
     directory = tempfile.mkdtemp(prefix=_prefix("slt-"))
     if len(os.fsencode(directory)) > LONGEST:
@@ -32,7 +36,7 @@ def socket_folder() -> Path:
 
 
 def spark_folder() -> Path:
-    """A new one, 0700, for what a Spark application on this machine writes."""
+    """Make a folder, 0700, for the files of a Spark application here."""
     _remove_dead({tempfile.gettempdir()})
     return Path(tempfile.mkdtemp(prefix=_prefix("slt-spark-")))
 
@@ -50,7 +54,7 @@ def _remove_dead(places: set[str]) -> None:
             continue
         for entry in entries:
             if _is_dead(entry):
-                shutil.rmtree(entry.path, ignore_errors=True)  # what another run removes at the same time is gone, too
+                shutil.rmtree(entry.path, ignore_errors=True)  # another run may be removing it, too
 
 
 def _is_dead(entry: os.DirEntry[str]) -> bool:
@@ -68,7 +72,7 @@ def _is_dead(entry: os.DirEntry[str]) -> bool:
 
 
 def _started(pid: int) -> int | None:
-    """When the process was started, in ticks since the machine was; None if there is none of that number."""
+    """Return the start of a process in the machine's ticks; None without such a process."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):

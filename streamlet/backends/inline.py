@@ -1,6 +1,6 @@
-"""The whole topology in this process, on this thread: for development, tests and small jobs.
+"""The whole topology in this process, on this thread.
 
-With ``streamlet.seed`` and a ManualClock two runs are alike to the last edge id.
+For development, tests and small jobs. With ``streamlet.seed`` and a ManualClock two runs are alike to the last edge id.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from streamlet.runtime.worker.loop import Trace, WorkerLoop
 
 STATUS_S = 1.0
 LOOK_S = 0.02
-"""How long the loop may sleep between two looks at whether the run should end."""
+"""Seconds that the loop may sleep between two looks at whether the run should end."""
 
 logger = logging.getLogger("streamlet")
 
@@ -41,7 +41,10 @@ class InlineBackend:
         self.loop: WorkerLoop | None = None
 
     def run(self, request: RunRequest, observer: Observer, stop: Stop) -> RunResult:
-        """See ``Backend.run``. User code raises through ``observer.on_event``; spouts that raise end the run."""
+        """Run on the calling thread; see ``Backend.run``.
+
+        Errors of bolts go to ``observer.on_event``; a spout that raises ends the run.
+        """
         seed = request.conf["streamlet.seed"]
         told: list[str] = []
         complaints = Complaints(observer.on_event, self._clock, told.append)

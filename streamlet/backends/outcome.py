@@ -1,4 +1,4 @@
-"""Whether a run that came to its end went well: the one place where that is decided, for every backend."""
+"""The verdict on a run that came to its end, for every backend."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from streamlet.model.topology import TopologySpec
 MISSING = "What `cleanup` or `close` was to write may be missing."
 
 MOST_TOLD = 3
-"""So many of the errors that components raised are told again at the end."""
+"""Most errors of components that are repeated at the end."""
 
 
 class RunFailed(StreamletError):
-    """A worker could not go on, or not close what it had; its own paragraph is the message."""
+    """A worker could not go on, or could not close; it says why itself."""
 
     def __init__(self, message: str, status: int = FAILED, trace: str = "") -> None:
         super().__init__(message)
@@ -27,7 +27,10 @@ class RunFailed(StreamletError):
 
 
 class TreesFailed(StreamletError):
-    """Not all that was emitted was processed, and nobody will emit it again. ``result`` is what the run came to."""
+    """Some emitted tuples were not processed, and nobody will emit them again.
+
+    ``result`` is the result that the run would have had.
+    """
 
     def __init__(self, message: str, result: RunResult) -> None:
         super().__init__(message)
@@ -35,13 +38,15 @@ class TreesFailed(StreamletError):
 
 
 def check_closed(raised: Sequence[str], unclosed: Sequence[str], reason: str) -> None:
-    """Whether the components could close, which is when many write what they have. Raises RunFailed.
+    """Check that all components could close. Raises RunFailed.
 
-    ``raised`` are the errors of those that could not, ``unclosed`` how workers went that did not come to it. Who
-    interrupts a run bounds its time, and is told only.
+    ``raised`` are the errors of those that could not; ``unclosed`` names the workers that ended before.
     """
+    # Many components write what they have when they close. What a `cleanup` was to write is in no tree, so "all trees
+    # acked" says nothing about it.
     if raised:
         raise RunFailed(f"The topology ran to its end, but closing it raised: {'; '.join(raised)}. {MISSING}")
+    # After Ctrl-C the user limits the time, and is only told.
     if unclosed and reason != "interrupted":
         raise RunFailed(
             f"The topology ran to its end, but {'; '.join(unclosed)}. {MISSING} A `cleanup` that needs more time gets "
@@ -50,10 +55,11 @@ def check_closed(raised: Sequence[str], unclosed: Sequence[str], reason: str) ->
 
 
 def judged(result: RunResult, topology: TopologySpec, told: Sequence[str]) -> RunResult:
-    """The result, if it is a good one. ``told`` are the paragraphs about what components raised. Raises TreesFailed.
+    """Return the result of a good run. Raises TreesFailed.
 
-    A run that caught up answers for every message that failed and was not acked since. One that was ended by time only
-    for those of which it is certain that they will not be sent again; one that was interrupted for none.
+    ``told`` are the paragraphs about errors of components. A run that caught up answers for every message that failed
+    and was not acked since. One that was ended by time answers only for messages that can never come again; one that
+    was interrupted for none.
     """
     failed = [row for row in result.status.components if row.unreplayed and _counts(row, result.reason, topology)]
     if not failed:
@@ -77,8 +83,8 @@ def _counts(row: ComponentStatus, reason: str, topology: TopologySpec) -> bool:
 
 
 def _may_still_replay(spout: type) -> bool:
-    """A spout that hears of failures may send them again, had it the time; a ReliableSpout has given these up."""
-    if issubclass(spout, ReliableSpout):
+    """Tell whether a spout might have sent failures again, given time."""
+    if issubclass(spout, ReliableSpout):  # it has given these up
         return False
     return issubclass(spout, Spout) and (spout.fail is not Spout.fail or spout.fail_many is not Spout.fail_many)
 

@@ -37,10 +37,10 @@ class ProcessesBackend:
 
 
 class ProcessLauncher:
-    """Starts ``python -m streamlet.runtime.worker.worker`` with one end of a socket pair and nothing else.
+    """Starts worker processes, each with one end of a socket pair.
 
     Plan and secret travel over that pair, never through arguments or environment. Each worker leads a process group of
-    its own, so Ctrl-C reaches the coordinator only; the pair's end of file tells it when the coordinator is gone.
+    its own, so Ctrl-C reaches the coordinator only; the pair's end of file shows it when the coordinator is gone.
     """
 
     def __init__(self, directory: str, quiet: bool = False) -> None:
@@ -69,7 +69,10 @@ class ProcessLauncher:
             _end(held[1])
 
     def kill_all(self) -> None:
-        """SIGKILL to every worker and its group, unreaped: for a process that ends itself right afterwards."""
+        """Send SIGKILL to every worker and its group; reap nothing.
+
+        For a process that ends itself right afterwards.
+        """
         for _, process in list(self._processes.values()):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -91,14 +94,16 @@ class ProcessLauncher:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """SIGKILL to the worker and to whatever it started in its group, and reap it."""
+    """Kill a worker and its process group, and reap it."""
+    # The whole group: a child that a component forked holds a copy of the worker's channel.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
 def _environment() -> dict[str, str]:
-    """A worker finds streamlet where this process did, and nothing in the working directory (``-P``)."""
+    """Let a worker find streamlet where this process did."""
+    # By name, since `-P` keeps the working directory off the worker's sys.path.
     own = str(Path(__file__).parents[2])
     return {**os.environ, "PYTHONPATH": os.pathsep.join([own, *filter(None, [os.environ.get("PYTHONPATH")])])}
 

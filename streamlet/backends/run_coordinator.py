@@ -245,7 +245,7 @@ class RunCoordinator:
             self._handle(worker, epoch, raw)
 
     def _gone_without_a_word(self, now: float) -> list[instructions.Instruction]:
-        """Give up workers whose channel ended, once the launcher had time to say how."""
+        """Give up workers whose channel ended, after a moment."""
         # The channel ends before the process can be reaped. Believed at once, the user would read "hung up" instead of
         # "was killed by SIGSEGV".
         out = []
@@ -304,7 +304,7 @@ class RunCoordinator:
                 supervisor.stopped(worker, epoch)
 
     def _failed(self, worker: int, epoch: int, failed: Failed, now: float) -> None:
-        """End the run for a worker that cannot go on, or try again where that may help."""
+        """End the run for a worker's failure, or start it again."""
         # A replacement starts while the run is under way: a server that is away may come back, and ending the run would
         # lose it for a short outage. At the first start the user waits for an answer, so there it ends the run.
         if failed.retriable and self.supervisor.starts_again(worker, epoch):
@@ -327,26 +327,15 @@ class RunCoordinator:
                     # coordinator's, and remove the directory in which the others have their sockets.
                     self.launcher.kill(worker, epoch)
                     self._hang_up(worker, epoch)
-                case instructions.SendBook(version, book):
-                    entries = {index: (epoch, *address) for index, (epoch, address) in book.items()}
-                    self._broadcast(messages.Book(version, entries))
-                case instructions.SendLost(worker, epoch):
-                    self._broadcast(messages.Lost(worker, epoch))
-                case instructions.SendCut(pair, version):
-                    self._broadcast(messages.Cut(pair, version))
-                case instructions.SendWhole(version):
-                    self._broadcast(messages.Whole(version))
                 case instructions.Replaced(worker, epoch):
                     self.observer.on_event("warning", self._begins_anew(worker, epoch))
-                case instructions.SendPause():
-                    self._broadcast(messages.Pause())
-                case instructions.SendStop(clean):
-                    self._broadcast(messages.Stop(clean))
                 case instructions.GiveUp(reason):
                     self.failure = self.failure or RunFailed(reason)
                 case instructions.Tell(level, text):
                     if self.failure is None:  # the consequences of a failure would only hide it
                         self.observer.on_event(level, text)
+                case message:
+                    self._broadcast(message)
 
     def _broadcast(self, message: FromCoordinator) -> None:
         for _, channel in list(self.channels.values()):
@@ -369,7 +358,7 @@ class RunCoordinator:
             self.dead.setdefault(self._component_of(task_id), []).append({**snapshot, "unreplayed": 0})
 
     def _begins_anew(self, worker: int, epoch: int) -> str:
-        """Say what a death means besides replays: the user may count on what is gone."""
+        """Say what a death means besides replays: memory that is lost."""
         here = self._components_on(worker)
         bolts = [c.name for c in self.plan.topology.components if c.kind != SPOUT and c.name in here]
         text = f"worker {worker} was started again (epoch {epoch}): what was open is replayed"

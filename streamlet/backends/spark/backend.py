@@ -1,4 +1,4 @@
-"""``streamlet run --backend spark``: look, start Spark, look again, then let the coordinator run the topology."""
+"""The ``spark`` backend: check, start Spark, check again, let the coordinator run."""
 
 from __future__ import annotations
 
@@ -28,23 +28,25 @@ from streamlet.backends.spark.shipping import make_archive
 from streamlet.base.errors import BadInput
 
 SLOTS_S = 60.0
-"""How long a cluster's executors may take to register once the session is up."""
+"""Seconds for a cluster's executors to register once the session is up."""
 
 LOCAL_S = 300.0
-"""The same where all come, for they start on this machine: a starved one takes minutes."""
+"""Seconds for all executors of a local master: a starved machine takes minutes."""
 
 TOLD_AFTER_S = 5.0
-"""After so long it is said what is waited for."""
+"""Seconds before the user is told that the run waits for executors."""
 
 PROBE_S = 300.0
-"""How long the first Python tasks may take; with dynamic allocation executors are started for them."""
+"""Seconds for the first Python tasks; executors may be started for them."""
 
 MOST_PROBES = 64
 
 
 class SparkBackend:
-    """Workers in slots of Spark executors. An active session of this process is used and left as it was; otherwise
-    one is started on ``request.master`` and stopped at the end.
+    """Workers in slots of Spark executors.
+
+    An active session of this process is used and left as it was; otherwise one is started on ``request.master`` and
+    stopped at the end.
     """
 
     name = "spark"
@@ -53,7 +55,10 @@ class SparkBackend:
         self._debug = debug
 
     def run(self, request: RunRequest, observer: Observer, stop: Stop) -> RunResult:
-        """See ``Backend.run``. Raises BadInput for whatever would make it hang or fail later."""
+        """Run on Spark; see ``Backend.run``.
+
+        Raises BadInput for everything that would make the run hang or fail later.
+        """
         started = time.monotonic()
         if request.file is None:
             raise BadInput("Spark executors import the topology from its file; a topology without one runs inline.")
@@ -135,7 +140,10 @@ def _slots(executors: list[Executor]) -> tuple[int, int]:
 
 
 def _probe(session: Session, workers: int, stop: Stop) -> None:
-    """Ask the executors what they lack; it also starts their Python daemons. Raises BadInput or Cancelled."""
+    """Ask the executors for what they lack, and start their Python daemons.
+
+    Raises BadInput or Cancelled.
+    """
     host = socket.gethostbyname(session.driver_host())
     found: list[str] = []
     failure: list[str] = []

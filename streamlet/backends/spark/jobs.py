@@ -12,12 +12,17 @@ from streamlet.backends.spark.shipping import EXIT_SCHEMA, Slot, make_host
 
 
 class SparkJobs:
-    """See ``launcher.Jobs``. ``close`` takes the archive back from the executors."""
+    """Slots as Spark jobs; see ``launcher.Jobs``.
+
+    ``close`` takes the archive back from the executors.
+    """
 
     def __init__(
         self, session: Session, archive: bytes, run_id: bytes, secret: bytes, file: str, folder: str | None
     ) -> None:
         self._session = session
+        # A broadcast variable, not addPyFile: that cannot be taken back from a session that goes on, breaks the session
+        # when the file is deleted, and puts itself on the driver's sys.path.
         self._archive = session.context.broadcast(archive)
         self._run_id = run_id
         self._secret = secret
@@ -58,7 +63,10 @@ class SparkJobs:
 
 
 def run_tasks(session: Session, task: Any, schema: str, count: int, group: str, description: str) -> list[Any]:
-    """Run ``task`` in ``count`` tasks of one job; the rows they returned. Blocks; on a thread of its own."""
+    """Run ``task`` in ``count`` tasks of one job; return their rows.
+
+    Blocks, so it runs on a thread of its own.
+    """
     context = session.context
     context.setJobGroup(group, description, interruptOnCancel=False)
     rows: list[Any] = session.spark.range(0, count, 1, count).mapInArrow(task, schema).collect()
@@ -66,7 +74,10 @@ def run_tasks(session: Session, task: Any, schema: str, count: int, group: str, 
 
 
 def spark_thread(target: Callable[[], None], name: str) -> threading.Thread:
-    """A thread with a JVM thread of its own, which goes with it: a job group is a property of that."""
+    """Make a thread with a JVM thread of its own.
+
+    A job group is a property of the JVM thread, which ends with this one.
+    """
     from pyspark import InheritableThread
 
     thread: threading.Thread = InheritableThread(target=target, name=name, daemon=True)

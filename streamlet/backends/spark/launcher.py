@@ -1,4 +1,7 @@
-"""Slots as workers: a thread and a job for each, and a listener that their tasks dial. Knows no pyspark."""
+"""Slots as workers: a thread and a job for each, and a listener that their tasks dial.
+
+Knows no pyspark.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,13 @@ from streamlet.runtime.links.wire import MAX_CONTROL_FRAME
 from streamlet.runtime.worker.channel import ControlChannel
 
 LAST_S = 1.0
-"""How long a job whose worker is gone may take to end by itself: a cancel is a SIGKILL, and takes Spark seconds."""
+"""Seconds for the job of a worker that is gone to end by itself."""
 
 RETURN_S = 5.0
-"""How long a task that was told to stop may take to return before its job is cancelled."""
+"""Seconds for a task that was told to stop before its job is cancelled."""
 
 CANCEL_S = 15.0
-"""How long Spark may take over a cancelled job."""
+"""Seconds that Spark may take over a cancelled job."""
 
 
 class SparkLost(StreamletError):
@@ -37,7 +40,10 @@ class Jobs(Protocol):
     """Runs slots on Spark. Methods are called by several threads at once."""
 
     def run(self, worker: int, epoch: int, address: tuple[str, int]) -> str:
-        """Run the slot's job to its end and say how it ended, for a sentence: "worker 1 (epoch 2) ..."."""
+        """Run the slot's job to its end; return how it ended, for a sentence.
+
+        The sentence begins "worker 1 (epoch 2) ...".
+        """
         ...
 
     def cancel(self, worker: int, epoch: int) -> None:
@@ -45,17 +51,19 @@ class Jobs(Protocol):
         ...
 
     def alive(self) -> bool:
-        """Whether Spark is still there."""
+        """Tell whether Spark is still there."""
         ...
 
     def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
-        """A thread that may call the methods above, not started."""
+        """Make a thread that may call the methods above, not started."""
         ...
 
 
 class SlotLauncher:
-    """See ``coordinator.Launcher``. ``host`` is where the coordinator is dialled; ``listen_host`` where workers
-    listen for each other, "" for the address by which each reaches the coordinator.
+    """A Launcher whose workers are tasks of Spark.
+
+    Tasks dial the coordinator at ``host``; workers listen for each other at ``listen_host``, or, if that is empty, at
+    the address by which they reach the coordinator.
     """
 
     def __init__(self, jobs: Jobs, host: str, listen_host: str, run_id: bytes, secret: bytes) -> None:
@@ -135,13 +143,17 @@ class SlotLauncher:
                 del self._expected[worker]
 
     def _cancel(self, worker: int, epoch: int, after_s: float) -> None:
-        """Elsewhere: a driver JVM that hangs must not stop the coordinator's heart."""
+        """Cancel a slot on another thread.
+
+        A driver JVM that hangs must not stop the coordinator's heart.
+        """
         slot = self._slots[worker, epoch]
         thread = self._jobs.thread(lambda: self._cancel_slot(slot, worker, epoch, after_s), f"cancel {worker}.{epoch}")
         self._cancellers.append(thread)
         thread.start()
 
     def _cancel_slot(self, slot: threading.Thread, worker: int, epoch: int, after_s: float) -> None:
+        # A cancel is a SIGKILL and takes Spark two to four seconds; a worker that closed on request needs none.
         slot.join(after_s)
         if not slot.is_alive():
             return
@@ -149,7 +161,7 @@ class SlotLauncher:
             self._jobs.cancel(worker, epoch)
 
     def ended(self) -> list[tuple[int, int, str]]:
-        """Raises SparkLost when there is nothing left to start slots on."""
+        """Return workers that ended. Raises SparkLost without a JVM to start more."""
         taken = []
         while self._ended:  # one by one: slots add to the list meanwhile
             taken.append(self._ended.pop(0))

@@ -1,4 +1,4 @@
-"""What a master's URL says by itself. Pure."""
+"""The facts in a master URL. Pure."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _OTHER = re.compile(r"(yarn|k8s://.+)")
 
 @dataclass(frozen=True, slots=True)
 class Master:
-    """A master's URL, taken apart. ``local`` means that every executor is on this machine and of this run only.
+    """A master's URL, taken apart.
 
-    ``executors`` and ``slots`` are known of local masters; ``addresses`` (host, port) of standalone ones.
+    ``local``: every executor is on this machine and of this run only. ``executors`` and ``slots`` are known of local
+    masters; ``addresses`` (host, port) of standalone ones.
     """
 
     url: str
@@ -30,7 +31,7 @@ class Master:
 
 
 def parse_master(url: str, cores: int) -> Master:
-    """``cores`` is what ``local[*]`` means here. Raises BadInput."""
+    """Take a master's URL apart; ``local[*]`` has ``cores``. Raises BadInput."""
     if found := _LOCAL_CLUSTER.fullmatch(url):
         executors, each = int(found[1]), int(found[2])
         return Master(url, True, executors, executors * each)
@@ -50,13 +51,13 @@ def parse_master(url: str, cores: int) -> Master:
 
 
 def check_slots(master: Master, workers: int) -> None:
-    """Refuse what can be seen before anything is started. Raises BadInput."""
+    """Refuse a local master with too few slots. Raises BadInput."""
     if master.slots is not None and master.slots < workers:
         raise BadInput(too_few_slots(master.url, workers, master.slots, 0))
 
 
 def too_few_slots(url: str, workers: int, slots: int, busy: int) -> str:
-    """The paragraph for a run that would wait for ever."""
+    """Return the paragraph for a run that would wait for ever."""
     occupied = f", {busy} of them occupied by other jobs" if busy else ""
     larger = f" or, here, --master 'local-cluster[{workers},1,1024]'" if url.startswith("local") else ""
     return (

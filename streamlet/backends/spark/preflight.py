@@ -1,6 +1,7 @@
-"""What would make a run on Spark hang or fail later, looked at before anything runs. Every refusal is a BadInput.
+"""Checks for everything that would make a run on Spark hang or fail later.
 
-The checks on this machine come first, for a JVM takes seconds to start; then the executors are asked.
+Every refusal is a BadInput. The checks on this machine come first, for a JVM takes seconds to start; then the executors
+are asked.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ OLDEST_PYSPARK = (4, 1)
 REACH_S = 5.0
 INSTALL = "pip install 'streamlet-storm[spark]'"
 COMPILED = ("msgpack", "crc32c", "cramjam")
-"""Imported by every worker, and not pure Python: the archive that travels cannot bring them along."""
+"""Modules that every worker imports and that cannot travel: they are not pure Python."""
 
 
 def check_packages(versions: Mapping[str, str | None]) -> None:
-    """The driver's pyspark, pyarrow and pandas; None for one that is not installed."""
+    """Check the driver's pyspark, pyarrow and pandas; None means not installed."""
     missing = [name for name in ("pyspark", "pyarrow", "pandas") if versions[name] is None]
     if missing:
         raise BadInput(
@@ -50,7 +51,7 @@ def check_packages(versions: Mapping[str, str | None]) -> None:
 
 
 def installed_versions() -> dict[str, str | None]:
-    """Without importing them: pyspark takes half a second."""
+    """Return their versions without importing them: pyspark takes half a second."""
     found: dict[str, str | None] = {}
     for name in ("pyspark", "pyarrow", "pandas"):
         try:
@@ -61,7 +62,10 @@ def installed_versions() -> dict[str, str | None]:
 
 
 def check_java(environ: Mapping[str, str]) -> None:
-    """The Java that Spark's own scripts will take: JAVA_HOME's if it is set, else the one on the PATH."""
+    """Check the Java that Spark's own scripts will take.
+
+    It is JAVA_HOME's if that is set, else the one on the PATH.
+    """
     home = environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java", path=environ.get("PATH", ""))
     remedy = (
@@ -82,13 +86,19 @@ def check_java(environ: Mapping[str, str]) -> None:
 
 
 def java_version(said: str) -> int | None:
-    """The feature release in what ``java -version`` says: 17 of ``"17.0.15"``, 8 of ``"1.8.0_392"``."""
+    """Return the feature release in the output of ``java -version``.
+
+    17 for ``"17.0.15"``, 8 for ``"1.8.0_392"``.
+    """
     found = re.search(r'version "(?:1\.)?(\d+)', said)
     return int(found[1]) if found else None
 
 
 def check_reachable(master: Master) -> None:
-    """A standalone master must accept a connection: Spark itself would try for a minute and then say little."""
+    """Check that a standalone master accepts a connection.
+
+    Spark itself would try for a minute and then say little.
+    """
     refused = []
     for host, port in master.addresses:
         try:
@@ -104,7 +114,7 @@ def check_reachable(master: Master) -> None:
 
 
 def check_session(conf: Mapping[str, str]) -> None:
-    """A session that exists already, made by somebody else."""
+    """Check a session that somebody else has made."""
     if conf.get("spark.speculation", "false") == "true":
         raise BadInput(
             "The Spark session has spark.speculation=true: Spark would start a second copy of a worker slot because "
@@ -117,7 +127,10 @@ def check_session(conf: Mapping[str, str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one executor's Python said of itself. ``missing`` is module -> error; ``reach`` why the driver is not."""
+    """The report of one executor's Python.
+
+    ``missing`` is module -> error; ``reach`` says why the driver cannot be reached.
+    """
 
     host: str
     executable: str
@@ -126,7 +139,10 @@ class Report:
 
 
 def make_probe(address: tuple[str, int]) -> Callable[[Any], Any]:
-    """The function that looks around on an executor. It imports nothing of streamlet: that is not there yet."""
+    """Make the function that looks around on an executor.
+
+    It imports nothing of streamlet, which is not there yet.
+    """
     modules, timeout_s = COMPILED, REACH_S
 
     def probe(batches: Any) -> Any:
@@ -157,12 +173,12 @@ def make_probe(address: tuple[str, int]) -> Callable[[Any], Any]:
 
 
 def read_reports(rows: Sequence[str]) -> list[Report]:
-    """What the probes returned."""
+    """Read the rows that the probes returned."""
     return [Report(**json.loads(row)) for row in rows]
 
 
 def judge(reports: Sequence[Report], address: tuple[str, int]) -> None:
-    """Refuse what an executor lacks, naming host, Python and the command that mends it."""
+    """Refuse what an executor lacks, with host, Python and remedy."""
     for report in reports:
         if report.missing:
             names = ", ".join(report.missing)
@@ -181,7 +197,7 @@ def judge(reports: Sequence[Report], address: tuple[str, int]) -> None:
 
 
 def _requirements(names: Mapping[str, str]) -> str:
-    """As this very installation requires them."""
+    """Return the requirements of this installation for these modules."""
     wanted = {}
     try:
         lines = importlib.metadata.requires("streamlet-storm") or []
@@ -195,7 +211,7 @@ def _requirements(names: Mapping[str, str]) -> str:
 
 
 def explain_probe(error: str) -> str:
-    """Why the executors could not run even the probe, out of Spark's long words."""
+    """Explain why the executors could not run even the probe."""
     versions = re.search(r"different version: ([\d.]+).{0,40}?than that in driver: ([\d.]+)", error, re.DOTALL)
     versions = versions or re.search(r"\(worker: ([\d.]+), driver: ([\d.]+)\)", error)
     if versions:
@@ -217,7 +233,7 @@ def explain_probe(error: str) -> str:
 
 
 def last_words(error: str) -> str:
-    """The line of a Java error that says something; at most 300 characters."""
+    """Return the telling line of a Java error; at most 300 characters."""
     lines = [line.strip() for line in error.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
     telling = [line for line in lines if re.search(r"(Error|Exception)\b.*: |^Caused by|Cannot run program", line)]
     line = (telling or lines or ["it says nothing."])[-1]

@@ -1,4 +1,4 @@
-"""A Spark session for one run: the one there is, or a new one that goes when the run does."""
+"""A Spark session for one run: the present one, or a new one that ends with the run."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ LOOPBACK = "127.0.0.1"
 STOP_S = 15.0
 
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
-"""For the masters of a developer's own machine: they start in half the time, and compute slower. JVMs do not
-compute here; Python does.
+"""Options for the masters of a developer's own machine.
+
+They start in half the time, and compute slower. JVMs do not compute here; Python does.
 """
 
 
@@ -67,15 +68,16 @@ class Session:
         return str(self.context.master)
 
     def conf(self) -> dict[str, str]:
-        """The application's settings."""
+        """Return the application's settings."""
         return dict(self.context.getConf().getAll())
 
     def driver_host(self) -> str:
-        """Where this machine is reached by executors."""
+        """Return the address of this machine for executors."""
         return LOOPBACK if self.local else self.conf().get("spark.driver.host", LOOPBACK)
 
     def executors(self) -> list[Executor]:
-        """Those registered now. The status store has no public Python face; its Scala one has been stable since 2.3."""
+        """Return the executors registered now."""
+        # The status store has no public Python face; its Scala one has been stable since 2.3.
         listed = self.context._jsc.sc().statusStore().executorList(True)
         found = [listed.apply(index) for index in range(listed.size())]
         only_driver = self.master.startswith("local") and not self.master.startswith("local-cluster")
@@ -86,7 +88,7 @@ class Session:
         ]
 
     def alive(self) -> bool:
-        """Whether the driver's JVM is there."""
+        """Tell whether the driver's JVM is there."""
         if self.process is not None:
             return self.process.poll() is None
         try:
@@ -95,13 +97,16 @@ class Session:
             return False
 
     def kill(self) -> None:
-        """SIGKILL to the JVMs, if they are ours; their Python workers go with them. For signal handlers."""
+        """Send SIGKILL to our own JVMs; their Python workers go with them.
+
+        For signal handlers.
+        """
         if self.process is not None and self.directory is not None:
             _kill_group(self.process)
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def close(self) -> None:
-        """Stop what was started; leave a session that was there as it was."""
+        """Stop our own session; leave another's as we found it."""
         if self.directory is None:
             with contextlib.suppress(Exception):  # the JVM may be gone, and the setting with it
                 self.spark.conf.set(KILL_ON_IDLE, self._kill_on_idle)
@@ -111,15 +116,16 @@ class Session:
 
 
 class Cancelled(Exception):
-    """Somebody wants the run to end before it began."""
+    """The user wants the run to end before it began."""
 
 
 def active_session() -> Session | None:
-    """The session that this process has already, if any."""
+    """Return the session that this process has already, if any."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     context = SparkContext._active_spark_context
+    # A context without a JVM is dead, and pyspark has not noticed: a session would be made of it.
     if context is None or context._jvm is None:  # None: its JVM is gone, and pyspark has not noticed
         return None
     return Session(SparkSession.builder.getOrCreate(), context.master.startswith("local"), None, None)
@@ -132,16 +138,16 @@ def open_session(
     cancelled: Callable[[], bool],
     on_kill: Callable[[Callable[[], None]], None] = lambda act: None,
 ) -> Session:
-    """A new one on ``master``. Blocks for 5 to 20 s. Raises BadInput or Cancelled.
+    """Start a session on ``master``. Raises BadInput or Cancelled.
 
-    ``on_kill`` is given what ends its JVM at once, for a signal handler, also while it is only coming up.
-
-    It is made on a thread of its own: on the main thread pyspark would replace the handler of SIGINT, and a Ctrl-C
-    would have to wait for it.
+    Blocks for 5 to 20 s. ``on_kill`` is given an act that ends the JVM at once, for a signal handler, also while it is
+    only coming up.
     """
     directory = spark_folder()
     opening = _Opening(master, app_name, directory, None if debug else directory / "driver.log")
     on_kill(opening.kill)
+    # On a thread of its own: on the main thread pyspark would replace the handler of SIGINT, and a Ctrl-C would have to
+    # wait.
     opening.thread.start()
     while opening.thread.is_alive():
         opening.thread.join(0.1)
@@ -183,7 +189,7 @@ class _Opening:
             root.removeFilter(self._is_news)
 
     def _is_news(self, record: logging.LogRecord) -> bool:
-        """Not what this thread says of a JVM that we ourselves have killed."""
+        """Drop log records about a JVM that we have killed ourselves."""
         return not (self.abandoned.is_set() and record.thread == self.thread.ident)
 
     def _launch(self) -> None:
@@ -195,7 +201,8 @@ class _Opening:
         for key, value in self._settings().items():
             conf.set(key, value)
         with contextlib.ExitStack() as files:
-            # A session of its own: a terminal's Ctrl-C is for streamlet, which drains first.
+            # In a process session of its own: a terminal sends Ctrl-C to the whole group, and the JVM would die before
+            # the drain.
             options: dict[str, Any] = {"start_new_session": True}
             if self.log is not None:
                 options["stdout"] = options["stderr"] = files.enter_context(self.log.open("wb"))
@@ -228,7 +235,11 @@ class _Opening:
         return values
 
     def _home(self) -> Path:
-        """local-cluster writes ``work/`` into Spark's home, which may be read-only and is not ours: a home of links."""
+        """Make a Spark home of links.
+
+        local-cluster writes ``work/`` into Spark's home whatever the settings say; that home may be read-only, and is
+        not ours.
+        """
         import pyspark
 
         real = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
@@ -240,20 +251,26 @@ class _Opening:
         return home
 
     def log_tail(self) -> str:
-        """The end of what the JVM said."""
+        """Return the end of the JVM's log."""
         if self.log is None or not self.log.exists():
             return ""
         return self.log.read_text(errors="replace")[-4000:]
 
     def kill(self) -> None:
-        """SIGKILL to the JVM. One whose number is not known yet ends with this process, at the end of its pipe."""
+        """Send SIGKILL to the JVM.
+
+        One whose number is not known yet ends with this process, at the end of its pipe.
+        """
         self.abandoned.set()
         if self.process is not None:
             _kill_group(self.process)
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def abandon(self) -> None:
-        """Leave nothing of it. A JVM that is only just coming up is waited for: until then nobody has its number."""
+        """Leave nothing of it, once its JVM is up.
+
+        Until then nobody has its number.
+        """
         self.abandoned.set()
         if self.process is not None:
             _kill_group(self.process)
@@ -264,7 +281,7 @@ class _Opening:
 
 @contextlib.contextmanager
 def environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Variables that Spark reads from the environment of the process that starts it, and only while it does."""
+    """Set variables while Spark reads them from this process's environment."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -278,12 +295,12 @@ def environment(values: Mapping[str, str]) -> Iterator[None]:
 
 
 def _stop(stoppable: Any, process: subprocess.Popen[bytes] | None) -> None:
-    """Stop the application, then the JVM, which pyspark would keep until the interpreter ends."""
+    """Stop the application, then the JVM, which pyspark would keep."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     if stoppable is not None:
-        # Of a JVM that is gone there is nothing to stop: pyspark warns, or raises half-way and keeps what it has not.
+        # With its JVM gone, pyspark warns, or raises half-way and keeps its session: the next one would be made of it.
         with contextlib.suppress(Exception), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             stoppable.stop()
@@ -311,7 +328,7 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
 def wait_for_executors(
     session: Session, enough: Callable[[list[Executor]], bool], timeout_s: float, cancelled: Callable[[], bool]
 ) -> list[Executor]:
-    """The executors, once they are enough or the time is over. Raises Cancelled."""
+    """Wait until the executors are enough or time is over. Raises Cancelled."""
     deadline = time.monotonic() + timeout_s
     while True:
         executors = session.executors()

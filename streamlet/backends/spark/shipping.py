@@ -1,7 +1,7 @@
-"""How code gets to an executor that has no streamlet: one archive, unpacked for one task and removed after it.
+"""Code for executors that have no streamlet: one archive, unpacked for one task.
 
-It travels as a broadcast variable, not by ``addPyFile``: that cannot be taken back from a session that goes on, and
-puts itself on the driver's ``sys.path``. Compiled packages cannot travel; ``preflight`` asks for them.
+It travels as a broadcast variable and is removed after the task. Compiled packages cannot travel; ``preflight`` asks
+for them.
 """
 
 from __future__ import annotations
@@ -21,16 +21,19 @@ from streamlet.runtime.worker.loading import place_of
 LIBRARY = "library"
 TOPOLOGY = "topology"
 PURE = ("streamlet", "kazoo")
-"""Packages that travel: streamlet, and what it imports that is pure Python."""
+"""Packages that travel: streamlet, and its imports that are pure Python."""
 
 MAX_FILES = 2000
 MAX_BYTES = 32 << 20
 EXIT_SCHEMA = "status int, why string"
-"""What a slot's job returns when it ends."""
+"""Columns of the row that a slot's job returns when it ends."""
 
 
 def make_archive(file: Path) -> bytes:
-    """streamlet and the Python files of ``file``'s own folder, as a zip. Raises BadInput when that folder is huge."""
+    """Zip streamlet and the Python files of ``file``'s own folder.
+
+    Raises BadInput when that folder is huge.
+    """
     buffer = io.BytesIO()
     # Reproducible images and stores of packages date their files 1970, which a zip cannot say.
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
@@ -90,7 +93,7 @@ def _python_files(folder: Path) -> Iterator[Path]:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """All that a slot's task is told. Plain data but for ``archive``, a broadcast variable.
+    """Everything that a slot's task needs. Plain data but for ``archive``, a broadcast variable.
 
     The secret is here and nowhere else: not in Spark's configuration, environment, descriptions or logs.
     """
@@ -103,17 +106,16 @@ class Slot:
     epoch: int
     file: str
     folder: str | None
-    """Where to be, for an executor on the driver's machine; None leaves the executor's own."""
+    """Working directory for an executor on the driver's machine; None: its own."""
 
     def __repr__(self) -> str:
         return f"Slot(worker={self.worker}, epoch={self.epoch})"
 
 
 def make_host(slot: Slot) -> Callable[[Any], Any]:
-    """The function of a slot's one task. It travels by value, with plain data: streamlet is not there yet.
+    """Make the function of a slot's one task.
 
-    It never raises for an expected ending, and does not read its input: Spark gives the Python worker of such a task
-    to nobody else, so no thread, module or socket of this run meets the next task.
+    It travels by value, with plain data: streamlet is not there yet. It never raises for an expected ending.
     """
     archive, library, topology = slot.archive, LIBRARY, TOPOLOGY
     root, _ = place_of(Path(slot.file))
@@ -128,6 +130,8 @@ def make_host(slot: Slot) -> Callable[[Any], Any]:
         "folder": slot.folder,
     }
 
+    # `batches` is not read: Spark gives the Python worker of such a task to no other task, so no thread, module or
+    # socket of this run meets the next one.
     def host(batches: Any) -> Any:
         import io
         import shutil

@@ -1,4 +1,7 @@
-"""What runs in a Spark task: dial the coordinator, be a worker, leave nothing behind. Imports no pyspark."""
+"""The body of a Spark task: dial the coordinator, be a worker, leave nothing behind.
+
+Imports no pyspark.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from streamlet.runtime.worker.messages import Event, Failed, Message
 from streamlet.runtime.worker.worker import serve
 
 LINGER_S = 3.0
+"""Seconds to wait for the other end to close."""
 
 
 def run_slot(
@@ -33,7 +37,10 @@ def run_slot(
     origin: str,
     folder: str | None,
 ) -> tuple[int, str]:
-    """The exit status of the worker, and why it did not come to be. Called on the task's main thread."""
+    """Be a worker; return its exit status and how it ended.
+
+    Called on the task's main thread.
+    """
     hello = Hello(handshake.CONTROL, run_id, worker, epoch, wanted=0)
     try:
         secured = dial(("tcp", *address), hello, secret, MAX_CONTROL_FRAME)
@@ -53,7 +60,8 @@ def run_slot(
 
 
 def hang_up(sock: socket.socket) -> None:
-    """Close when the other end has: a close with unread bytes would reset the connection under our last words."""
+    """Close when the other end has closed."""
+    # A close with unread bytes would reset the connection under our last words.
     deadline = time.monotonic() + LINGER_S
     with contextlib.suppress(OSError):
         sock.shutdown(socket.SHUT_WR)
@@ -65,7 +73,7 @@ def hang_up(sock: socket.socket) -> None:
 
 
 class SlotChannel(ControlChannel):
-    """Names the user's own files, not their copies here, in what a person will read."""
+    """A channel that names the user's own files, not their copies here."""
 
     places = ("", "")
 
@@ -81,7 +89,7 @@ class SlotChannel(ControlChannel):
 
 
 class EventLines(io.TextIOBase):
-    """What users' code prints, line by line, as events: an executor's stdout is a file nobody looks at."""
+    """The prints of user code as events, line by line."""
 
     def __init__(self, channel: ControlChannel) -> None:
         self._channel = channel

@@ -1,10 +1,13 @@
-"""The instructions of a supervisor, one class each, as data."""
+"""The instructions of a supervisor, one class each, as data.
+
+A message of the control protocol (``worker.messages``) is an instruction, too: send it to every worker.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamlet.runtime.links.dialing import Address
+from streamlet.runtime.worker.messages import Book, Cut, Lost, Pause, Stop, Whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,57 +27,11 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
-class SendBook:
-    """Send the address book to every worker that listens."""
-
-    version: int
-    workers: dict[int, tuple[int, Address]]
-
-
-@dataclass(frozen=True, slots=True)
-class SendLost:
-    """Tell every worker that this one is gone: all open trees have failed."""
-
-    worker: int
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class SendCut:
-    """Tell every worker that a pair's link broke: all trees have failed.
-
-    Links of the pair that were made before ``version`` are void.
-    """
-
-    pair: tuple[int, int]
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class SendWhole:
-    """Tell every worker that all are linked."""
-
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
 class Replaced:
     """Tuples flow again through a replacement: its components began anew."""
 
     worker: int
     epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class SendPause:
-    """Tell every worker that its spouts emit no more: the run is ending."""
-
-
-@dataclass(frozen=True, slots=True)
-class SendStop:
-    """Tell every worker to close."""
-
-    clean: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,4 +49,5 @@ class Tell:
     text: str
 
 
-Instruction = Start | Kill | SendBook | SendLost | SendCut | SendWhole | Replaced | SendPause | SendStop | GiveUp | Tell
+ToWorkers = Book | Whole | Pause | Lost | Cut | Stop
+Instruction = Start | Kill | Replaced | GiveUp | Tell | ToWorkers

@@ -28,22 +28,10 @@ from dataclasses import dataclass
 from streamlet.base.backoff import Backoff
 from streamlet.runtime.links.dialing import Address
 from streamlet.runtime.links.links import Traffic
-from streamlet.runtime.supervision.instructions import (
-    GiveUp,
-    Instruction,
-    Kill,
-    Replaced,
-    SendBook,
-    SendCut,
-    SendLost,
-    SendPause,
-    SendStop,
-    SendWhole,
-    Start,
-    Tell,
-)
+from streamlet.runtime.supervision.instructions import GiveUp, Instruction, Kill, Replaced, Start, Tell
 from streamlet.runtime.supervision.link_watch import LinkWatch
 from streamlet.runtime.supervision.worker_states import WaitNotice, WorkerRecord, WorkerState
+from streamlet.runtime.worker.messages import Book, Cut, Lost, Pause, Stop, Whole
 
 WINDOW_S = 300.0
 """Seconds over which deaths and lost links are counted."""
@@ -204,7 +192,7 @@ class Supervisor:
         self._links.lost((index, epoch), (peer, peer_epoch), why, now)
         book = self._new_book()
         self._cut[pair] = self.version
-        return [SendCut(pair, self.version), *book]
+        return [Cut(pair, self.version), *book]
 
     def gone(self, index: int, epoch: int, why: str, now: float) -> list[Instruction]:
         """Note that a worker ended, hung up, or was silent too long."""
@@ -218,7 +206,7 @@ class Supervisor:
         if self._stopping:
             return [*kill, *self._not_closed(index, f"{why} before it had closed")]
         self.whole = False
-        lost = [*kill, Tell("warning", f"worker {index} (epoch {epoch}) {why}"), SendLost(index, epoch)]
+        lost = [*kill, Tell("warning", f"worker {index} (epoch {epoch}) {why}"), Lost(index, epoch)]
         if self.ending is not None:
             return [*lost, *self._not_closed(index, f"{why} before it was to close"), *self._stop(now)]
         if self.began:
@@ -256,8 +244,8 @@ class Supervisor:
         self._ended_s = now
         self._deadline = now + self.limits.drain_s
         if not self.whole:
-            return [SendPause(), *self._stop(now)]
-        return [SendPause(), *self._maybe_stop(now)]
+            return [Pause(), *self._stop(now)]
+        return [Pause(), *self._maybe_stop(now)]
 
     def _hurry(self, now: float) -> None:
         """Shorten a run's own end after Ctrl-C: no more time than after any Ctrl-C."""
@@ -336,8 +324,8 @@ class Supervisor:
     def _new_book(self) -> list[Instruction]:
         self.version += 1
         self.whole = False
-        book = {index: (w.epoch, w.address) for index, w in self.workers.items() if w.address is not None}
-        return [SendBook(self.version, book)]
+        book = {index: (w.epoch, *w.address) for index, w in self.workers.items() if w.address is not None}
+        return [Book(self.version, book)]
 
     def _maybe_whole(self) -> list[Instruction]:
         if self.whole or self._stopping:
@@ -350,7 +338,7 @@ class Supervisor:
         self.whole = self.began = True
         replaced = [Replaced(index, self.workers[index].epoch) for index in sorted(self._replaced)]
         self._replaced.clear()
-        return [SendWhole(self.version), *replaced]
+        return [Whole(self.version), *replaced]
 
     def _all_spouts(self, what: str) -> bool:
         return all(getattr(self.workers[index], what) for index in self.spout_workers)
@@ -381,7 +369,7 @@ class Supervisor:
     def _stop(self, now: float) -> list[Instruction]:
         self._stopping = True
         self._stopped_s, self._deadline = now, self._closed_by(now)
-        out: list[Instruction] = [SendStop(clean=True)]
+        out: list[Instruction] = [Stop(clean=True)]
         for index, worker in self.workers.items():
             if worker.state is WorkerState.STARTING:
                 out.append(self._kill(index))  # not up yet: it holds nothing to close

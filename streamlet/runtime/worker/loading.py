@@ -118,7 +118,7 @@ def _import(file: Path) -> ModuleType:
 
 
 def file_at_hand() -> Path | None:
-    """Return the topology's file that is being imported at this moment, by this thread; None outside of that."""
+    """Return the topology's file that this thread is importing, or None."""
     return _file_at_hand.get()
 
 

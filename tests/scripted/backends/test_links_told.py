@@ -108,7 +108,7 @@ class Cutting(Proxied):
 
     def _do(self, wanted: list[instructions.Instruction]) -> None:
         super()._do(wanted)
-        if any(isinstance(one, instructions.SendWhole) for one in wanted):
+        if any(isinstance(one, instructions.Whole) for one in wanted):
             self.cut()
 
 

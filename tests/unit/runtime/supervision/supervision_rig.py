@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from streamlet.runtime.links.links import Traffic
-from streamlet.runtime.supervision.instructions import (
-    SendWhole,
-    Start,
-)
+from streamlet.runtime.supervision.instructions import Start
 from streamlet.runtime.supervision.supervisor import Limits, Supervisor
+from streamlet.runtime.worker.messages import Whole
 
 ADDRESS = ("unix", "/s", 0)
 QUIET: Traffic = ({}, {})
@@ -36,7 +34,7 @@ def running(workers: int = 2, spouts: frozenset[int] = frozenset({0}), limits: L
     supervisor = CheckedSupervisor(workers, spouts, limits or Limits())
     assert supervisor.begin(0.0) == [Start(index, 1) for index in range(workers)]
     out = bring_up(supervisor, range(workers), 1.0)
-    assert out[-1] == SendWhole(supervisor.version)
+    assert out[-1] == Whole(supervisor.version)
     return supervisor
 
 

@@ -6,18 +6,9 @@ import random
 
 import pytest
 
-from streamlet.runtime.supervision.instructions import (
-    GiveUp,
-    Kill,
-    Replaced,
-    SendBook,
-    SendCut,
-    SendLost,
-    SendWhole,
-    Start,
-    Tell,
-)
+from streamlet.runtime.supervision.instructions import GiveUp, Kill, Replaced, Start, Tell
 from streamlet.runtime.supervision.supervisor import Limits, WorkerState
+from streamlet.runtime.worker.messages import Book, Cut, Lost, Whole
 from tests.seeds import seeds
 from tests.unit.runtime.supervision.supervision_rig import ADDRESS, CheckedSupervisor, bring_up, running
 
@@ -26,13 +17,13 @@ def test_tuples_flow_only_when_every_worker_is_linked_by_one_version() -> None:
     """An older version's links prove nothing."""
     supervisor = CheckedSupervisor(2, frozenset({0}), Limits())
     supervisor.begin(0.0)
-    assert [type(i) for i in supervisor.ready(0, 1, ADDRESS, 0.1)] == [SendBook]
+    assert [type(i) for i in supervisor.ready(0, 1, ADDRESS, 0.1)] == [Book]
     assert supervisor.linked(0, 1, 1) == []
     assert supervisor.initialized(0, 1) == []
-    assert supervisor.ready(1, 1, ADDRESS, 0.2) == [SendBook(2, {0: (1, ADDRESS), 1: (1, ADDRESS)})]
+    assert supervisor.ready(1, 1, ADDRESS, 0.2) == [Book(2, {0: (1, *ADDRESS), 1: (1, *ADDRESS)})]
     assert supervisor.initialized(1, 1) == []
     assert supervisor.linked(1, 1, 2) == []
-    assert supervisor.linked(0, 1, 2) == [SendWhole(2)]
+    assert supervisor.linked(0, 1, 2) == [Whole(2)]
 
 
 def test_a_dead_worker_is_killed_announced_and_replaced_by_the_next_epoch() -> None:
@@ -40,10 +31,10 @@ def test_a_dead_worker_is_killed_announced_and_replaced_by_the_next_epoch() -> N
     supervisor = running()
     out = supervisor.gone(1, 1, "was killed by SIGKILL", 10.0)
     assert out[0] == Kill(1, 1)
-    assert SendLost(1, 1) in out
-    assert out[-1] == SendBook(supervisor.version, {0: (1, ADDRESS)})
+    assert Lost(1, 1) in out
+    assert out[-1] == Book(supervisor.version, {0: (1, *ADDRESS)})
     assert supervisor.tick(10.0) == [Start(1, 2)]
-    assert bring_up(supervisor, [1], 11.0)[-2:] == [SendWhole(supervisor.version), Replaced(1, 2)]
+    assert bring_up(supervisor, [1], 11.0)[-2:] == [Whole(supervisor.version), Replaced(1, 2)]
 
 
 def test_a_worker_that_dies_before_it_has_seen_a_tuple_took_nothing_along() -> None:
@@ -52,13 +43,13 @@ def test_a_worker_that_dies_before_it_has_seen_a_tuple_took_nothing_along() -> N
     supervisor.begin(0.0)
     supervisor.gone(1, 1, "ended with status 1", 0.1)
     supervisor.tick(1.0)
-    assert bring_up(supervisor, [0, 1], 1.0)[-1] == SendWhole(supervisor.version)
+    assert bring_up(supervisor, [0, 1], 1.0)[-1] == Whole(supervisor.version)
     supervisor.gone(0, 1, "was killed by SIGKILL", 2.0)
     supervisor.tick(3.0)
     assert bring_up(supervisor, [0], 3.0)[-1] == Replaced(0, 2)
     book = supervisor.link_lost(0, 2, 1, 2, supervisor.version)
     assert book and all(supervisor.linked(at, 2, supervisor.version) == [] for at in (0,))
-    assert supervisor.linked(1, 2, supervisor.version) == [SendWhole(supervisor.version)]
+    assert supervisor.linked(1, 2, supervisor.version) == [Whole(supervisor.version)]
 
 
 def test_news_of_an_old_epoch_changes_nothing() -> None:
@@ -78,11 +69,11 @@ def test_a_cut_link_starts_the_pair_anew_once() -> None:
     supervisor = running()
     version = supervisor.version
     out = supervisor.link_lost(0, 1, 1, 1, version)
-    assert out == [SendCut((0, 1), version + 1), SendBook(version + 1, {0: (1, ADDRESS), 1: (1, ADDRESS)})]
+    assert out == [Cut((0, 1), version + 1), Book(version + 1, {0: (1, *ADDRESS), 1: (1, *ADDRESS)})]
     assert supervisor.link_lost(1, 1, 0, 1, version) == []
     assert not supervisor.whole
     supervisor.linked(0, 1, version + 1)
-    assert supervisor.linked(1, 1, version + 1) == [SendWhole(version + 1)]
+    assert supervisor.linked(1, 1, version + 1) == [Whole(version + 1)]
 
 
 def test_a_silent_worker_is_replaced() -> None:
@@ -188,7 +179,7 @@ def test_any_schedule_of_deaths_and_cuts_becomes_whole_again(seed: int) -> None:
         elif act == 4:
             out = supervisor.linked(index, worker.epoch, rng.randint(0, supervisor.version))
             for instruction in out:
-                assert instruction == SendWhole(supervisor.version)
+                assert instruction == Whole(supervisor.version)
                 assert all(w.linked == supervisor.version for w in supervisor.workers.values())
         supervisor.tick(now)
     supervisor.tick(now + 6)

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from streamlet.runtime.supervision.instructions import (
-    Instruction,
-    Kill,
-    SendPause,
-    SendStop,
-    Tell,
-)
+from streamlet.runtime.supervision.instructions import Instruction, Kill, Tell
 from streamlet.runtime.supervision.supervisor import Limits
+from streamlet.runtime.worker.messages import Pause, Stop
 from tests.unit.runtime.supervision.supervision_rig import ADDRESS, QUIET, CheckedSupervisor, bring_up, running
 
 
@@ -19,10 +14,10 @@ def test_an_interrupt_drains_before_it_stops() -> None:
     """Only a state told after the pause counts."""
     supervisor = running()
     supervisor.state(0, 1, drained=True, caught_up=False, now=2.0)
-    assert supervisor.end("interrupted", 3.0) == [SendPause()]
+    assert supervisor.end("interrupted", 3.0) == [Pause()]
     supervisor.state(0, 1, drained=True, caught_up=False, now=3.0)  # said before it was told
     assert supervisor.state(1, 1, drained=True, caught_up=False, traffic=QUIET, now=3.1) == []
-    assert supervisor.state(0, 1, drained=True, caught_up=False, traffic=QUIET, now=3.2) == [SendStop(clean=True)]
+    assert supervisor.state(0, 1, drained=True, caught_up=False, traffic=QUIET, now=3.2) == [Stop(clean=True)]
     assert supervisor.drained
     assert not supervisor.over
     supervisor.stopped(0, 1)
@@ -36,7 +31,7 @@ def test_what_failed_while_the_run_drained_is_not_done() -> None:
     supervisor.end("interrupted", 3.0)
     supervisor.state(1, 1, drained=True, caught_up=False, traffic=QUIET, now=3.1)
     assert supervisor.state(0, 1, drained=True, caught_up=False, traffic=QUIET, now=3.2, done=False) == [
-        SendStop(clean=True)
+        Stop(clean=True)
     ]
     assert not supervisor.drained
 
@@ -48,7 +43,7 @@ def test_a_drain_that_takes_too_long_is_cut_short() -> None:
         supervisor.heard(index, 1, 10.0)
     supervisor.end("interrupted", 10.0)
     assert supervisor.tick(13.9) == []
-    assert supervisor.tick(14.0) == [SendStop(clean=True)]
+    assert supervisor.tick(14.0) == [Stop(clean=True)]
     assert not supervisor.drained
 
 
@@ -56,20 +51,20 @@ def test_caught_up_takes_every_spout() -> None:
     """And a run that is whole: a worker that is just being replaced has not said its last word."""
     supervisor = running(3, frozenset({0, 2}))
     assert supervisor.state(0, 1, drained=True, caught_up=True, now=2.0) == []
-    assert supervisor.state(2, 1, drained=True, caught_up=True, now=2.1) == [SendPause()]
+    assert supervisor.state(2, 1, drained=True, caught_up=True, now=2.1) == [Pause()]
     assert supervisor.ending == "caught_up"
     assert supervisor.state(1, 1, drained=True, caught_up=False, traffic=QUIET, now=2.2) == []
     assert supervisor.state(0, 1, drained=True, caught_up=False, traffic=QUIET, now=2.3) == []
-    assert supervisor.state(2, 1, drained=True, caught_up=False, traffic=QUIET, now=2.3) == [SendStop(clean=True)]
+    assert supervisor.state(2, 1, drained=True, caught_up=False, traffic=QUIET, now=2.3) == [Stop(clean=True)]
 
 
 def test_a_drain_waits_for_the_workers_without_spouts_too() -> None:
     """Where nothing is tracked no spout has an open tree, and still tuples wait at bolts."""
     supervisor = running()
     supervisor.state(1, 1, drained=True, caught_up=False, now=1.5)
-    assert supervisor.state(0, 1, drained=True, caught_up=True, now=2.0) == [SendPause()]
+    assert supervisor.state(0, 1, drained=True, caught_up=True, now=2.0) == [Pause()]
     assert supervisor.state(0, 1, drained=True, caught_up=False, traffic=QUIET, now=2.1) == []
-    assert supervisor.state(1, 1, drained=True, caught_up=False, traffic=QUIET, now=2.1) == [SendStop(clean=True)]
+    assert supervisor.state(1, 1, drained=True, caught_up=False, traffic=QUIET, now=2.1) == [Stop(clean=True)]
     assert supervisor.drained
 
 
@@ -85,7 +80,7 @@ def test_a_drain_waits_for_frames_that_nobody_has_read() -> None:
     assert says(0, {1: 1}, {}) == []
     assert says(1, {}, {}) == [], "a frame is on its way to it"
     assert says(1, {2: 1}, {0: 1}) == [], "and it has sent one on"
-    assert says(2, {}, {1: 1}) == [SendStop(clean=True)]
+    assert says(2, {}, {1: 1}) == [Stop(clean=True)]
 
 
 def test_frames_of_one_pair_do_not_stand_for_those_of_another() -> None:
@@ -102,7 +97,7 @@ def test_a_worker_that_does_not_stop_is_killed_at_its_deadline() -> None:
     supervisor = running(limits=Limits(stop_s=5.0))
     supervisor.end("interrupted", 10.0)
     supervisor.state(1, 1, drained=True, caught_up=False, traffic=QUIET, now=11.0)
-    assert supervisor.state(0, 1, drained=True, caught_up=False, traffic=QUIET, now=11.0) == [SendStop(clean=True)]
+    assert supervisor.state(0, 1, drained=True, caught_up=False, traffic=QUIET, now=11.0) == [Stop(clean=True)]
     supervisor.stopped(0, 1)
     assert supervisor.tick(14.9) == []
     assert not supervisor.over
@@ -147,7 +142,7 @@ def test_ctrl_c_bounds_a_closing_that_had_more_time() -> None:
     """Whoever is asked to end need not wait for what a run allows itself."""
     supervisor = running()
     supervisor.end("time", 10.0)
-    assert supervisor.tick(14.0) == [SendStop(clean=True)]
+    assert supervisor.tick(14.0) == [Stop(clean=True)]
     supervisor.end("interrupted", 20.0)
     supervisor.end("interrupted", 21.0)
     assert supervisor.tick(24.9) == []
@@ -183,7 +178,7 @@ def test_an_end_before_all_are_up_waits_for_nobody_who_is_still_starting() -> No
     supervisor = CheckedSupervisor(2, frozenset({0}), Limits())
     supervisor.begin(0.0)
     supervisor.ready(0, 1, ADDRESS, 0.1)
-    assert supervisor.end("time", 0.2) == [SendPause(), SendStop(clean=True), Kill(1, 1)]
+    assert supervisor.end("time", 0.2) == [Pause(), Stop(clean=True), Kill(1, 1)]
     assert not supervisor.over
     supervisor.stopped(0, 1)
     assert supervisor.over
@@ -194,7 +189,7 @@ def test_a_death_during_the_drain_ends_the_run_undrained() -> None:
     supervisor = running()
     supervisor.end("time", 5.0)
     out = supervisor.gone(1, 1, "was killed by SIGKILL", 5.1)
-    assert SendStop(clean=True) in out
+    assert Stop(clean=True) in out
     assert supervisor.tick(6.0) == []
     assert not supervisor.drained
     assert "was killed by SIGKILL before it was to close" in supervisor.unclosed[1]
