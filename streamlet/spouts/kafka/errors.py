@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from streamlet.base.errors import BadInput, StreamletError
 from streamlet.spouts.kafka.offset_ledger import OffsetRange
 from streamlet.spouts.kafka.partition import Broker, Partition
-from streamlet.spouts.kafka.stores.port import Reason, StartDecision
+
+# The two policies for poison records (``on_poison``).
+STOP = "stop"
+SKIP = "skip"
 
 
 class NoSuchTopic(BadInput):
@@ -55,33 +58,9 @@ class SpoutCannotStart(StreamletError):
 class OffsetsLost(StreamletError):
     """Unread records are gone, and ``fail_on_data_loss`` is on. ``lost``: the exact range, if known."""
 
-    def __init__(self, partition: Partition, offset: int, decision: StartDecision, kept_in: str) -> None:
-        self.partition, self.lost = partition, decision.lost
-        what = {
-            Reason.BELOW_START: (
-                f"Topic {partition.topic!r}, partition {partition.number}: reading should go on at offset {offset}, "
-                f"but the log begins at {decision.offset} now. Offsets {decision.lost} were removed by retention or "
-                "DeleteRecords before they were read."
-            ),
-            Reason.AHEAD_OF_END: (
-                f"Topic {partition.topic!r}, partition {partition.number}: reading should go on at offset {offset}, "
-                f"but the log ends at {decision.offset}. Its end {decision.lost} was truncated (an unclean leader "
-                "election, or a cluster restored from a backup)."
-            ),
-            Reason.DIVERGED: (
-                f"Topic {partition.topic!r}, partition {partition.number}: reading should go on at offset {offset}, "
-                f"but what the log holds from offset {decision.offset} on is not what was read there. Its end "
-                f"{decision.lost} was truncated (an unclean leader election) and is written anew by another leader."
-            ),
-            Reason.TOPIC_RECREATED: (
-                f"Topic {partition.topic!r}, partition {partition.number}: the topic was deleted and created again; "
-                f"the offset {offset} belongs to the old one. What of the old one was not read is gone."
-            ),
-        }[decision.reason]
-        super().__init__(
-            f"{what} The offset is kept in {kept_in}. Set fail_on_data_loss=False to go on at offset {decision.offset} "
-            "and have the loss logged and counted, or set ignore_stored_offset=True to begin at start_offset."
-        )
+    def __init__(self, partition: Partition, lost: OffsetRange | None, message: str) -> None:
+        self.partition, self.lost = partition, lost
+        super().__init__(message)
 
 
 class PoisonRecord(StreamletError):
@@ -134,9 +113,3 @@ class UnusableOffset(StreamletError):
             f"It holds: {excerpt!r}. Nothing was read or changed. Correct or delete it, or give the spout "
             "an `id` of its own."
         )
-
-
-def describe_loss(partition: Partition, decision: StartDecision, lost: OffsetRange | None) -> str:
-    """Return the line logged when a loss is accepted (``fail_on_data_loss=False``)."""
-    gone = f"offsets {lost} are lost" if lost else "what was not read is lost"
-    return f"{partition}: {decision.reason.value}; {gone}, going on at {decision.offset}"

@@ -31,12 +31,11 @@ from streamlet.components.spout import Spout
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.fetch.truncation import LeaderEpochs
 from streamlet.kafka.records.batch import RecordBatch
-from streamlet.spouts.kafka.errors import PoisonRecord
+from streamlet.spouts.kafka.errors import STOP, PoisonRecord
 from streamlet.spouts.kafka.offset_ledger import OffsetLedger
 from streamlet.spouts.kafka.partition import Partition
 from streamlet.spouts.kafka.retry import FailedMsgRetryManager
 from streamlet.spouts.kafka.scheme import Column, Record, Row, Scheme, columns_of, misfit, name_of
-from streamlet.spouts.kafka.spout_config import STOP
 
 log = logging.getLogger(__name__)
 

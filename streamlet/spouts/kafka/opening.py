@@ -30,7 +30,7 @@ from streamlet.base.errors import StreamletError
 from streamlet.kafka.fetch.truncation import judge_position
 from streamlet.spouts.kafka.activity import Pause, Steps
 from streamlet.spouts.kafka.connections import Connection, DynamicPartitionConnections, LogBounds
-from streamlet.spouts.kafka.errors import OffsetsLost, describe_loss
+from streamlet.spouts.kafka.errors import OffsetsLost
 from streamlet.spouts.kafka.manager import EmitLimits, PartitionManager
 from streamlet.spouts.kafka.offset_ledger import OffsetLedger, OffsetRange
 from streamlet.spouts.kafka.partition import Broker, Partition
@@ -95,6 +95,24 @@ def _first(log: LogBounds, policy: StartPolicy) -> StartDecision:
     if policy.where == "timestamp":
         return StartDecision(log.end if log.at_time is None else log.at_time, Reason.FIRST_TIMESTAMP)
     return StartDecision(log.start, Reason.FIRST_EARLIEST)
+
+
+def _loss_in_words(partition: Partition, offset: int, decision: StartDecision) -> str:
+    where = f"Topic {partition.topic!r}, partition {partition.number}:"
+    if decision.reason is Reason.TOPIC_RECREATED:
+        return (
+            f"{where} the topic was deleted and created again; the offset {offset} belongs to the old one. What of the "
+            "old one was not read is gone."
+        )
+    what = {
+        Reason.BELOW_START: f"the log begins at {decision.offset} now. Offsets {decision.lost} were removed by "
+        "retention or DeleteRecords before they were read.",
+        Reason.AHEAD_OF_END: f"the log ends at {decision.offset}. Its end {decision.lost} was truncated (an unclean "
+        "leader election, or a cluster restored from a backup).",
+        Reason.DIVERGED: f"what the log holds from offset {decision.offset} on is not what was read there. Its end "
+        f"{decision.lost} was truncated (an unclean leader election) and is written anew by another leader.",
+    }[decision.reason]
+    return f"{where} reading should go on at offset {offset}, but {what}"
 
 
 class PartitionOpener:
@@ -249,12 +267,19 @@ class PartitionOpener:
 
     def _refuse_loss(self, partition: Partition, offset: int, decision: StartDecision) -> None:
         if decision.is_loss and self._config.fail_on_data_loss:
-            raise OffsetsLost(partition, offset, decision, self._store.where(partition))
+            raise OffsetsLost(
+                partition,
+                decision.lost,
+                f"{_loss_in_words(partition, offset, decision)} The offset is kept in {self._store.where(partition)}. "
+                f"Set fail_on_data_loss=False to go on at offset {decision.offset} and have the loss logged and "
+                "counted, or set ignore_stored_offset=True to begin at start_offset.",
+            )
 
     def _report_loss(self, partition: Partition, decision: StartDecision) -> None:
         lost = decision.lost
         self.lost_offsets += 0 if lost is None else lost.end - lost.first
-        log.error(describe_loss(partition, decision, lost))
+        gone = f"offsets {lost} are lost" if lost else "what was not read is lost"
+        log.error("%s: %s; %s, going on at %d", partition, decision.reason.value, gone, decision.offset)
 
     def _manager(self, partition: Partition, offset: int, bounds: LogBounds, topic_id: str | None) -> PartitionManager:
         ledger: OffsetLedger[Any] = OffsetLedger(offset)

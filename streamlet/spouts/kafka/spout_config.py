@@ -11,13 +11,12 @@ from typing import Any
 from streamlet.base.backoff import Backoff
 from streamlet.base.errors import SettingError
 from streamlet.kafka.settings.security import SECRETS, SecuritySettings, check_security, security_of
+from streamlet.spouts.kafka.errors import SKIP, STOP
 from streamlet.spouts.kafka.hosts import BrokerHosts, KafkaHosts, StaticHosts, ZkHosts, check_digest, hosts_from_text
-from streamlet.spouts.kafka.scheme import Scheme, StringScheme, as_scheme
+from streamlet.spouts.kafka.scheme import StringScheme, as_scheme
 
 EARLIEST = "earliest"
 LATEST = "latest"
-STOP = "stop"
-SKIP = "skip"
 
 
 @dataclass(frozen=True)
@@ -161,10 +160,6 @@ class SpoutConfig(SecuritySettings):
     def retry_backoff(self) -> Backoff:
         """Return the pauses between retries, in seconds."""
         return Backoff(self.retry_initial_delay_ms / 1e3, self.retry_delay_max_ms / 1e3, self.retry_delay_multiplier)
-
-    def scheme_for(self, outputs: Any = None) -> Scheme:
-        """Return the scheme as an object; ``outputs`` names the fields of a plain function."""
-        return as_scheme(self.scheme, outputs)
 
     def with_text(self, overrides: Mapping[str, Any]) -> SpoutConfig:
         """Return a copy with settings replaced; values may be text (``-c lines.fetch_size_bytes=65536``)."""

@@ -62,13 +62,9 @@ Digest = tuple[str, str] | None
 
 def say_for(component: str, task_index: int) -> Say:
     """Return the function that tells the user what a task waits for."""
-
     # All tasks of a spout wait for the same: the first one speaks for them.
-
-    def say(text: str) -> None:
-        log.log(logging.DEBUG if task_index else logging.INFO, "%s: %s", component, text)
-
-    return say
+    level = logging.DEBUG if task_index else logging.INFO
+    return lambda text: log.log(level, "%s: %s", component, text)
 
 
 def living_brokers(

@@ -14,6 +14,7 @@ from streamlet.spouts.kafka.connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.hosts import KafkaHosts
 from streamlet.spouts.kafka.opening import PartitionOpener
 from streamlet.spouts.kafka.partition import Broker, Partition
+from streamlet.spouts.kafka.scheme import as_scheme
 from streamlet.spouts.kafka.spout_config import SpoutConfig
 from streamlet.spouts.kafka.stores.port import Owner
 
@@ -38,7 +39,14 @@ def test_what_mends_itself_alarms_nobody(caplog: pytest.LogCaptureFixture) -> No
     connections: Any = DynamicPartitionConnections(None)  # type: ignore[arg-type]
     store: Any = None
     opener = Opener(
-        config, config.scheme_for(), Owner("id", "name"), connections, store, clock, lambda: 0.5, until_caught_up=False
+        config,
+        as_scheme(config.scheme),
+        Owner("id", "name"),
+        connections,
+        store,
+        clock,
+        lambda: 0.5,
+        until_caught_up=False,
     )
     caplog.set_level(logging.DEBUG)
     opening = Activity(opener.open(Partition("t", 0), lambda: Broker("a"), lambda: None, False))
