@@ -28,12 +28,7 @@ from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.client.closing import HASTE_S
 from streamlet.kafka.client.group_requests import find_coordinator
 from streamlet.kafka.consumer.assignors import PartitionAssignor
-from streamlet.kafka.consumer.assignors.base import (
-    PROTOCOL_TYPE,
-    Subscription,
-    decode_subscription,
-    encode_assignment,
-)
+from streamlet.kafka.consumer.assignors.base import PROTOCOL_TYPE, Subscription, decode_subscription, encode_assignment
 from streamlet.kafka.consumer.consumer_config import ConsumerConfig
 from streamlet.kafka.consumer.errors import GroupThreadDied
 from streamlet.kafka.consumer.membership import (

@@ -61,11 +61,7 @@ class Positions:
     """Resets and checks of positions. User's thread."""
 
     def __init__(
-        self,
-        client: KafkaClient,
-        subscriptions: SubscriptionState,
-        config: ConsumerConfig,
-        now_s: Callable[[], float],
+        self, client: KafkaClient, subscriptions: SubscriptionState, config: ConsumerConfig, now_s: Callable[[], float]
     ) -> None:
         self._client = client
         self._subscriptions = subscriptions

@@ -26,12 +26,7 @@ from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
 from streamlet.kafka.arguments import check_methods
 from streamlet.kafka.client.client import KafkaClient
-from streamlet.kafka.consumer.assignors import (
-    PartitionAssignor,
-    RebalanceProtocol,
-    common_protocol,
-    resolve_assignor,
-)
+from streamlet.kafka.consumer.assignors import PartitionAssignor, RebalanceProtocol, common_protocol, resolve_assignor
 from streamlet.kafka.consumer.assignors.base import Subscription, decode_assignment
 from streamlet.kafka.consumer.commits import COMMIT_BEFORE_JOIN_S, CommitBeforeJoin, Commits
 from streamlet.kafka.consumer.consumer_config import ConsumerConfig
