@@ -274,6 +274,7 @@ class Commits:
         self.run_callbacks()
 
     def _changed(self, offsets: Offsets) -> Offsets:
+        # An idle consumer sends no commits, but for offsets that the broker would forget by their age.
         now = self._now_s()
         stored = {tp: offset for tp, (offset, at_s) in self._stored.items() if now - at_s < STORED_AGAIN_S}
         return {tp: offset for tp, offset in offsets.items() if stored.get(tp) != offset}
@@ -345,5 +346,6 @@ class CommitBeforeJoin:
             self._failures += 1
             self._again_s = now_s + self._retry.delay(self._failures)
         elif now_s >= self._again_s:
+            # A cooperative member reads on meanwhile: the offsets are those consumed by now.
             self._again_s, self._future = None, self._commits.send(self._consumed())
         return False

@@ -178,6 +178,7 @@ class Consumer:
         """Read exactly these partitions; no group shares them out. Replaces an earlier assignment."""
         with self._alone():
             named = partitions_of(partitions)
+            # Positions of partitions that go now are gone with them: a timed commit that is due is made first.
             if self._subscriptions.kind is SubscriptionType.USER_ASSIGNED and self._rebalancer.commits is not None:
                 self._rebalancer.commits.maybe_auto_commit(self._handed_out.consumed)
             self._subscriptions.assign_from_user(named)

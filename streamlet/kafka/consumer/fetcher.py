@@ -46,44 +46,24 @@ from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.records.batch import RecordBatch
 
+_log = logging.getLogger(__name__)
+
 
 class CompletedFetch:
     """One partition's part of a fetch answer, handed out batch by batch."""
-
-    __slots__ = (
-        "_batch",
-        "_batches",
-        "_index",
-        "end_epoch",
-        "end_offset",
-        "exhausted",
-        "fetched",
-        "next_epoch",
-        "next_offset",
-        "node",
-        "records_at_most",
-    )
 
     def __init__(self, fetched: FetchedPartition, epoch: int, node: int) -> None:
         """Take the epoch of the record before the position, and the broker."""
         self.node = node
         self.fetched = fetched
+        self.topic_partition = fetched.topic_partition
         self.next_offset = fetched.position
         self.next_epoch = epoch
         self.exhausted = False
         self._batches: Iterator[RecordBatch] | None = None
         self._batch: RecordBatch | None = None
         self._index = 0
-        scan = scan_headers(fetched.records, fetched.position, epoch)
-        self.records_at_most, self.end_offset, self.end_epoch = (
-            scan.records_at_most,
-            scan.next_offset,
-            scan.leader_epoch,
-        )
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        return self.fetched.topic_partition
+        self.scan = scan_headers(fetched.records, fetched.position, epoch)
 
     def take(self, limit: int) -> list[Chunk]:
         """Return at most ``limit`` records and move ``next_offset`` behind them.
@@ -125,22 +105,14 @@ class CompletedFetch:
             batch = next(self._batches, None)
         except Exception:
             # A generator that raised is over. A new one from here on raises the error again, each time.
-            self._batches = iter(_again(self.fetched, self.next_offset))
+            offset = self.next_offset
+            self._batches = (batch for batch in self.fetched.batches() if batch.next_offset > offset)
             raise
         if batch is None:
             self.exhausted = True
             return None
         self._batch, self._index = batch, 0
         return batch
-
-
-def _again(fetched: FetchedPartition, offset: int) -> Iterator[RecordBatch]:
-    for batch in fetched.batches():
-        if batch.next_offset > offset:
-            yield batch
-
-
-_log = logging.getLogger(__name__)
 
 
 class Fetcher:
@@ -179,26 +151,18 @@ class Fetcher:
         """False: the next fetch waits for the next poll. For benchmarks."""
 
     @property
-    def buffered(self) -> frozenset[TopicPartition]:
-        """Partitions whose records wait here."""
-        return frozenset(done.topic_partition for done in self._completed)
-
-    @property
     def buffered_bytes(self) -> int:
         """Bytes of the answers that wait here."""
         return sum(len(done.fetched.records) for done in self._completed)
 
-    @property
-    def in_flight(self) -> int:
-        """Number of brokers with a fetch under way."""
-        return len(self._in_flight)
-
     # -- asking
 
-    def send_fetches(self) -> int:
-        """Ask each free broker for partitions that have nothing waiting; return how many were asked."""
+    def send_fetches(self) -> None:
+        """Ask each free broker for its partitions that have nothing waiting."""
         now = self._now_s()
         waiting = {done.topic_partition for done in self._completed}
+        # Rule: one fetch to a broker at a time, as its session demands. Paused after a failure, or with enough waiting
+        # here, a broker is not asked either; its partitions are asked for in a later poll.
         closed = self._full_nodes() | self._in_flight | self._pauses.active(now)
         wanted: dict[int, dict[TopicPartition, FetchPosition]] = {}
         brokers: dict[int, Broker] = {}
@@ -222,7 +186,6 @@ class Fetcher:
             self._send(brokers[node], rows)
         if wanted:
             self._client.send_queued()
-        return len(wanted)
 
     def _full_nodes(self) -> set[int]:
         """Return the brokers whose waiting answers reach ``fetch_max_bytes``."""
@@ -242,6 +205,8 @@ class Fetcher:
         return min(waits, default=float("inf"))
 
     def _broker_for(self, row: PartitionState, now: float) -> Broker | None:
+        # A leader may name a nearer replica (KIP-392). It holds for a time and no longer than it can be reached: the
+        # leader is asked again then, for a nearer or newer one.
         cluster = self._client.cluster
         if row.preferred_replica is not None:
             replica = cluster.brokers.get(row.preferred_replica)
@@ -321,13 +286,14 @@ class Fetcher:
         aside: list[CompletedFetch] = []
         try:
             while len(self._completed) and limit > 0:
-                run = self._whole_answers(limit, aside, bool(chunks))
+                run = self._whole_answers(limit, aside)
                 if run:
                     limit -= self._unpack_all(run, chunks)
                     continue
                 if not self._completed or (chunks and self._has_fault(self._completed[0])):
                     break
                 head = self._completed[0]
+                # Errors come in order, too: one is acted on only when all records before it are handed out.
                 if self._settle_fault(head):
                     continue
                 taken = self._take(head, limit, chunks)
@@ -351,7 +317,7 @@ class Fetcher:
     def _has_fault(done: CompletedFetch) -> bool:
         return done.fetched.error is not None or done.fetched.diverging_epoch is not None
 
-    def _whole_answers(self, limit: int, aside: list[CompletedFetch], delivered: bool) -> list[CompletedFetch]:
+    def _whole_answers(self, limit: int, aside: list[CompletedFetch]) -> list[CompletedFetch]:
         """Remove and return the answers that this poll uses up whole.
 
         The fetches behind them are sent. Paused answers go to ``aside``.
@@ -366,14 +332,14 @@ class Fetcher:
             if not row.fetchable:  # paused: the records wait until it is resumed
                 aside.append(self._completed.popleft())
                 continue
-            if self._has_fault(head) or head.records_at_most > limit:
+            if self._has_fault(head) or head.scan.records_at_most > limit:
                 break
-            limit -= head.records_at_most
+            limit -= head.scan.records_at_most
             self._completed.popleft()
             run.append(head)
         if run and self.prefetch:
             for done in run:
-                self._move(done.topic_partition, done.end_offset, done.end_epoch)
+                self._move(done.topic_partition, done.scan.next_offset, done.scan.leader_epoch)
             self.send_fetches()
         return run
 

@@ -69,6 +69,17 @@ _METADATA_PATIENCE_S = 10.0
 """Seconds that the leader waits for metadata of the group's topics before it shares out the known ones."""
 
 
+_Answer = TypeVar("_Answer", JoinGroupResponse, SyncGroupResponse, HeartbeatResponse)
+
+
+def _error_of(done: RequestFuture[_Answer], what: str) -> KafkaError | None:
+    """Return the error of a request or in its answer, None when it succeeded."""
+    if done.exception is not None:
+        return done.exception
+    fault = error_class(done.value.error_code)
+    return None if fault is None else fault(what)
+
+
 class GroupThread:
     """A membership's thread, and the consumer's handle to it."""
 
@@ -95,8 +106,10 @@ class GroupThread:
         self._mistake: Exception | None = None
         """Error of a listener, raised by the loop. See ``_supervised``."""
         self._thread = threading.Thread(target=self._run, name=f"streamlet-group-{config.group_id}", daemon=True)
-        self._started = False
         self._stop_by_s: float | None = None
+        # Join and sync are answered when all members have joined, which the slowest may put off for its poll interval.
+        rebalance_s = config.max_poll_interval_ms / 1000 + JOIN_GRACE_S
+        self._rebalance_limit_s = max(rebalance_s, config.request_timeout_ms / 1000)
         self._coordinator: Broker | None = None
         self._leaving: RequestFuture[LeaveGroupResponse] | None = None
         self._share: Share | None = None
@@ -109,10 +122,7 @@ class GroupThread:
     # -- called by the user's thread
 
     def start(self) -> None:
-        """Start the thread, once."""
-        if not self._started:
-            self._started = True
-            self._thread.start()
+        self._thread.start()
 
     def polled(self, now_s: float) -> None:
         """Note that the user polls."""
@@ -154,7 +164,7 @@ class GroupThread:
 
     def stop(self, timeout_s: float) -> None:
         """Leave the group and end; wait for it no longer than ``timeout_s`` and a second."""
-        if not self._started:
+        if self._thread.ident is None:  # never started
             self._client.close()
             return
         self._end_within(timeout_s)
@@ -216,6 +226,8 @@ class GroupThread:
     def _over(self) -> bool:
         if self._stop_by_s is None:
             return False
+        # The end waits until LeaveGroup is sent (the membership has nothing to do at once) and answered: closing the
+        # socket earlier might cost the request. Answers to other requests are not waited for.
         left = self._leaving is None or self._leaving.done
         return (left and self._membership.next_wake_s(0.0) > 0) or self._clock.monotonic() >= self._stop_by_s
 
@@ -278,10 +290,9 @@ class GroupThread:
             protocol_type=PROTOCOL_TYPE,
             protocols=tuple(JoinGroupProtocol(name=name, metadata=data) for name, data in action.protocols),
         )
-        limit = max(config.max_poll_interval_ms / 1000 + JOIN_GRACE_S, config.request_timeout_ms / 1000)
         self._joins += 1
         answered = self._supervised(partial(self._join_answered, self._joins))
-        self._client.send(request, self._coordinator, limit).add_listener(answered)
+        self._client.send(request, self._coordinator, self._rebalance_limit_s).add_listener(answered)
 
     def _join_answered(self, number: int, done: RequestFuture[JoinGroupResponse]) -> None:
         if number != self._joins:
@@ -290,13 +301,9 @@ class GroupThread:
             if done.succeeded and done.value.error_code == 0:
                 self._send_leave(Leave(done.value.member_id))
             return
-        now, error, member_id = self._clock.monotonic(), done.exception, ""
-        if error is None:
-            member_id = done.value.member_id
-            fault = error_class(done.value.error_code)
-            error = None if fault is None else fault(f"Joining group {self._membership.settings.group_id!r}")
+        now, error = self._clock.monotonic(), _error_of(done, f"Joining group {self._membership.settings.group_id!r}")
         if error is not None:
-            self._membership.join_failed(error, member_id, now)
+            self._membership.join_failed(error, done.value.member_id if done.succeeded else "", now)
             return
         answer = done.value
         generation = Generation(answer.generation_id, answer.member_id, answer.protocol_name or "")
@@ -316,17 +323,14 @@ class GroupThread:
                 SyncGroupAssignment(member_id=member, assignment=data) for member, data in action.assignments.items()
             ),
         )
-        limit = max(self._config.max_poll_interval_ms / 1000 + JOIN_GRACE_S, self._config.request_timeout_ms / 1000)
-        future = self._client.send(request, self._coordinator, limit)
+        future = self._client.send(request, self._coordinator, self._rebalance_limit_s)
         future.add_listener(self._supervised(partial(self._sync_answered, action.generation)))
 
     def _sync_answered(self, generation: Generation, done: RequestFuture[SyncGroupResponse]) -> None:
         if generation != self._membership.generation:
             return
-        now, error = self._clock.monotonic(), done.exception
-        if error is None:
-            fault = error_class(done.value.error_code)
-            error = None if fault is None else fault(f"Taking a share of group {self._membership.settings.group_id!r}")
+        now = self._clock.monotonic()
+        error = _error_of(done, f"Taking a share of group {self._membership.settings.group_id!r}")
         if error is not None:
             self._membership.sync_failed(error, now)
         else:
@@ -343,11 +347,7 @@ class GroupThread:
         )
 
         def answered(done: RequestFuture[HeartbeatResponse]) -> None:
-            error: KafkaError | None = done.exception
-            if error is None:
-                fault = error_class(done.value.error_code)
-                error = None if fault is None else fault("A heartbeat")
-            self._membership.beat_answered(error, generation, self._clock.monotonic())
+            self._membership.beat_answered(_error_of(done, "A heartbeat"), generation, self._clock.monotonic())
 
         self._client.send(request, self._coordinator).add_listener(self._supervised(answered))
 

@@ -231,6 +231,8 @@ class Membership:
 
     def step(self, now_s: float) -> Action | None:
         """Return the next action, None without one; call again until then."""
+        # In this order: requests that an answer has made necessary; the user's silence, which ends the membership; the
+        # coordinator, without which nothing can be sent; a join; and only then a heartbeat.
         if self._to_do:
             return self._to_do.pop(0)
         if self._slow_user(now_s):
@@ -240,6 +242,7 @@ class Membership:
             # It may live elsewhere by now. If it has forgotten us, the next heartbeat's answer says so.
             self.coordinator_known = False
             self._heard_s = now_s
+        # Heartbeats go on while a sync is answered or a request is put off: the session time-out does not stand still.
         if self._waiting or self._searching or now_s < self._not_before_s:
             return self._beat(now_s)
         if not self.coordinator_known:
@@ -437,6 +440,8 @@ class Membership:
         self.told.append(MembershipLost(reason))
 
     def _reset(self, *, keep_member_id: bool) -> None:
+        # A coordinator that calls the generation old still knows the member id, and it saves a round trip to join with
+        # it. One that does not know the member would refuse the id again.
         member_id = self.generation.member_id if keep_member_id else ""
         self.generation = Generation(-1, member_id) if member_id else NO_GENERATION
         self.state = MemberState.UNJOINED

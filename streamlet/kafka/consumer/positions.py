@@ -44,7 +44,7 @@ from streamlet.kafka.consumer.subscription_state import (
     ResetStrategy,
     SubscriptionState,
 )
-from streamlet.kafka.errors import BrokerError, ClientTimeout, KafkaError, NoLeader, copy_of
+from streamlet.kafka.errors import ClientTimeout, KafkaError, NoLeader, copy_of
 from streamlet.kafka.fetch.truncation import PositionVerdict, judge_position
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Broker, Cluster, TopicPartition
@@ -96,6 +96,8 @@ class Positions:
         """Take in new metadata, then send due resets and checks."""
         cluster = self._client.cluster
         seen = (cluster, self._subscriptions.assignment_id)
+        # New topic ids and leader epochs only come with new metadata, and new partitions only with an assignment: with
+        # neither, a poll has nothing to compare.
         if self._metadata_seen != seen:
             self._metadata_seen = seen
             for row in self._subscriptions.rows():
@@ -343,7 +345,8 @@ class Positions:
         if end is None or (end.error is not None and end.error.retriable):
             self._subscriptions.retry_at([tp], self._now_s() + self._retry.initial)
         elif end.error is not None:
-            self._tell_error(tp, end.error)
+            self.tell(end.error(f"Checking the position of {tp} with its leader"))
+            self._subscriptions.retry_at([tp], self._now_s() + self._retry.maximum)
         else:
             # Without a leader epoch in the answer the leader has no epoch in common with us, whatever the end says.
             verdict = judge_position(position.offset, epoch_end=-1 if end.leader_epoch < 0 else end.end_offset)
@@ -356,10 +359,6 @@ class Positions:
             except KafkaError as err:
                 self.tell(err)
                 self._subscriptions.retry_at([tp], self._now_s() + self._retry.maximum)
-
-    def _tell_error(self, tp: TopicPartition, error: type[BrokerError]) -> None:
-        self.tell(error(f"Checking the position of {tp} with its leader"))
-        self._subscriptions.retry_at([tp], self._now_s() + self._retry.maximum)
 
     def _failed(self, tps: list[TopicPartition], error: KafkaError) -> None:
         self._subscriptions.retry_at(tps, self._now_s() + self._retry.initial)
@@ -424,7 +423,8 @@ class FirstPositions:
                 self._positions.tell(done.exception)
             return
         if assignment != self._subscriptions.assignment_id:
-            return  # partitions went and perhaps came back meanwhile: ask again
+            # Partitions went and perhaps came back meanwhile, after others committed: ask again.
+            return
         missing: list[TopicPartition] = []
         for tp in tps:
             row = self._subscriptions.get(tp)

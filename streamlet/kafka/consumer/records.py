@@ -69,19 +69,19 @@ class RecordColumns:
 
     def headers(self, index: int) -> Headers:
         """Return the headers of record ``index``."""
-        for chunk in self._chunks:
-            size = chunk.stop - chunk.start
-            if index < size:
-                return chunk.batch.headers(chunk.start + index)
-            index -= size
-        raise IndexError("no such record")
+        chunk, at = self._place_of(index)
+        return chunk.batch.headers(at)
 
     def timestamp_type(self, index: int) -> TimestampType:
         """Return whose clock made the timestamp of record ``index``."""
+        return self._place_of(index)[0].batch.timestamp_type
+
+    def _place_of(self, index: int) -> tuple[Chunk, int]:
+        """Return the chunk of record ``index``, and its index in the batch. Raises IndexError."""
         for chunk in self._chunks:
             size = chunk.stop - chunk.start
             if index < size:
-                return chunk.batch.timestamp_type
+                return chunk, chunk.start + index
             index -= size
         raise IndexError("no such record")
 

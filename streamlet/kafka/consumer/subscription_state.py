@@ -209,10 +209,6 @@ class SubscriptionState:
         """Return the partitions in a state whose retry is due."""
         return [row for row in self._rows.values() if row.state is state and row.next_retry_s <= now_s]
 
-    def all_have_positions(self) -> bool:
-        """Return whether every partition has a valid position."""
-        return all(row.state is FetchState.FETCHING for row in self._rows.values())
-
     def consumed(self) -> dict[TopicPartition, Position]:
         """Return the valid positions (Java: ``allConsumed``)."""
         return {
@@ -265,6 +261,7 @@ class SubscriptionState:
             return
         if row.state not in (FetchState.FETCHING, FetchState.AWAIT_VALIDATION):
             return
+        # Without the epoch of the record before, there is nothing to compare: the position is believed.
         old = row.position
         row.position = Position(old.offset, old.offset_epoch, leader_epoch)
         row.preferred_replica, row.next_retry_s = None, 0.0
@@ -276,6 +273,7 @@ class SubscriptionState:
         row = self._rows.get(tp)
         if row is None or topic_id is None or row.topic_id == topic_id:
             return False
+        # The id is kept with the row, so an id that is first seen says nothing, and a missing one leaves the last.
         before, row.topic_id = row.topic_id, topic_id
         return before is not None and row.position is not None
 

@@ -82,9 +82,9 @@ def decode_subscription(data: bytes, group_instance_id: str | None = None) -> Su
     )
 
 
-def encode_assignment(partitions: Iterable[TopicPartition], user_data: bytes | None = None) -> bytes:
+def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
     """Return the bytes of one member's assignment."""
-    return _encode(ConsumerProtocolAssignment(assigned_partitions=_grouped(partitions), user_data=user_data), 0)
+    return _encode(ConsumerProtocolAssignment(assigned_partitions=_grouped(partitions)), 0)
 
 
 def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
