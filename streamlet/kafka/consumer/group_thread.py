@@ -66,7 +66,7 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 _METADATA_PATIENCE_S = 10.0
-"""Seconds that the leader waits for metadata of the group's topics before it shares out the known ones."""
+"""Seconds that the leader waits for metadata of all topics before it shares out."""
 
 
 _Answer = TypeVar("_Answer", JoinGroupResponse, SyncGroupResponse, HeartbeatResponse)
