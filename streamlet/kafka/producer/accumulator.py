@@ -352,7 +352,7 @@ class RecordAccumulator:
                 queue.open = None
             if not queue.batches:
                 del self._active[queue.topic_partition]
-            head.record_count = len(head.parts)
+            head.record_count = len(head.parts)  # closed: its sequence takes this count, and no record may follow
             if not head.retry:
                 self._drained += 1
                 head.drained_turn = self._drained
@@ -375,6 +375,8 @@ class RecordAccumulator:
     def _insert(self, batch: ProducerBatch) -> None:
         queue = self.queue(batch.topic_partition)
         self._active[queue.topic_partition] = queue
+        # Several batches of a broken connection come back in any order of their answers. Those with sequences stand
+        # in the order of these, the others in the order of their first drain, all before batches never sent.
         if not batch.has_sequence:
             place = 0
             while place < len(queue.batches) and _goes_before(queue.batches[place], batch):

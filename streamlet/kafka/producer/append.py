@@ -27,7 +27,7 @@ from streamlet.kafka.producer.partitioners import INTERVAL_STICKY, TopicState
 from streamlet.kafka.producer.producer_config import ProducerConfig
 from streamlet.kafka.producer.record_future import FutureRecordMetadata
 from streamlet.kafka.producer.sender import Sender
-from streamlet.kafka.producer.serializing import Serialize, as_bytes, check_headers
+from streamlet.kafka.producer.serializing import Serialize, as_bytes, check_headers, serializer
 from streamlet.kafka.records.appending import HEADER_SIZE, VARINT, encode_plain, encode_record, upper_bound
 from streamlet.kafka.records.batch import Headers
 
@@ -55,6 +55,8 @@ class Appender:
         self._pid = os.getpid()
         self.topics = sender.topics
         self.hashes_raw_keys = config.partitioner in ("java_hash", INTERVAL_STICKY) or self.topics.custom is not None
+        self.key_serializer = serializer("key_serializer", config.key_serializer)
+        self.value_serializer = serializer("value_serializer", config.value_serializer)
         self._direct = (
             not self.hashes_raw_keys and not config.partitioner_ignore_keys and config.partition_failover == "off"
         )
@@ -151,7 +153,44 @@ class Appender:
             return None
         return FutureRecordMetadata(batch, batch.append(part, timestamp), timestamp)
 
-    def append_many(
+    def append_list(
+        self,
+        topic: str,
+        values: Iterable[Any],  # Any: what the user's serializers take
+        keys: Iterable[Any] | None,
+        partition: int | None,
+        headers: Any,
+        timestamp_ms: int | None,
+    ) -> list[FutureRecordMetadata]:
+        """Append a list of records, as ``Producer.send_many`` says; its errors say how far it came."""
+        taken: list[FutureRecordMetadata] = []
+        count = None
+        try:
+            rows = list(listed("values", values))
+            count = len(rows)
+            check_place(topic, partition)
+            given = None if keys is None else list(listed("keys", keys))
+            if given is not None and len(given) != count:
+                raise ValueError(f"send_many was given {count} values and {len(given)} keys: each value needs one.")
+            timestamp = int(time() * 1000) if timestamp_ms is None else check_timestamp(timestamp_ms)
+            extra = check_headers(topic, headers) if headers else ()
+            # All of them are serialized before the first is taken, so that a value that cannot be costs no half list.
+            raws = _serialized("value", self.value_serializer, topic, rows)
+            if given is None and (partition is not None or self.topics.custom is None):
+                self._append_keyless(taken, topic, raws, extra, timestamp, partition)
+            else:
+                raw_keys = [None] * count if given is None else _serialized("key", self.key_serializer, topic, given)
+                for at, key in enumerate(raw_keys):
+                    original = given[at] if given is not None and self.hashes_raw_keys else None
+                    taken.append(self.append(topic, key, raws[at], extra, timestamp, partition, original))
+        except Exception as err:  # whatever it is, the caller must learn how many were taken
+            told = _told(err, taken, count)
+            if told is err:
+                raise
+            raise told from (err.__cause__ or err)
+        return taken
+
+    def _append_keyless(
         self,
         done: list[FutureRecordMetadata],
         topic: str,
@@ -165,8 +204,6 @@ class Appender:
         Each may wait as long as if it came alone. Not for a partitioner of the user's, which is asked for each
         record. The futures of those taken are put into ``done``, so that they are there whatever this raises.
         """
-        if not values:
-            return
         while len(done) < len(values):
             deadline = self._clock.monotonic() + self._max_block_s
             state = self.await_topic(topic, partition, deadline)
@@ -218,6 +255,8 @@ class Appender:
     def _open(self, queue: PartitionQueue, need: int, timestamp: int, deadline: float) -> ProducerBatch:
         """Return the queue's open batch with room for ``need`` bytes: as it is, grown, or a new one."""
         accumulator, sender = self._accumulator, self._sender
+        # Memory that was waited for is ours before a batch stands for it. Another thread may have opened a batch
+        # meanwhile, or the producer may refuse the record: then the finally clause gives it to the next waiter.
         taken = 0
         try:
             while True:
@@ -313,6 +352,7 @@ class Appender:
         """Wait for metadata with the lock held; None when the time is up."""
         sender = self._sender
         state = self.topics.get(topic)
+        # A topic that is unknown is asked for because it is touched; one that lacks the partition needs newer metadata.
         sender.touched.add(topic)
         sender.wanted_update = sender.wanted_update or state is not None
         sender.wake()
@@ -395,65 +435,6 @@ def _fill(
     if timestamp > batch.max_timestamp:
         batch.max_timestamp = timestamp
     return index - first
-
-
-class RecordLists:
-    """``send_many``: the lists of one producer, and errors that say how far each came."""
-
-    def __init__(
-        self, appender: Appender, key_serializer: Serialize | None, value_serializer: Serialize | None
-    ) -> None:
-        self._appender = appender
-        self._key_serializer = key_serializer
-        self._value_serializer = value_serializer
-
-    def send(
-        self,
-        topic: str,
-        values: Iterable[Any],  # Any: what the user's serializers take
-        keys: Iterable[Any] | None,
-        partition: int | None,
-        headers: Any,
-        timestamp_ms: int | None,
-    ) -> list[FutureRecordMetadata]:
-        """Append a list of records, as ``Producer.send_many`` says."""
-        taken: list[FutureRecordMetadata] = []
-        count = None
-        try:
-            rows = list(listed("values", values))
-            count = len(rows)
-            self._take(taken, topic, rows, keys, partition, headers, timestamp_ms)
-        except Exception as err:  # whatever it is, the caller must learn how many were taken
-            told = _told(err, taken, count)
-            if told is err:
-                raise
-            raise told from (err.__cause__ or err)
-        return taken
-
-    def _take(
-        self,
-        taken: list[FutureRecordMetadata],
-        topic: str,
-        values: list[Any],
-        keys: Iterable[Any] | None,
-        partition: int | None,
-        headers: Any,
-        timestamp_ms: int | None,
-    ) -> None:
-        check_place(topic, partition)
-        given = None if keys is None else list(listed("keys", keys))
-        if given is not None and len(given) != len(values):
-            raise ValueError(f"send_many was given {len(values)} values and {len(given)} keys: each value needs one.")
-        timestamp = int(time() * 1000) if timestamp_ms is None else check_timestamp(timestamp_ms)
-        extra = check_headers(topic, headers) if headers else ()
-        raws = _serialized("value", self._value_serializer, topic, values)
-        if given is None and (partition is not None or self._appender.topics.custom is None):
-            self._appender.append_many(taken, topic, raws, extra, timestamp, partition)
-            return
-        raw_keys = [None] * len(raws) if given is None else _serialized("key", self._key_serializer, topic, given)
-        for at, key in enumerate(raw_keys):
-            original = given[at] if given is not None and self._appender.hashes_raw_keys else None
-            taken.append(self._appender.append(topic, key, raws[at], extra, timestamp, partition, original))
 
 
 def _serialized(what: str, serialize: Serialize | None, topic: str, given: Sequence[Any]) -> list[bytes | None]:

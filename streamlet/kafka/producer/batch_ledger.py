@@ -138,6 +138,7 @@ class BatchLedger:
     def answered(self, batches: list[ProducerBatch], outcomes: Mapping[TopicPartition, Outcome], now_s: float) -> None:
         """Settle the batches of an ended request, or queue them again."""
         for batch in batches:
+            # Off the wire first, whatever follows: from here on its memory may be freed.
             batch.answered()
             self.on_wire.pop(batch, None)
             if self._one_at_a_time:
@@ -340,10 +341,12 @@ def decide(
     # Before the limits are looked at: a split uses up no try, and smaller batches have not been refused yet.
     if isinstance(error, (MessageTooLarge, RecordListTooLarge)) and batch.count > 1:
         return Verdict.SPLIT
-    in_time = now_s - batch.created_s < limits.delivery_timeout_s and batch.attempts < limits.retries
-    if in_time and _can_retry(batch, error, outcome, sequences):
-        return Verdict.RETRY
-    return Verdict.FAILED
+    if now_s - batch.created_s >= limits.delivery_timeout_s or batch.attempts >= limits.retries:
+        return Verdict.FAILED
+    # Asked last: with sequences the answer may take a new epoch, which only a batch that is sent again needs.
+    if sequences is not None and batch.has_sequence:
+        return Verdict.RETRY if sequences.can_retry(batch, error, outcome.log_start_offset) else Verdict.FAILED
+    return Verdict.RETRY if error.retriable else Verdict.FAILED
 
 
 def with_size(error: KafkaError, batch: ProducerBatch) -> KafkaError:
@@ -358,9 +361,3 @@ def with_size(error: KafkaError, batch: ProducerBatch) -> KafkaError:
         f"(compression_type), or raise max.message.bytes of topic {topic!r} (message.max.bytes of the brokers, where "
         "the topic has none of its own). The producer's own limit is max_request_size.",
     )
-
-
-def _can_retry(batch: ProducerBatch, error: KafkaError, outcome: Outcome, sequences: Sequences | None) -> bool:
-    if sequences is None or not batch.has_sequence:
-        return error.retriable
-    return sequences.can_retry(batch, error, outcome.log_start_offset)

@@ -328,9 +328,12 @@ class Topics:
                 state = self._states[name] = TopicState(name, self._sticky())
             if state.count != len(info.partitions):
                 self._resize(state, len(info.partitions))
+            # Keyless records must not wait at a partition without a leader while others have one.
             current = state.sticky_queue
             if current is not None and cluster.leader_for(current.topic_partition) is None:
                 state.sticky_queue = None
+        # The client forgets a topic that nobody sends to any more; what stands here for it must go with it, unless a
+        # batch of it is still on its way.
         gone = [name for name in self._states if name not in cluster.topics]
         for name in self._accumulator.forget_topics(gone) if gone else ():
             del self._states[name]
@@ -340,7 +343,7 @@ class Topics:
 
     def _resize(self, state: TopicState, count: int) -> None:
         state.count = count
-        state.keys.clear()
+        state.keys.clear()  # with another count the hash of a key points to another partition
         state.queues = [self._accumulator.queue(TopicPartition(state.name, number)) for number in range(count)]
         state.sticky_queue = None
 

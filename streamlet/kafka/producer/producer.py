@@ -22,13 +22,13 @@ from streamlet.kafka.client.closing import HASTE_S, in_haste
 from streamlet.kafka.client.group_requests import ConsumerGroupMetadata, offset_rows
 from streamlet.kafka.errors import ClientTimeout, copy_of
 from streamlet.kafka.metadata.cluster import PartitionInfo, TopicPartition
-from streamlet.kafka.producer.append import Appender, RecordLists
+from streamlet.kafka.producer.append import Appender
 from streamlet.kafka.producer.batch import ProducerBatch
 from streamlet.kafka.producer.errors import IllegalProducerState, ProducerClosed
 from streamlet.kafka.producer.producer_config import ProducerConfig
 from streamlet.kafka.producer.record_future import FutureRecordMetadata
 from streamlet.kafka.producer.sender import EXIT_S, Sender
-from streamlet.kafka.producer.serializing import as_bytes, check_headers, serializer
+from streamlet.kafka.producer.serializing import as_bytes, check_headers
 from streamlet.kafka.producer.transaction import TransactionManager, TransactionResult
 from streamlet.kafka.records.appending import VARINT
 
@@ -67,11 +67,10 @@ class Producer:
         by_name_only("Producer", misplaced)
         self.config = ProducerConfig.of(settings)
         self._clock = clock or SystemClock()
-        self._key_serializer = serializer("key_serializer", self.config.key_serializer)
-        self._value_serializer = serializer("value_serializer", self.config.value_serializer)
         self._sender = Sender(self.config, self._clock, uniform)
         self._appender = Appender(self.config, self._sender)
-        self._lists = RecordLists(self._appender, self._key_serializer, self._value_serializer)
+        self._key_serializer = self._appender.key_serializer
+        self._value_serializer = self._appender.value_serializer
         self._calls = TransactionCalls(self._sender, self._appender)
         self._lock = self._sender.lock
         self._holds_lock = self._sender.holds_lock
@@ -142,7 +141,7 @@ class Producer:
             value = as_bytes("value_serializer", topic, value)
         timestamp = int(time() * 1000) if timestamp_ms is None else check_timestamp(timestamp_ms)
         if self._holds_lock():
-            raise self._sender.interrupted("send()")
+            self._sender.may_lock("send()")
         if key is None and partition is None and partition_key is None and not headers and self._inline:
             # The usual case, written out: a keyless record into the open batch of the sticky partition. The encoder
             # (records/appending.encode_plain) stands here a second time: calling it costs 5 % of a send, measured.
@@ -195,9 +194,8 @@ class Producer:
         the list were taken, none or more, and no others; ``error.taken`` has their futures, and the message says how
         many. A value or key that cannot be serialized is found before the first is taken.
         """
-        if self._holds_lock():
-            raise self._sender.interrupted("send_many()")
-        return self._lists.send(topic, values, keys, partition, headers, timestamp_ms)
+        self._sender.may_lock("send_many()")
+        return self._appender.append_list(topic, values, keys, partition, headers, timestamp_ms)
 
     def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
         """Return the topic's partitions; wait for metadata, at most ``max_block_ms``."""
@@ -226,6 +224,7 @@ class Producer:
         deadline = None if timeout is None else self._clock.monotonic() + seconds(timeout)
         with self._lock:
             self._appender.check_open()
+            # The batches of now: records that others send meanwhile must not keep this call from its end.
             waiting = list(sender.accumulator.live)
             sender.accumulator.flushes += 1
             sender.wake()
@@ -256,8 +255,9 @@ class Producer:
         atexit.unregister(self._at_exit)
         self._abandoned.detach()
         self._closed = True
-        if os.getpid() != self._pid:
+        if os.getpid() != self._pid:  # a forked child: the records are the parent's
             return
+        # In the middle of a call of this very thread, with the data half changed: only flags may be set here.
         if sender.holds_lock():
             sender.forced = sender.forced or limit <= 0
             sender.leave(min(limit, EXIT_S))

@@ -229,6 +229,7 @@ def fire(batch: ProducerBatch) -> int:
     Returns how many of them raised. Called once a batch, by the sender's thread, without any lock.
     """
     raised = 0
+    # Until none is left: a callback may add callbacks to records of this batch, and these must run as well.
     while True:
         with _registration:
             rows, batch.callbacks = batch.callbacks, []

@@ -170,17 +170,13 @@ class Sender:
         """Whether the caller is a callback: it must not wait."""
         return threading.current_thread() is self._thread
 
-    def interrupted(self, call: str) -> IllegalProducerState:
-        """Return the error of a call whose thread holds the lock already."""
-        return IllegalProducerState(
-            f"{call} was called in a signal handler (or a __del__) that interrupts another call of the same producer "
-            "in this thread, and would wait for that call for ever: only close() may be called there."
-        )
-
     def may_lock(self, call: str) -> None:
         """Raise IllegalProducerState in a signal handler within a call."""
         if self.holds_lock():
-            raise self.interrupted(call)
+            raise IllegalProducerState(
+                f"{call} was called in a signal handler (or a __del__) that interrupts another call of the same "
+                "producer in this thread, and would wait for that call for ever: only close() may be called there."
+            )
 
     def may_wait(self, call: str) -> None:
         """Raise IllegalProducerState there, and in a callback."""
@@ -348,6 +344,7 @@ class Sender:
         with self.lock:
             if self.manager is not None:
                 wait = min(wait, self.manager.wait_s(now))
+            # Both under one lock: a caller that adds work after this look finds ``sleeping`` set, and ends the poll.
             if self._poked or self.ledger.failures:
                 wait = 0.0
             self.sleeping = wait > 0
@@ -356,6 +353,7 @@ class Sender:
         self._tell_log()
         self._count_refreshes()
         refusal = self.client.hopeless()
+        # Callers that wait for metadata hear at once that no broker lets us in, not after max_block_ms.
         if refusal is not self.refusal:
             with self.lock:
                 self.refusal = refusal
@@ -371,6 +369,7 @@ class Sender:
             self._cluster_is_news = False
             self.topics.take_cluster(self.client.cluster)
             self.changed.notify_all()
+        # Only the thread may touch the client; callers leave their wishes in ``touched`` and ``wanted_update``.
         for topic in self.touched:
             self.client.add_topic(topic)
         self.touched.clear()
@@ -453,6 +452,7 @@ class Sender:
             if broker is None:
                 continue
             until = self.client.readiness_s(broker)
+            # Several requests in one turn, each with the next batch of its partitions, up to max_in_flight.
             while until <= 0:
                 with self.lock:
                     batches = self.ledger.drain(queues, cluster, now)

@@ -150,8 +150,7 @@ class TransactionManager:
 
     def begin_initialize(self) -> TransactionResult:
         """Begin ``init_transactions()``. Calling it again after a time-out waits on."""
-        self._require_transactional("init_transactions()")
-        return self._repeated("init_transactions()") or self._begin("init_transactions()", State.UNINITIALIZED)
+        return self._begin("init_transactions()", State.UNINITIALIZED)
 
     @property
     def takes_epoch(self) -> bool:
@@ -167,19 +166,16 @@ class TransactionManager:
 
     def begin_commit(self) -> TransactionResult:
         """Begin ``commit_transaction()``. Calling it again after a time-out waits on."""
-        self._require_transactional("commit_transaction()")
-        return self._repeated("commit_transaction()") or self._begin("commit_transaction()", State.IN_TRANSACTION)
+        return self._begin("commit_transaction()", State.IN_TRANSACTION)
 
     def begin_abort(self) -> TransactionResult:
         """Begin ``abort_transaction()``, from a failed transaction too. A second call waits on."""
-        self._require_transactional("abort_transaction()")
-        repeated = self._repeated("abort_transaction()")
-        if repeated is not None:
-            return repeated
+        before = self._unclaimed
         result = self._begin("abort_transaction()", State.IN_TRANSACTION, State.ABORTABLE_ERROR)
-        self.error = None
-        self._new_partitions.clear()
-        self._settle_offsets(TransactionFailed("The transaction was aborted before the offsets were stored."))
+        if result is not before:
+            self.error = None
+            self._new_partitions.clear()
+            self._settle_offsets(TransactionFailed("The transaction was aborted before the offsets were stored."))
         return result
 
     def claimed(self, result: TransactionResult) -> None:
@@ -187,11 +183,11 @@ class TransactionManager:
         if result is self._unclaimed:
             self._unclaimed = None
 
-    def _repeated(self, call: str) -> TransactionResult | None:
-        """Return the result of the same call, which gave up waiting before."""
-        return self._unclaimed if self._unclaimed is not None and self._unclaimed.what == call else None
-
     def _begin(self, call: str, *states: State) -> TransactionResult:
+        self._require_transactional(call)
+        # The same call again: an earlier one gave up waiting for its result, and this one waits on.
+        if self._unclaimed is not None and self._unclaimed.what == call:
+            return self._unclaimed
         self._require(call, *states)
         self._go(_BEGUN_BY[call])
         self.result = self._unclaimed = TransactionResult(call)
@@ -211,12 +207,9 @@ class TransactionManager:
 
     def check_may_send(self, tp: TopicPartition) -> None:
         """Raise where no record may be taken: with a transactional id, outside of a transaction."""
-        if self.state is State.FATAL_ERROR:
-            raise self._fatal()
-        if not self.is_transactional:
-            return
-        self._require("send()", State.IN_TRANSACTION)
-        self.add_partition(tp)
+        if self.is_transactional or self.state is State.FATAL_ERROR:
+            self._require("send()", State.IN_TRANSACTION)
+            self.add_partition(tp)
 
     def add_partition(self, tp: TopicPartition) -> None:
         """Note a partition that gets records: the coordinator must know it first."""
@@ -259,7 +252,7 @@ class TransactionManager:
         self._settle(error)
 
     def _fail_for_good(self, error: KafkaError) -> None:
-        self.state = State.FATAL_ERROR
+        self.state = State.FATAL_ERROR  # not by _go: it may follow any state
         self.error = error
         self._settle_offsets(error)
         self._settle(error)
@@ -293,6 +286,7 @@ class TransactionManager:
 
         ``settled``: no batch of the transaction is queued, in flight or on the wire.
         """
+        # One at a time: the answer may change what is to be asked next.
         if self._asked is not None or now_s < self._not_before or self.state is State.FATAL_ERROR:
             return None
         found = self._decide(settled)
@@ -327,6 +321,8 @@ class TransactionManager:
                 return Kind.ADD_PARTITIONS
             if self._offsets:
                 return Kind.COMMIT_OFFSETS if self._offsets[0].added else Kind.ADD_OFFSETS
+        # Not before all is settled: records that arrive after the end would belong to the next transaction. And where
+        # the coordinator was told nothing of this one, it need not be told of its end.
         if self.state in (State.COMMITTING, State.ABORTING) and settled:
             if self._started:
                 return Kind.END
@@ -338,7 +334,7 @@ class TransactionManager:
             fresh = not self.sequences.has_id
             return ask.init_producer_id(self._id, self._timeout_ms, self.coordinator, self.sequences, fresh=fresh)
         if kind is Kind.ADD_PARTITIONS:
-            self._started = True
+            self._started = True  # when it is asked, not when it is answered: the answer may get lost
             return ask.add_partitions(self._id, self.coordinator, self.sequences, self._new_partitions)
         if kind is Kind.END:
             commit = self.state is State.COMMITTING
@@ -401,7 +397,7 @@ class TransactionManager:
             self._ended()
 
     def _refusal(self, asked: Ask, response: Any) -> tuple[type[BrokerError] | None, str]:
-        """Return the error in an answer, if there is one, and the text of what it refuses.
+        """Return the error in an answer, if any, and what it refuses.
 
         Two kinds answer partition by partition; those that went well are noted, and need not be asked again.
         """
@@ -497,17 +493,12 @@ class TransactionManager:
     def _require(self, call: str, *states: State) -> None:
         if self.state in states:
             return
-        if self.state is State.FATAL_ERROR:
-            raise self._fatal()
-        if self.state is State.ABORTABLE_ERROR:
+        # A copy each time: one object would gather the frames of all its raises, and keep their records in memory.
+        if self.state in (State.FATAL_ERROR, State.ABORTABLE_ERROR):
             assert self.error is not None
             raise copy_of(self.error)
         state = State.READY if self.takes_epoch else self.state
         raise IllegalProducerState(f"{call} is not possible now: the producer is {state.value}.{_hint(state)}")
-
-    def _fatal(self) -> KafkaError:
-        assert self.error is not None
-        return copy_of(self.error)
 
 
 def _hint(state: State) -> str:
