@@ -309,7 +309,7 @@ def test_indexes_and_counts_are_dense(outcome: Outcome) -> None:
 
 
 @pytest.mark.parametrize("spout", ["shuffled", "failing", "two_streams"])
-def test_a_spout_lives_in_order(outcome: Outcome, spout: str) -> None:
+def test_a_spouts_calls_come_in_order_and_once(outcome: Outcome, spout: str) -> None:
     """initialize, activate, tuples, deactivate, close: each once."""
     order = [
         line["what"]

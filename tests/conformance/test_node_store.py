@@ -105,7 +105,7 @@ def test_set_is_conditional_on_the_version(opened: Opener) -> None:
     assert other.set("/offset", b"2", ANY_VERSION) == 2
 
 
-def test_asynchronous_set(store: NodeStore) -> None:
+def test_an_asynchronous_set_gives_the_version_or_the_error_of_set(store: NodeStore) -> None:
     """``set_async`` gives the new version, or the same errors as ``set``, through the future."""
     store.create("/offset", b"0")
     futures = [store.set_async("/offset", str(version).encode(), version) for version in range(100)]
@@ -121,7 +121,7 @@ def test_asynchronous_set(store: NodeStore) -> None:
         store.set_async("offset", b"", 100).result(10)
 
 
-def test_delete(store: NodeStore) -> None:
+def test_delete_is_conditional_and_refuses_a_node_with_children(store: NodeStore) -> None:
     """Conditional too, and never of a node with children."""
     store.create("/a/b")
     with pytest.raises(NodeNotEmpty, match="/a"):
@@ -141,7 +141,7 @@ def test_too_much_data_is_refused_before_it_is_sent(store: NodeStore) -> None:
     assert store.state is ConnectionState.CONNECTED
 
 
-def test_sessions_and_close(opened: Opener) -> None:
+def test_each_store_has_its_session_and_a_closed_one_refuses(opened: Opener) -> None:
     """Each store has a session id of its own; a closed one is LOST and refuses; closing again is nothing."""
     one, other = opened(), opened()
     assert one.session_id != other.session_id

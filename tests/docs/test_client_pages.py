@@ -50,7 +50,7 @@ def test_what_is_the_same_for_users_of_kafka_python_is_there(title: str, cls: ty
     assert found > 4
 
 
-def test_new_topics_arguments() -> None:
+def test_the_pages_give_new_topic_its_arguments() -> None:
     """As both pages write them."""
     assert list(inspect.signature(NewTopic).parameters) == [
         "name",

@@ -37,7 +37,7 @@ def test_no_row_is_missing_altogether() -> None:
 
 
 @pytest.mark.parametrize("row", THERE, ids=lambda row: row[0])
-def test_code_exists(row: list[str]) -> None:
+def test_the_code_of_a_row_exists(row: list[str]) -> None:
     names = re.findall(r"`([\w.]+)`", row[2])
     assert names
     for name in names:

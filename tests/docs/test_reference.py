@@ -73,12 +73,12 @@ def test_dev_has_exactly_the_commands_and_options_of_its_table() -> None:
     assert {words[0] for words in written} == set(dev.commands)
 
 
-def test_exit_statuses() -> None:
+def test_the_page_lists_every_exit_status() -> None:
     written = {int(cells[0]) for cells in rows(section("## Exit statuses"))}
     assert written == {0, errors.FAILED, errors.BAD_INPUT, errors.INTERRUPTED, 143}
 
 
-def test_settings_with_default_and_meaning() -> None:
+def test_the_page_lists_every_setting_with_default_and_meaning() -> None:
     def shown(value: Any) -> str:
         if value is None:
             return "none"
@@ -88,7 +88,7 @@ def test_settings_with_default_and_meaning() -> None:
     assert written == [(f"`{s.key}`", shown(s.default), s.meaning) for s in SETTINGS.values()]
 
 
-def test_spout_settings_with_default() -> None:
+def test_the_page_lists_every_spout_setting_with_its_default() -> None:
     def shown(field: dataclasses.Field[Any]) -> str:
         if field.default is not dataclasses.MISSING:
             return f"`{field.default!r}`"
@@ -103,7 +103,7 @@ def test_spout_settings_with_default() -> None:
     assert written == [(f"`{field.name}`", shown(field)) for field in there]
 
 
-def test_schemes_with_their_fields() -> None:
+def test_the_page_lists_every_scheme_with_its_fields() -> None:
     written = {cells[0].strip("`"): re.findall(r"`(\w+)`", cells[1]) for cells in rows(section("### Schemes"))}
     there = {
         name: list(cls.outputs)
@@ -118,7 +118,7 @@ def test_the_readme_names_the_kafkas_that_are_tested() -> None:
     assert all(release.kafka in text for release in RELEASES.values())
 
 
-def test_groupings() -> None:
+def test_the_page_lists_every_grouping() -> None:
     written = {eval(cells[0].strip("`"), {"Grouping": Grouping}).kind for cells in rows(section("## Groupings"))}
     assert written == KINDS
 
@@ -140,7 +140,7 @@ def test_what_may_be_overridden(cls: type) -> None:
     assert public - bound - inner <= names | {"cleanup"}
 
 
-def test_what_a_reliable_spout_and_the_context_offer() -> None:
+def test_the_page_lists_what_a_reliable_spout_and_the_context_offer() -> None:
     text = section("## What a component may override")
     for name in ("max_fails", "replay_backoff", "given_up"):
         assert hasattr(ReliableSpout, name) and f"`{name}" in text

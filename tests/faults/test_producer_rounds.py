@@ -29,7 +29,9 @@ def cluster() -> Iterator[DevCluster]:
         ("read_process_write", 2_000, 2),
     ],
 )
-def test_exactly_once_and_in_order(cluster: DevCluster, scenario: str, records: int, rounds: int) -> None:
+def test_records_arrive_exactly_once_and_in_order(
+    cluster: DevCluster, scenario: str, records: int, rounds: int
+) -> None:
     """Brokers killed, paused and moved; a process killed with its transaction open. The seed is printed."""
     seed = random.SystemRandom().getrandbits(32)
     print(f"python -m tests.soak.long_producer --only {scenario} --seed {seed}")

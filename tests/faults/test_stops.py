@@ -43,7 +43,7 @@ def test_ctrl_c_drains_commits_and_a_new_start_repeats_nothing(cluster: DevClust
         assert all(len(times) == 1 for times in made.evidence.seen.values()), "a line came twice"
 
 
-def test_a_second_ctrl_c_kills(cluster: DevCluster, tmp_path: Path) -> None:
+def test_a_second_ctrl_c_ends_the_run_without_its_drain(cluster: DevCluster, tmp_path: Path) -> None:
     """The drain waits for a tree that never completes, for up to a minute; whoever asks twice does not."""
     with rig(cluster, tmp_path, 4_000, seed=6) as made:
         run = made.start(made.topology(swallow=("0-100-0",)), streamlet_drain_timeout_secs=60.0)

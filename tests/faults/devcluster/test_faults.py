@@ -49,7 +49,7 @@ def written(cluster: DevCluster, topic: str, value: bytes, patience_s: float = P
 
 
 @pytest.mark.parametrize("kafka", ["3.9", "4"])
-def test_three_brokers(kafka: str) -> None:
+def test_of_three_brokers_one_may_die_and_come_back(kafka: str) -> None:
     """The leader moves on demand and when it is killed; the killed broker comes back; a paused one keeps its
     place.
     """
@@ -78,7 +78,7 @@ def lone() -> Iterator[DevCluster]:
         yield cluster
 
 
-def test_pause_and_resume(lone: DevCluster) -> None:
+def test_a_paused_broker_answers_nothing_until_it_is_resumed(lone: DevCluster) -> None:
     """A paused broker answers nothing; resumed, it goes on."""
     assert written(lone, "t", b"before")
     lone.pause(0)
@@ -89,7 +89,7 @@ def test_pause_and_resume(lone: DevCluster) -> None:
     assert written(lone, "t", b"after")
 
 
-def test_zookeeper_away_and_back(lone: DevCluster) -> None:
+def test_a_broker_serves_without_its_zookeeper_which_comes_back_with_its_data(lone: DevCluster) -> None:
     """A broker without its ZooKeeper still serves; the ZooKeeper comes back on its port with its data."""
     address = lone.zookeeper
     lone.stop_zookeeper()
@@ -165,7 +165,7 @@ def test_a_taken_port_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
         assert cluster.zookeeper != f"127.0.0.1:{taken[0]}"
 
 
-def test_misuse(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_misuse_is_refused_by_name_and_starts_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Before start, after start, unknown kinds, no Java: named errors, nothing started."""
     with pytest.raises(ValueError, match=r"choose from 3\.9, 4"):
         DevCluster("0.8")

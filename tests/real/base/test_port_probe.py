@@ -6,7 +6,7 @@ from streamlet.base.port_probe import spoken_at
 from streamlet.devcluster import DevCluster
 
 
-def test_real_servers(kafka39: DevCluster, kafka4: DevCluster) -> None:
+def test_real_servers_are_told_by_their_answers(kafka39: DevCluster, kafka4: DevCluster) -> None:
     """Brokers of both kinds and a ZooKeeper; none of them minds being asked by the wrong name."""
     for address, name in (
         (kafka39.zookeeper, "ZooKeeper"),

@@ -13,7 +13,7 @@ from tests.command_line import Streamlet
 from tests.scripted.cli.test_bad_addresses import WORD_COUNT, refused, told
 
 
-def test_a_broker_given_as_a_zookeeper(streamlet: Streamlet, kafka39: DevCluster) -> None:
+def test_a_broker_given_as_a_zookeeper_is_told_at_once(streamlet: Streamlet, kafka39: DevCluster) -> None:
     """Told at once, with how to read through a broker."""
     address = kafka39.bootstrap_servers
     said, before = refused(streamlet, 2, f"lines.hosts=zk://{address}", "lines.start_timeout_ms=600000")
@@ -21,7 +21,7 @@ def test_a_broker_given_as_a_zookeeper(streamlet: Streamlet, kafka39: DevCluster
     assert not before
 
 
-def test_a_zookeeper_given_as_a_broker(streamlet: Streamlet, kafka39: DevCluster) -> None:
+def test_a_zookeeper_given_as_a_broker_is_told_at_once(streamlet: Streamlet, kafka39: DevCluster) -> None:
     """Told at once, although a ZooKeeper only hangs up on a Kafka client; with how to find brokers in it."""
     address = kafka39.zookeeper
     said, before = refused(streamlet, 2, f"lines.hosts=kafka://{address}", "lines.start_timeout_ms=600000")
@@ -29,7 +29,9 @@ def test_a_zookeeper_given_as_a_broker(streamlet: Streamlet, kafka39: DevCluster
     assert not before
 
 
-def test_a_topic_that_is_not_there(streamlet: Streamlet, kafka39: DevCluster, topic_name: Callable[[], str]) -> None:
+def test_a_topic_that_is_not_there_is_refused_by_name(
+    streamlet: Streamlet, kafka39: DevCluster, topic_name: Callable[[], str]
+) -> None:
     """Named, with where it was looked for and what to do; no raw complaint of the client comes before."""
     name = topic_name()
     for hosts, where in (
@@ -41,7 +43,9 @@ def test_a_topic_that_is_not_there(streamlet: Streamlet, kafka39: DevCluster, to
         assert all("lines: waiting, for up to" in line and name not in line for line in before), before
 
 
-def test_an_undecodable_record(streamlet: Streamlet, kafka39: DevCluster, make_topic: Callable[..., str]) -> None:
+def test_an_undecodable_record_is_named_and_what_came_before_is_committed(
+    streamlet: Streamlet, kafka39: DevCluster, make_topic: Callable[..., str]
+) -> None:
     """Named by topic, partition and offset; what came before it is committed."""
     topic = make_topic(kafka39)
     producer = Producer({"bootstrap.servers": kafka39.bootstrap_servers})

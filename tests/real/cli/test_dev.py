@@ -62,7 +62,7 @@ def test_one_broker_of_three_dies_and_comes_back(state: Path, own_ports: tuple[i
     run("down")
 
 
-def test_two_ups_at_once_then_everything_then_down(state: Path) -> None:
+def test_of_two_ups_one_starts_and_down_leaves_nothing(state: Path) -> None:
     """One starts it, the other finds it; topics and records; ``down`` leaves no process and
     port.
     """

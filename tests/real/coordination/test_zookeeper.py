@@ -70,7 +70,9 @@ def test_kazoo_reads_what_was_written(ensemble: DevCluster, topic_name: Callable
 
 
 @pytest.mark.faults
-def test_restart_of_the_ensemble(ensemble: DevCluster, store: ZooKeeperNodeStore) -> None:
+def test_a_restart_of_the_ensemble_keeps_the_session_and_the_writes_that_waited(
+    ensemble: DevCluster, store: ZooKeeperNodeStore
+) -> None:
     """Away: SUSPENDED, calls fail as outcome unknown. Back: same session, and the writes that waited
     arrive.
     """
@@ -88,7 +90,9 @@ def test_restart_of_the_ensemble(ensemble: DevCluster, store: ZooKeeperNodeStore
 
 
 @pytest.mark.faults
-def test_a_paused_ensemble(ensemble: DevCluster, store: ZooKeeperNodeStore) -> None:
+def test_a_paused_ensemble_ends_calls_by_their_time_out_as_unknown(
+    ensemble: DevCluster, store: ZooKeeperNodeStore
+) -> None:
     """No answer: the caller's time-out ends the call as outcome unknown; close comes back; the future
     fails.
     """
@@ -117,7 +121,7 @@ def test_an_expired_session_is_noticed(ensemble: DevCluster, store: ZooKeeperNod
     assert store.get("/a") == (b"", 0)
 
 
-def test_digest(ensemble: DevCluster, topic_name: Callable[[], str]) -> None:
+def test_nodes_made_with_a_user_are_closed_to_another(ensemble: DevCluster, topic_name: Callable[[], str]) -> None:
     """Nodes made with a user belong to that user; another one is told so, and no secret appears."""
     hosts = f"{ensemble.zookeeper}/{topic_name()}"
     owner = ZooKeeperNodeStore(hosts, digest=("ann", "sesame"))

@@ -48,7 +48,9 @@ def test_lines_produced_are_read_back(shared: DevCluster, topic_name: Callable[[
     assert shared.log_end_offsets(topic) == dict.fromkeys(range(4), 250)
 
 
-def test_keys_compression_and_deleted_records(shared: DevCluster, make_topic: Callable[..., str]) -> None:
+def test_produce_takes_keys_and_codecs_and_deleted_records_move_the_start(
+    shared: DevCluster, make_topic: Callable[..., str]
+) -> None:
     """A key separator makes keys, compression reaches the log, deleted records move the log's start."""
     topic = make_topic(shared)
     shared.produce(topic, ["a|1", "b|2", "c|3"], key_separator="|", compression="lz4")

@@ -250,7 +250,7 @@ class Whole(Topology):
 
 
 @pytest.mark.parametrize(("topology", "drained"), [(Whole, True), (Words, False)])
-def test_stop_drains(topology: Any, drained: bool) -> None:
+def test_a_stop_drains_and_says_what_is_left(topology: Any, drained: bool) -> None:
     """What failed meanwhile, and is replayed no more, is not done: the run says that something is left."""
     stop, watch = Stop(), Watch()
     stop.ask()

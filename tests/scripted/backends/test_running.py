@@ -140,7 +140,7 @@ def test_a_class_that_no_other_process_can_import() -> None:
     assert Local.run(backend="inline").components["numbers"].acked == 20
 
 
-def test_from_another_thread_and_two_at_once() -> None:
+def test_runs_work_from_another_thread_and_two_at_once() -> None:
     results: list[RunResult] = []
     backends = ["processes", "processes", "inline"]
     threads = [
@@ -234,7 +234,7 @@ def test_a_script_without_its_guard_is_told_so(tmp_path: Path) -> None:
     assert status == 1 and "calls run while it is imported" in err and 'if __name__ == "__main__":' in err
 
 
-def test_a_module_of_a_package_with_relative_imports(tmp_path: Path) -> None:
+def test_a_module_of_a_package_may_import_relatively(tmp_path: Path) -> None:
     package = tmp_path / "shop" / "flows"
     package.mkdir(parents=True)
     (tmp_path / "shop" / "__init__.py").touch()

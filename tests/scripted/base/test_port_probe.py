@@ -28,7 +28,7 @@ def test_a_server_is_named_by_its_answer(answer: bytes, name: str) -> None:
         assert spoken_at("127.0.0.1", port) == name
 
 
-def test_a_web_server() -> None:
+def test_a_web_server_is_recognised() -> None:
     """One that waits for the end of a line before it says anything."""
     server = http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
     server.RequestHandlerClass.log_message = lambda *_: None  # type: ignore[method-assign]
@@ -42,7 +42,7 @@ def test_a_web_server() -> None:
         server.server_close()
 
 
-def test_nobody_and_somebody_silent() -> None:
+def test_nobody_and_somebody_silent_give_nothing() -> None:
     """Nothing is claimed of a port that nobody listens on, nor of one that keeps silent."""
     (port,) = free_ports(1)
     assert spoken_at("127.0.0.1", port) is None

@@ -40,7 +40,7 @@ def free_port() -> int:
         return int(sock.getsockname()[1])
 
 
-def test_no_broker_at_the_address(streamlet: Streamlet, free_port: int) -> None:
+def test_no_broker_at_the_address_is_told_with_its_remedy(streamlet: Streamlet, free_port: int) -> None:
     """What, where, why and what to do; and after a second of waiting, what is waited for, once."""
     said, before = refused(streamlet, 2, f"lines.hosts=kafka://127.0.0.1:{free_port}")
     assert "No Kafka broker answered" in said and f"127.0.0.1:{free_port}" in said
@@ -49,7 +49,7 @@ def test_no_broker_at_the_address(streamlet: Streamlet, free_port: int) -> None:
     assert f"127.0.0.1:{free_port}" in before[0] and "Connection refused" in before[0]
 
 
-def test_no_zookeeper_at_the_address(streamlet: Streamlet, free_port: int) -> None:
+def test_no_zookeeper_at_the_address_is_told_with_its_remedy(streamlet: Streamlet, free_port: int) -> None:
     """What, where, why and what to do, how to start one too; and after a second, what is waited for, once."""
     said, before = refused(streamlet, 2, f"lines.hosts=zk://127.0.0.1:{free_port}")
     assert f"ZooKeeper 127.0.0.1:{free_port} cannot be used" in said and "Connection refused (tried for 2 s)" in said
@@ -64,7 +64,9 @@ def test_no_zookeeper_at_the_address(streamlet: Streamlet, free_port: int) -> No
         ("zk", "it speaks HTTP, not ZooKeeper's protocol", "its client port, which is usually 2181"),
     ],
 )
-def test_a_port_that_speaks_another_protocol(streamlet: Streamlet, scheme: str, why: str, remedy: str) -> None:
+def test_a_port_that_speaks_another_protocol_ends_the_run_at_once(
+    streamlet: Streamlet, scheme: str, why: str, remedy: str
+) -> None:
     """Said as such, with what it speaks and what to do, and at once: no time-out is waited for."""
     with web_server() as port:
         where = (f"lines.hosts={scheme}://127.0.0.1:{port}", "lines.start_timeout_ms=600000")
@@ -73,7 +75,7 @@ def test_a_port_that_speaks_another_protocol(streamlet: Streamlet, scheme: str, 
     assert not before
 
 
-def test_a_broker_that_is_too_old(streamlet: Streamlet) -> None:
+def test_a_broker_that_is_too_old_ends_the_run_with_its_version(streamlet: Streamlet) -> None:
     """A broker of 1.0: its Fetch ends at version 6."""
     from dataclasses import replace
 

@@ -41,11 +41,11 @@ def test_the_good_one_is_good(streamlet) -> None:
     assert done.returncode == 0, done
 
 
-def test_no_such_file(refused) -> None:
+def test_a_missing_file_is_refused(refused) -> None:
     assert "There is no file" in refused("run", "nowhere.py")
 
 
-def test_a_folder(refused, streamlet) -> None:
+def test_a_folder_is_refused_as_no_file(refused, streamlet) -> None:
     assert "There is no file" in refused("run", streamlet.folder)
 
 
@@ -73,7 +73,7 @@ def test_a_file_that_imports_what_is_not_installed(refused, streamlet) -> None:
     assert "no_such_module_here" in refused("run", streamlet.write("import no_such_module_here\n"))
 
 
-def test_a_file_that_exits_when_imported(refused, streamlet) -> None:
+def test_a_file_that_exits_when_imported_is_refused(refused, streamlet) -> None:
     """A script that parses arguments at its top is no topology, and must not decide our exit status."""
     assert "SystemExit" in refused("run", streamlet.write("import sys\nsys.exit(0)\n"))
 
@@ -96,16 +96,16 @@ def test_several_topologies_and_no_name(refused, streamlet) -> None:
     assert "Other, WordCount" in said
 
 
-def test_an_unknown_component_in_inputs(refused, streamlet) -> None:
+def test_an_unknown_component_in_inputs_is_refused(refused, streamlet) -> None:
     assert "Did you mean 'lines'" in refused("run", streamlet.write(made(split_inputs='["line"]')))
 
 
-def test_a_fields_grouping_on_a_field_not_declared(refused, streamlet) -> None:
+def test_a_fields_grouping_on_a_field_not_declared_is_refused(refused, streamlet) -> None:
     said = refused("run", streamlet.write(made(count_field='"wrod"')))
     assert "count" in said and "declares 'word'" in said and "Did you mean 'word'" in said
 
 
-def test_par_zero(refused, streamlet) -> None:
+def test_a_parallelism_of_zero_is_refused(refused, streamlet) -> None:
     assert "par is 0" in refused("run", streamlet.write(made(lines_par="0")))
 
 

@@ -16,12 +16,12 @@ class Made(Topology):
 """
 
 
-def test_a_valid_topology(streamlet) -> None:
+def test_a_valid_topology_is_said_to_be_valid(streamlet) -> None:
     done = streamlet("check", READINGS)
     assert done.returncode == 0 and "is valid: 1 spout, 3 bolts, 6 tasks." in done.stdout
 
 
-def test_problems_as_json(streamlet) -> None:
+def test_problems_are_one_json_object_and_a_bad_status(streamlet) -> None:
     """One object on stdout; the exit status still says that something is wrong."""
     done = streamlet("check", streamlet.write(BAD), "--json")
     answer = json.loads(done.stdout)
@@ -35,7 +35,7 @@ def test_a_file_that_cannot_be_loaded_as_json(streamlet) -> None:
     assert done.returncode == 2 and "There is no file" in json.loads(done.stdout)["problems"][0]["message"]
 
 
-def test_valid_as_json(streamlet) -> None:
+def test_a_valid_topology_is_one_json_object(streamlet) -> None:
     answer = json.loads(streamlet("check", f"{READINGS}:Weather", "--json").stdout)
     assert (answer["topology"], answer["valid"], answer["tasks"], answer["problems"]) == ("Weather", True, 6, [])
 
@@ -52,5 +52,5 @@ def test_settings_of_a_topology_include_its_own(streamlet) -> None:
     assert {row["key"] for row in rows} >= {*SETTINGS, "readings.failing"}
 
 
-def test_neither_file_nor_settings(refused) -> None:
+def test_neither_file_nor_settings_is_refused(refused) -> None:
     assert "--settings" in refused("check")

@@ -49,7 +49,7 @@ def test_json_tells_text_bytes_and_nothing_apart(data: bytes | None) -> None:
         assert (back.encode() if isinstance(back, str) else back) == data
 
 
-def test_a_line_of_a_file_as_a_record() -> None:
+def test_a_line_of_a_file_becomes_a_record() -> None:
     """Its line end alone is taken off; a key that is not there is told with the line's number."""
     assert key_and_value(b"a\r\n", 1, None) == (None, b"a\r")
     assert key_and_value(b"\xff", 1, None) == (None, b"\xff")

@@ -26,7 +26,7 @@ def run(*arguments: str, stdin: bytes | None = None) -> tuple[int, str]:
     return result.exit_code, result.stdout
 
 
-def test_nothing_is_up(state: Path) -> None:
+def test_each_command_says_that_nothing_is_up(state: Path) -> None:
     """Each command says so in its way, and makes no directory."""
     assert run("status") == (1, "Nothing is up.\n")
     assert run("status", "--json") == (1, "null\n")
@@ -40,7 +40,7 @@ def test_nothing_is_up(state: Path) -> None:
 @pytest.mark.parametrize(
     "arguments", [("up", "--kafka", "5"), ("up", "--brokers", "2"), ("topic", "t", "--config", "x"), ("produce",)]
 )
-def test_bad_input(state: Path, arguments: tuple[str, ...]) -> None:
+def test_bad_input_is_refused_before_anything_runs(state: Path, arguments: tuple[str, ...]) -> None:
     """Refused with 2 before anything runs."""
     assert run(*arguments)[0] == 2
 
@@ -187,7 +187,7 @@ def recorded(state: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorded]
 
 @pytest.mark.parametrize("ended", [(), ("broker 1",), ("broker 0", "broker 1", "broker 2")])
 @pytest.mark.parametrize("wanted", [("--kafka", "3.9"), ("--brokers", "1"), ("--kafka", "3.9", "--brokers", "1")])
-def test_another_cluster_than_the_recorded_one(
+def test_another_cluster_than_the_recorded_one_is_refused(
     recorded: Recorded, ended: tuple[str, ...], wanted: tuple[str, ...]
 ) -> None:
     """Alive, half dead or dead: refused with what is there and both commands; nothing is ended or removed."""

@@ -7,21 +7,21 @@ from pathlib import Path
 READINGS = Path(__file__).parents[3] / "topologies" / "readings.py"
 
 
-def test_text(streamlet) -> None:
+def test_graph_prints_the_tree(streamlet) -> None:
     done = streamlet("graph", READINGS, PYTHONIOENCODING="utf-8")
     assert done.returncode == 0
     assert done.stdout.startswith("Weather: 1 spout, 3 bolts, 6 tasks\n\nreadings ×1 (Readings)\n└─ ")
 
 
-def test_a_terminal_without_line_characters(streamlet) -> None:
+def test_a_terminal_without_line_characters_gets_ascii(streamlet) -> None:
     assert streamlet("graph", READINGS, PYTHONIOENCODING="latin-1").stdout.isascii()
 
 
-def test_placement(streamlet) -> None:
+def test_graph_with_workers_prints_the_placement(streamlet) -> None:
     assert "worker 1" in streamlet("graph", READINGS, "--workers", "2").stdout
 
 
-def test_dot_and_mermaid(streamlet) -> None:
+def test_graph_prints_dot_and_mermaid(streamlet) -> None:
     assert streamlet("graph", READINGS, "--format", "dot").stdout.startswith("digraph")
     assert streamlet("graph", READINGS, "--format", "mermaid").stdout.startswith("flowchart")
 

@@ -20,7 +20,7 @@ def test_each_command_has_help_and_is_where_the_table_says(streamlet) -> None:
         assert done.returncode == 0 and f"streamlet {name}" in done.stdout and line
 
 
-def test_version(streamlet) -> None:
+def test_the_version_is_printed(streamlet) -> None:
     assert streamlet("--version").stdout.startswith("streamlet ")
 
 

@@ -109,13 +109,13 @@ def test_lines_where_there_is_no_terminal(streamlet) -> None:
 
 
 @backends
-def test_time_is_over(streamlet, backend: str) -> None:
+def test_a_run_ends_when_its_time_is_over(streamlet, backend: str) -> None:
     done = streamlet("run", streamlet.write(ENDLESS), "--backend", backend, "-t", "0.5", "--json")
     assert done.returncode == 0 and events(done)[-1]["reason"] == "time"
 
 
 @backends
-def test_seconds_and_settings_of_a_file(streamlet, backend: str) -> None:
+def test_seconds_and_settings_may_stand_in_a_file(streamlet, backend: str) -> None:
     settings = streamlet.write("readings.count = 7\nreadings.per.second = 1e6\n", "settings.toml")
     done = streamlet("run", READINGS, "--backend", backend, "--config", settings, "--until-caught-up", "--json")
     assert {r["name"]: r["acked"] for r in events(done)[-1]["components"]}["readings"] == 7
@@ -123,7 +123,7 @@ def test_seconds_and_settings_of_a_file(streamlet, backend: str) -> None:
 
 @backends
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_drains_and_cleans_up(streamlet, backend: str, number: int, status: int) -> None:
+def test_a_signal_makes_the_run_drain_and_clean_up(streamlet, backend: str, number: int, status: int) -> None:
     """Within the drain time-out and a little: pause, drain, `cleanup`, exit with the shell's status."""
     process = streamlet.start("run", streamlet.write(ENDLESS), "--backend", backend)
     wait_for(process, "the first tuple is there")
@@ -327,7 +327,7 @@ def in_a_terminal(streamlet, *arguments: str, **environment: str) -> tuple[int, 
         return process.wait(20), seen
 
 
-def test_the_exit_status_of_the_live_table_too(streamlet) -> None:
+def test_the_live_table_ends_with_the_exit_status_too(streamlet) -> None:
     """In a terminal: the table is drawn in place, and the last line says how it ended."""
     status, seen = in_a_terminal(streamlet, "run", str(READINGS), "--until-caught-up", *QUICK)
     assert status == 0

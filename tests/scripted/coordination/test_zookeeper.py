@@ -12,7 +12,7 @@ from streamlet.devcluster.tcp_ports import free_ports
 from tests.wrong_ports import saying, web_server
 
 
-def test_nobody_there() -> None:
+def test_where_nobody_listens_the_address_and_a_remedy_are_told() -> None:
     """One paragraph with the address, the reason and a remedy, within the time-out."""
     (port,) = free_ports(1)
     with pytest.raises(NodeStoreUnavailable, match=f"127.0.0.1:{port}.*refused.*streamlet dev up") as caught:
@@ -29,7 +29,7 @@ def test_nobody_there() -> None:
         (b"\0\0\0\x25\1", "an unknown protocol"),
     ],
 )
-def test_another_protocol(answer: bytes, named: str) -> None:
+def test_another_protocol_is_told_at_once(answer: bytes, named: str) -> None:
     """Told at once, with what is spoken instead and where a ZooKeeper is to be found; no time-out is waited for."""
     with saying(answer) as port, pytest.raises(NodeStoreUnavailable) as caught:
         ZooKeeperNodeStore(f"127.0.0.1:{port}", connect_timeout_s=600)

@@ -103,7 +103,7 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path, environ: dict[str, str])
 
 
 @pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC, errno.EACCES])
-def test_a_disk_that_refuses(
+def test_a_disk_that_refuses_is_told_in_a_paragraph(
     tmp_path: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     """Read-only, full, not ours: one paragraph."""
@@ -144,7 +144,9 @@ def test_a_fetch_ends_with_whoever_wanted_it(tmp_path: Path, environ: dict[str, 
         maven.kill()
 
 
-def test_neither_maven_nor_ivy(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_maven_and_ivy_both_remedies_are_named(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Both remedies are named."""
     monkeypatch.setattr(jars, "find_ivy", lambda: None)
     with pytest.raises(JarsUnavailable, match=r"apt-get install maven.*pip install pyspark"):

@@ -34,7 +34,7 @@ def fake_java(directory: Path, says: str, status: int = 0) -> Path:
         ("nothing of the kind", None),
     ],
 )
-def test_versions(said: str, version: int | None) -> None:
+def test_a_version_is_read_as_java_writes_it(said: str, version: int | None) -> None:
     """As Java has written them since 1.8."""
     assert parse_version(said) == version
 
@@ -49,7 +49,7 @@ def test_java_home_goes_before_the_path(tmp_path: Path) -> None:
     assert find_java(environ) == java.Java(path, 17)
 
 
-def test_no_java_at_all() -> None:
+def test_without_any_java_what_to_install_is_told() -> None:
     """One paragraph with the package to install."""
     with pytest.raises(JavaMissing, match=r"no `java` on the PATH.*apt-get install default-jre-headless") as caught:
         find_java({"PATH": "/none"})

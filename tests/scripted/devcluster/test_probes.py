@@ -38,7 +38,7 @@ def framed(correlation: int, body: bytes) -> bytes:
 VERSIONS = framed(1, struct.pack(">hi", 0, 0))
 
 
-def test_kafka_state() -> None:
+def test_brokers_and_controller_are_read_from_a_metadata_answer() -> None:
     """Brokers and controller out of a Metadata answer, racks included."""
     brokers = b"".join(
         struct.pack(">ih", node, 9) + b"127.0.0.1" + struct.pack(">ih", 9092, rack) + b"r" * max(rack, 0)
@@ -59,13 +59,13 @@ def test_kafka_state() -> None:
         (VERSIONS, struct.pack(">ii", 1 << 30, 2)),
     ],
 )
-def test_wrong_answers(answers: tuple[bytes, ...]) -> None:
+def test_wrong_answers_are_refused_and_reserve_nothing(answers: tuple[bytes, ...]) -> None:
     """Another protocol, another correlation id, an error, a cut one, an absurd length: refused, nothing reserved."""
     with answering(*answers) as port, pytest.raises(ProtocolError):
         kafka_state(port)
 
 
-def test_an_answer_cut_off() -> None:
+def test_an_answer_cut_off_is_none() -> None:
     """Is no answer."""
     with answering(VERSIONS, framed(2, bytes(100))[:20]) as port, pytest.raises(OSError):
         kafka_state(port)

@@ -29,7 +29,7 @@ def test_preferred_ports_keep_their_place() -> None:
     assert found[1] not in (first, second, third)
 
 
-def test_who_listens_on_a_port() -> None:
+def test_only_a_process_that_listens_on_a_port_counts() -> None:
     """This process or that one; an open connection is no listener; of a process that is gone nothing is known."""
     other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     with other, socket.create_server(("127.0.0.1", 0)) as server, socket.create_server(("::1", 0), family=10) as six:

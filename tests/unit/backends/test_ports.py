@@ -3,7 +3,7 @@
 from streamlet.backends.contract import Stop
 
 
-def test_asking_is_seen() -> None:
+def test_a_stop_that_was_asked_for_is_seen() -> None:
     stop = Stop()
     assert not stop.asked
     stop.ask()

@@ -21,7 +21,7 @@ def test_lines_fit_the_terminal_and_paths_stay_whole(width: int) -> None:
     assert all(len(line) <= width for line in lines if path not in line)
 
 
-def test_numbered_problems_hang() -> None:
+def test_lines_of_a_numbered_problem_are_indented() -> None:
     lines = wrapped("1. " + "word " * 12, 30).splitlines()
     assert lines[0].startswith("1. word") and all(line.startswith("   word") for line in lines[1:])
 

@@ -53,7 +53,7 @@ def test_tables_of_a_file_are_joined_by_dots(tmp_path: Path) -> None:
     assert overrides == {"lines": {"topic": "x"}}
 
 
-def test_json_too(tmp_path: Path) -> None:
+def test_settings_may_stand_in_a_json_file(tmp_path: Path) -> None:
     path = tmp_path / "settings.json"
     path.write_text('{"topology": {"max": {"spout": {"pending": 5}}}, "topology.workers": 3}')
     assert divided(SPEC, given_in_file(path, SPEC))[0] == {"topology.max.spout.pending": 5, "topology.workers": 3}

@@ -30,7 +30,7 @@ def partitions(count: int) -> tuple[dict[str, Any], ...]:
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0.04, "0.0 s"), (4.25, "4.2 s"), (59.9, "59.9 s"), (61.5, "1:01 min"), (3727, "1:02:07 h")]
 )
-def test_durations(seconds: float, text: str) -> None:
+def test_a_duration_is_shown_in_its_largest_units(seconds: float, text: str) -> None:
     assert show.duration(seconds) == text
 
 

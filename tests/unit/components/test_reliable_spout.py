@@ -79,7 +79,7 @@ def test_a_failed_tuple_is_replayed_once_its_wait_is_over(bound: tuple[Kept, Por
     assert port.sent == [([1], "a", "s", None)] * 2
 
 
-def test_waits_grow(bound: tuple[Kept, Port]) -> None:
+def test_waits_between_replays_grow(bound: tuple[Kept, Port]) -> None:
     spout, port = bound
     spout.emit([1], tup_id="a")
     waits = []

@@ -17,7 +17,9 @@ from streamlet.coordination.ensemble import Ensemble
         ("[::1]:2183/x/", (("::1", 2183),), "/x"),
     ],
 )
-def test_parsed(text: str, addresses: tuple[tuple[str, int], ...], chroot: str) -> None:
+def test_an_ensemble_is_parsed_and_prints_as_it_parses(
+    text: str, addresses: tuple[tuple[str, int], ...], chroot: str
+) -> None:
     """Ports may be left out, a trailing slash is no chroot, IPv6 stands in brackets; printed, it parses the
     same.
     """
@@ -29,7 +31,7 @@ def test_parsed(text: str, addresses: tuple[tuple[str, int], ...], chroot: str) 
 @pytest.mark.parametrize(
     "text", ["", ",", "zk:", "zk:x", "zk:0", "zk:70000", "zk:²", "[::1", "[::1]x", "zk//a", "zk/../a"]
 )
-def test_malformed(text: str) -> None:
+def test_a_malformed_ensemble_is_refused_with_the_right_form(text: str) -> None:
     """One paragraph that shows the right form."""
     if text == "zk:":
         assert Ensemble.parse(text).addresses == (("zk", 2181),)

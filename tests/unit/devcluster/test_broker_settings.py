@@ -17,7 +17,7 @@ BROKERS = [
 ]
 
 
-def test_properties_format() -> None:
+def test_properties_are_one_key_and_value_a_line() -> None:
     """One key=value a line."""
     assert settings.properties({"a.b": 1, "c": "x"}) == "a.b=1\nc=x\n"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from streamlet.devcluster.directories import OwnedDirectory
 
 
-def test_removed_by_its_owner() -> None:
+def test_a_directory_is_removed_by_its_owner() -> None:
     """Private while it lives; removing twice is nothing."""
     directory = OwnedDirectory()
     assert directory.path.stat().st_mode & 0o777 == 0o700

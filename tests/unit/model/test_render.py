@@ -36,7 +36,7 @@ class Drawn(Topology):
     report = Report.spec(inputs={count: Grouping.GLOBAL, sort["errors"]: Grouping.ALL})
 
 
-def test_text() -> None:
+def test_the_tree_is_drawn_from_the_spouts_down() -> None:
     """The tree goes from spouts down; what is read from two sides is drawn once."""
     assert render.text(Drawn.__topology__) == (
         "lines ×1 (Lines)\n"
@@ -47,13 +47,13 @@ def test_text() -> None:
     )
 
 
-def test_text_in_plain_ascii() -> None:
+def test_the_tree_can_be_drawn_in_plain_ascii() -> None:
     drawn = render.text(Drawn.__topology__, render.ASCII)
     assert drawn.isascii()
     assert "|- [word] fields(word) -> count x3 (Count)" in drawn
 
 
-def test_two_spouts_and_a_circle() -> None:
+def test_a_circle_is_drawn_once_round() -> None:
     """A circle is drawn once round."""
 
     class Round(Topology):
@@ -73,13 +73,13 @@ def test_two_spouts_and_a_circle() -> None:
     )
 
 
-def test_placement() -> None:
+def test_the_placement_lists_the_tasks_of_each_worker() -> None:
     assert render.placement(make_plan(Drawn.__topology__, 2)) == (
         "worker 0 ── lines #1   sort #3   count #5   report #7\nworker 1 ── sort #2   count #4   count #6\n"
     )
 
 
-def test_dot() -> None:
+def test_dot_draws_components_and_streams() -> None:
     drawn = render.dot(Drawn.__topology__)
     assert drawn.startswith('digraph "Drawn" {')
     assert '"lines" [shape=house, label="lines ×1\\nLines"];' in drawn
@@ -98,7 +98,7 @@ def test_dot_and_mermaid_escape_what_they_quote() -> None:
     assert "a#quot;b\\c#lt;d#gt;#35;" in render.mermaid(Odd.__topology__)
 
 
-def test_mermaid() -> None:
+def test_mermaid_draws_components_and_streams() -> None:
     drawn = render.mermaid(Drawn.__topology__)
     assert drawn.splitlines()[:3] == ["flowchart LR", '  c0(["lines ×1"])', '  c1["sort ×2"]']
     assert '  c1 -->|"errors[line, why] all"| c3' in drawn

@@ -16,7 +16,7 @@ def test_the_command_line_wins_over_the_topology() -> None:
     assert conf["topology.max.spout.pending"] == 7
 
 
-def test_text_is_parsed() -> None:
+def test_text_is_parsed_by_the_settings_type() -> None:
     conf = resolve(
         {}, {"topology.message.timeout.secs": "1.5", "streamlet.until.caught.up": "yes", "streamlet.seed": "none"}
     )

@@ -90,11 +90,11 @@ def test_the_issues_own_word_count_is_valid() -> None:
     assert checked(made) is made
 
 
-def test_an_empty_topology() -> None:
+def test_an_empty_topology_is_refused() -> None:
     assert "no components" in only(problems()).message
 
 
-def test_a_topology_without_a_spout() -> None:
+def test_a_topology_without_a_spout_is_refused() -> None:
     bolt = Split.spec()
     bolt.inputs = [bolt]
     assert "no spout" in only(problems(split=bolt)).message
@@ -117,7 +117,7 @@ def test_par_is_a_whole_number_of_at_least_one(par: Any) -> None:
 
 
 @pytest.mark.parametrize("inputs", [None, [], {}])
-def test_a_bolt_without_inputs(inputs: Any) -> None:
+def test_a_bolt_without_inputs_is_refused(inputs: Any) -> None:
     assert "without inputs" in only(problems(lines=Lines.spec(), split=Split.spec(inputs=inputs))).message
 
 
@@ -126,17 +126,17 @@ def test_an_unknown_component_in_inputs_names_the_nearest() -> None:
     assert "'lins'" in problem.message and "'lines'" in problem.remedy
 
 
-def test_a_spec_from_outside_the_class_body() -> None:
+def test_a_spec_from_outside_the_class_body_is_refused() -> None:
     """A spec object that no line of this topology holds is told from a wrong name."""
     problem = only(problems(lines=Lines.spec(), split=Split.spec(inputs=[Lines.spec()])))
     assert "Lines" in problem.message and "no line of this topology" in problem.message
 
 
-def test_a_class_without_spec_in_inputs() -> None:
+def test_a_class_without_spec_in_inputs_is_refused() -> None:
     assert "no line of this topology" in only(problems(lines=Lines.spec(), split=Split.spec(inputs=[Lines]))).message
 
 
-def test_an_unknown_stream() -> None:
+def test_an_unknown_stream_is_refused_with_its_nearest_name() -> None:
     lines = Lines.spec()
     sorter = Sorter.spec(inputs=[lines])
     problem = only(problems(lines=lines, sorter=sorter, count=Count.spec(inputs=[sorter["error"]])))
@@ -159,13 +159,13 @@ def test_fields_grouping_on_a_field_not_declared_names_what_is() -> None:
     assert problem.remedy == "Did you mean 'word'?"
 
 
-def test_fields_grouping_without_a_field() -> None:
+def test_a_fields_grouping_without_a_field_is_refused() -> None:
     lines = Lines.spec()
     assert "names no field" in only(problems(lines=lines, s=Split.spec(inputs={lines: Grouping.fields()}))).message
 
 
 @pytest.mark.parametrize("grouping", ["word", 3, ["word"], Grouping, Grouping("magic")])
-def test_a_grouping_that_is_none(grouping: Any) -> None:
+def test_a_grouping_that_is_none_is_refused(grouping: Any) -> None:
     lines = Lines.spec()
     assert "grouping" in only(problems(lines=lines, split=Split.spec(inputs={lines: grouping}))).message
 
@@ -177,7 +177,7 @@ def test_direct_on_a_stream_that_is_not_direct() -> None:
     )
 
 
-def test_another_grouping_on_a_direct_stream() -> None:
+def test_another_grouping_on_a_direct_stream_is_refused() -> None:
     lines = Lines.spec()
     sorter = Sorter.spec(inputs=[lines])
     read = Count.spec(inputs={sorter["picked"]: Grouping.SHUFFLE})
@@ -190,7 +190,7 @@ def test_no_grouping_on_a_direct_stream_means_direct() -> None:
     assert problems(lines=lines, sorter=sorter, count=Count.spec(inputs=[sorter["picked"], sorter["errors"]])) == []
 
 
-def test_one_input_named_twice() -> None:
+def test_one_input_named_twice_is_refused() -> None:
     lines = Lines.spec()
     assert "2 times" in only(problems(lines=lines, split=Split.spec(inputs=[lines, StreamId("lines")]))).message
 
@@ -212,7 +212,7 @@ def test_one_input_named_twice() -> None:
         [Stream(["a"], name="__tick")],
     ],
 )
-def test_malformed_outputs(outputs: Any) -> None:
+def test_malformed_outputs_are_refused_and_not_read_further(outputs: Any) -> None:
     """What is no list of distinct field names or distinct streams is refused, and not read any further."""
     lines = Lines.spec(outputs=outputs)
     problem = only(problems(lines=lines, split=Split.spec(inputs={lines: Grouping.fields("a")})))
@@ -226,13 +226,13 @@ def test_a_class_made_inside_a_function() -> None:
     assert "inside a function" in only(problems(lines=lines, split=Local.spec(inputs=[lines]))).message
 
 
-def test_a_class_of_main() -> None:
+def test_a_class_of_main_is_refused() -> None:
     lines = Lines.spec()
     homeless = type("Homeless", (Split,), {"__module__": "__main__"})
     assert "__main__" in only(problems(lines=lines, split=homeless.spec(inputs=[lines]))).message
 
 
-def test_a_bolt_without_process_and_a_spout_without_next_tuple() -> None:
+def test_a_bolt_without_process_and_a_spout_without_next_tuple_are_refused() -> None:
     lines = NoNextTuple.spec(outputs=["line"])
     found = problems(lines=lines, split=NoProcess.spec(inputs=[lines]), more=InheritsProcess.spec(inputs=[lines]))
     assert [(p.component, "does not define" in p.message) for p in found] == [("lines", True), ("split", True)]
@@ -330,7 +330,7 @@ def test_all_problems_come_at_once() -> None:
     assert raised.value.exit_status == 2
 
 
-def test_a_spec_repr_and_identity() -> None:
+def test_specs_are_compared_by_identity() -> None:
     """Specs are compared by identity: two equal-looking lines are two components."""
     assert Lines.spec() != Lines.spec()
     assert isinstance(Lines.spec(), ComponentSpec)

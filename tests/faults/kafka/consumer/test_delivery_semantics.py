@@ -128,7 +128,7 @@ def test_c9_at_least_once_loses_nothing(cluster: DevCluster, topic: str, tmp_pat
     print(f"{sum(counts.values()) - RECORDS} were done again")
 
 
-def test_c9_exactly_once_into_sqlite(cluster: DevCluster, topic: str, tmp_path: Path) -> None:
+def test_c9_exactly_once_into_sqlite_stores_each_record_once(cluster: DevCluster, topic: str, tmp_path: Path) -> None:
     """Outcome and offset in one transaction: each record once."""
     out = tmp_path / "out.db"
 
@@ -155,7 +155,7 @@ def test_c9_exactly_once_into_sqlite(cluster: DevCluster, topic: str, tmp_path: 
     assert done() == Counter(str(number) for number in range(RECORDS))
 
 
-def test_c9_exactly_once_from_kafka_to_kafka(
+def test_c9_exactly_once_from_kafka_to_kafka_writes_each_record_once(
     cluster: DevCluster, topic: str, make_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     """One transaction for records and offsets; read back by librdkafka with read_committed: each record once."""

@@ -173,7 +173,7 @@ def test_settings_are_changed_one_by_one(
     assert set(caught.value.errors) == {lines, ConfigResource.broker(77)}
 
 
-def test_offsets_of_partitions_and_the_deletion_of_records(
+def test_offsets_are_those_of_kafkas_tools_also_after_records_are_deleted(
     cluster: DevCluster, admin: Admin, make_topic: MakeTopic
 ) -> None:
     """Beginning, end and time as Kafka's tools say them, before and after records are dropped."""

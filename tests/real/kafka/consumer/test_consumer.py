@@ -102,7 +102,7 @@ def test_c1_a_pattern_finds_topics_that_come_later(
     assert take(consumer, 1)[0].topic == f"{first}-more"
 
 
-def test_c2_seek_pause_resume_and_offsets_of_the_log(
+def test_c2_seek_pause_and_resume_move_and_hold_what_is_read(
     cluster: DevCluster, make_topic: Callable[..., str], produce: Callable[..., None], make_consumer: Make
 ) -> None:
     """Positions are the user's to move; a paused partition keeps its records; beginning, end and times are told."""

@@ -96,7 +96,7 @@ def test_c5_cooperative_rebalance_keeps_what_stays(
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
-def test_c5_a_group_with_librdkafka_members(
+def test_c5_a_group_shares_partitions_out_with_librdkafka_members(
     strategy: str,
     cluster: DevCluster,
     make_topic: Callable[..., str],

@@ -107,7 +107,9 @@ def test_m4_a_connection_the_broker_closes_forces_an_update(cluster: DevCluster,
     assert client.counts.connections_lost == 1
 
 
-def test_m5_all_topics_and_idle_topics(cluster: DevCluster, make_topic: MakeTopic) -> None:
+def test_m5_idle_topics_leave_and_all_topics_are_those_librdkafka_lists(
+    cluster: DevCluster, make_topic: MakeTopic
+) -> None:
     """A producer's idle topic leaves; all topics are those that librdkafka lists."""
     used, idle = make_topic(cluster), make_topic(cluster)
     config = ClientConfig(cluster.bootstrap_servers, metadata_max_age_ms=100)

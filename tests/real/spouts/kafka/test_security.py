@@ -183,7 +183,7 @@ def descendants(pid: int) -> Iterator[int]:
                 yield from descendants(int(child))
 
 
-def test_offsets_in_a_zookeeper_with_a_user_and_a_chroot(
+def test_offsets_in_a_zookeeper_belong_to_the_user_below_the_chroot(
     kafka39: DevCluster, make_topic: Make, harness: Make, topic_name: Make, witness39: Any, caplog: Any
 ) -> None:
     """Nodes are that user's alone, under the chroot, in an ensemble of which one host is down; another is refused."""

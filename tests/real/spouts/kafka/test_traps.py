@@ -215,7 +215,9 @@ def test_a_topic_re_created_while_running_begins_anew_or_stops(
 # -- K8 ---------------------------------------------------------------------------------------------------------
 
 
-def test_k8_latest_by_time_and_forced(kafka39: DevCluster, witness39: Any, make_topic: Make, harness: Make) -> None:
+def test_k8_a_start_is_latest_by_time_or_forced_and_what_is_stored_wins(
+    kafka39: DevCluster, witness39: Any, make_topic: Make, harness: Make
+) -> None:
     topic = make_topic(kafka39)
     producer = Producer({"bootstrap.servers": kafka39.bootstrap_servers})
     for i in range(6):

@@ -37,22 +37,22 @@ def test_packages_that_are_missing_or_do_not_fit(versions: dict[str, str | None]
     ("said", "version"),
     [('openjdk version "17.0.15" 2025', 17), ('java version "1.8.0_392"', 8), ("", None)],
 )
-def test_java_versions(said: str, version: int | None) -> None:
+def test_a_java_version_is_read_from_what_java_prints(said: str, version: int | None) -> None:
     assert preflight.java_version(said) == version
 
 
-def test_no_java_at_all(tmp_path: Path) -> None:
+def test_without_any_java_spark_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"no `java` on the PATH.*default-jre-headless"):
         preflight.check_java({"PATH": str(tmp_path)})
 
 
-def test_a_java_home_that_is_none(tmp_path: Path) -> None:
+def test_a_java_home_that_is_none_is_refused(tmp_path: Path) -> None:
     """Spark's scripts look there only, whatever the PATH has."""
     with pytest.raises(BadInput, match=f"JAVA_HOME={tmp_path}"):
         preflight.check_java({"PATH": os.environ["PATH"], "JAVA_HOME": str(tmp_path)})
 
 
-def test_an_old_java(tmp_path: Path) -> None:
+def test_an_old_java_is_refused_with_the_version_spark_needs(tmp_path: Path) -> None:
     java = tmp_path / "java"
     java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
     java.chmod(0o755)
@@ -60,7 +60,7 @@ def test_an_old_java(tmp_path: Path) -> None:
         preflight.check_java({"PATH": str(tmp_path)})
 
 
-def test_a_master_that_does_not_answer() -> None:
+def test_a_master_that_does_not_answer_is_refused() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         preflight.check_reachable(parse_master(f"spark://127.0.0.1:1,127.0.0.1:{port}", 1))
@@ -74,7 +74,7 @@ def test_speculation_would_copy_a_worker() -> None:
         preflight.check_session({"spark.speculation": "true"})
 
 
-def test_a_compiled_package_that_an_executor_lacks() -> None:
+def test_a_compiled_package_that_an_executor_lacks_is_named() -> None:
     report = preflight.Report("node7", "/opt/py/bin/python", {"crc32c": "ModuleNotFoundError: No module"}, "")
     with pytest.raises(BadInput, match=r"node7 .*cannot import crc32c .*/opt/py/bin/python -m pip install 'crc32c"):
         preflight.judge([report], ("10.0.0.1", 5))
@@ -100,7 +100,7 @@ def test_what_pyspark_itself_lacks_on_an_executor_is_named() -> None:
     )
 
 
-def test_the_telling_line_of_a_java_error() -> None:
+def test_the_telling_line_of_a_java_error_is_found() -> None:
     cause = 'Caused by: java.io.IOException: Cannot run program "nix"'
     said = f"An error occurred\n: org.apache.spark.SparkException: Job aborted.\n\tat a.B\n{cause}\n\tat a.C"
     assert preflight.last_words(said) == f"{cause}."

@@ -158,7 +158,7 @@ def test_a_broker_too_old_is_named_with_what_it_lacks(broker: FakeBroker, admin:
         admin.create_topics(NewTopic("x", 1, 3), timeout=5)
 
 
-def test_nobody_there(broker: FakeBroker) -> None:
+def test_where_nobody_listens_each_address_is_named(broker: FakeBroker) -> None:
     """The bootstrap's own paragraph, with each address."""
     broker.stop()
     with Admin(bootstrap_servers=broker.address) as admin, pytest.raises(BootstrapFailed, match="refused"):
@@ -246,7 +246,7 @@ def test_names_and_settings_are_checked(admin: Admin) -> None:
         admin.alter_group_offsets("g", {TopicPartition("t", 0): -5})
 
 
-def test_one_thread_at_a_time(broker: FakeBroker, admin: Admin) -> None:
+def test_a_second_thread_is_refused_and_harms_nothing(broker: FakeBroker, admin: Admin) -> None:
     """A second one is told so, and harms nothing."""
     broker.on(ApiKey.LIST_GROUPS, SILENCE)
     told: list[str] = []

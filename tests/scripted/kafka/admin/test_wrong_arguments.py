@@ -104,7 +104,7 @@ def broker() -> Iterator[FakeBroker]:
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_a_call_cannot_take(broker: FakeBroker, name: str) -> None:
+def test_what_a_call_cannot_take_is_refused(broker: FakeBroker, name: str) -> None:
     call, given, said = WRONG[name]
     for wrong in given:
         with Admin(bootstrap_servers=broker.address) as admin, pytest.raises(BadInput) as caught:

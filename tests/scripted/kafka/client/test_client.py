@@ -88,7 +88,7 @@ def produce(mock: MockCluster, partition: int, *values: bytes) -> None:
     assert producer.flush(20) == 0
 
 
-def test_three_brokers_and_what_they_lead(mock: MockCluster, client: KafkaClient) -> None:
+def test_each_partition_is_read_from_its_own_leader(mock: MockCluster, client: KafkaClient) -> None:
     """Each partition is read from its own leader."""
     assert set(client.cluster.brokers) == {1, 2, 3}
     for partition in range(3):

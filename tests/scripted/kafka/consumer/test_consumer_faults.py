@@ -146,7 +146,9 @@ def test_c4_a_damaged_batch_is_told_after_what_stands_before_it(
 
 
 @pytest.mark.parametrize("deaf", [ApiKey.FIND_COORDINATOR, ApiKey.JOIN_GROUP, ApiKey.FETCH, ApiKey.METADATA])
-def test_close_never_hangs(deaf: ApiKey, broker: FakeBroker, consumer_of: Callable[..., Consumer]) -> None:
+def test_close_ends_whatever_is_never_answered(
+    deaf: ApiKey, broker: FakeBroker, consumer_of: Callable[..., Consumer]
+) -> None:
     """Whatever is never answered, and when it is called twice."""
     broker.on(deaf, SILENCE)
     consumer = consumer_of(group_id="g")

@@ -103,7 +103,7 @@ def test_m6_an_answer_without_brokers_keeps_what_is_known(
     assert client.cluster.partition_count("lines") == 2
 
 
-def test_m6_one_metadata_request_in_flight(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
+def test_m6_only_one_metadata_request_is_in_flight(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
     """However often an update is asked for, a second request waits for the first one's answer."""
     client = make_client(broker)
     client.bootstrap(PATIENCE_S)
@@ -385,7 +385,7 @@ def paragraph(error: BaseException) -> str:
     return error.message
 
 
-def test_nobody_at_the_address(make_client: Callable[..., KafkaClient]) -> None:
+def test_nobody_at_the_address_is_told_in_time(make_client: Callable[..., KafkaClient]) -> None:
     """Every address is named with its own cause."""
     first, second = f"127.0.0.1:{free_port()}", "no-such-host.invalid:9092"
     client = make_client(first, second)
@@ -417,7 +417,7 @@ def test_a_port_that_accepts_and_never_answers(make_client: Callable[..., KafkaC
         (b"\xff\xff\xff\xff", "another protocol"),
     ],
 )
-def test_a_port_that_speaks_another_protocol(
+def test_a_port_that_speaks_another_protocol_is_named_at_once(
     make_client: Callable[..., KafkaClient], greeting: bytes, words: str
 ) -> None:
     """The port is named, what it seems to speak too, and waiting is given up at once."""
@@ -431,7 +431,7 @@ def test_a_port_that_speaks_another_protocol(
         assert stranger.address in text and words in text and caught.value.exit_status == 2
 
 
-def test_a_broker_that_is_too_old(make_client: Callable[..., KafkaClient]) -> None:
+def test_a_broker_that_is_too_old_is_refused(make_client: Callable[..., KafkaClient]) -> None:
     """Broker, API and both sides' versions are named."""
     with FakeBroker() as old:
         old.ranges[ApiKey.METADATA] = (0, 4)

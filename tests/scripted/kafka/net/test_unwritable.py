@@ -14,7 +14,7 @@ from tests.scripted.fake_broker import FakeBroker
 FOUND = FindCoordinatorResponse(error_code=0, node_id=1, host="h", port=1)
 
 
-def test_it_fails_alone() -> None:
+def test_a_request_that_cannot_be_written_fails_alone() -> None:
     """Whoever waits for it hears that, and whoever polls for others does not."""
     with FakeBroker() as broker, KafkaClient(ClientConfig(broker.address)) as client:
         broker.on(ApiKey.FIND_COORDINATOR, FOUND)

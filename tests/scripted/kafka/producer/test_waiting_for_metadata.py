@@ -12,7 +12,9 @@ from streamlet.kafka.producer import append
 from tests.scripted.kafka.producer.scripted import scripted
 
 
-def test_nobody_at_the_address(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_at_the_address_is_told_and_the_record_stays_the_callers(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The error says where it was tried and that the record is still the caller's; the log says it long before."""
     monkeypatch.setattr(append, "TOLD_AFTER_S", 0.1)
     (port,) = free_ports(1)
@@ -29,7 +31,9 @@ def test_nobody_at_the_address(caplog: pytest.LogCaptureFixture, monkeypatch: py
     assert len(waits) == 1 and "no broker has answered" in waits[0] and f"127.0.0.1:{port}" in waits[0]
 
 
-def test_a_topic_that_is_not_there(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_that_is_not_there_ends_the_send_by_name(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(append, "TOLD_AFTER_S", 0.3)
     with scripted(max_block_ms=600) as (_broker, _log, producer):
         said = r"'lines'.*Create the topic \(`streamlet dev topic lines`, or Admin\.create_topics\).*was not taken\.$"

@@ -155,7 +155,7 @@ def test_descriptions_and_listings_are_read_from_metadata() -> None:
     assert list(topics.read_listing(response)) == ["t"]
 
 
-def test_changes_of_settings() -> None:
+def test_changes_of_settings_set_delete_and_append() -> None:
     """Text sets, None deletes, an AlterConfig says more; what is no text is refused with its name."""
     lines = ConfigResource.topic("lines")
     changes = {"a": "1", "b": None, "c": AlterConfig(ConfigOp.APPEND, "x")}
@@ -251,7 +251,7 @@ def test_offsets_are_committed_from_outside_of_the_membership() -> None:
     assert (row.committed_offset, row.committed_leader_epoch, row.committed_metadata) == (7, 3, "m")
 
 
-def test_places_in_a_partition() -> None:
+def test_a_place_in_a_partition_is_a_word_a_time_or_milliseconds() -> None:
     """Words, aware times, milliseconds; nothing else."""
     assert [topics.timestamp_of(spec) for spec in ("earliest", "latest", 5)] == [-2, -1, 5]  # type: ignore[arg-type]
     assert topics.timestamp_of(datetime.fromtimestamp(1.5, UTC)) == 1500

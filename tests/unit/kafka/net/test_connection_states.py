@@ -148,7 +148,7 @@ def test_who_was_refused_waits_the_longest_back_off(states: ConnectionStates) ->
     assert states.wait_s(A, 0.0) == 1.0
 
 
-def test_m3_the_least_loaded_node(states: ConnectionStates) -> None:
+def test_m3_the_least_loaded_node_is_idle_and_ready_if_there_is_one(states: ConnectionStates) -> None:
     """Idle and ready; else ready with the fewest in flight; else being connected; else longest not tried."""
     brokers = [Broker(number, f"b{number}", 1) for number in range(4)]
     in_flight = InFlightRequests(5)

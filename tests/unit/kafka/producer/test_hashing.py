@@ -53,7 +53,7 @@ def test_p2_murmur2_of_every_length_is_one_function() -> None:
             assert murmur2(data) == word_by_word(data)
 
 
-def test_p2_java_hash_codes() -> None:
+def test_p2_hash_codes_are_those_of_java() -> None:
     """What String.hashCode, Arrays.hashCode and Integer / Long.hashCode give in Java."""
     assert java_string_hash("hello") == 99162322
     assert java_string_hash("") == 0
@@ -69,6 +69,6 @@ def test_p2_java_hash_codes() -> None:
         java_hash(1.5)
 
 
-def test_p2_crc32_is_librdkafkas() -> None:
+def test_p2_crc32_gives_librdkafkas_check_value() -> None:
     """The check value of CRC-32."""
     assert crc32_partition(b"123456789", 1 << 40) == 0xCBF43926

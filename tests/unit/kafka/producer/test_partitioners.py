@@ -127,7 +127,7 @@ def test_p9_an_index_out_of_range_names_partitioner_index_and_count(answer: obje
         made.ask("t", state.count, b"k", None)
 
 
-def test_p9_the_contract() -> None:
+def test_p9_a_partitioner_gets_key_and_count_and_gives_an_index() -> None:
     """(key, number of partitions) -> index from 0; the partition key goes before the key; an object will do."""
     asked = []
 

@@ -180,7 +180,7 @@ def test_nothing_is_numbered_anew_while_it_is_on_the_wire() -> None:
     assert made.bump_wanted
 
 
-def test_an_unknown_producer_id() -> None:
+def test_an_unknown_producer_id_begins_sequences_anew_or_fails_the_transaction() -> None:
     """Retention took it: sequences begin anew; in a transaction that lost records: it has failed."""
     made = begun()
     (first,) = drained(made, 1)

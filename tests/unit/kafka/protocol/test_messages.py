@@ -45,7 +45,9 @@ NAMES = [f"{cls.__name__}-v{version}" for cls, version, _ in SHAPES]
 @pytest.mark.parametrize(("cls", "version", "flexible"), SHAPES, ids=NAMES)
 @given(data=st.data())
 @settings(max_examples=40, deadline=None)
-def test_round_trip(cls: type, version: int, flexible: bool, data: st.DataObject) -> None:
+def test_what_is_written_is_read_back_to_the_last_byte(
+    cls: type, version: int, flexible: bool, data: st.DataObject
+) -> None:
     """What is written is read back equal, to the last byte."""
     value = data.draw(messages(cls, version, flexible))
     out = bytearray()

@@ -31,7 +31,7 @@ _records = st.builds(
 
 
 @given(value=st.integers(-(1 << 63), (1 << 63) - 1))
-def test_varints_round_trip(value: int) -> None:
+def test_every_varint_is_read_back(value: int) -> None:
     """Every signed 64-bit value."""
     raw = varint(value)
     assert read_varint(raw, 0) == (value, len(raw))
@@ -44,7 +44,9 @@ def test_varints_round_trip(value: int) -> None:
     holes=st.booleans(),
 )
 @settings(max_examples=150, deadline=None)
-def test_round_trip(records: list[NewRecord], codec: Compression, base: int, holes: bool) -> None:
+def test_records_are_read_back_with_nulls_and_holes(
+    records: list[NewRecord], codec: Compression, base: int, holes: bool
+) -> None:
     """Offsets, timestamps, keys, values and headers come back, with nulls, and with holes that compaction left."""
     if holes:
         records = [

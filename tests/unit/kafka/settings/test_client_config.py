@@ -19,7 +19,7 @@ def test_kafkas_dotted_names_work_too() -> None:
     assert config.brokers() == (Broker(-1, "h", 1), Broker(-1, "i", 2))
 
 
-def test_servers_in_one_string_and_ipv6() -> None:
+def test_servers_may_stand_in_one_string_and_in_brackets() -> None:
     """Commas, spaces, brackets; the same address twice counts once."""
     config = ClientConfig("h:1, [::1]:2 ,h:1")
     assert config.brokers() == (Broker(-1, "h", 1), Broker(-1, "::1", 2))
@@ -53,7 +53,7 @@ def test_servers_in_one_string_and_ipv6() -> None:
         ({"bootstrap_servers": "h:1", "client_id": 5}, "client_id = 5 must be a string"),
     ],
 )
-def test_what_is_refused(settings: dict[str, object], words: str) -> None:
+def test_a_wrong_setting_is_refused_by_name_with_a_remedy(settings: dict[str, object], words: str) -> None:
     """Each by a paragraph that names the setting and what to do, before anything starts."""
     with pytest.raises(SettingError) as caught:
         ClientConfig.of(settings)
@@ -97,7 +97,7 @@ def test_a_subclass_adds_settings_with_bounds_of_its_own() -> None:
         ({"enable_idempotence": 1}, "enable_idempotence = 1 must be True or False"),
     ],
 )
-def test_what_a_subclass_refuses(settings: dict[str, object], words: str) -> None:
+def test_a_subclass_refuses_by_its_own_tables_and_the_bases(settings: dict[str, object], words: str) -> None:
     """By its own tables and by those of the base."""
     with pytest.raises(SettingError) as caught:
         MoreConfig.of({"bootstrap_servers": "h:1", **settings})

@@ -45,7 +45,7 @@ def refused(client: Callable[..., Any], **settings: Any) -> str:
         (Admin, "group.id", "is a setting of the Consumer, and none of the Admin"),
     ],
 )  # fmt: skip
-def test_a_setting_of_another_client(client: Callable[..., Any], name: str, says: str) -> None:
+def test_a_setting_of_another_client_is_answered_with_ours(client: Callable[..., Any], name: str, says: str) -> None:
     assert says in refused(client, **{name: "x"})
 
 

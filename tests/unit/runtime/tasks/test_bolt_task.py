@@ -194,7 +194,7 @@ def test_every_reader_gets_an_edge_of_its_own() -> None:
     assert len({edge for _, edge, _ in emitted}) == 3 and rig.open_trees(emitted) == {}
 
 
-def test_task_ids_on_request() -> None:
+def test_task_ids_are_given_on_request() -> None:
     told: list[Any] = []
 
     def process(self: Bolt, tup: Tuple) -> None:
@@ -240,7 +240,7 @@ def test_auto_anchor_may_be_set_in_initialize() -> None:
     assert wrapped == [[7]]
 
 
-def test_streams_by_name() -> None:
+def test_an_emit_goes_to_the_stream_it_names() -> None:
     def process(self: Bolt, tup: Tuple) -> None:
         self.emit([1])
         self.emit([2, 3], stream="errors")

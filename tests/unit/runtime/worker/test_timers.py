@@ -14,7 +14,7 @@ def ran_at(timers: Timers, ran: list[float], times: list[float]) -> list[float]:
     return out
 
 
-def test_one_period_after_another_and_a_late_one_once() -> None:
+def test_periods_follow_one_another_and_a_late_one_fires_once() -> None:
     timers, ran = Timers(), []
     timers.every(1.0, lambda: ran.append(0), 0.3)
     assert timers.next_due() == 1.3

@@ -17,7 +17,7 @@ def test_a_chroot_is_the_path_of_the_brokers() -> None:
     assert hosts_from_text("zk://a:1/other", ZK) == ZkHosts("a:1", "/other/brokers", 5.0)
 
 
-def test_from_zookeeper_to_bootstrap_servers() -> None:
+def test_brokers_given_as_text_replace_a_zookeeper() -> None:
     assert hosts_from_text("kafka://a:1,b:2", ZK) == KafkaHosts("a:1,b:2")
 
 
@@ -25,7 +25,7 @@ def test_other_bootstrap_servers_keep_the_refresh() -> None:
     assert hosts_from_text("kafka://a:1", KafkaHosts("b:2", 7.0)) == KafkaHosts("a:1", 7.0)
 
 
-def test_from_static_hosts() -> None:
+def test_brokers_given_as_text_replace_static_hosts() -> None:
     assert hosts_from_text("kafka://a:1", StaticHosts({0: "b:2"})) == KafkaHosts("a:1")
 
 
@@ -37,7 +37,7 @@ def test_what_names_no_hosts(text: str) -> None:
         hosts_from_text(text, ZK)
 
 
-def test_a_config_with_its_hosts_given_as_text() -> None:
+def test_the_offset_store_follows_hosts_given_as_text() -> None:
     """The offset store follows the hosts, unless the topology names one."""
     config = SpoutConfig(ZK, "lines", "/streamlet", "demo")
     assert config.with_text({"hosts": "zk://a:1"}).offsets() == ZkOffsets("a:1")

@@ -20,7 +20,7 @@ def test_t01_the_first_start_is_earliest() -> None:
     assert (decision.offset, decision.reason) == (100, Reason.FIRST_EARLIEST)
 
 
-def test_k8_latest_and_by_time() -> None:
+def test_k8_a_start_is_latest_or_by_time() -> None:
     assert decide_start(None, LOG, StartPolicy("latest")).offset == 200
     assert decide_start(None, LOG, StartPolicy("timestamp")).offset == 150
     assert decide_start(None, LogBounds(100, 200, None), StartPolicy("timestamp")).offset == 200
