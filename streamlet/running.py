@@ -129,7 +129,7 @@ def make_request(
     attribute: str | None = None,
     quiet_stdout: bool = False,
 ) -> RunRequest:
-    """Return what is to be run. Raises BadInput for what cannot be, before anything is started."""
+    """Check everything and return the request. Raises BadInput, before anything is started."""
     settings, overrides = divided(topology, given)
     checked(topology, overrides, imported=file is not None)
     if until_caught_up:
@@ -231,7 +231,7 @@ class _Watch:
 
 @contextlib.contextmanager
 def _interrupts(stop: Stop) -> Iterator[None]:
-    """Let the first Ctrl-C drain the run and the second kill it, then raise KeyboardInterrupt.
+    """Let the first Ctrl-C drain and the second kill; raise KeyboardInterrupt afterwards.
 
     Python delivers signals to the main thread alone, and a program that has a handler of its own decides for itself:
     in both cases nothing is changed here.

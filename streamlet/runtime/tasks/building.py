@@ -44,6 +44,8 @@ class Running:
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     acks: dict[int, int] = field(default_factory=dict)
     fails: list[int] = field(default_factory=list)
+    built: Callable[[LiveTask], None] = lambda live: None
+    """Called with each task before its ``initialize``: tests put their recorders in front of its ``emit``."""
 
 
 @dataclass

@@ -110,6 +110,7 @@ class WorkerLoop:
             where = "its constructor"
             try:
                 live = self.tasks[task.task_id] = build_task(self.running, task)
+                self.running.built(live)
                 where = "initialize"
                 live.component.initialize(live.conf, live.context)
             except Exception as error:
@@ -120,7 +121,7 @@ class WorkerLoop:
                 self._add_spout(live.run, now)
             else:
                 live.run.initialized()
-                self._add_bolt(live.run, live.conf["topology.tick.tuple.freq.secs"], now)
+                self._add_bolt(live, now)
         self.timers.every(IDLE_S, self.ledgers.expire, now)
 
     def _add_spout(self, spout: SpoutTask, now: float) -> None:
@@ -135,10 +136,10 @@ class WorkerLoop:
                 spout.spout.timer_interval_s, partial(self.ledgers.guard, spout, "on_timer", spout.spout.on_timer), now
             )
 
-    def _add_bolt(self, bolt: BoltTask, tick_s: Any, now: float) -> None:
-        if tick_s is not None:
-            period = float(tick_s)
-            self.timers.every(period, lambda: self._tick(bolt, period), now)
+    def _add_bolt(self, live: LiveTask, now: float) -> None:
+        period_s = live.conf["topology.tick.tuple.freq.secs"]
+        if period_s is not None:
+            self.timers.every(period_s, partial(self.tick, live, period_s), now)
 
     def pause(self, reason: str) -> None:
         """Keep spouts from emitting until every reason is gone."""
@@ -359,11 +360,11 @@ class WorkerLoop:
 
     # -- timers ----------------------------------------------------------------------------------------------
 
-    def _tick(self, bolt: BoltTask, period_s: float) -> None:
-        bolt.tick(period_s)
-        for live in self.tasks.values():
-            if live.run is bolt:
-                self._collect(live)
+    def tick(self, live: LiveTask, period_s: float) -> None:
+        """Give a bolt its tick, and bring what it emits on its way."""
+        assert isinstance(live.run, BoltTask)
+        live.run.tick(period_s)
+        self._collect(live)
 
     # -- the end of a turn -------------------------------------------------------------------------------------
 

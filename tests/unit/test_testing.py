@@ -1,0 +1,447 @@
+"""The testing kit: what a user's test of a bolt or topology sees, on a clock moved by hand."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamlet import (
+    BadInput,
+    Bolt,
+    Grouping,
+    ReliableSpout,
+    Spout,
+    Stream,
+    StreamletError,
+    Topology,
+    Tuple,
+    ValueCannotTravel,
+)
+from streamlet.model.problem import InvalidTopology
+from streamlet.testing import BoltTester, Emitted, ManualClock, TopologyTester
+
+
+class Split(Bolt):
+    outputs = [Stream(["word"]), Stream(["line", "why"], name="bad")]
+
+    def process(self, tup: Tuple) -> None:
+        if not tup.values[0]:
+            self.emit([tup.values[0], "empty"], stream="bad")
+        for word in tup.values[0].split():
+            if word == "bomb":
+                raise ValueError("a bomb")
+            self.emit([word])
+
+
+def test_what_a_bolt_emits_and_acks() -> None:
+    with BoltTester(Split) as split:
+        split.give("to be", [""], Tuple(["or"]))
+        assert split.emitted() == [["to"], ["be"], ["or"]] and split.emitted("bad") == [["", "empty"]]
+        assert split.acked == [["to be"], [""], ["or"]] and split.failed == []
+        assert [made.stream for made in split.log] == ["default", "default", "bad", "default"]
+        assert split.log[0] == Emitted("split", 2, "default", ["to"])
+        assert split.bolt.task_id == 2 and isinstance(split.bolt, Split)
+
+
+def test_an_error_is_raised_after_the_rest_was_done() -> None:
+    with BoltTester(Split) as split:
+        with pytest.raises(ValueError, match="a bomb") as caught:
+            split.give("a bomb", "fine")
+        assert caught.value.__notes__ == ["raised by split (task 2) on the tuple ['a bomb']"]
+        assert split.failed == [["a bomb"]] and split.acked == [["fine"]]
+        split.give("again")  # what was raised once is not raised again
+        assert [raised.values for raised in split.errors] == [["a bomb"]]
+
+
+def test_errors_may_be_kept() -> None:
+    with BoltTester(Split, raise_errors=False) as split:
+        split.give("bomb", "bomb")
+        assert [type(raised.error) for raised in split.errors] == [ValueError, ValueError]
+        assert split.failed == [["bomb"], ["bomb"]]
+
+
+def test_what_is_recorded_is_what_it_was_then() -> None:
+    class Reuse(Bolt):
+        outputs = ["list"]
+
+        def process(self, tup: Tuple) -> None:
+            row = [tup.values[0]]
+            self.emit([row])
+            row.append("later")
+            tup.values[0] = "changed"
+
+    with BoltTester(Reuse) as reuse:
+        reuse.give("a")
+        assert reuse.emitted() == [[["a"]]] and reuse.acked == [["a"]]
+
+
+class Hold(Bolt):
+    outputs = ["many"]
+    auto_ack = False
+
+    def initialize(self, conf: Any, context: Any) -> None:
+        self.held: list[Tuple] = []
+        self.clock = context.clock
+
+    def process(self, tup: Tuple) -> None:
+        self.held.append(tup)
+        if tup.values[0] == "no":
+            self.fail(tup)
+
+    def process_tick(self, tup: Tuple) -> None:
+        assert self.is_tick(tup)
+        self.emit([[self.clock.monotonic(), len(self.held)]], anchors=self.held[:1])
+        for one in self.held:
+            self.ack(one)
+        self.held = []
+
+
+def test_ticks_follow_the_clock() -> None:
+    with BoltTester(Hold, conf={"topology.tick.tuple.freq.secs": 2}) as hold:
+        hold.give("a", "b", "no")
+        assert hold.acked == [] and hold.failed == [["no"]]
+        hold.advance(1.9)
+        assert hold.emitted() == []
+        hold.advance(4.2)
+        assert [many[0][0] for many in hold.emitted()] == pytest.approx([2, 4, 6])
+        assert hold.acked == [["a"], ["b"]] and hold.clock.monotonic() == pytest.approx(6.1)
+
+
+def test_a_tick_at_once_and_one_that_raises() -> None:
+    class Boom(Hold):
+        def process_tick(self, tup: Tuple) -> None:
+            raise OSError("disk full")
+
+    with BoltTester(Hold) as hold:
+        hold.give("a")
+        hold.tick()
+        assert hold.acked == [["a"]]
+    with BoltTester(Boom) as boom, pytest.raises(OSError, match="disk full") as caught:
+        boom.tick()
+    assert caught.value.__notes__ == ["raised by boom (task 2) in process_tick"]
+
+
+def test_auto_anchor_may_be_chosen_in_initialize() -> None:
+    class Loose(Split):
+        def initialize(self, conf: Any, context: Any) -> None:
+            self.auto_anchor = False
+
+    with BoltTester(Loose) as loose:
+        loose.give("a b")
+        assert loose.emitted() == [["a"], ["b"]] and loose.acked == [["a b"]]
+
+
+class Route(Bolt):
+    outputs = [Stream(["order"], name="to", direct=True)]
+
+    def initialize(self, conf: Any, context: Any) -> None:
+        self.tasks = context.component_tasks("store")
+
+    def process(self, tup: Tuple) -> None:
+        self.emit(tup.values, stream="to", direct_task=self.tasks[tup.values[0] % len(self.tasks)])
+
+
+def test_direct_streams_and_sources() -> None:
+    with BoltTester(Route, readers={"store": 2}, sources=("left", "right")) as route:
+        route.give(1, 2, source="right")
+        assert route.emitted("to") == [[1], [2]]
+        first, second = route.bolt.tasks
+        assert [made.direct_task for made in route.log] == [second, first]
+        with pytest.raises(BadInput, match=r"no source 'up'. There are: 'left', 'right'"):
+            route.give(3, source="up")
+    with BoltTester(Route, readers={"store": 1}) as route:
+        route.bolt.tasks = [99]
+        with pytest.raises(ValueError, match="direct_task=99"):
+            route.give(1)
+        assert route.log == [] and route.failed == [[1]]
+
+
+def test_task_ids_that_were_asked_for() -> None:
+    class Ask(Bolt):
+        outputs = ["n"]
+
+        def process(self, tup: Tuple) -> None:
+            self.got = self.emit(tup.values, need_task_ids=True)
+
+    with BoltTester(Ask, task_index=1, task_count=3) as ask:
+        ask.give(1)
+        assert ask.bolt.got == [5] and ask.bolt.context.task_index == 1
+
+
+def test_what_cannot_travel_is_refused_on_both_sides() -> None:
+    class Emits(Bolt):
+        outputs = ["value"]
+
+        def process(self, tup: Tuple) -> None:
+            self.emit([object()])
+
+    with BoltTester(Emits) as emits:
+        with pytest.raises(ValueCannotTravel, match="emits emitted a tuple"):
+            emits.give(1)
+        with pytest.raises(ValueCannotTravel, match="source emitted a tuple"):
+            emits.give(object())
+        assert emits.emitted() == []
+
+
+def test_emit_in_cleanup_is_refused_and_cleanup_runs_once() -> None:
+    class Late(Bolt):
+        outputs = ["n"]
+        cleaned = 0
+
+        def process(self, tup: Tuple) -> None: ...
+
+        def cleanup(self) -> None:
+            self.cleaned += 1
+            self.emit([1])
+
+    late = BoltTester(Late)
+    with pytest.raises(ValueError, match="emitted while it was closed"):
+        late.close()
+    late.close()
+    assert late.bolt.cleaned == 1 and late.emitted() == []
+
+
+def test_a_test_that_failed_is_not_hidden_by_its_cleanup() -> None:
+    class Worse(Split):
+        def cleanup(self) -> None:
+            raise OSError
+
+    with pytest.raises(AssertionError), BoltTester(Worse):
+        raise AssertionError
+
+
+def test_what_initialize_raises_is_told_as_in_a_run() -> None:
+    class Broken(Split):
+        def initialize(self, conf: Any, context: Any) -> None:
+            raise KeyError("path")
+
+    open_before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(StreamletError, match=r"broken \(task 2\) raised KeyError in initialize"):
+        BoltTester(Broken)
+    assert len(os.listdir("/proc/self/fd")) == open_before
+    with pytest.raises(InvalidTopology, match="process"):
+        BoltTester(type("Empty", (Bolt,), {}))
+
+
+def test_a_line_of_a_topology_brings_its_config() -> None:
+    class Lines(Spout):
+        outputs = ["line"]
+
+        def next_tuple(self) -> None: ...
+
+    class Holding(Topology):
+        lines = Lines.spec()
+        keeper = Hold.spec(inputs=[lines], config={"topology.tick.tuple.freq.secs": 1})
+
+    with BoltTester(Holding.keeper) as keeper:
+        keeper.give("a")
+        keeper.advance(1)
+        assert keeper.acked == [["a"]]
+
+
+def test_metrics_of_a_bolt() -> None:
+    class Metered(Bolt):
+        def process(self, tup: Tuple) -> None:
+            self.report_metric("size", len(tup.values[0]))
+
+    with BoltTester(Metered) as metered:
+        metered.give("four")
+        assert metered.metrics == {"size": 4.0}
+
+
+# -- topologies ----------------------------------------------------------------------------------------------
+
+
+class Lines(ReliableSpout):
+    """Stands for a spout that needs something outside: a test never builds it."""
+
+    outputs = [Stream(["line"]), Stream(["note"], name="notes")]
+
+    def __init__(self) -> None:
+        raise AssertionError("built, though a list was given")
+
+    def next_tuple(self) -> None: ...
+
+
+class Count(Bolt):
+    outputs = ["word", "count"]
+
+    def initialize(self, conf: Any, context: Any) -> None:
+        self.counts: dict[str, int] = {}
+        self.file = Path(conf["out"])
+
+    def process(self, tup: Tuple) -> None:
+        word = tup.values[0]
+        self.counts[word] = self.counts.get(word, 0) + 1
+        self.emit([word, self.counts[word]])
+        self.report_metric("words", len(self.counts))
+
+    def cleanup(self) -> None:
+        self.file.write_text(str(self.counts))
+
+
+class Words(Topology):
+    config = {"out": "/nowhere"}
+    lines = Lines.spec()
+    split = Split.spec(inputs=[lines], par=2)
+    count = Count.spec(inputs={split: Grouping.fields("word")})
+
+
+def test_a_topology_with_a_list_for_its_spout(tmp_path: Path) -> None:
+    out = tmp_path / "counts"
+    with TopologyTester(Words, {"lines": ["to be", "or not to be"]}, settings={"out": str(out)}) as words:
+        assert words.emitted("lines") == []  # nothing flows before it is run
+        words.run()
+        assert words.acked("lines") == [["to be"], ["or not to be"]] and words.open_trees == 0
+        assert sorted(words.emitted("split")) == sorted([[word] for word in ["to", "be", "or", "not", "to", "be"]])
+        assert ["to", 2] in words.emitted("count")
+        assert words.instances("count")[0].counts == {"to": 2, "be": 2, "or": 1, "not": 1}
+        assert words.status("count").executed == 6 and words.status("count").metrics == {"words": 4.0}
+        words.give("lines", "to", stream="default")
+        assert words.instances("count")[0].counts["to"] == 3
+    assert "'to': 3" in out.read_text()
+
+
+def test_another_stream_of_a_given_spout() -> None:
+    class Notes(Topology):
+        lines = Lines.spec()
+        hold = Hold.spec(inputs=[lines["notes"]])
+
+    with TopologyTester(Notes, {"lines": []}) as notes:
+        notes.give("lines", "look", stream="notes")
+        assert notes.emitted("lines", "notes") == [["look"]] and notes.open_trees == 1
+
+
+class Flaky(Bolt):
+    def process(self, tup: Tuple) -> None:
+        tries = vars(self).setdefault("tries", {})
+        tries[tup.values[0]] = tries.get(tup.values[0], 0) + 1
+        if tries[tup.values[0]] <= {"once": 1, "never": 99}.get(tup.values[0], 0):
+            raise ConnectionError(tup.values[0])
+
+
+class Flaking(Topology):
+    lines = Lines.spec()
+    flaky = Flaky.spec(inputs=[lines])
+
+
+def test_a_replay_comes_when_the_clock_has_moved() -> None:
+    with TopologyTester(Flaking, {"lines": ["once", "fine"]}, raise_errors=False) as flaking:
+        flaking.run()
+        assert flaking.failed("lines") == [["once"]] and flaking.acked("lines") == [["fine"]]
+        flaking.advance(0.09)
+        assert len(flaking.emitted("lines")) == 2  # its back-off is 0.1 s
+        flaking.advance(0.05)
+        assert flaking.acked("lines") == [["fine"], ["once"]] and len(flaking.emitted("lines")) == 3
+
+
+def test_what_is_given_up_after_its_replays() -> None:
+    with TopologyTester(Flaking, {"lines": ["never"]}, raise_errors=False, max_fails=2) as flaking:
+        flaking.advance(10)
+        assert flaking.failed("lines") == [["never"]] * 3 and flaking.given_up("lines") == [["never"]]
+        assert flaking.status("lines").given_up == 1 and flaking.open_trees == 0
+        assert len(flaking.errors) == 3
+
+
+def test_an_error_in_a_topology_is_raised() -> None:
+    with TopologyTester(Flaking, {"lines": ["once"]}) as flaking:
+        with pytest.raises(ConnectionError, match="once"):
+            flaking.run()
+        flaking.advance(1)
+        assert flaking.acked("lines") == [["once"]]
+
+
+class Swallowing(Topology):
+    lines = Lines.spec()
+    hold = Hold.spec(inputs=[lines])
+
+
+def test_a_swallowed_tuple_times_out() -> None:
+    settings = {"topology.message.timeout.secs": 10}
+    with TopologyTester(Swallowing, {"lines": ["a"]}, settings=settings, max_fails=0) as swallowing:
+        swallowing.advance(9)
+        assert swallowing.open_trees == 1 and swallowing.failed("lines") == []
+        swallowing.advance(6)
+        assert swallowing.failed("lines") == swallowing.given_up("lines") == [["a"]]
+
+
+class Clocked(Spout):
+    outputs = ["n"]
+
+    def initialize(self, conf: Any, context: Any) -> None:
+        self.clock, self.heard = context.clock, []
+
+    def next_tuple(self) -> None:
+        if len(self.heard) < int(self.clock.monotonic()):
+            self.heard.append(len(self.heard))
+            self.emit([len(self.heard)], tup_id=len(self.heard))
+
+
+class Clocking(Topology):
+    clocked = Clocked.spec()
+    split = Flaky.spec(inputs=[clocked])
+
+
+def test_a_spout_of_ones_own_runs_by_the_clock() -> None:
+    clock = ManualClock()
+    with TopologyTester(Clocking, clock=clock) as clocking:
+        clocking.advance(3)
+        assert clocking.emitted("clocked") == [[1], [2], [3]] and clocking.acked("clocked") == [1, 2, 3]
+        clock.advance(1)
+        clocking.run()
+        assert clocking.acked("clocked")[-1] == 4
+
+
+def test_one_seed_gives_one_run() -> None:
+    def run(seed: int) -> list[Emitted]:
+        with TopologyTester(Words, {"lines": ["a b c"] * 5}, seed=seed, settings={"out": os.devnull}) as words:
+            words.run()
+            return words.log
+
+    assert run(7) == run(7)
+
+
+class Endless(Spout):
+    outputs = ["n"]
+
+    def next_tuple(self) -> None:
+        self.emit([1])
+
+
+def test_a_spout_without_an_end_is_told() -> None:
+    class Never(Topology):
+        endless = Endless.spec()
+
+    with TopologyTester(Never) as never, pytest.raises(StreamletError, match="still busy after 2,000 turns"):
+        never.run()
+
+
+def test_a_spout_that_raises_stops_the_run() -> None:
+    class Raises(Spout):
+        outputs = ["n"]
+
+        def next_tuple(self) -> None:
+            raise RuntimeError("gone")
+
+    class Raising(Topology):
+        raises = Raises.spec()
+
+    with TopologyTester(Raising) as raising, pytest.raises(StreamletError, match=r"spout raises .* RuntimeError"):
+        raising.run()
+
+
+def test_names_that_are_not_there() -> None:
+    with pytest.raises(BadInput, match=r"Words has no spout 'line'\. It has: lines"):
+        TopologyTester(Words, {"line": []})
+    with TopologyTester(Words, {"lines": []}, settings={"out": os.devnull}) as words:
+        with pytest.raises(BadInput, match="Words has no component 'splitt'"):
+            words.emitted("splitt")
+        with pytest.raises(BadInput, match="count is a bolt"):
+            words.acked("count")
+        with pytest.raises(ValueError, match="cannot go back"):
+            words.advance(-1)
+        with pytest.raises(BadInput, match="was not given as a list"):
+            words.give("other", 1)
