@@ -1,1 +1,1 @@
-"""Floor 2: what is known of the cluster, and when to ask again. Pure."""
+"""The known cluster, and the policy of asking for it again. Pure."""

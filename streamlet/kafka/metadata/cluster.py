@@ -17,7 +17,7 @@ UNKNOWN_NODE = -1
 
 
 class Address(NamedTuple):
-    """What a connection is known by: host, port, and what it is kept apart for ("" for the common one)."""
+    """The key of a connection: host, port, and its purpose ("" for the common one)."""
 
     host: str
     port: int
@@ -39,7 +39,7 @@ class TopicPartition(NamedTuple):
 
     @classmethod
     def of(cls, value: Any) -> TopicPartition:  # Any: what a user takes for a partition
-        """A partition from a topic and a number, in any tuple. Raises WrongArgument for what is none."""
+        """Return a partition from any tuple of topic and number. Raises WrongArgument."""
         match value:
             case (str(topic), int(number)) if topic and number >= 0 and not isinstance(number, bool):
                 return cls(topic, number)
@@ -48,7 +48,7 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A broker. One known by address alone (bootstrap, static hosts) has the id UNKNOWN_NODE.
+    """A broker; with UNKNOWN_NODE one known by address alone.
 
     Connections are keyed by :attr:`address`: a broker first met as a bootstrap address and later by its id is
     reached over one connection, and a broker whose address changes gets a new one. ``purpose`` is part of the key:
@@ -67,11 +67,9 @@ class Broker:
         return Address(self.host, self.port, self.purpose)
 
     def dedicated(self, purpose: str) -> Broker:
-        """The same broker over a connection of its own, shared by all who name the same purpose.
-
-        A heartbeat then never queues behind a fetch that the broker holds (Java reaches coordinators under the
-        node id ``Integer.MAX_VALUE - id`` for that).
-        """
+        """Return the same broker over the connection for one purpose."""
+        # A broker answers the requests of a connection in order: a heartbeat behind a fetch that the broker holds would
+        # come too late. Java reaches coordinators under the node id ``Integer.MAX_VALUE - id`` for the same reason.
         return replace(self, purpose=purpose)
 
     def __str__(self) -> str:
@@ -96,7 +94,7 @@ class PartitionInfo:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Its name."""
+        """Its topic and number."""
         return TopicPartition(self.topic, self.partition)
 
 
@@ -113,7 +111,7 @@ class TopicInfo:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Brokers by id and topics by name, with the lookups that clients need. Never changed once made."""
+    """Brokers by id and topics by name; immutable."""
 
     brokers: Mapping[int, Broker] = field(default_factory=lambda: MappingProxyType({}))
     topics: Mapping[str, TopicInfo] = field(default_factory=lambda: MappingProxyType({}))
@@ -128,7 +126,7 @@ class Cluster:
         cluster_id: str | None = None,
         controller_id: int = UNKNOWN_NODE,
     ) -> Cluster:
-        """A cluster of these parts."""
+        """Return a cluster of these brokers and topics."""
         return cls(
             MappingProxyType({broker.node_id: broker for broker in brokers}),
             MappingProxyType({topic.name: topic for topic in topics}),
@@ -137,45 +135,45 @@ class Cluster:
         )
 
     def partition(self, tp: TopicPartition) -> PartitionInfo | None:
-        """What is known of a partition; None when nothing is."""
+        """Return a partition, None for an unknown one."""
         topic = self.topics.get(tp.topic)
         return None if topic is None else topic.partitions.get(tp.partition)
 
     def leader_for(self, tp: TopicPartition) -> Broker | None:
-        """The leader, when it is known and among the living brokers."""
+        """Return the leader, None for none among the living brokers."""
         info = self.partition(tp)
         return None if info is None else self.brokers.get(info.leader)
 
     def leader_epoch(self, tp: TopicPartition) -> int:
-        """The partition's leader epoch, UNKNOWN_EPOCH when not known."""
+        """Return the partition's leader epoch, or UNKNOWN_EPOCH."""
         info = self.partition(tp)
         return UNKNOWN_EPOCH if info is None else info.leader_epoch
 
     def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """All partitions of a topic, by number; empty when the topic is not known."""
+        """Return the partitions of a topic by number; () if it is unknown."""
         info = self.topics.get(topic)
         return () if info is None else tuple(info.partitions[number] for number in sorted(info.partitions))
 
     def available_partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """Those that have a living leader."""
+        """Return the partitions with a living leader."""
         return tuple(info for info in self.partitions_for(topic) if info.leader in self.brokers)
 
     def partition_count(self, topic: str) -> int | None:
-        """How many partitions the topic has; None when the topic is not known."""
+        """Return the topic's number of partitions, None of an unknown topic."""
         info = self.topics.get(topic)
         return len(info.partitions) if info is not None and info.partitions else None
 
     def has(self, topic: str, partition: int | None = None) -> bool:
-        """Whether the topic's partitions are known, and this one is among them."""
+        """Return whether the topic, and this partition of it, is known."""
         info = self.topics.get(topic)
         return info is not None and bool(info.partitions) and (partition is None or partition in info.partitions)
 
     def partitions_led_by(self, node_id: int) -> tuple[PartitionInfo, ...]:
-        """What a broker leads."""
+        """Return the partitions that a broker leads."""
         return self._by_leader.get(node_id, ())
 
     def topic_id(self, topic: str) -> str | None:
-        """The topic's id, None when it is not known or the brokers have none."""
+        """Return the topic's id, None if it is unknown."""
         info = self.topics.get(topic)
         return None if info is None else info.topic_id
 

@@ -1,4 +1,4 @@
-"""When to ask for metadata, and what to believe of an answer (M1, M3-M6; Java: ``Metadata``). Pure.
+"""When to ask for metadata, and which answers to believe (Java: ``Metadata``). Pure.
 
 The shell asks :meth:`Metadata.time_to_next_update`, sends :meth:`Metadata.next_request`, and brings back
 either :meth:`Metadata.update` or :meth:`Metadata.failed_update`. Time is given in seconds of a monotonic
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from streamlet.base.backoff import Backoff, no_jitter
-from streamlet.kafka.broker_errors import error_class
+from streamlet.kafka.broker_errors import UnknownTopicOrPartition, error_class
 from streamlet.kafka.metadata.cluster import (
     UNKNOWN_EPOCH,
     Broker,
@@ -32,12 +32,13 @@ from streamlet.kafka.protocol.messages.metadata import (
 _log = logging.getLogger(__name__)
 
 MAX_AGE_S = 300.0
+"""Seconds before metadata is asked for again without a cause."""
 REFRESH_BACKOFF = Backoff(initial=0.1, maximum=1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataAsk:
-    """A request to send, with what must come back beside the answer."""
+    """A request to send; it must come back beside its answer."""
 
     request: MetadataRequest
     request_version: int
@@ -45,7 +46,7 @@ class MetadataAsk:
 
 
 class Metadata:
-    """The cluster as known, and the policy of its refresh. One thread."""
+    """The known cluster, and the policy of its refresh. One thread."""
 
     def __init__(
         self,
@@ -61,16 +62,13 @@ class Metadata:
         self._allow_auto_topic_creation = allow_auto_topic_creation
         self.cluster = Cluster()
         self.update_version = 0
-        """+1 for every accepted answer: what waiting for an update compares."""
+        """Counts accepted answers; a caller that waits for an update compares it."""
         self.request_version = 0
-        """+1 for every new topic.
-
-        An answer asked for before it does not settle the request for that topic.
-        """
+        """Counts new topics; an answer asked for before does not settle the request for the newest."""
         self.last_refresh_s: float | None = None
-        """The last answer, good or failed. None: the next request may go at once."""
+        """Time of the last answer, good or failed; None: the next request may go at once."""
         self.last_success_s: float | None = None
-        """The last accepted answer about everything; age is counted from here."""
+        """Time of the last accepted answer about all topics; the age is counted from here."""
         self._need_full = True
         self._need_partial = False
         self._failures = 0
@@ -79,11 +77,11 @@ class Metadata:
         self._topic_idle_s = topic_idle_s
         self._all_topics = False
         self._topics: dict[str, float] = {}
-        """Each topic of interest, and when it was named last."""
+        """Each topic of interest, and the time when it was named last."""
         self._new_topics: set[str] = set()
         self._epochs: dict[TopicPartition, int] = {}
         self._ids: dict[str, str] = {}
-        """The last id of each topic, also of one that is missing for a while."""
+        """The last id of each topic, also of one that is missing at the moment."""
         self._listeners: list[Callable[[Cluster], None]] = []
 
     @property
@@ -93,18 +91,21 @@ class Metadata:
 
     @property
     def update_requested(self) -> bool:
-        """Whether an update was asked for and has not come yet (``needUpdate``)."""
+        """Whether an update was asked for and has not come yet."""
         return self._need_full or self._need_partial
 
     def add_listener(self, listener: Callable[[Cluster], None]) -> None:
-        """Call ``listener`` with the new cluster after each accepted answer, in the thread that polls."""
+        """Call ``listener`` with the new cluster after each accepted answer.
+
+        It runs in the thread that polls.
+        """
         self._listeners.append(listener)
 
     def add_topic(self, topic: str, now_s: float = 0.0) -> bool:
-        """Be interested in a topic. A new one is asked for at once, and alone. True when it was new.
+        """Keep metadata of a topic; return whether the topic is new.
 
-        Where topics expire (M5), naming one again renews it: ``now_s`` is when. A topic that has not been answered
-        for yet does not expire.
+        A new one is asked for at once, and alone. Where topics expire, naming one again at ``now_s`` renews it. A topic
+        without an answer does not expire.
         """
         known = topic in self._topics
         self._topics[topic] = now_s
@@ -117,18 +118,18 @@ class Metadata:
         return True
 
     def remove_topic(self, topic: str) -> None:
-        """Ask about it no longer; it leaves the cluster with the next full answer."""
+        """Drop a topic; it leaves the cluster with the next full answer."""
         self._topics.pop(topic, None)
         self._new_topics.discard(topic)
         self._forget_epochs(topic)
 
     @property
     def all_topics(self) -> bool:
-        """Whether every topic of the cluster is asked about (M5), as a pattern subscription needs."""
+        """Whether every topic of the cluster is asked about."""
         return self._all_topics
 
     def set_all_topics(self, wanted: bool) -> None:
-        """Ask about every topic of the cluster from now on, or again only about those added. Asks at once."""
+        """Ask about every topic from now on, or only about those added."""
         if wanted != self._all_topics:
             self._all_topics = wanted
             self.request_version += 1
@@ -136,18 +137,19 @@ class Metadata:
             self.last_refresh_s = None
 
     def request_update(self, *, reset_equivalent: bool = True) -> int:
-        """Ask for an update; returns the version that the update will be greater than.
+        """Ask for an update; return the version that the update will exceed.
 
-        ``reset_equivalent`` is False where an error made us ask: answers that tell nothing new then come ever
-        more slowly (KIP-580), so that an election under way does not draw a storm of requests.
+        ``reset_equivalent``: False where an error is the cause.
         """
+        # After errors, answers without news are asked for ever more slowly (KIP-580): an election under way must not
+        # draw a storm of requests from all its clients.
         self._need_full = True
         if reset_equivalent:
             self._equivalent = 0
         return self.update_version
 
     def time_to_next_update(self, now_s: float) -> float:
-        """Seconds until an update is due *and* allowed; 0 for now."""
+        """Return the seconds until an update is due *and* allowed."""
         allowed = 0.0
         if self.last_refresh_s is not None:
             allowed = self.last_refresh_s + self._wait_s - now_s
@@ -158,7 +160,7 @@ class Metadata:
         return max(due, allowed, 0.0)
 
     def next_request(self) -> MetadataAsk:
-        """What to ask now: only the new topics when nothing else is wanted, else all topics of interest."""
+        """Return the request to send: the new topics alone, or all topics."""
         partial = self._need_partial and not self._need_full and self.last_success_s is not None
         wanted = self._new_topics if partial else self._topics
         topics: tuple[MetadataRequestTopic, ...] | None
@@ -170,13 +172,15 @@ class Metadata:
         return MetadataAsk(request, self.request_version, partial)
 
     def failed_update(self, now_s: float) -> None:
-        """No usable answer came: keep what is known and back off."""
+        """Note that no usable answer came: keep the cluster and back off."""
         self.last_refresh_s = now_s
         self._failures += 1
         self._draw_wait()
 
     def update(self, ask: MetadataAsk, response: MetadataResponse, now_s: float) -> bool:
-        """Take in an answer. One without brokers is a failed update (M6): False, and nothing is forgotten."""
+        """Take an answer; return whether it was accepted."""
+        # An answer without brokers comes from a broker that has just started and knows nothing yet. It is a failed
+        # update: the known brokers are kept, for without them there would be no one to ask.
         if not response.brokers:
             self.failed_update(now_s)
             return False
@@ -198,10 +202,10 @@ class Metadata:
         return True
 
     def update_leader(self, tp: TopicPartition, leader: int, epoch: int, brokers: Iterable[Broker] = ()) -> bool:
-        """Take in a leader that a Produce or Fetch answer names beside its error (KIP-951); True when it was news.
+        """Take a leader that an error in an answer names (KIP-951); return whether it is new.
 
         ``brokers``: the endpoints that came with it. Believed only with a newer epoch, of a known partition and a
-        known broker. It is no update: who waits for one goes on waiting; listeners are told.
+        known broker. It counts as no update: callers that wait for one go on waiting. Listeners run.
         """
         topic = self.cluster.topics.get(tp.topic)
         known = None if topic is None else topic.partitions.get(tp.partition)
@@ -257,13 +261,15 @@ class Metadata:
         if error is not None:
             if error.retriable or error.stale_metadata:
                 self.request_update(reset_equivalent=False)
-            # A leader election is no reason to forget how many partitions there are.
-            if known is not None and known.partitions and error.retriable and error.code != 3:
+            # The number of partitions is kept through a leader election: a producer chooses partitions by it.
+            if known is not None and known.partitions and error.retriable and error is not UnknownTopicOrPartition:
                 return TopicInfo(name, known.topic_id, known.partitions, error, known.is_internal)
             return TopicInfo(name, row.topic_id, {}, error, row.is_internal)
         if row.topic_id is not None and self._ids.get(name) != row.topic_id:
             self._ids[name] = row.topic_id
-            self._forget_epochs(name)  # a topic made anew begins with epoch 0
+            # Another id is another topic of the same name, whose epochs begin with 0: judged by the old ones, all its
+            # leaders would be out of date.
+            self._forget_epochs(name)
         partitions: dict[int, PartitionInfo] = {}
         for part in row.partitions:
             fault = error_class(part.error_code)
@@ -283,7 +289,7 @@ class Metadata:
         return TopicInfo(name, row.topic_id, partitions, None, row.is_internal)
 
     def _newer(self, fresh: PartitionInfo, known: TopicInfo | None) -> PartitionInfo:
-        """``fresh``, unless a broker that lags gave it: its epoch is older than one seen before."""
+        # A broker that lags behind answers with an older epoch than one seen before: it is not believed.
         tp = fresh.topic_partition
         seen = self._epochs.get(tp, UNKNOWN_EPOCH)
         if fresh.leader_epoch == UNKNOWN_EPOCH:
@@ -301,6 +307,6 @@ class Metadata:
             del self._epochs[tp]
 
     def known_epochs(self, topics: Iterable[str]) -> dict[TopicPartition, int]:
-        """The highest leader epoch seen of each partition of ``topics``."""
+        """Return the highest leader epoch seen, for each partition of ``topics``."""
         wanted = set(topics)
         return {tp: epoch for tp, epoch in self._epochs.items() if tp.topic in wanted}

@@ -1,4 +1,4 @@
-"""Requests and their headers: API keys, which versions we speak, and how a version is agreed on."""
+"""Requests and their headers: API keys, versions, and the choice of a version."""
 
 from __future__ import annotations
 
@@ -65,21 +65,21 @@ class Request(Generic[ResponseT]):
     response_type: ClassVar[type[Any]]
 
     def usable_versions(self) -> tuple[int, ...]:
-        """The versions this request can be written in: fewer when something they need is not set."""
+        """Return the versions that can carry this request's values."""
         return type(self).versions
 
     def least_broker(self) -> str:
-        """The first Kafka that can answer it, for the message to those whose broker cannot."""
+        """Return the first release of Kafka that can answer it, for messages."""
         return "2.1"
 
     def expects_response(self) -> bool:
-        """False only for what the broker does not answer (Produce with acks=0)."""
+        """Return whether the broker answers; only Produce with acks=0 has no answer."""
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class VersionRange:
-    """What a broker offers of one API, both ends inclusive."""
+    """A broker's versions of one API, both ends inclusive."""
 
     least: int
     most: int
@@ -92,7 +92,7 @@ ApiRanges = Mapping[int, VersionRange]
 
 
 def choose_version(request: Request[Any], offered: ApiRanges, broker: str) -> int:
-    """The highest version that both sides speak.
+    """Return the highest version that both sides speak.
 
     Raises UnsupportedVersion naming broker, API and versions.
     """
@@ -119,7 +119,7 @@ def choose_version(request: Request[Any], offered: ApiRanges, broker: str) -> in
 
 
 def encode_request(request: Request[Any], version: int, correlation_id: int, client_id: str) -> bytes:
-    """The whole frame, length first."""
+    """Return the whole frame, length first."""
     kind = type(request)
     flexible = version >= kind.flexible_since
     out = bytearray(4)
@@ -137,7 +137,7 @@ def encode_request(request: Request[Any], version: int, correlation_id: int, cli
 
 
 def response_correlation_id(frame: bytes | bytearray | memoryview) -> int:
-    """The first field of every response header."""
+    """Return the first field of every response header. Raises MalformedFrame."""
     if len(frame) < 4:
         raise MalformedFrame(f"a response of {len(frame)} bytes, too short for its header")
     value: int = p.INT32.unpack_from(frame, 0)[0]
@@ -145,7 +145,7 @@ def response_correlation_id(frame: bytes | bytearray | memoryview) -> int:
 
 
 def decode_response(request: Request[ResponseT], version: int, frame: bytes | bytearray | memoryview) -> ResponseT:
-    """The typed response in ``frame`` (without its length).
+    """Return the typed response in ``frame`` (without its length).
 
     Raises MalformedFrame naming API, version and byte.
     """
@@ -154,7 +154,8 @@ def decode_response(request: Request[ResponseT], version: int, frame: bytes | by
     reader = Reader(frame)
     try:
         reader.take(4)
-        # The answer to ApiVersions keeps header v0 for ever: the client cannot know yet what it may expect.
+        # The answer to ApiVersions has header version 0 in every version: the client cannot know yet which one to
+        # expect.
         if flexible and kind.api_key != ApiKey.API_VERSIONS:
             skip_tags(reader)
         response: ResponseT = codec_of(kind.response_type, version, flexible).decode(reader)
@@ -163,12 +164,12 @@ def decode_response(request: Request[ResponseT], version: int, frame: bytes | by
             f"An answer to {kind.api_key.name} version {version} cannot be read ({err.message}); the "
             f"frame has {len(frame)} bytes."
         ) from err
-    # Bytes behind the end are let pass, as Java does: there are brokers (librdkafka's mock) that write some.
+    # Bytes after the end are ignored, as in Java: some brokers (librdkafka's mock) write a few.
     return response
 
 
 def skip_tags(reader: Reader) -> None:
-    """Pass over a block of tagged fields."""
+    """Skip a block of tagged fields."""
     for _ in range(reader.uvarint()):
         reader.uvarint()
         reader.take(reader.uvarint())

@@ -1,4 +1,4 @@
-"""Frames out of a byte stream: a length of four bytes, then the frame. Sans-IO, with a size limit."""
+"""Frames from a byte stream: a length of four bytes, then the frame. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ _FIRST_GROWTH = 1024 * 1024
 class FrameBuffer:
     """Bytes in through :meth:`get_buffer` / :meth:`buffer_updated`, whole frames out.
 
-    Small reads go through one reused staging buffer. The rest of a large frame is received straight into that
-    frame's own memory, which grows with what arrives and not with what the length claims: a length alone
-    allocates nothing. One thread.
+    Small reads go through one reused staging buffer. The rest of a large frame is received straight into that frame's
+    own memory. One thread.
     """
+
+    # A frame's memory grows with the bytes that arrive, not with the length that is claimed: a hostile length alone
+    # allocates nothing.
 
     __slots__ = ("_filled", "_frame", "_limit", "_missing", "_staged", "_staging", "_view", "seen_frames")
 
@@ -30,7 +32,10 @@ class FrameBuffer:
         self.seen_frames = 0
 
     def get_buffer(self) -> memoryview:
-        """Where to receive next; never empty. Pair with :meth:`buffer_updated` before the next call."""
+        """Return the memory to receive into, never empty.
+
+        Call :meth:`buffer_updated` before the next call.
+        """
         frame = self._frame
         if frame is not None and (self._filled < len(frame) or self._missing >= _STAGING):
             if self._filled == len(frame):
@@ -41,7 +46,10 @@ class FrameBuffer:
         return self._view
 
     def buffer_updated(self, size: int) -> list[bytearray]:
-        """``size`` bytes were received into the last buffer; the frames they complete, in order."""
+        """Take ``size`` received bytes; return the frames that they complete.
+
+        Raises MalformedFrame, or ForeignProtocol for the first bytes of a connection.
+        """
         view, self._view = self._view, None
         if view is None:
             raise RuntimeError("buffer_updated without get_buffer")

@@ -1,4 +1,4 @@
-"""Reading and writing the protocol's scalars. Every length is held against what remains before it is used."""
+"""The protocol's scalars. Every length is checked against the remaining bytes before it is used."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Reader:
 
     @property
     def remaining(self) -> int:
-        """Bytes not read yet."""
+        """The number of bytes left."""
         return self.end - self.pos
 
     def take(self, size: int) -> memoryview:
-        """The next ``size`` bytes as a view."""
+        """Return the next ``size`` bytes as a view. Raises MalformedFrame."""
         start = self.pos
         stop = start + size
         if size < 0 or stop > self.end:
@@ -41,7 +41,7 @@ class Reader:
         return self.data[start:stop]
 
     def fixed(self, layout: Struct) -> int:
-        """One integer of a fixed layout."""
+        """Return one integer of a fixed layout. Raises MalformedFrame."""
         start = self.pos
         stop = start + layout.size
         if stop > self.end:
@@ -51,7 +51,7 @@ class Reader:
         return value
 
     def uvarint(self) -> int:
-        """An unsigned varint of at most 32 bits."""
+        """Return an unsigned varint of at most 32 bits. Raises MalformedFrame."""
         data, pos = self.data, self.pos
         value = shift = 0
         while pos < self.end and shift < 35:
@@ -67,7 +67,7 @@ class Reader:
         raise MalformedFrame(f"a variable-length number at byte {self.pos} does not end where it must")
 
     def text(self, size: int) -> str:
-        """``size`` bytes of UTF-8."""
+        """Return ``size`` bytes of UTF-8 as text. Raises MalformedFrame."""
         start = self.pos
         try:
             return str(self.take(size), "utf-8")
@@ -84,7 +84,10 @@ def write_uvarint(out: bytearray, value: int) -> None:
 
 
 def uuid_text(raw: bytes | memoryview) -> str | None:
-    """A topic id as Kafka's tools print it (URL-safe base64, 22 characters); None for the zero id."""
+    """Return a topic id as Kafka's tools print it.
+
+    URL-safe base64, 22 characters; None for the zero id.
+    """
     data = bytes(raw)
     if data == _NULL_UUID:
         return None
@@ -92,7 +95,7 @@ def uuid_text(raw: bytes | memoryview) -> str | None:
 
 
 def uuid_bytes(text: str | None) -> bytes:
-    """The 16 bytes of what :func:`uuid_text` gave."""
+    """Return the 16 bytes of a topic id's text. Raises ValueError."""
     if text is None:
         return _NULL_UUID
     raw = base64.urlsafe_b64decode(text + "==")

@@ -1,7 +1,7 @@
 """Messages as field tables, and one generic codec that is compiled from them for each version.
 
 A message is a dataclass whose fields are declared with :func:`wire`. The declaration *is* the schema: kind,
-versions in which the field is on the wire, when it may be null, its tag. :func:`codec_of` turns a class and
+the versions that have the field, the first that allows null, its tag. :func:`codec_of` turns a class and
 a version into two closures (encode, decode) and keeps them. The rules are those of the protocol's own
 description language (Java: ``generator/``): compact lengths and tagged fields in flexible versions; a field
 that a version lacks is left out when it has its default, and refused otherwise unless it is ``ignorable``;
@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """How one kind is written and read in one version; ``least`` is the fewest bytes it can take."""
+    """Writer and reader of one kind in one version; ``least``: its fewest bytes."""
 
     encode: Encode
     decode: Decode
@@ -39,10 +39,10 @@ class Codec:
 
 
 class Kind:
-    """What a field is made of. Subclasses build the codec for a version."""
+    """The type of a field; builds the codec for a version."""
 
     def codec(self, version: int, flexible: bool, nullable: bool) -> Codec:
-        """The codec in ``version``; ``flexible`` chooses compact lengths, ``nullable`` admits None."""
+        """Return the codec; ``flexible``: compact lengths, ``nullable``: None is allowed."""
         raise NotImplementedError
 
 
@@ -77,7 +77,7 @@ class _Uuid(Kind):
 
 
 def _length_codec(flexible: bool, layout: Layout) -> tuple[Callable[[int, bytearray], None], Decode, int]:
-    """Writer and reader of a length (-1 = null), and its least size."""
+    """Return writer, reader and least size of a length (-1 = null)."""
     if flexible:
         return (
             lambda size, out: p.write_uvarint(out, size + 1),
@@ -92,7 +92,7 @@ def _length_codec(flexible: bool, layout: Layout) -> tuple[Callable[[int, bytear
 
 
 class _Sized(Kind):
-    """Strings and byte strings: a length, then so many bytes."""
+    """Strings and byte strings: a length, then the bytes."""
 
     def __init__(self, layout: Layout, to_bytes: Callable[[Any], Any], take: Callable[[Reader, int], Any]) -> None:
         self._layout, self._to_bytes, self._take = layout, to_bytes, take
@@ -121,7 +121,7 @@ class _Sized(Kind):
 
 
 class Array(Kind):
-    """A sequence of one kind; read as a tuple."""
+    """A sequence of one kind, read as a tuple."""
 
     def __init__(self, item: Kind | type) -> None:
         self._item = item if isinstance(item, Kind) else Struct(item)
@@ -145,6 +145,7 @@ class Array(Kind):
             count = read_length(reader)
             if count == -1 and nullable:
                 return None
+            # A count must fit into the remaining bytes before a list of its size is made: the sender may be hostile.
             if count < 0 or count * item_least > reader.remaining:
                 raise MalformedFrame(
                     f"an array of {count} items of at least {item_least} bytes each at byte {reader.pos}, "
@@ -174,12 +175,12 @@ UUID: Kind = _Uuid()
 STRING: Kind = _Sized(p.INT16, lambda text: text.encode("utf-8"), Reader.text)
 BYTES: Kind = _Sized(p.INT32, lambda raw: raw, lambda reader, size: bytes(reader.take(size)))
 RECORDS: Kind = _Sized(p.INT32, lambda raw: raw, Reader.take)
-"""Like BYTES, but read as a view into the frame: records are never copied by the protocol layer."""
+"""Like BYTES, but read as a view into the frame: records are not copied."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """One row of a field table: what, in which versions, null from which version on, under which tag."""
+    """One row of a field table: kind, versions, first nullable version, tag."""
 
     kind: Kind
     since: int
@@ -202,9 +203,10 @@ def wire(
     tag: int | None = None,
     ignorable: bool = False,
 ) -> Any:
-    """Declare a field. ``since`` and ``until`` are versions, both inclusive.
+    """Declare a field; ``since`` and ``until`` are versions, both inclusive.
 
-    A field that some version lacks needs a default.
+    A field that one of the versions lacks needs a default. ``ignorable``: such a version is written without the field,
+    whatever its value.
     """
     row = Wire(kind if isinstance(kind, Kind) else Struct(kind), since, until, nullable_since, tag, ignorable)
     return dataclasses.field(default=default, metadata={"wire": row})
@@ -212,7 +214,7 @@ def wire(
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(wire,))
 def message(cls: type[_T]) -> type[_T]:
-    """Make ``cls`` a frozen, slotted, keyword-only dataclass; its fields must be declared in wire order."""
+    """Make ``cls`` a frozen dataclass; its fields must be declared in wire order."""
     return dataclass(frozen=True, slots=True, kw_only=True)(cls)
 
 
@@ -220,7 +222,7 @@ _codecs: dict[tuple[type, int, bool], Codec] = {}
 
 
 def codec_of(cls: type, version: int, flexible: bool) -> Codec:
-    """The codec of message ``cls`` in ``version``, compiled on first use. Any thread."""
+    """Return the codec of ``cls`` in ``version``, compiled on first use. Any thread."""
     known = _codecs.get((cls, version, flexible))
     if known is None:
         known = _codecs[cls, version, flexible] = _compile(cls, version, flexible)

@@ -1,32 +1,31 @@
-"""Records encoded one by one as they are sent, and the batch they end in (format v2). Pure.
+"""Records encoded one by one as they are appended, and their batch (format v2). Pure.
 
-A record is encoded once, when it is appended, relative to its batch: what is kept until the batch goes out is the very
-bytes that go out. :func:`encode_record` is every case; the producer's append path has the usual case written out in
-line, with :data:`VARINT` as its table.
+A record is encoded once, when it is appended, relative to its batch: the bytes that are kept are the bytes that go out.
+:func:`encode_record` covers every case; the producer's append path has the usual case written out in line, with
+:data:`VARINT` as its table.
 """
 
 from __future__ import annotations
 
 import crc32c
 
-from streamlet.kafka.records.batch import CRC_FROM, HEADER, LENGTH_END, Headers
+from streamlet.kafka.records.batch import CRC_FROM, HEADER, LENGTH_END, TRANSACTIONAL, Headers
 from streamlet.kafka.records.compression import Compression
 from streamlet.kafka.records.varint import read_varint, varint
 
 HEADER_SIZE = HEADER.size
 TABLE_SIZE = 8192
 VARINT = tuple(varint(value) for value in range(TABLE_SIZE))
-"""Lengths and differences as they stand in a record; nearly all are small."""
+"""The varints of small numbers: nearly all lengths and deltas of a record are small."""
 
 _NULL = varint(-1)
 _PLAIN_MOST = TABLE_SIZE - 20
-_TRANSACTIONAL = 0x10
 
 
 def encode_record(
     key: bytes | None, value: bytes | None, headers: Headers, timestamp_delta: int, offset_delta: int
 ) -> bytes:
-    """One record of a batch. ValueError when the timestamp is outside of 64 bits."""
+    """Return one record of a batch. Raises ValueError for a delta beyond 64 bits."""
     parts = [b"\x00", _varint(timestamp_delta), _varint(offset_delta)]
     for field in (key, value):
         if field is None:
@@ -45,7 +44,8 @@ def encode_record(
 
 
 def encode_plain(key: bytes | None, value: bytes | None, timestamp_delta: int, offset_delta: int) -> bytes:
-    """:func:`encode_record` without headers, several times as fast where every number is in the table."""
+    """Return one record without headers, several times as fast."""
+    # The fast path holds where every length and delta is in the table; other records go the general way.
     if value is None or offset_delta >= TABLE_SIZE or not 0 <= timestamp_delta < TABLE_SIZE:
         return encode_record(key, value, (), timestamp_delta, offset_delta)
     size = len(value)
@@ -65,7 +65,7 @@ def encode_plain(key: bytes | None, value: bytes | None, timestamp_delta: int, o
 
 
 def shifted_record(record: bytes, timestamp_shift: int, offset_delta: int) -> bytes:
-    """The same record as part of another batch: its time moved by so much, its place another."""
+    """Return a record as part of another batch: its time moved, its offset replaced."""
     _size, pos = read_varint(record, 0)
     timestamp_delta, after = read_varint(record, pos + 1)
     _offset_delta, after = read_varint(record, after)
@@ -74,13 +74,13 @@ def shifted_record(record: bytes, timestamp_shift: int, offset_delta: int) -> by
 
 
 def timestamp_delta_of(record: bytes) -> int:
-    """How much later than the batch's first record this one is, in milliseconds."""
+    """Return the milliseconds between the batch's base timestamp and the record."""
     _size, pos = read_varint(record, 0)
     return read_varint(record, pos + 1)[0]
 
 
 def upper_bound(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """No record of these fields takes more bytes in any batch."""
+    """Return the largest size of a record of these fields."""
     size = 5 + 1 + 10 + 5 + 5 + 5 + 5 + len(key or b"") + len(value or b"")
     for name, content in headers:
         size += 10 + 4 * len(name) + len(content or b"")
@@ -96,22 +96,36 @@ def seal_batch(
     producer: tuple[int, int, int] = (-1, -1, -1),
     transactional: bool = False,
 ) -> bytes:
-    """A whole batch of ``count`` records; ``body`` as it goes over the wire, ``producer``: id, epoch, sequence."""
-    producer_id, producer_epoch, base_sequence = producer
+    """Return a whole batch of ``count`` records around ``body``.
+
+    ``producer``: id, epoch, base sequence.
+    """
+    attributes = int(compression) | (TRANSACTIONAL if transactional else 0)
+    return framed_batch(body, count, attributes, (base_timestamp, max_timestamp), producer, count - 1)
+
+
+def framed_batch(
+    body: bytes,
+    count: int,
+    attributes: int,
+    timestamps: tuple[int, int],
+    producer: tuple[int, int, int],
+    last_offset_delta: int,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+) -> bytes:
+    """Return a batch with any header; ``timestamps``: base and maximum."""
     header = bytearray(
         HEADER.pack(
-            0,
+            base_offset,
             HEADER.size - LENGTH_END + len(body),
-            -1,
+            leader_epoch,
             2,
             0,
-            int(compression) | (_TRANSACTIONAL if transactional else 0),
-            count - 1,
-            base_timestamp,
-            max_timestamp,
-            producer_id,
-            producer_epoch,
-            base_sequence,
+            attributes,
+            last_offset_delta,
+            *timestamps,
+            *producer,
             count,
         )
     )

@@ -1,7 +1,7 @@
 """Record batches (format v2, KIP-98), as columns.
 
 One flat loop a batch, varints inlined with a path for one byte and for two, keys and values as slices of one
-``bytes``; what can be said once for the batch (base offset, timestamps, epoch) is kept once. Pure.
+``bytes``; values that all records share (base offset, timestamp, epoch) are kept once. Pure.
 """
 
 from __future__ import annotations
@@ -16,26 +16,25 @@ from struct import Struct
 from streamlet.kafka.records.varint import read_raw_varint, read_varint
 
 HEADER = Struct(">qiibIhiqqqhii")
-"""Base offset, length, leader epoch, magic, crc, attributes, last offset delta, base and max timestamp, "
-"producer
-id and epoch, base sequence, record count: 61 bytes."""
+"""Base offset, length, leader epoch, magic, crc, attributes, last offset delta, base and max timestamp, producer id and
+epoch, base sequence, record count: 61 bytes."""
 
 LENGTH_END = 12
-"""The length counts from here."""
+"""The length counts the bytes after this one."""
 CRC_FROM = 21
-"""The checksum covers from the attributes to the end."""
+"""The checksum covers the bytes after this one: the attributes first."""
 
 _CODEC_MASK = 0x07
-_LOG_APPEND_TIME = 0x08
-_TRANSACTIONAL = 0x10
-_CONTROL = 0x20
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
 _LEAST_RECORD = 7
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class TimestampType(IntEnum):
-    """Who set the timestamps: the producer, or the broker at append."""
+    """The clock of the timestamps: the producer's, or the broker's at append."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
@@ -43,7 +42,7 @@ class TimestampType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class BatchHeader:
-    """What a batch says of itself, before its records are unpacked."""
+    """The header of a batch, read before its records are unpacked."""
 
     base_offset: int
     length: int
@@ -61,12 +60,12 @@ class BatchHeader:
 
     @property
     def last_offset(self) -> int:
-        """Kept by compaction even when the last record is gone."""
+        """The last offset; compaction keeps it even when the last record is gone."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
-        """Where to read on after this batch."""
+        """The offset after this batch."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
@@ -76,18 +75,18 @@ class BatchHeader:
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Whose clock the timestamps are of."""
-        return TimestampType.LOG_APPEND_TIME if self.attributes & _LOG_APPEND_TIME else TimestampType.CREATE_TIME
+        """The clock of the timestamps."""
+        return TimestampType.LOG_APPEND_TIME if self.attributes & LOG_APPEND_TIME else TimestampType.CREATE_TIME
 
     @property
     def is_transactional(self) -> bool:
-        """Written inside a transaction."""
-        return bool(self.attributes & _TRANSACTIONAL)
+        """Whether it was written in a transaction."""
+        return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
-        """Holds a transaction's end marker, which is never handed to users."""
-        return bool(self.attributes & _CONTROL)
+        """Whether it holds a transaction's end marker, which no user gets."""
+        return bool(self.attributes & CONTROL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,48 +110,46 @@ class RecordBatch:
 
     @property
     def base_offset(self) -> int:
-        """What the offset deltas are added to."""
+        """The offset of the first record, as it was written."""
         return self.header.base_offset
 
     @property
     def next_offset(self) -> int:
-        """Where to read on after this batch."""
+        """The offset after this batch."""
         return self.header.next_offset
 
     @property
     def leader_epoch(self) -> int:
-        """The leader epoch the batch was appended in; -1 unknown."""
+        """The leader epoch of the append, -1 for unknown."""
         return self.header.partition_leader_epoch
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Whose clock the timestamps are of."""
+        """The clock of the timestamps."""
         return self.header.timestamp_type
 
     def offsets(self) -> Sequence[int]:
-        """Absolute offsets; a range where the batch has no holes."""
+        """Return absolute offsets, a range where the batch has no holes."""
         base, deltas = self.header.base_offset, self.offset_deltas
         if isinstance(deltas, range):
             return range(base + deltas.start, base + deltas.stop)
         return [base + delta for delta in deltas]
 
     def timestamps(self) -> list[int]:
-        """Milliseconds since 1970; with log-append time the batch's one timestamp for all."""
-        if self.header.attributes & _LOG_APPEND_TIME:
+        """Return milliseconds since 1970, with log-append time the batch's own for all."""
+        if self.header.attributes & LOG_APPEND_TIME:
             return [self.header.max_timestamp] * len(self.values)
         base = self.header.base_timestamp
         return [base + delta for delta in self.timestamp_deltas]
 
     def headers(self, index: int) -> Headers:
-        """The headers of record ``index``."""
+        """Return the headers of record ``index``."""
         raw = self.raw_headers.get(index)
         return () if raw is None else decode_headers(raw)
 
     def starting_at(self, offset: int) -> RecordBatch:
-        """Without the records before ``offset``.
-
-        A fetch answers with whole batches, from an earlier start.
-        """
+        """Return the batch without the records before ``offset``."""
+        # A fetch answers with whole batches: the first one may begin before the offset that was asked for.
         skip = bisect_left(self.offset_deltas, offset - self.header.base_offset)
         if not skip:
             return self
@@ -167,15 +164,13 @@ class RecordBatch:
 
 
 def empty_batch(header: BatchHeader) -> RecordBatch:
-    """A batch of which nothing is delivered."""
+    """Return a batch that delivers no record."""
     return RecordBatch(header, range(0), (), (), (), {})
 
 
 def decode_headers(raw: bytes) -> Headers:
-    """Record headers from their bytes, count first, which :func:`check_headers` has let pass.
-
-    A name that is not UTF-8 (librdkafka lets one be written) costs no record: it is read as Java reads it.
-    """
+    """Return record headers from bytes that :func:`check_headers` has accepted."""
+    # A name that is not UTF-8, which librdkafka can write, must not cost the record: it is read as Java reads it.
     count, pos = read_varint(raw, 0)
     found: list[tuple[str, bytes | None]] = []
     for _ in range(count):
@@ -190,7 +185,7 @@ def decode_headers(raw: bytes) -> Headers:
 
 
 def check_headers(raw: bytes) -> None:
-    """Raises ValueError or IndexError when these are not a record's headers, to their last byte."""
+    """Raise ValueError or IndexError unless the bytes are exactly a record's headers."""
     count, pos = read_varint(raw, 0)
     end = len(raw)
     if not 0 <= count * 2 <= end - pos:
@@ -209,12 +204,12 @@ def check_headers(raw: bytes) -> None:
 
 
 def decode_records(header: BatchHeader, data: bytes, start: int = 0) -> RecordBatch:
-    """The records of ``data`` from ``start`` on, uncompressed. Raises ValueError or IndexError when "
-    "malformed.
+    """Return the uncompressed records of ``data`` from ``start`` on.
 
-    The three columns of numbers and the key are read by the same few lines, written out each time: a call for
-    each would double the cost of a record.
+    Raises ValueError or IndexError for malformed ones.
     """
+    # The three columns of numbers and the key are read by the same few lines, written out each time: a call for each
+    # would double the cost of a record.
     count, pos, size = header.record_count, start, len(data)
     if count < 0 or count * _LEAST_RECORD > size - start:
         raise ValueError(f"{count} records in {size - start} bytes")
@@ -311,5 +306,5 @@ def decode_records(header: BatchHeader, data: bytes, start: int = 0) -> RecordBa
 
 
 def parse_header(data: bytes | memoryview, pos: int) -> BatchHeader:
-    """The 61 bytes at ``pos``, which the caller knows to be there."""
+    """Return the header at ``pos``, where the caller has seen 61 bytes."""
     return BatchHeader(*HEADER.unpack_from(data, pos))

@@ -1,4 +1,4 @@
-"""The four codecs of record batches, each bounded in what it may unpack.
+"""The four codecs of record batches, each with a limit of its output.
 
 Facts that shape this file: snappy comes raw or in xerial's block framing (Java writes the latter,
 librdkafka the former); gzip members, lz4 frames and zstd frames may follow one another; and a few bytes of
@@ -29,7 +29,7 @@ class Compression(IntEnum):
 
 
 class CodecError(Exception):
-    """The bytes are not what the codec names, or unpack to more than the limit (``too_large``)."""
+    """Bytes that are invalid for the codec, or unpack beyond the limit."""
 
     def __init__(self, reason: str, *, too_large: bool = False) -> None:
         super().__init__(reason)
@@ -45,12 +45,12 @@ _BUFFER_FULL = "failed to write whole buffer"
 
 
 def decompress(codec: Compression, data: bytes, limit: int) -> bytes:
-    """All of ``data`` unpacked, at most ``limit`` bytes. Raises CodecError."""
+    """Return ``data`` unpacked, at most ``limit`` bytes. Raises CodecError."""
     return _DECOMPRESS[codec](data, limit)
 
 
 def compress(codec: Compression, data: bytes) -> bytes:
-    """``data`` packed the way the Java client does it."""
+    """Return ``data`` packed as the Java client does it."""
     return _COMPRESS[codec](data)
 
 
@@ -120,7 +120,7 @@ def _unsnappy_block(data: bytes, limit: int) -> bytes:
 
 
 def _stepwise(module: ModuleType, name: str) -> Callable[[bytes, int], bytes]:
-    """Decompress into a buffer that doubles until the data fits or the limit is passed."""
+    """Return a function that unpacks into a buffer that grows."""
 
     def unpack(data: bytes, limit: int) -> bytes:
         if not data:

@@ -1,4 +1,4 @@
-"""From the bytes of a fetch to batches: bounds, checksum, format, compression, and what read_committed hides.
+"""Batches from the bytes of a fetch: bounds, checksum, format, compression, read_committed.
 
 Java's rules (``CompletedFetch``): an aborted transaction begins to hide its producer's batches at the first
 batch that reaches its first offset and stops at its abort marker; control batches are never delivered; the
@@ -27,8 +27,9 @@ from streamlet.kafka.records.batch import (
 from streamlet.kafka.records.compression import CodecError, Compression, decompress
 
 DECOMPRESSED_LIMIT = 128 * 1024 * 1024
+"""Bytes that one batch may unpack to."""
 Aborted = tuple[int, int]
-"""An aborted transaction in the bytes: producer id, and the first offset it wrote."""
+"""An aborted transaction: producer id, and its first offset."""
 
 _PREFIX = Struct(">qi")
 _CONTROL_KEY = Struct(">hh")
@@ -39,7 +40,7 @@ _LEAST_LENGTH = HEADER.size - LENGTH_END
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How a partition's bytes are read. ``position`` hides what lies before it in the first batch."""
+    """Options of reading; records of the first batch before ``position`` are hidden."""
 
     topic: str
     partition: int
@@ -118,7 +119,7 @@ def _unpack(view: memoryview, header: BatchHeader, options: ReadOptions) -> Reco
 
 
 class _Transactions:
-    """Which producers' batches an aborted transaction hides at this point of the log."""
+    """The producers whose batches an aborted transaction hides at this point."""
 
     def __init__(self, aborted: Iterable[Aborted]) -> None:
         self._coming = sorted(aborted, key=lambda row: row[1], reverse=True)
@@ -142,8 +143,7 @@ def _corrupt(options: ReadOptions, offset: int, reason: str) -> CorruptRecord:
     return CorruptRecord(
         f"The batch of topic {options.topic!r}, partition {options.partition}, at offset {offset} cannot be "
         f"read: {reason}. It was damaged on the broker's disk or on its way. Try again from another "
-        "replica; if "
-        "it stays, read on behind it by hand and restore what it held."
+        "replica; if it stays, read on behind it by hand and restore what it held."
     )
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 
 def read_raw_varint(data: bytes, pos: int) -> tuple[int, int]:
-    """The unsigned value under a varint of at most 64 bits, and the position behind it.
+    """Return the unsigned value of a varint, and the position after it.
 
-    Raises ValueError when it is longer, IndexError when ``data`` ends inside of it.
+    Raises ValueError for more than 64 bits, IndexError when ``data`` ends inside of it.
     """
     value = shift = 0
     while shift < 70:
@@ -22,13 +22,13 @@ def read_raw_varint(data: bytes, pos: int) -> tuple[int, int]:
 
 
 def read_varint(data: bytes, pos: int) -> tuple[int, int]:
-    """A signed (zig-zag) varint and the position behind it."""
+    """Return a signed (zig-zag) varint, and the position after it."""
     raw, pos = read_raw_varint(data, pos)
     return (raw >> 1) ^ -(raw & 1), pos
 
 
 def varint(value: int) -> bytes:
-    """The zig-zag encoding of a signed 64-bit value."""
+    """Return the zig-zag varint of a signed value. Raises ValueError beyond 64 bits."""
     raw = (value << 1) ^ (value >> 63)
     if raw >> 64:
         raise ValueError(f"{value} does not fit into 64 bits")

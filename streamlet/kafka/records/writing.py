@@ -1,6 +1,6 @@
-"""Whole record batches (format v2) of any kind, control batches and gaps too: for who plays a broker.
+"""Whole record batches of any kind (format v2), for tests and fake brokers.
 
-The producer encodes record by record instead: ``appending``.
+Control batches and gaps too. The producer encodes record by record instead: ``appending``.
 """
 
 from __future__ import annotations
@@ -8,15 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import crc32c
-
-from streamlet.kafka.records.appending import encode_record
-from streamlet.kafka.records.batch import CRC_FROM, HEADER, LENGTH_END, Headers
+from streamlet.kafka.records.appending import encode_record, framed_batch
+from streamlet.kafka.records.batch import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, Headers
 from streamlet.kafka.records.compression import Compression, compress
-
-_LOG_APPEND_TIME = 0x08
-_TRANSACTIONAL = 0x10
-_CONTROL = 0x20
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +26,7 @@ class NewRecord:
 
 @dataclass(frozen=True, slots=True)
 class BatchFields:
-    """What stands in the header of a batch to write."""
+    """Fields of the header of a batch to write."""
 
     base_offset: int = 0
     compression: Compression = Compression.NONE
@@ -47,7 +41,10 @@ class BatchFields:
 
 
 def encode_batch(records: Sequence[NewRecord], fields: BatchFields | None = None) -> bytes:
-    """One whole batch. Timestamps must fit 64 bits; offset deltas default to 0, 1, 2 ..."""
+    """Return a whole batch; offset deltas default to 0, 1, 2 ...
+
+    Raises ValueError for timestamps beyond 64 bits.
+    """
     fields = fields or BatchFields()
     base_timestamp = records[0].timestamp if records else -1
     rows = [(index if row.offset_delta is None else row.offset_delta, row) for index, row in enumerate(records)]
@@ -61,28 +58,17 @@ def encode_batch(records: Sequence[NewRecord], fields: BatchFields | None = None
     attributes = int(fields.compression)
     max_timestamp = max((record.timestamp for record in records), default=-1)
     if fields.log_append_time is not None:
-        attributes |= _LOG_APPEND_TIME
+        attributes |= LOG_APPEND_TIME
         max_timestamp = fields.log_append_time
-    attributes |= _TRANSACTIONAL if fields.transactional else 0
-    attributes |= _CONTROL if fields.control else 0
-    body = compress(fields.compression, body)
-    out = bytearray(
-        HEADER.pack(
-            fields.base_offset,
-            HEADER.size - LENGTH_END + len(body),
-            fields.partition_leader_epoch,
-            2,
-            0,
-            attributes,
-            last_delta,
-            base_timestamp,
-            max_timestamp,
-            fields.producer_id,
-            fields.producer_epoch,
-            fields.base_sequence,
-            len(records),
-        )
+    attributes |= TRANSACTIONAL if fields.transactional else 0
+    attributes |= CONTROL if fields.control else 0
+    return framed_batch(
+        compress(fields.compression, body),
+        len(records),
+        attributes,
+        (base_timestamp, max_timestamp),
+        (fields.producer_id, fields.producer_epoch, fields.base_sequence),
+        last_delta,
+        fields.base_offset,
+        fields.partition_leader_epoch,
     )
-    out += body
-    out[CRC_FROM - 4 : CRC_FROM] = crc32c.crc32c(memoryview(out)[CRC_FROM:]).to_bytes(4, "big")
-    return bytes(out)

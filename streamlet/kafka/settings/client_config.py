@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 from streamlet.base.errors import SettingError
 from streamlet.kafka.metadata.cluster import UNKNOWN_NODE, Broker
-from streamlet.kafka.settings import foreign_names as setting_names
+from streamlet.kafka.settings import foreign_names
 from streamlet.kafka.settings.security import SECRETS, SecuritySettings, check_security
 
 _INT32 = (1 << 31) - 1
@@ -18,9 +18,9 @@ _INT64 = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig(SecuritySettings):
-    """What every client needs; those of producer and consumer are subclasses with more fields.
+    """The settings of every client; each client has a subclass with more.
 
-    Checked when made: SettingError names the setting, its value and what is allowed.
+    Checked when made: SettingError names the setting, its value and the allowed ones.
     """
 
     bootstrap_servers: str | tuple[str, ...]
@@ -46,10 +46,10 @@ class ClientConfig(SecuritySettings):
     receive_buffer_bytes: int = -1
     """-1: the operating system's own, which grows with need. (Java: 65536.)"""
     receive_message_max_bytes: int = 100_000_000
-    """No single answer may be larger (librdkafka's name: Java has no such limit)."""
+    """Bytes of the largest answer (librdkafka's name: Java has no such limit)."""
 
     CLIENT: ClassVar[str] = ""
-    """Whose settings these are, as its users call it; "": what every client has."""
+    """The client's name as its users call it; "" for all clients."""
     LEAST: ClassVar[Mapping[str, int]] = {
         "max_in_flight_requests_per_connection": 1,
         "request_timeout_ms": 1,
@@ -73,9 +73,10 @@ class ClientConfig(SecuritySettings):
     """The only values that a setting can have; a subclass adds rows of its own."""
 
     def __post_init__(self) -> None:
-        """Check by annotation (``int``, ``bool``, ``str``, each perhaps ``| None``) and by the three tables.
+        """Check all values by annotation and by the tables. Raises SettingError.
 
-        A subclass with more to check calls ``ClientConfig.__post_init__(self)`` first.
+        Annotations: ``int``, ``bool``, ``str``, each perhaps ``| None``. A subclass with more to check calls
+        ``ClientConfig.__post_init__(self)`` first.
         """
         for field in dataclasses.fields(self):
             self._check_type(field.name, str(field.type), getattr(self, field.name))
@@ -94,10 +95,10 @@ class ClientConfig(SecuritySettings):
 
     @classmethod
     def of(cls, settings: Mapping[str, object]) -> Self:
-        """From names and values, as the class it is called on.
+        """Return the settings by names and values. Raises SettingError.
 
-        Kafka's dotted names work too. A name that is none is refused: with the nearest right ones, the client whose
-        it is, or why there is no such setting here.
+        Kafka's dotted names work too. An unknown name is refused with the nearest right ones, the client that has it,
+        or the reason that there is none here.
         """
         known = _names(cls)
         given: dict[str, object] = {}
@@ -105,7 +106,7 @@ class ClientConfig(SecuritySettings):
             name = written.replace(".", "_")
             if name not in known:
                 others = {kind.CLIENT: _names(kind) for kind in ClientConfig.__subclasses__() if kind.CLIENT}
-                raise SettingError(setting_names.unknown(written, cls.CLIENT, known, others))
+                raise SettingError(foreign_names.unknown(written, cls.CLIENT, known, others))
             if name in given:
                 raise SettingError(f"{name} is given twice, as {written!r} too: leave one of them out.")
             given[name] = value
@@ -118,7 +119,7 @@ class ClientConfig(SecuritySettings):
 
     @classmethod
     def _tables(cls, table: str) -> list[Any]:  # Any: rows of whichever table it is
-        """The rows of a class-level table, over all base classes, the oldest first."""
+        """Return the rows of a class-level table, those of base classes first."""
         found: list[Any] = []
         for kind in reversed(cls.__mro__):
             rows = kind.__dict__.get(table, ())
@@ -142,7 +143,7 @@ class ClientConfig(SecuritySettings):
             raise SettingError(f"{name} = {value!r} must be a string.")
 
     def brokers(self) -> tuple[Broker, ...]:
-        """The bootstrap addresses as brokers without an id."""
+        """Return the bootstrap addresses as brokers without an id."""
         return parse_servers(self.bootstrap_servers)
 
 
@@ -151,7 +152,10 @@ def _names(config: type[ClientConfig]) -> list[str]:
 
 
 def parse_servers(servers: object) -> tuple[Broker, ...]:
-    """``"h1:9092,h2:9092"`` or several such strings as brokers; IPv6 in brackets. Raises SettingError."""
+    """Return brokers from ``"h1:9092,h2:9092"`` or several such strings.
+
+    IPv6 in brackets. Raises SettingError.
+    """
     if isinstance(servers, str):
         parts = servers.split(",")
     elif isinstance(servers, (tuple, list)) and all(isinstance(part, str) for part in servers):
@@ -165,7 +169,7 @@ def parse_servers(servers: object) -> tuple[Broker, ...]:
 
 
 def parse_server(text: str) -> Broker:
-    """One ``host:port`` as a broker without an id. Raises SettingError."""
+    """Return a broker without an id from ``host:port``. Raises SettingError."""
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
     if not colon or not host or "://" in text or (":" in host and not text.startswith("[")):
@@ -178,7 +182,7 @@ def parse_server(text: str) -> Broker:
 
 
 def _can_be_host(host: str) -> bool:
-    """Whether a resolver can be asked for it."""
+    """Return whether a resolver can be asked for the host."""
     try:
         host.encode("idna")
     except UnicodeError:

@@ -1,4 +1,4 @@
-"""A name that is no setting, and what to say of it: whose it is, what it is called here, or why there is none. Pure."""
+"""Error texts for unknown settings: another client's, renamed, or deliberately absent. Pure."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 
 PAGE = "client-settings"
-"""Every setting of every client; a test holds it against the code."""
+"""The page with every setting of every client; a test holds it against the code."""
 
 _NEAREST = 3
 
 
 def unknown(given: str, client: str, known: Collection[str], others: Mapping[str, Collection[str]]) -> str:
-    """The paragraph for a name that ``client`` ("" for any) has no setting of.
+    """Return the paragraph for an unknown setting of the client.
 
-    ``given`` as the user wrote it, Kafka's dots and all; ``known``: the client's names; ``others``: those of the other
-    clients, by client.
+    ``given`` as the user wrote it, with Kafka's dots; ``client`` is "" for any; ``known``: its names; ``others``: those
+    of the other clients, by client.
     """
     name = given.replace(".", "_")
     whose = f"of the {client}" if client else "that every client has"
@@ -43,7 +43,7 @@ _COUNTERPARTS = {
     "default_api_timeout_ms": "max_block_ms",
     "max_block_ms": "default_api_timeout_ms",
 }
-"""What does for one client what the name does for another, where the names are not alike."""
+"""Settings of two clients with one meaning and unlike names."""
 
 _RENAMED = {
     # TLS and SASL, in Java and librdkafka
@@ -83,7 +83,7 @@ _RENAMED = {
     "rebalance_timeout_ms": "max_poll_interval_ms",
     "enable_incremental_fetch_sessions": "enable_fetch_sessions",
 }
-"""Names that Java, librdkafka, kafka-python or Kafka 0.8 have for what is called otherwise here."""
+"""Names of Java, librdkafka, kafka-python or Kafka 0.8, and ours."""
 
 _PEM = "certificates and keys are given as PEM files, ssl_cafile, ssl_certfile and ssl_keyfile"
 _AGREED = "versions are agreed on with each broker by itself; leave it out"
@@ -190,4 +190,4 @@ _ABSENT = {
     "key_deserializer_class": _MODULE,
     "value_deserializer_class": _MODULE,
 }
-"""Settings that other clients have and this one has not: why, and what does it instead."""
+"""Settings that only other clients have: the reason, and the way to the same end here."""

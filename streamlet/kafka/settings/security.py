@@ -1,4 +1,4 @@
-"""How a connection is secured: the settings, under kafka-python's names, and which of them contradict each other."""
+"""Settings of TLS and SASL, under kafka-python's names, and their check."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streamlet.base.errors import SettingError
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 SECRETS = frozenset({"ssl_password", "sasl_plain_password"})
-"""Settings whose values are shown nowhere, and taken from no command line."""
+"""Settings whose values no message shows and no command line takes."""
 
 _TLS = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password")
 _SASL = ("sasl_mechanism", "sasl_plain_username", "sasl_plain_password")
@@ -20,10 +20,10 @@ _SASL = ("sasl_mechanism", "sasl_plain_username", "sasl_plain_password")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecuritySettings:
-    """TLS and SASL, as every client of a cluster needs them. Files are PEM. Secrets are not in the ``repr``."""
+    """TLS and SASL for every client; files are PEM, secrets not in the ``repr``."""
 
     security_protocol: str = "PLAINTEXT"
-    """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL: what the listener behind ``bootstrap_servers`` speaks."""
+    """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL: the protocol of the listener behind ``bootstrap_servers``."""
     ssl_cafile: str | None = None
     """The certificates of the authorities to trust; None: those the system trusts."""
     ssl_certfile: str | None = None
@@ -43,7 +43,7 @@ class SecuritySettings:
 
     @property
     def uses_tls(self) -> bool:
-        """Whether bytes go through TLS."""
+        """Whether the connection is TLS."""
         return self.security_protocol in ("SSL", "SASL_SSL")
 
     @property
@@ -53,12 +53,12 @@ class SecuritySettings:
 
 
 def security_of(settings: SecuritySettings) -> dict[str, object]:
-    """The settings of this module alone, by name: to hand them on to another client."""
+    """Return the settings of this module by name, for another client."""
     return {row.name: getattr(settings, row.name) for row in dataclasses.fields(SecuritySettings)}
 
 
 def check_security(settings: SecuritySettings) -> None:
-    """Raises SettingError for what is no setting, or contradicts another one. Reads no file."""
+    """Raise SettingError for a wrong or contradictory setting. Reads no file."""
     protocol = settings.security_protocol
     _choose("security_protocol", protocol, PROTOCOLS)
     for name in (*_TLS, *_SASL):

@@ -13,7 +13,7 @@ BROKER = 4
 
 @message
 class DescribeConfigsSynonym:
-    """Where else the setting could come from, the strongest source first."""
+    """Another source of the setting; the strongest comes first."""
 
     name: str = wire(STRING)
     value: str | None = wire(STRING, nullable_since=0)
@@ -27,16 +27,14 @@ class DescribeConfigsResourceResult:
     name: str = wire(STRING)
     value: str | None = wire(STRING, nullable_since=0)
     read_only: bool = wire(BOOL)
-    config_source: int = wire(INT8, since=1, default=-1, ignorable=True)
+    config_source: int = wire(INT8, default=-1)
     is_sensitive: bool = wire(BOOL)
-    synonyms: tuple[DescribeConfigsSynonym, ...] = wire(
-        Array(DescribeConfigsSynonym), since=1, default=(), ignorable=True
-    )
+    synonyms: tuple[DescribeConfigsSynonym, ...] = wire(Array(DescribeConfigsSynonym), default=())
 
 
 @message
 class DescribeConfigsResult:
-    """One topic's or broker's settings, or why they are not told."""
+    """One topic's or broker's settings, or an error."""
 
     error_code: int = wire(INT16)
     error_message: str | None = wire(STRING, nullable_since=0)
@@ -47,15 +45,13 @@ class DescribeConfigsResult:
 
 @message
 class DescribeConfigsResponse:
-    """One row for each resource."""
-
     throttle_time_ms: int = wire(INT32)
     results: tuple[DescribeConfigsResult, ...] = wire(Array(DescribeConfigsResult))
 
 
 @message
 class DescribeConfigsResource:
-    """``configuration_keys`` None: all."""
+    """One topic or broker; ``configuration_keys`` None: all settings."""
 
     resource_type: int = wire(INT8)
     resource_name: str = wire(STRING)
@@ -64,7 +60,7 @@ class DescribeConfigsResource:
 
 @message
 class DescribeConfigsRequest(Request[DescribeConfigsResponse]):
-    """What is set, and from where."""
+    """Topics: to any broker. A broker's own: to that broker."""
 
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_CONFIGS
     versions: ClassVar[tuple[int, ...]] = (2,)
@@ -72,12 +68,12 @@ class DescribeConfigsRequest(Request[DescribeConfigsResponse]):
     response_type: ClassVar[type[DescribeConfigsResponse]] = DescribeConfigsResponse
 
     resources: tuple[DescribeConfigsResource, ...] = wire(Array(DescribeConfigsResource))
-    include_synonyms: bool = wire(BOOL, since=1, default=False)
+    include_synonyms: bool = wire(BOOL, default=False)
 
 
 @message
 class AlterConfigsResourceResponse:
-    """One topic or broker: 0, or why nothing was changed."""
+    """One topic's or broker's outcome; with an error nothing was changed."""
 
     error_code: int = wire(INT16)
     error_message: str | None = wire(STRING, nullable_since=0)
@@ -87,8 +83,6 @@ class AlterConfigsResourceResponse:
 
 @message
 class IncrementalAlterConfigsResponse:
-    """One row for each resource."""
-
     throttle_time_ms: int = wire(INT32)
     responses: tuple[AlterConfigsResourceResponse, ...] = wire(Array(AlterConfigsResourceResponse))
 
@@ -104,7 +98,7 @@ class AlterableConfig:
 
 @message
 class AlterConfigsResource:
-    """The changes of one topic or broker, made together or not at all."""
+    """The changes of one topic or broker: made together, or none is."""
 
     resource_type: int = wire(INT8)
     resource_name: str = wire(STRING)
@@ -124,5 +118,4 @@ class IncrementalAlterConfigsRequest(Request[IncrementalAlterConfigsResponse]):
     validate_only: bool = wire(BOOL)
 
     def least_broker(self) -> str:
-        """The API is as old as that."""
         return "2.3"

@@ -13,7 +13,7 @@ UNSUPPORTED_VERSION = 35
 
 @message
 class ApiVersionsRange:
-    """One API and the versions the broker offers of it."""
+    """One API and its versions at the broker."""
 
     api_key: int = wire(INT16)
     min_version: int = wire(INT16)
@@ -22,14 +22,14 @@ class ApiVersionsRange:
 
 @message
 class ApiVersionsResponse:
-    """All APIs of a broker. ``error_code`` 35 says that the request's own version is not supported."""
+    """All APIs of a broker; ``error_code`` 35: our version is not supported."""
 
     error_code: int = wire(INT16)
     api_keys: tuple[ApiVersionsRange, ...] = wire(Array(ApiVersionsRange), default=())
     throttle_time_ms: int = wire(INT32, default=0, since=1, ignorable=True)
 
     def ranges(self) -> ApiRanges:
-        """By API key."""
+        """Return the versions by API key."""
         return {row.api_key: VersionRange(row.min_version, row.max_version) for row in self.api_keys}
 
 
@@ -49,11 +49,9 @@ class ApiVersionsRequest(Request[ApiVersionsResponse]):
 def decode_api_versions(
     request: ApiVersionsRequest, version: int, frame: bytes | bytearray | memoryview
 ) -> ApiVersionsResponse:
-    """The response in ``frame``. The error code is read before anything else is believed.
-
-    A broker that does not know our version answers 35 in the layout of version 0, and some (librdkafka's
-    mock) in no valid layout at all; after a 35 nothing but the code counts.
-    """
+    """Return the response in ``frame``. Raises MalformedFrame."""
+    # The error code is read first. A broker that does not know our version answers 35 in the layout of version 0, and
+    # some (librdkafka's mock) in no valid layout at all: after a 35 nothing but the code counts.
     if len(frame) < 6:
         raise MalformedFrame(f"an answer to API_VERSIONS of {len(frame)} bytes, too short for its error code")
     error_code = int.from_bytes(frame[4:6], "big", signed=True)
@@ -64,7 +62,7 @@ def decode_api_versions(
 
 @message
 class SaslHandshakeResponse:
-    """``mechanisms`` are those the listener offers, with an error too."""
+    """The mechanisms that the listener offers, also beside an error."""
 
     error_code: int = wire(INT16)
     mechanisms: tuple[str, ...] = wire(Array(STRING), default=())
@@ -72,7 +70,7 @@ class SaslHandshakeResponse:
 
 @message
 class SaslHandshakeRequest(Request[SaslHandshakeResponse]):
-    """Before any other request but ApiVersions, and again on a connection whose session ends (KIP-368)."""
+    """After ApiVersions, and again before a session ends (KIP-368)."""
 
     api_key: ClassVar[ApiKey] = ApiKey.SASL_HANDSHAKE
     versions: ClassVar[tuple[int, ...]] = (1,)
@@ -84,7 +82,7 @@ class SaslHandshakeRequest(Request[SaslHandshakeResponse]):
 
 @message
 class SaslAuthenticateResponse:
-    """The broker's bytes; ``session_lifetime_ms`` 0 means that the session does not end (KIP-368)."""
+    """The broker's bytes; ``session_lifetime_ms`` 0: the session does not end."""
 
     error_code: int = wire(INT16)
     error_message: str | None = wire(STRING, default=None, nullable_since=0)
@@ -94,7 +92,7 @@ class SaslAuthenticateResponse:
 
 @message
 class SaslAuthenticateRequest(Request[SaslAuthenticateResponse]):
-    """One step of the mechanism. With PLAIN these bytes are the password, so they are not shown."""
+    """One step of the mechanism."""
 
     api_key: ClassVar[ApiKey] = ApiKey.SASL_AUTHENTICATE
     versions: ClassVar[tuple[int, ...]] = (0, 1, 2)
@@ -104,4 +102,5 @@ class SaslAuthenticateRequest(Request[SaslAuthenticateResponse]):
     auth_bytes: bytes = wire(BYTES)
 
     def __repr__(self) -> str:
+        # With PLAIN the bytes hold the password, and a request may be shown in an error or a log.
         return "SaslAuthenticateRequest(auth_bytes=<not shown>)"

@@ -25,7 +25,7 @@ _NAMED_UNTIL = 12
 
 @message
 class AbortedTransaction:
-    """An aborted transaction in the records that follow, and where its first record lies."""
+    """An aborted transaction among the records, and its first offset."""
 
     producer_id: int = wire(INT64)
     first_offset: int = wire(INT64)
@@ -33,7 +33,7 @@ class AbortedTransaction:
 
 @message
 class EpochEndOffset:
-    """The largest epoch both logs share, and where it ends: beyond it the reader's log was truncated."""
+    """The largest epoch that both logs share; after its end ours was truncated."""
 
     epoch: int = wire(INT32, default=-1)
     end_offset: int = wire(INT64, default=-1)
@@ -41,7 +41,7 @@ class EpochEndOffset:
 
 @message
 class LeaderIdAndEpoch:
-    """The leader the broker knows of; -1 when it has nothing to say."""
+    """The leader that the broker knows, -1 for none (KIP-951)."""
 
     leader_id: int = wire(INT32, default=-1)
     leader_epoch: int = wire(INT32, default=-1)
@@ -49,7 +49,7 @@ class LeaderIdAndEpoch:
 
 @message
 class SnapshotId:
-    """Only brokers use it."""
+    """A snapshot of KRaft's log: for brokers only."""
 
     end_offset: int = wire(INT64, default=-1)
     epoch: int = wire(INT32, default=-1)
@@ -57,20 +57,20 @@ class SnapshotId:
 
 @message
 class FetchPartitionResponse:
-    """One partition's records, as a view into the frame; cut anywhere in the last batch."""
+    """One partition's records, a view into the frame; the last batch may be cut."""
 
     partition_index: int = wire(INT32)
     error_code: int = wire(INT16)
     high_watermark: int = wire(INT64)
-    last_stable_offset: int = wire(INT64, default=-1, since=4, ignorable=True)
-    log_start_offset: int = wire(INT64, default=-1, since=5, ignorable=True)
+    last_stable_offset: int = wire(INT64, default=-1)
+    log_start_offset: int = wire(INT64, default=-1)
     diverging_epoch: EpochEndOffset = wire(EpochEndOffset, default=EpochEndOffset(), since=12, tag=0, ignorable=True)
     current_leader: LeaderIdAndEpoch = wire(
         LeaderIdAndEpoch, default=LeaderIdAndEpoch(), since=12, tag=1, ignorable=True
     )
     snapshot_id: SnapshotId = wire(SnapshotId, default=SnapshotId(), since=12, tag=2, ignorable=True)
     aborted_transactions: tuple[AbortedTransaction, ...] | None = wire(
-        Array(AbortedTransaction), default=None, since=4, nullable_since=4, ignorable=True
+        Array(AbortedTransaction), default=None, nullable_since=0
     )
     preferred_read_replica: int = wire(INT32, default=-1, since=11, ignorable=True)
     records: memoryview | None = wire(RECORDS, nullable_since=0)
@@ -78,7 +78,7 @@ class FetchPartitionResponse:
 
 @message
 class FetchTopicResponse:
-    """One topic, by name up to version 12 and by id after it."""
+    """One topic, by name up to version 12, by id after it."""
 
     topic: str = wire(STRING, default="", until=_NAMED_UNTIL, ignorable=True)
     topic_id: str | None = wire(UUID, default=None, since=13, ignorable=True)
@@ -87,23 +87,26 @@ class FetchTopicResponse:
 
 @message
 class FetchResponse:
-    """``error_code`` speaks of the fetch session as a whole."""
+    """``error_code`` is that of the fetch session as a whole."""
 
-    throttle_time_ms: int = wire(INT32, default=0, since=1, ignorable=True)
-    error_code: int = wire(INT16, default=0, since=7, ignorable=True)
-    session_id: int = wire(INT32, default=0, since=7)
+    throttle_time_ms: int = wire(INT32, default=0)
+    error_code: int = wire(INT16, default=0)
+    session_id: int = wire(INT32, default=0)
     topics: tuple[FetchTopicResponse, ...] = wire(Array(FetchTopicResponse))
 
 
 @message
 class FetchPartition:
-    """Where to read on in one partition, and at most how much of it (the first batch always comes whole)."""
+    """One partition, its next offset, and its limit.
+
+    The first batch of an answer comes whole, even if it is larger than the limit.
+    """
 
     partition: int = wire(INT32)
-    current_leader_epoch: int = wire(INT32, default=-1, since=9, ignorable=True)
+    current_leader_epoch: int = wire(INT32, default=-1)
     fetch_offset: int = wire(INT64)
     last_fetched_epoch: int = wire(INT32, default=-1, since=12, ignorable=True)
-    log_start_offset: int = wire(INT64, default=-1, since=5, ignorable=True)
+    log_start_offset: int = wire(INT64, default=-1)
     partition_max_bytes: int = wire(INT32)
 
 
@@ -127,9 +130,9 @@ class ForgottenTopic:
 
 @message
 class FetchRequest(Request[FetchResponse]):
-    """To a leader.
+    """To a leader, which waits up to ``max_wait_ms`` for ``min_bytes``.
 
-    Wait up to ``max_wait_ms`` for ``min_bytes``. The default session (0, -1) is none at all.
+    The default session (0, -1) is none at all.
     """
 
     api_key: ClassVar[ApiKey] = ApiKey.FETCH
@@ -141,16 +144,16 @@ class FetchRequest(Request[FetchResponse]):
     replica_id: int = wire(INT32, default=-1)
     max_wait_ms: int = wire(INT32)
     min_bytes: int = wire(INT32)
-    max_bytes: int = wire(INT32, default=50 * 1024 * 1024, since=3)
-    isolation_level: int = wire(INT8, default=READ_UNCOMMITTED, since=4)
-    session_id: int = wire(INT32, default=0, since=7)
-    session_epoch: int = wire(INT32, default=-1, since=7)
+    max_bytes: int = wire(INT32, default=50 * 1024 * 1024)
+    isolation_level: int = wire(INT8, default=READ_UNCOMMITTED)
+    session_id: int = wire(INT32, default=0)
+    session_epoch: int = wire(INT32, default=-1)
     topics: tuple[FetchTopic, ...] = wire(Array(FetchTopic))
-    forgotten_topics_data: tuple[ForgottenTopic, ...] = wire(Array(ForgottenTopic), default=(), since=7)
+    forgotten_topics_data: tuple[ForgottenTopic, ...] = wire(Array(ForgottenTopic), default=())
     rack_id: str = wire(STRING, default="", since=11, ignorable=True)
 
     def usable_versions(self) -> tuple[int, ...]:
-        """Without the id of every topic, topics can only be named, which version 13 no longer does."""
+        """Return all versions, without every topic's id those that name topics."""
         ids = [topic.topic_id for topic in self.topics]
         ids += [topic.topic_id for topic in self.forgotten_topics_data]
         if None not in ids:
@@ -164,28 +167,24 @@ EARLIEST_TIMESTAMP = -2
 
 @message
 class ListOffsetsPartitionResponse:
-    """``offset`` -1: no record is as late as the timestamp."""
+    """``offset`` -1: no record is so late."""
 
     partition_index: int = wire(INT32)
     error_code: int = wire(INT16)
     timestamp: int = wire(INT64, default=-1)
     offset: int = wire(INT64, default=-1)
-    leader_epoch: int = wire(INT32, default=-1, since=4, ignorable=True)
+    leader_epoch: int = wire(INT32, default=-1)
 
 
 @message
 class ListOffsetsTopicResponse:
-    """The partitions of one topic."""
-
     name: str = wire(STRING)
     partitions: tuple[ListOffsetsPartitionResponse, ...] = wire(Array(ListOffsetsPartitionResponse))
 
 
 @message
 class ListOffsetsResponse:
-    """One offset for each partition asked for."""
-
-    throttle_time_ms: int = wire(INT32, default=0, since=2, ignorable=True)
+    throttle_time_ms: int = wire(INT32, default=0)
     topics: tuple[ListOffsetsTopicResponse, ...] = wire(Array(ListOffsetsTopicResponse))
 
 
@@ -194,14 +193,12 @@ class ListOffsetsPartition:
     """``timestamp`` in ms since 1970, or EARLIEST_TIMESTAMP / LATEST_TIMESTAMP."""
 
     partition_index: int = wire(INT32)
-    current_leader_epoch: int = wire(INT32, default=-1, since=4, ignorable=True)
+    current_leader_epoch: int = wire(INT32, default=-1)
     timestamp: int = wire(INT64)
 
 
 @message
 class ListOffsetsTopic:
-    """The partitions of one topic."""
-
     name: str = wire(STRING)
     partitions: tuple[ListOffsetsPartition, ...] = wire(Array(ListOffsetsPartition))
 
@@ -216,49 +213,43 @@ class ListOffsetsRequest(Request[ListOffsetsResponse]):
     response_type: ClassVar[type[ListOffsetsResponse]] = ListOffsetsResponse
 
     replica_id: int = wire(INT32, default=-1)
-    isolation_level: int = wire(INT8, default=0, since=2)
+    isolation_level: int = wire(INT8, default=0)
     topics: tuple[ListOffsetsTopic, ...] = wire(Array(ListOffsetsTopic))
 
 
 @message
 class EpochEndOffsetPartition:
-    """``end_offset`` -1: the broker knows nothing of such an epoch."""
+    """``end_offset`` -1: the broker does not know the epoch."""
 
     error_code: int = wire(INT16)
     partition: int = wire(INT32)
-    leader_epoch: int = wire(INT32, default=-1, since=1, ignorable=True)
+    leader_epoch: int = wire(INT32, default=-1)
     end_offset: int = wire(INT64)
 
 
 @message
 class EpochEndOffsetTopic:
-    """The partitions of one topic."""
-
     topic: str = wire(STRING)
     partitions: tuple[EpochEndOffsetPartition, ...] = wire(Array(EpochEndOffsetPartition))
 
 
 @message
 class OffsetForLeaderEpochResponse:
-    """One end offset for each partition asked for."""
-
-    throttle_time_ms: int = wire(INT32, default=0, since=2, ignorable=True)
+    throttle_time_ms: int = wire(INT32, default=0)
     topics: tuple[EpochEndOffsetTopic, ...] = wire(Array(EpochEndOffsetTopic))
 
 
 @message
 class OffsetForLeaderPartition:
-    """``leader_epoch`` is of the last record read, ``current_leader_epoch`` of our metadata."""
+    """``leader_epoch`` of the last record read, ``current_leader_epoch`` of the metadata."""
 
     partition: int = wire(INT32)
-    current_leader_epoch: int = wire(INT32, default=-1, since=2, ignorable=True)
+    current_leader_epoch: int = wire(INT32, default=-1)
     leader_epoch: int = wire(INT32)
 
 
 @message
 class OffsetForLeaderTopic:
-    """The partitions of one topic."""
-
     topic: str = wire(STRING)
     partitions: tuple[OffsetForLeaderPartition, ...] = wire(Array(OffsetForLeaderPartition))
 

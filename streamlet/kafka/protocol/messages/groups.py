@@ -1,4 +1,4 @@
-"""FindCoordinator, the four requests of a member, and those about groups as a whole."""
+"""FindCoordinator, the requests of a member, and those of an administrator."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ TRANSACTION = 1
 class FindCoordinatorResponse:
     """The coordinator's id and address; -1 and "" with an error."""
 
-    throttle_time_ms: int = wire(INT32, default=0, since=1, ignorable=True)
+    throttle_time_ms: int = wire(INT32, default=0)
     error_code: int = wire(INT16)
-    error_message: str | None = wire(STRING, default=None, since=1, nullable_since=1, ignorable=True)
+    error_message: str | None = wire(STRING, default=None, nullable_since=0)
     node_id: int = wire(INT32)
     host: str = wire(STRING)
     port: int = wire(INT32)
@@ -25,7 +25,10 @@ class FindCoordinatorResponse:
 
 @message
 class FindCoordinatorRequest(Request[FindCoordinatorResponse]):
-    """To any broker. ``key`` is the group id, or the transactional id with ``key_type`` TRANSACTION."""
+    """To any broker.
+
+    ``key`` is the group id, or the transactional id with ``key_type`` TRANSACTION.
+    """
 
     api_key: ClassVar[ApiKey] = ApiKey.FIND_COORDINATOR
     versions: ClassVar[tuple[int, ...]] = (2,)
@@ -33,12 +36,12 @@ class FindCoordinatorRequest(Request[FindCoordinatorResponse]):
     response_type: ClassVar[type[FindCoordinatorResponse]] = FindCoordinatorResponse
 
     key: str = wire(STRING)
-    key_type: int = wire(INT8, default=GROUP, since=1)
+    key_type: int = wire(INT8, default=GROUP)
 
 
 @message
 class JoinGroupMember:
-    """One member and what it subscribes to (the bytes of the consumer protocol); only the leader is told."""
+    """One member and its subscription, for the leader alone."""
 
     member_id: str = wire(STRING)
     group_instance_id: str | None = wire(STRING, default=None, since=5, nullable_since=5, ignorable=True)
@@ -47,12 +50,12 @@ class JoinGroupMember:
 
 @message
 class JoinGroupResponse:
-    """The new generation. ``members`` is empty for everyone but the leader.
+    """The new generation; ``members`` is empty but for the leader.
 
-    ``skip_assignment``: the leader was away, and what is shared out stays (KIP-814): it watches, without sharing out.
+    ``skip_assignment``: a static leader came back, and the assignment stays as it is (KIP-814).
     """
 
-    throttle_time_ms: int = wire(INT32, default=0, since=2, ignorable=True)
+    throttle_time_ms: int = wire(INT32, default=0)
     error_code: int = wire(INT16)
     generation_id: int = wire(INT32, default=-1)
     protocol_type: str | None = wire(STRING, default=None, since=7, nullable_since=7, ignorable=True)
@@ -73,7 +76,10 @@ class JoinGroupProtocol:
 
 @message
 class JoinGroupRequest(Request[JoinGroupResponse]):
-    """To the group's coordinator, which answers when all members have joined or the rebalance time-out is over."""
+    """To the group's coordinator, which answers when all members have joined.
+
+    Or when the rebalance time-out is over.
+    """
 
     api_key: ClassVar[ApiKey] = ApiKey.JOIN_GROUP
     versions: ClassVar[tuple[int, ...]] = (3, 5, 9)
@@ -82,7 +88,7 @@ class JoinGroupRequest(Request[JoinGroupResponse]):
 
     group_id: str = wire(STRING)
     session_timeout_ms: int = wire(INT32)
-    rebalance_timeout_ms: int = wire(INT32, default=-1, since=1, ignorable=True)
+    rebalance_timeout_ms: int = wire(INT32, default=-1)
     member_id: str = wire(STRING)
     group_instance_id: str | None = wire(STRING, default=None, since=5, nullable_since=5)
     protocol_type: str = wire(STRING)
@@ -90,23 +96,21 @@ class JoinGroupRequest(Request[JoinGroupResponse]):
     reason: str | None = wire(STRING, default=None, since=8, nullable_since=8, ignorable=True)
 
     def usable_versions(self) -> tuple[int, ...]:
-        """A static member needs version 5 (broker 2.3)."""
+        """Return all versions, from 5 on for a static member (broker 2.3)."""
         return (5, 9) if self.group_instance_id is not None else self.versions
 
 
 @message
 class SyncGroupResponse:
-    """This member's assignment, in bytes of the consumer protocol."""
+    """One member's assignment, in bytes of the consumer protocol."""
 
-    throttle_time_ms: int = wire(INT32, default=0, since=1, ignorable=True)
+    throttle_time_ms: int = wire(INT32, default=0)
     error_code: int = wire(INT16)
     assignment: bytes = wire(BYTES, default=b"")
 
 
 @message
 class SyncGroupAssignment:
-    """One member's assignment."""
-
     member_id: str = wire(STRING)
     assignment: bytes = wire(BYTES)
 
@@ -129,9 +133,9 @@ class SyncGroupRequest(Request[SyncGroupResponse]):
 
 @message
 class HeartbeatResponse:
-    """0, or what became of the group or of this member."""
+    """The group's state as an error code: 0 while nothing has changed."""
 
-    throttle_time_ms: int = wire(INT32, default=0, since=1, ignorable=True)
+    throttle_time_ms: int = wire(INT32, default=0)
     error_code: int = wire(INT16)
 
 
@@ -152,9 +156,9 @@ class HeartbeatRequest(Request[HeartbeatResponse]):
 
 @message
 class LeaveGroupResponse:
-    """0, or why the member was not there to leave."""
+    """An error code: 0 when the member has left."""
 
-    throttle_time_ms: int = wire(INT32, default=0, since=1, ignorable=True)
+    throttle_time_ms: int = wire(INT32, default=0)
     error_code: int = wire(INT16)
 
 
@@ -188,7 +192,7 @@ class DescribedGroupMember:
 
 @message
 class DescribedGroup:
-    """One group; before version 6 one that is not there is in the state "Dead"."""
+    """One group; before version 6 a missing one has the state "Dead"."""
 
     error_code: int = wire(INT16)
     error_message: str | None = wire(STRING, since=6, default=None, nullable_since=6, ignorable=True)
@@ -202,9 +206,7 @@ class DescribedGroup:
 
 @message
 class DescribeGroupsResponse:
-    """One row for each group."""
-
-    throttle_time_ms: int = wire(INT32, default=0, since=1, ignorable=True)
+    throttle_time_ms: int = wire(INT32, default=0)
     groups: tuple[DescribedGroup, ...] = wire(Array(DescribedGroup))
 
 
@@ -223,7 +225,7 @@ class DescribeGroupsRequest(Request[DescribeGroupsResponse]):
 
 @message
 class ListedGroup:
-    """One group; "" where the broker is too old to say."""
+    """One group; state and type are "" from an old broker."""
 
     group_id: str = wire(STRING)
     protocol_type: str = wire(STRING)
@@ -235,14 +237,14 @@ class ListedGroup:
 class ListGroupsResponse:
     """All groups of this coordinator that the caller may see."""
 
-    throttle_time_ms: int = wire(INT32, default=0, since=1, ignorable=True)
+    throttle_time_ms: int = wire(INT32, default=0)
     error_code: int = wire(INT16)
     groups: tuple[ListedGroup, ...] = wire(Array(ListedGroup))
 
 
 @message
 class ListGroupsRequest(Request[ListGroupsResponse]):
-    """To every broker in turn. Filters are ours to apply: an older broker has none."""
+    """To every broker. An older broker knows no filters."""
 
     api_key: ClassVar[ApiKey] = ApiKey.LIST_GROUPS
     versions: ClassVar[tuple[int, ...]] = (2, 4, 5)
@@ -255,7 +257,7 @@ class ListGroupsRequest(Request[ListGroupsResponse]):
 
 @message
 class DeletableGroupResult:
-    """One group: 0, or why it is still there."""
+    """One group's outcome: 0 when it is deleted."""
 
     group_id: str = wire(STRING)
     error_code: int = wire(INT16)
@@ -263,8 +265,6 @@ class DeletableGroupResult:
 
 @message
 class DeleteGroupsResponse:
-    """One row for each group."""
-
     throttle_time_ms: int = wire(INT32)
     results: tuple[DeletableGroupResult, ...] = wire(Array(DeletableGroupResult))
 

@@ -13,12 +13,12 @@ _NO_OPERATIONS = -(1 << 31)
 
 @message
 class MetadataBroker:
-    """A living broker and the address it wants to be reached at."""
+    """A living broker and its advertised address."""
 
     node_id: int = wire(INT32)
     host: str = wire(STRING)
     port: int = wire(INT32)
-    rack: str | None = wire(STRING, default=None, nullable_since=1)
+    rack: str | None = wire(STRING, default=None, nullable_since=0)
 
 
 @message
@@ -28,10 +28,10 @@ class MetadataPartition:
     error_code: int = wire(INT16)
     partition_index: int = wire(INT32)
     leader_id: int = wire(INT32)
-    leader_epoch: int = wire(INT32, default=UNKNOWN_LEADER_EPOCH, since=7, ignorable=True)
+    leader_epoch: int = wire(INT32, default=UNKNOWN_LEADER_EPOCH)
     replica_nodes: tuple[int, ...] = wire(Array(INT32), default=())
     isr_nodes: tuple[int, ...] = wire(Array(INT32), default=())
-    offline_replicas: tuple[int, ...] = wire(Array(INT32), default=(), since=5, ignorable=True)
+    offline_replicas: tuple[int, ...] = wire(Array(INT32), default=())
 
 
 @message
@@ -50,9 +50,9 @@ class MetadataTopic:
 class MetadataResponse:
     """The cluster as one broker sees it."""
 
-    throttle_time_ms: int = wire(INT32, default=0, since=3, ignorable=True)
+    throttle_time_ms: int = wire(INT32, default=0)
     brokers: tuple[MetadataBroker, ...] = wire(Array(MetadataBroker))
-    cluster_id: str | None = wire(STRING, default=None, nullable_since=2)
+    cluster_id: str | None = wire(STRING, default=None, nullable_since=0)
     controller_id: int = wire(INT32, default=-1)
     topics: tuple[MetadataTopic, ...] = wire(Array(MetadataTopic))
     cluster_authorized_operations: int = wire(INT32, default=_NO_OPERATIONS, since=8, until=10, ignorable=True)
@@ -68,14 +68,14 @@ class MetadataRequestTopic:
 
 @message
 class MetadataRequest(Request[MetadataResponse]):
-    """``topics`` None asks for all of them, an empty tuple for none (only the brokers)."""
+    """``topics`` None asks for all topics, an empty tuple for none."""
 
     api_key: ClassVar[ApiKey] = ApiKey.METADATA
     versions: ClassVar[tuple[int, ...]] = (7, 12)
     flexible_since: ClassVar[int] = 9
     response_type: ClassVar[type[MetadataResponse]] = MetadataResponse
 
-    topics: tuple[MetadataRequestTopic, ...] | None = wire(Array(MetadataRequestTopic), nullable_since=1)
-    allow_auto_topic_creation: bool = wire(BOOL, default=False, since=4)
+    topics: tuple[MetadataRequestTopic, ...] | None = wire(Array(MetadataRequestTopic), nullable_since=0)
+    allow_auto_topic_creation: bool = wire(BOOL, default=False)
     include_cluster_authorized_operations: bool = wire(BOOL, default=False, since=8, until=10)
     include_topic_authorized_operations: bool = wire(BOOL, default=False, since=8)

@@ -10,7 +10,7 @@ from streamlet.kafka.protocol.schema import BOOL, INT16, INT32, INT64, STRING, A
 
 @message
 class OffsetCommitPartitionResponse:
-    """0, or why this partition's offset was not stored."""
+    """One partition's outcome: 0 when its offset is stored."""
 
     partition_index: int = wire(INT32)
     error_code: int = wire(INT16)
@@ -18,41 +18,35 @@ class OffsetCommitPartitionResponse:
 
 @message
 class OffsetCommitTopicResponse:
-    """The partitions of one topic."""
-
     name: str = wire(STRING)
     partitions: tuple[OffsetCommitPartitionResponse, ...] = wire(Array(OffsetCommitPartitionResponse))
 
 
 @message
 class OffsetCommitResponse:
-    """One code for each partition committed."""
-
-    throttle_time_ms: int = wire(INT32, default=0, since=3, ignorable=True)
+    throttle_time_ms: int = wire(INT32, default=0)
     topics: tuple[OffsetCommitTopicResponse, ...] = wire(Array(OffsetCommitTopicResponse))
 
 
 @message
 class OffsetCommitPartition:
-    """``committed_offset`` is the *next* offset to read; its leader epoch lets a truncation be noticed."""
+    """``committed_offset`` is the *next* one to read; its epoch shows a truncation."""
 
     partition_index: int = wire(INT32)
     committed_offset: int = wire(INT64)
-    committed_leader_epoch: int = wire(INT32, default=-1, since=6, ignorable=True)
+    committed_leader_epoch: int = wire(INT32, default=-1)
     committed_metadata: str | None = wire(STRING, default="", nullable_since=0)
 
 
 @message
 class OffsetCommitTopic:
-    """The partitions of one topic."""
-
     name: str = wire(STRING)
     partitions: tuple[OffsetCommitPartition, ...] = wire(Array(OffsetCommitPartition))
 
 
 @message
 class OffsetCommitRequest(Request[OffsetCommitResponse]):
-    """To the group's coordinator. Generation -1 and no member: a commit from outside of the membership."""
+    """To the group's coordinator. Generation -1 without a member: an outsider's commit."""
 
     api_key: ClassVar[ApiKey] = ApiKey.OFFSET_COMMIT
     versions: ClassVar[tuple[int, ...]] = (6, 7)
@@ -60,44 +54,40 @@ class OffsetCommitRequest(Request[OffsetCommitResponse]):
     response_type: ClassVar[type[OffsetCommitResponse]] = OffsetCommitResponse
 
     group_id: str = wire(STRING)
-    generation_id: int = wire(INT32, default=-1, since=1)
-    member_id: str = wire(STRING, default="", since=1)
+    generation_id: int = wire(INT32, default=-1)
+    member_id: str = wire(STRING, default="")
     group_instance_id: str | None = wire(STRING, default=None, since=7, nullable_since=7)
     topics: tuple[OffsetCommitTopic, ...] = wire(Array(OffsetCommitTopic))
 
 
 @message
 class OffsetFetchPartitionResponse:
-    """``committed_offset`` -1: the group has none stored for this partition."""
+    """``committed_offset`` -1: the group has stored none."""
 
     partition_index: int = wire(INT32)
     committed_offset: int = wire(INT64)
-    committed_leader_epoch: int = wire(INT32, default=-1, since=5, ignorable=True)
+    committed_leader_epoch: int = wire(INT32, default=-1)
     metadata: str | None = wire(STRING, default=None, nullable_since=0)
     error_code: int = wire(INT16)
 
 
 @message
 class OffsetFetchTopicResponse:
-    """The partitions of one topic."""
-
     name: str = wire(STRING)
     partitions: tuple[OffsetFetchPartitionResponse, ...] = wire(Array(OffsetFetchPartitionResponse))
 
 
 @message
 class OffsetFetchResponse:
-    """``error_code`` speaks of the group as a whole."""
+    """``error_code`` is that of the group as a whole."""
 
-    throttle_time_ms: int = wire(INT32, default=0, since=3, ignorable=True)
+    throttle_time_ms: int = wire(INT32, default=0)
     topics: tuple[OffsetFetchTopicResponse, ...] = wire(Array(OffsetFetchTopicResponse))
-    error_code: int = wire(INT16, default=0, since=2, ignorable=True)
+    error_code: int = wire(INT16, default=0)
 
 
 @message
 class OffsetFetchTopic:
-    """The partitions wanted of one topic."""
-
     name: str = wire(STRING)
     partition_indexes: tuple[int, ...] = wire(Array(INT32))
 
@@ -107,7 +97,7 @@ class OffsetFetchRequest(Request[OffsetFetchResponse]):
     """To the group's coordinator; ``topics`` None asks for everything the group has stored.
 
     With ``require_stable``, offsets that an open transaction is about to change give UNSTABLE_OFFSET_COMMIT (KIP-447);
-    brokers before 2.5 do not know the question.
+    brokers before 2.5 do not know the field.
     """
 
     api_key: ClassVar[ApiKey] = ApiKey.OFFSET_FETCH
@@ -116,13 +106,13 @@ class OffsetFetchRequest(Request[OffsetFetchResponse]):
     response_type: ClassVar[type[OffsetFetchResponse]] = OffsetFetchResponse
 
     group_id: str = wire(STRING)
-    topics: tuple[OffsetFetchTopic, ...] | None = wire(Array(OffsetFetchTopic), nullable_since=2)
+    topics: tuple[OffsetFetchTopic, ...] | None = wire(Array(OffsetFetchTopic), nullable_since=0)
     require_stable: bool = wire(BOOL, default=False, since=7, ignorable=True)
 
 
 @message
 class OffsetDeleteResponsePartition:
-    """One partition: 0, or why its offset is kept."""
+    """One partition's outcome: 0 when its offset is deleted."""
 
     partition_index: int = wire(INT32)
     error_code: int = wire(INT16)
@@ -130,15 +120,13 @@ class OffsetDeleteResponsePartition:
 
 @message
 class OffsetDeleteResponseTopic:
-    """The partitions of one topic."""
-
     name: str = wire(STRING)
     partitions: tuple[OffsetDeleteResponsePartition, ...] = wire(Array(OffsetDeleteResponsePartition))
 
 
 @message
 class OffsetDeleteResponse:
-    """``error_code`` speaks of the group as a whole."""
+    """``error_code`` is that of the group as a whole."""
 
     error_code: int = wire(INT16)
     throttle_time_ms: int = wire(INT32)
@@ -147,15 +135,11 @@ class OffsetDeleteResponse:
 
 @message
 class OffsetDeleteRequestPartition:
-    """A partition by its number."""
-
     partition_index: int = wire(INT32)
 
 
 @message
 class OffsetDeleteRequestTopic:
-    """The partitions of one topic."""
-
     name: str = wire(STRING)
     partitions: tuple[OffsetDeleteRequestPartition, ...] = wire(Array(OffsetDeleteRequestPartition))
 
@@ -173,5 +157,4 @@ class OffsetDeleteRequest(Request[OffsetDeleteResponse]):
     topics: tuple[OffsetDeleteRequestTopic, ...] = wire(Array(OffsetDeleteRequestTopic))
 
     def least_broker(self) -> str:
-        """The API is as old as that."""
         return "2.4"

@@ -10,15 +10,15 @@ from streamlet.kafka.protocol.schema import INT16, INT32, INT64, RECORDS, STRING
 
 @message
 class BatchIndexAndErrorMessage:
-    """A record the broker refused: its place in the batch, and why."""
+    """A refused record: its place in the batch, and the reason."""
 
     batch_index: int = wire(INT32)
-    batch_index_error_message: str | None = wire(STRING, default=None, nullable_since=8)
+    batch_index_error_message: str | None = wire(STRING, default=None, nullable_since=0)
 
 
 @message
 class ProduceLeaderIdAndEpoch:
-    """The leader the broker knows of; -1 when it has nothing to say (KIP-951)."""
+    """The leader that the broker knows, -1 for none (KIP-951)."""
 
     leader_id: int = wire(INT32, default=-1)
     leader_epoch: int = wire(INT32, default=-1)
@@ -26,13 +26,13 @@ class ProduceLeaderIdAndEpoch:
 
 @message
 class ProducePartitionResponse:
-    """0 and the offset of the batch's first record, or why it was not written."""
+    """One batch's outcome: 0, and the offset of its first record."""
 
     index: int = wire(INT32)
     error_code: int = wire(INT16)
     base_offset: int = wire(INT64)
-    log_append_time_ms: int = wire(INT64, default=-1, since=2, ignorable=True)
-    log_start_offset: int = wire(INT64, default=-1, since=5, ignorable=True)
+    log_append_time_ms: int = wire(INT64, default=-1)
+    log_start_offset: int = wire(INT64, default=-1)
     record_errors: tuple[BatchIndexAndErrorMessage, ...] = wire(
         Array(BatchIndexAndErrorMessage), default=(), since=8, ignorable=True
     )
@@ -44,15 +44,13 @@ class ProducePartitionResponse:
 
 @message
 class ProduceTopicResponse:
-    """The partitions of one topic."""
-
     name: str = wire(STRING)
     partition_responses: tuple[ProducePartitionResponse, ...] = wire(Array(ProducePartitionResponse))
 
 
 @message
 class ProduceNodeEndpoint:
-    """Where a leader named in ``current_leader`` is reached."""
+    """The address of a leader named in ``current_leader``."""
 
     node_id: int = wire(INT32)
     host: str = wire(STRING)
@@ -62,10 +60,8 @@ class ProduceNodeEndpoint:
 
 @message
 class ProduceResponse:
-    """One row for each partition of the request."""
-
     responses: tuple[ProduceTopicResponse, ...] = wire(Array(ProduceTopicResponse))
-    throttle_time_ms: int = wire(INT32, default=0, since=1, ignorable=True)
+    throttle_time_ms: int = wire(INT32, default=0)
     node_endpoints: tuple[ProduceNodeEndpoint, ...] = wire(
         Array(ProduceNodeEndpoint), default=(), since=10, tag=0, ignorable=True
     )
@@ -81,26 +77,27 @@ class ProducePartition:
 
 @message
 class ProduceTopic:
-    """The partitions of one topic."""
-
     name: str = wire(STRING)
     partition_data: tuple[ProducePartition, ...] = wire(Array(ProducePartition))
 
 
 @message
 class ProduceRequest(Request[ProduceResponse]):
-    """To the leader of all partitions in it. ``acks``: -1 all in-sync replicas, 1 the leader, 0 no answer at all."""
+    """To the leader of all its partitions.
+
+    ``acks``: -1 all in-sync replicas, 1 the leader, 0 no answer at all.
+    """
 
     api_key: ClassVar[ApiKey] = ApiKey.PRODUCE
     versions: ClassVar[tuple[int, ...]] = (7, 8, 10)
     flexible_since: ClassVar[int] = 9
     response_type: ClassVar[type[ProduceResponse]] = ProduceResponse
 
-    transactional_id: str | None = wire(STRING, default=None, since=3, nullable_since=3, ignorable=True)
+    transactional_id: str | None = wire(STRING, default=None, nullable_since=0)
     acks: int = wire(INT16)
     timeout_ms: int = wire(INT32)
     topic_data: tuple[ProduceTopic, ...] = wire(Array(ProduceTopic))
 
     def expects_response(self) -> bool:
-        """The broker answers nothing to acks=0."""
+        """Return whether the broker answers; it does not with acks=0."""
         return self.acks != 0

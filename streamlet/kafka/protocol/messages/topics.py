@@ -8,23 +8,23 @@ from streamlet.kafka.protocol.api import ApiKey, Request
 from streamlet.kafka.protocol.schema import BOOL, INT8, INT16, INT32, INT64, STRING, UUID, Array, message, wire
 
 BROKER_DEFAULT = -1
-"""As number of partitions or replication factor, from version 4 on; needed too where an assignment is given."""
+"""Number of partitions or replicas that the broker chooses, from version 4 on, or that an assignment gives."""
 
 
 @message
 class CreatableTopicConfigs:
-    """One setting that the new topic has."""
+    """One setting of the new topic."""
 
-    name: str = wire(STRING, since=5, default="")
-    value: str | None = wire(STRING, since=5, nullable_since=5, default=None)
-    read_only: bool = wire(BOOL, since=5, default=False)
-    config_source: int = wire(INT8, since=5, default=-1, ignorable=True)
-    is_sensitive: bool = wire(BOOL, since=5, default=False)
+    name: str = wire(STRING, default="")
+    value: str | None = wire(STRING, nullable_since=0, default=None)
+    read_only: bool = wire(BOOL, default=False)
+    config_source: int = wire(INT8, default=-1)
+    is_sensitive: bool = wire(BOOL, default=False)
 
 
 @message
 class CreatableTopicResult:
-    """One topic: what it became, or why it was not made.
+    """One topic as it was created, or an error.
 
     ``configs`` is None where the caller may not read them.
     """
@@ -32,7 +32,7 @@ class CreatableTopicResult:
     name: str = wire(STRING)
     topic_id: str | None = wire(UUID, since=7, default=None, ignorable=True)
     error_code: int = wire(INT16)
-    error_message: str | None = wire(STRING, since=1, default=None, nullable_since=0, ignorable=True)
+    error_message: str | None = wire(STRING, default=None, nullable_since=0)
     num_partitions: int = wire(INT32, since=5, default=-1, ignorable=True)
     replication_factor: int = wire(INT16, since=5, default=-1, ignorable=True)
     configs: tuple[CreatableTopicConfigs, ...] | None = wire(
@@ -43,15 +43,13 @@ class CreatableTopicResult:
 
 @message
 class CreateTopicsResponse:
-    """One row for each topic."""
-
-    throttle_time_ms: int = wire(INT32, default=0, since=2, ignorable=True)
+    throttle_time_ms: int = wire(INT32, default=0)
     topics: tuple[CreatableTopicResult, ...] = wire(Array(CreatableTopicResult))
 
 
 @message
 class CreatableReplicaAssignment:
-    """Which brokers keep one partition, its preferred leader first."""
+    """The brokers of one partition, its preferred leader first."""
 
     partition_index: int = wire(INT32)
     broker_ids: tuple[int, ...] = wire(Array(INT32))
@@ -59,7 +57,7 @@ class CreatableReplicaAssignment:
 
 @message
 class CreatableTopicConfig:
-    """One setting to give the topic."""
+    """One setting to give to the topic."""
 
     name: str = wire(STRING)
     value: str | None = wire(STRING, nullable_since=0)
@@ -67,7 +65,7 @@ class CreatableTopicConfig:
 
 @message
 class CreatableTopic:
-    """One topic to make; with ``assignments`` both numbers are BROKER_DEFAULT."""
+    """One topic to create; with ``assignments`` both numbers are BROKER_DEFAULT."""
 
     name: str = wire(STRING)
     num_partitions: int = wire(INT32)
@@ -78,7 +76,10 @@ class CreatableTopic:
 
 @message
 class CreateTopicsRequest(Request[CreateTopicsResponse]):
-    """The controller answers when every topic is made, or ``timeout_ms`` is over."""
+    """To the controller, which answers when every topic is created.
+
+    Or when ``timeout_ms`` is over.
+    """
 
     api_key: ClassVar[ApiKey] = ApiKey.CREATE_TOPICS
     versions: ClassVar[tuple[int, ...]] = (3, 7)
@@ -87,14 +88,14 @@ class CreateTopicsRequest(Request[CreateTopicsResponse]):
 
     topics: tuple[CreatableTopic, ...] = wire(Array(CreatableTopic))
     timeout_ms: int = wire(INT32)
-    validate_only: bool = wire(BOOL, since=1, default=False)
+    validate_only: bool = wire(BOOL, default=False)
 
     def usable_versions(self) -> tuple[int, ...]:
-        """A broker before 2.4 has no defaults to give."""
+        """Return all versions, or from 4 on (broker 2.4) for defaults."""
         return (7,) if self._wants_defaults() else (3, 7)
 
     def least_broker(self) -> str:
-        """Defaults come with the first version that we write and that has them."""
+        """Return 2.8 where defaults are wanted: the first broker with version 7."""
         return "2.8" if self._wants_defaults() else "2.1"
 
     def _wants_defaults(self) -> bool:
@@ -106,7 +107,7 @@ class CreateTopicsRequest(Request[CreateTopicsResponse]):
 
 @message
 class DeletableTopicResult:
-    """One topic: 0, or why it is still there."""
+    """One topic's outcome: 0 when it is deleted."""
 
     name: str = wire(STRING)
     error_code: int = wire(INT16)
@@ -115,28 +116,29 @@ class DeletableTopicResult:
 
 @message
 class DeleteTopicsResponse:
-    """One row for each topic."""
-
-    throttle_time_ms: int = wire(INT32, default=0, since=1, ignorable=True)
+    throttle_time_ms: int = wire(INT32, default=0)
     responses: tuple[DeletableTopicResult, ...] = wire(Array(DeletableTopicResult))
 
 
 @message
 class DeleteTopicsRequest(Request[DeleteTopicsResponse]):
-    """The controller answers when every topic is gone, or ``timeout_ms`` is over."""
+    """To the controller, which answers when every topic is gone.
+
+    Or when ``timeout_ms`` is over.
+    """
 
     api_key: ClassVar[ApiKey] = ApiKey.DELETE_TOPICS
     versions: ClassVar[tuple[int, ...]] = (3, 5)
     flexible_since: ClassVar[int] = 4
     response_type: ClassVar[type[DeleteTopicsResponse]] = DeleteTopicsResponse
 
-    topic_names: tuple[str, ...] = wire(Array(STRING), until=5, default=())
+    topic_names: tuple[str, ...] = wire(Array(STRING), default=())
     timeout_ms: int = wire(INT32)
 
 
 @message
 class CreatePartitionsTopicResult:
-    """One topic: 0, or why it has no more partitions than before."""
+    """One topic's outcome: 0 when it has grown."""
 
     name: str = wire(STRING)
     error_code: int = wire(INT16)
@@ -145,22 +147,20 @@ class CreatePartitionsTopicResult:
 
 @message
 class CreatePartitionsResponse:
-    """One row for each topic."""
-
     throttle_time_ms: int = wire(INT32)
     results: tuple[CreatePartitionsTopicResult, ...] = wire(Array(CreatePartitionsTopicResult))
 
 
 @message
 class CreatePartitionsAssignment:
-    """Which brokers keep one new partition, its preferred leader first."""
+    """The brokers of one new partition, its preferred leader first."""
 
     broker_ids: tuple[int, ...] = wire(Array(INT32))
 
 
 @message
 class CreatePartitionsTopic:
-    """``count`` is the number of partitions in the end; ``assignments`` has a row for each new one, or is None."""
+    """``count``: the partitions in the end; ``assignments``: a row for each new one."""
 
     name: str = wire(STRING)
     count: int = wire(INT32)
@@ -171,7 +171,7 @@ class CreatePartitionsTopic:
 
 @message
 class CreatePartitionsRequest(Request[CreatePartitionsResponse]):
-    """A topic can only grow."""
+    """To the controller; a topic can only grow."""
 
     api_key: ClassVar[ApiKey] = ApiKey.CREATE_PARTITIONS
     versions: ClassVar[tuple[int, ...]] = (1,)
@@ -188,7 +188,7 @@ HIGH_WATERMARK = -1
 
 @message
 class DeleteRecordsPartitionResult:
-    """``low_watermark`` is the first offset that is left; -1 with an error."""
+    """``low_watermark`` is the first offset left; -1 with an error."""
 
     partition_index: int = wire(INT32)
     low_watermark: int = wire(INT64)
@@ -197,16 +197,12 @@ class DeleteRecordsPartitionResult:
 
 @message
 class DeleteRecordsTopicResult:
-    """The partitions of one topic."""
-
     name: str = wire(STRING)
     partitions: tuple[DeleteRecordsPartitionResult, ...] = wire(Array(DeleteRecordsPartitionResult))
 
 
 @message
 class DeleteRecordsResponse:
-    """One row for each partition."""
-
     throttle_time_ms: int = wire(INT32)
     topics: tuple[DeleteRecordsTopicResult, ...] = wire(Array(DeleteRecordsTopicResult))
 
@@ -221,15 +217,16 @@ class DeleteRecordsPartition:
 
 @message
 class DeleteRecordsTopic:
-    """The partitions of one topic."""
-
     name: str = wire(STRING)
     partitions: tuple[DeleteRecordsPartition, ...] = wire(Array(DeleteRecordsPartition))
 
 
 @message
 class DeleteRecordsRequest(Request[DeleteRecordsResponse]):
-    """The leader answers when all replicas have done it, or ``timeout_ms`` is over."""
+    """To the leader, which answers when all replicas have done it.
+
+    Or when ``timeout_ms`` is over.
+    """
 
     api_key: ClassVar[ApiKey] = ApiKey.DELETE_RECORDS
     versions: ClassVar[tuple[int, ...]] = (1,)

@@ -15,7 +15,7 @@ NO_PRODUCER_EPOCH = -1
 class InitProducerIdResponse:
     """The id and epoch to write with; -1 with an error."""
 
-    throttle_time_ms: int = wire(INT32, default=0, ignorable=True)
+    throttle_time_ms: int = wire(INT32, default=0)
     error_code: int = wire(INT16)
     producer_id: int = wire(INT64, default=NO_PRODUCER_ID)
     producer_epoch: int = wire(INT16)
@@ -25,8 +25,8 @@ class InitProducerIdResponse:
 class InitProducerIdRequest(Request[InitProducerIdResponse]):
     """To the transaction's coordinator, or to any broker without a transactional id.
 
-    ``producer_id`` and ``producer_epoch`` ask for the next epoch of what is held already; a broker before 2.5
-    gives a transactional id its next epoch in any case.
+    ``producer_id`` and ``producer_epoch`` ask for the next epoch of the present id; a broker before 2.5 gives a
+    transactional id its next epoch in any case.
     """
 
     api_key: ClassVar[ApiKey] = ApiKey.INIT_PRODUCER_ID
@@ -42,7 +42,7 @@ class InitProducerIdRequest(Request[InitProducerIdResponse]):
 
 @message
 class AddPartitionsToTxnPartitionResult:
-    """0, or why the partition was not added."""
+    """One partition's outcome: 0 when it is added."""
 
     partition_index: int = wire(INT32)
     partition_error_code: int = wire(INT16)
@@ -50,16 +50,12 @@ class AddPartitionsToTxnPartitionResult:
 
 @message
 class AddPartitionsToTxnTopicResult:
-    """The partitions of one topic."""
-
     name: str = wire(STRING)
     results_by_partition: tuple[AddPartitionsToTxnPartitionResult, ...] = wire(Array(AddPartitionsToTxnPartitionResult))
 
 
 @message
 class AddPartitionsToTxnResponse:
-    """One code for each partition."""
-
     throttle_time_ms: int = wire(INT32, default=0)
     results_by_topic_v3_and_below: tuple[AddPartitionsToTxnTopicResult, ...] = wire(
         Array(AddPartitionsToTxnTopicResult)
@@ -68,15 +64,13 @@ class AddPartitionsToTxnResponse:
 
 @message
 class AddPartitionsToTxnTopic:
-    """The partitions of one topic."""
-
     name: str = wire(STRING)
     partitions: tuple[int, ...] = wire(Array(INT32))
 
 
 @message
 class AddPartitionsToTxnRequest(Request[AddPartitionsToTxnResponse]):
-    """To the transaction's coordinator. (From version 4 on the request belongs to brokers among themselves.)"""
+    """To the transaction's coordinator; from version 4 on only brokers use it."""
 
     api_key: ClassVar[ApiKey] = ApiKey.ADD_PARTITIONS_TO_TXN
     versions: ClassVar[tuple[int, ...]] = (1, 3)
@@ -91,7 +85,7 @@ class AddPartitionsToTxnRequest(Request[AddPartitionsToTxnResponse]):
 
 @message
 class AddOffsetsToTxnResponse:
-    """0, or why the group was not added."""
+    """An error code: 0 when the group is added."""
 
     throttle_time_ms: int = wire(INT32, default=0)
     error_code: int = wire(INT16)
@@ -114,7 +108,7 @@ class AddOffsetsToTxnRequest(Request[AddOffsetsToTxnResponse]):
 
 @message
 class TxnOffsetCommitResponsePartition:
-    """0, or why this partition's offset was not stored."""
+    """One partition's outcome: 0 when its offset is stored."""
 
     partition_index: int = wire(INT32)
     error_code: int = wire(INT16)
@@ -122,16 +116,12 @@ class TxnOffsetCommitResponsePartition:
 
 @message
 class TxnOffsetCommitResponseTopic:
-    """The partitions of one topic."""
-
     name: str = wire(STRING)
     partitions: tuple[TxnOffsetCommitResponsePartition, ...] = wire(Array(TxnOffsetCommitResponsePartition))
 
 
 @message
 class TxnOffsetCommitResponse:
-    """One code for each partition."""
-
     throttle_time_ms: int = wire(INT32, default=0)
     topics: tuple[TxnOffsetCommitResponseTopic, ...] = wire(Array(TxnOffsetCommitResponseTopic))
 
@@ -142,23 +132,22 @@ class TxnOffsetCommitRequestPartition:
 
     partition_index: int = wire(INT32)
     committed_offset: int = wire(INT64)
-    committed_leader_epoch: int = wire(INT32, default=-1, since=2, ignorable=True)
+    committed_leader_epoch: int = wire(INT32, default=-1)
     committed_metadata: str | None = wire(STRING, default="", nullable_since=0)
 
 
 @message
 class TxnOffsetCommitRequestTopic:
-    """The partitions of one topic."""
-
     name: str = wire(STRING)
     partitions: tuple[TxnOffsetCommitRequestPartition, ...] = wire(Array(TxnOffsetCommitRequestPartition))
 
 
 @message
 class TxnOffsetCommitRequest(Request[TxnOffsetCommitResponse]):
-    """To the *group's* coordinator. Generation and member fence a consumer that no longer owns the partitions.
+    """To the *group's* coordinator.
 
-    A broker before 2.5 cannot check them, and is not told them.
+    Generation and member fence a consumer that does not own the partitions any more. A broker before 2.5 cannot check
+    them, and they are not sent to it.
     """
 
     api_key: ClassVar[ApiKey] = ApiKey.TXN_OFFSET_COMMIT
@@ -178,7 +167,7 @@ class TxnOffsetCommitRequest(Request[TxnOffsetCommitResponse]):
 
 @message
 class EndTxnResponse:
-    """0, or why the transaction did not end."""
+    """An error code: 0 when the transaction has ended."""
 
     throttle_time_ms: int = wire(INT32, default=0)
     error_code: int = wire(INT16)
