@@ -1,9 +1,11 @@
 """The Kafka tower: protocol, records, metadata, network and client. It knows nothing of Storm.
 
 Reading order is import order: ``errors``, ``protocol`` and ``records``, ``metadata``, ``net``, ``client``,
-and on top of it ``leader_requests`` (fetch, list offsets) and ``group_offsets``; above these ``admin``,
+and on top of it ``leader_requests`` (fetch, list offsets) and ``group_requests``; above these ``admin``,
 ``consumer`` and ``producer``.
 """
+
+from typing import TYPE_CHECKING, Never
 
 from streamlet.kafka.admin import Admin, AdminError, ConfigResource, NewPartitions, NewTopic
 from streamlet.kafka.client.client import KafkaClient
@@ -21,6 +23,7 @@ from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Broker, Cluster, TopicPartition
 from streamlet.kafka.producer import FutureRecordMetadata, Producer, ProducerConfig, RecordMetadata
 from streamlet.kafka.settings.client_config import ClientConfig
+from streamlet.kafka.settings.foreign_names import missing_class
 
 __all__ = [
     "Admin",
@@ -48,3 +51,12 @@ __all__ = [
     "RequestFuture",
     "TopicPartition",
 ]
+
+if not TYPE_CHECKING:  # with it a type checker would accept every name
+
+    def __getattr__(name: str) -> Never:
+        answer = missing_class(name)
+        if answer:
+            # An AttributeError would be replaced by the import system's own text, which names nothing of ours.
+            raise ImportError(answer, name=__name__)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, ClassVar, Never, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Never, Self, Unpack
 
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import SystemClock
@@ -47,10 +47,17 @@ from streamlet.kafka.errors import ClientClosed, KafkaError
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.protocol.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from streamlet.kafka.protocol.messages.topics import HIGH_WATERMARK
-from streamlet.kafka.settings.client_config import ClientConfig
+from streamlet.kafka.settings.client_config import ClientConfig, ClientSettings
+from streamlet.kafka.settings.foreign_names import attribute_error
 
 SETTLE_S = 2.0
 """Seconds at most that a creation waits for the brokers to know the new topics."""
+
+
+class AdminSettings(ClientSettings, total=False):
+    """The names and types of :class:`AdminConfig`, for editors and type checkers."""
+
+    default_api_timeout_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +89,7 @@ class Admin:
     # Each call has the same three steps: the arguments are checked, `make` gives the request for the items of one
     # broker together with the reader of its answer, and `Call.run` asks until each item has its outcome.
 
-    def __init__(self, *misplaced: Never, **settings: object) -> None:
+    def __init__(self, *misplaced: Never, **settings: Unpack[AdminSettings]) -> None:
         by_name_only("Admin", misplaced)
         self.config = AdminConfig.of(settings)
         self._clock = SystemClock()
@@ -101,6 +108,11 @@ class Admin:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} over {self._client!r}>"
+
+    if not TYPE_CHECKING:  # with it a type checker would accept every name
+
+        def __getattr__(self, name: str) -> Never:
+            raise attribute_error("Admin", name, self)
 
     def close(self) -> None:
         """Close the connections. Never waits; may be called twice."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
-from streamlet.base.errors import BadInput
+from streamlet.base.errors import BadInput, WrongArgument
 from streamlet.kafka.arguments import is_whole, mapping, several
 from streamlet.kafka.metadata.cluster import Broker, PartitionInfo, TopicPartition
+
+T = TypeVar("T")
 
 BROKER_DEFAULT: Final = -1
 """Number of partitions or replicas that leaves the choice to the broker (Kafka 2.8 or later)."""
@@ -23,6 +26,26 @@ offset itself.)
 """
 
 
+def _called_here(**names: str) -> Callable[[type[T]], type[T]]:
+    """Return a class decorator that answers another client's argument names with ours."""
+
+    def decorate(cls: type[T]) -> type[T]:
+        made = cls.__init__
+
+        @functools.wraps(made)
+        def init(self: T, *args: object, **kwargs: object) -> None:
+            for theirs, ours in names.items():
+                if theirs in kwargs:
+                    raise WrongArgument(f"{cls.__name__}: {theirs} is called {ours} here.")
+            made(self, *args, **kwargs)
+
+        cls.__init__ = init  # type: ignore[method-assign,assignment]  # the same arguments
+        return cls
+
+    return decorate
+
+
+@_called_here(topic_configs="configs", replica_assignments="assignment")
 @dataclass(frozen=True, slots=True)
 class NewTopic:
     """A topic to create. Raises BadInput when it contradicts itself.

@@ -14,6 +14,7 @@ import threading
 import weakref
 from collections.abc import Iterable, Mapping
 from types import TracebackType
+from typing import TYPE_CHECKING, Never, Unpack
 
 from streamlet.base.clock import Clock, SystemClock
 from streamlet.kafka import arguments as given
@@ -22,7 +23,7 @@ from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.client.closing import HASTE_S, in_haste, telling
 from streamlet.kafka.client.group_requests import ConsumerGroupMetadata, OffsetAndMetadata, offset_rows
 from streamlet.kafka.consumer.commits import Commits, OffsetCommitCallback, Offsets
-from streamlet.kafka.consumer.consumer_config import ConsumerConfig
+from streamlet.kafka.consumer.consumer_config import ConsumerConfig, ConsumerSettings
 from streamlet.kafka.consumer.delivery import Deserializers, HandedOut, Taking
 from streamlet.kafka.consumer.errors import ConcurrentUse, ConsumerClosed, IllegalSubscription
 from streamlet.kafka.consumer.fetcher import Fetcher
@@ -33,6 +34,7 @@ from streamlet.kafka.consumer.rebalance import ConsumerRebalanceListener, Rebala
 from streamlet.kafka.consumer.records import ConsumerRecord, RecordColumns
 from streamlet.kafka.consumer.subscription_state import ResetStrategy, SubscriptionState, SubscriptionType, wanted
 from streamlet.kafka.metadata.cluster import TopicPartition
+from streamlet.kafka.settings.foreign_names import attribute_error
 
 _log = logging.getLogger(__name__)
 _EVERYTHING = 1 << 62
@@ -83,7 +85,7 @@ class Consumer:
     called ``timeout`` is in seconds.
     """
 
-    def __init__(self, *topics: str, clock: Clock | None = None, **settings: object) -> None:
+    def __init__(self, *topics: str, clock: Clock | None = None, **settings: Unpack[ConsumerSettings]) -> None:
         given.constructor_topics(topics)
         self.config = ConsumerConfig.of(settings)
         self._clock = clock or SystemClock()
@@ -140,6 +142,11 @@ class Consumer:
         # The error may come from the work on the records given last: they are not committed, and are read again.
         self._handed_out.in_hand_counts = kind is None
         self.close(HASTE_S if in_haste(kind) else _CLOSE_S)
+
+    if not TYPE_CHECKING:  # with it a type checker would accept every name
+
+        def __getattr__(self, name: str) -> Never:
+            raise attribute_error("Consumer", name, self)
 
     def __repr__(self) -> str:
         what = ", ".join(map(str, sorted(self._subscriptions.assigned))) or "nothing assigned"
@@ -345,6 +352,11 @@ class Consumer:
         """Return the first records at or after times in ms since 1970."""
         with self._alone():
             return self._queries.by_times(timestamps, self._limit(timeout))
+
+    def topics(self, timeout: float | None = None) -> frozenset[str]:
+        """Return the names of all visible topics, without Kafka's own. Raises ClientTimeout."""
+        with self._alone():
+            return self._queries.topics(self._limit(timeout))
 
     def partitions_for_topic(self, topic: str, timeout: float | None = None) -> frozenset[int] | None:
         """Return a topic's partition numbers, None when the topic does not exist.

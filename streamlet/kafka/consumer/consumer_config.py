@@ -9,12 +9,41 @@ from typing import ClassVar
 from streamlet.base.errors import SettingError
 from streamlet.kafka.consumer.assignors import AssignorLike, CooperativeStickyAssignor, RangeAssignor, resolve_assignor
 from streamlet.kafka.consumer.delivery import DeserializerLike
-from streamlet.kafka.settings.client_config import ClientConfig
+from streamlet.kafka.settings.client_config import ClientConfig, ClientSettings
 
 READ_COMMITTED = "read_committed"
 READ_UNCOMMITTED = "read_uncommitted"
 _OTHER_WORDS = {"smallest": "earliest", "beginning": "earliest", "largest": "latest", "end": "latest"}
 """Words of Kafka 0.8 and librdkafka for ``auto_offset_reset``."""
+
+
+class ConsumerSettings(ClientSettings, total=False):
+    """The names and types of :class:`ConsumerConfig`, for editors and type checkers."""
+
+    group_id: str | None
+    group_instance_id: str | None
+    auto_offset_reset: str
+    enable_auto_commit: bool
+    auto_commit_interval_ms: int
+    isolation_level: str
+    key_deserializer: DeserializerLike
+    value_deserializer: DeserializerLike
+    max_poll_records: int
+    max_poll_interval_ms: int
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    fetch_min_bytes: int
+    fetch_max_wait_ms: int
+    fetch_max_bytes: int
+    max_partition_fetch_bytes: int
+    check_crcs: bool
+    enable_fetch_sessions: bool
+    client_rack: str
+    partition_assignment_strategy: Sequence[AssignorLike]
+    exclude_internal_topics: bool
+    allow_auto_create_topics: bool
+    default_api_timeout_ms: int
+    consumer_timeout_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)

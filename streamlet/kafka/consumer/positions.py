@@ -48,6 +48,7 @@ from streamlet.kafka.errors import ClientTimeout, KafkaError, NoLeader, copy_of
 from streamlet.kafka.fetch.truncation import PositionVerdict, judge_position
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Broker, Cluster, TopicPartition
+from streamlet.kafka.protocol.messages.metadata import MetadataRequest
 
 _log = logging.getLogger(__name__)
 
@@ -475,6 +476,13 @@ class OffsetQueries:
         except UnknownTopicOrPartition:
             return None
         return frozenset(info.partition for info in self._client.cluster.partitions_for(topic))
+
+    def topics(self, timeout_s: float) -> frozenset[str]:
+        """Return the names of all visible topics, without Kafka's own."""
+        request = MetadataRequest(topics=None)
+        response = self._client.wait_retrying(lambda: self._client.send(request), timeout_s)
+        rows = [row for row in response.topics if not row.error_code and not row.is_internal]
+        return frozenset(row.name for row in rows if row.name is not None)
 
     def beginnings(self, partitions: Iterable[TopicPartition], timeout_s: float) -> dict[TopicPartition, int]:
         """Return first offsets."""

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import time
 from types import TracebackType
-from typing import Any, Never, Self
+from typing import Any, Never, Self, Unpack
 
 from streamlet.base.clock import Clock, SystemClock
 from streamlet.kafka.arguments import by_name_only, check_place, check_timestamp, check_topic, seconds
@@ -25,7 +25,7 @@ from streamlet.kafka.metadata.cluster import PartitionInfo, TopicPartition
 from streamlet.kafka.producer.append import Appender
 from streamlet.kafka.producer.batch import ProducerBatch
 from streamlet.kafka.producer.errors import IllegalProducerState, ProducerClosed
-from streamlet.kafka.producer.producer_config import ProducerConfig
+from streamlet.kafka.producer.producer_config import ProducerConfig, ProducerSettings
 from streamlet.kafka.producer.record_future import FutureRecordMetadata
 from streamlet.kafka.producer.sender import EXIT_S, Sender
 from streamlet.kafka.producer.serializing import as_bytes, check_headers
@@ -62,7 +62,7 @@ class Producer:
         *misplaced: Never,
         clock: Clock | None = None,
         uniform: Callable[[], float] = random.random,
-        **settings: object,
+        **settings: Unpack[ProducerSettings],
     ) -> None:
         by_name_only("Producer", misplaced)
         self.config = ProducerConfig.of(settings)

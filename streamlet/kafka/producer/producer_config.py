@@ -10,7 +10,7 @@ from streamlet.base.errors import SettingError
 from streamlet.kafka.producer.partitioners import FAILOVERS, UNIFORM_STICKY, check_partitioner
 from streamlet.kafka.records.appending import HEADER_SIZE, upper_bound
 from streamlet.kafka.records.compression import Compression
-from streamlet.kafka.settings.client_config import ClientConfig
+from streamlet.kafka.settings.client_config import ClientConfig, ClientSettings
 
 _DELIVERY_TIMEOUT_MS = 120_000
 _NO_LIMIT = 2_147_483_647
@@ -18,6 +18,32 @@ _ACKS = ("all", -1, 0, 1, "-1", "0", "1")
 _SMALLEST_BATCH = HEADER_SIZE + upper_bound(None, None, ())
 """With less room no record is ever taken."""
 _CODECS: dict[str | None, Compression] = {None: Compression.NONE} | {codec.name.lower(): codec for codec in Compression}
+
+
+class ProducerSettings(ClientSettings, total=False):
+    """The names and types of :class:`ProducerConfig`, for editors and type checkers."""
+
+    acks: int | str
+    retries: int
+    batch_size: int
+    linger_ms: int
+    buffer_memory: int
+    max_block_ms: int
+    max_request_size: int
+    compression_type: str | None
+    delivery_timeout_ms: int
+    enable_idempotence: bool | None
+    transactional_id: str | None
+    transaction_timeout_ms: int
+    partitioner: object
+    partitioner_ignore_keys: bool
+    partitioner_adaptive_partitioning_enable: bool
+    interval_sticky_ms: int
+    partition_failover: str
+    key_serializer: object
+    value_serializer: object
+    metadata_max_idle_ms: int
+    allow_auto_create_topics: bool
 
 
 @dataclass(frozen=True, slots=True)

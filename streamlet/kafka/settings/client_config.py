@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Required, Self, TypedDict
 
 from streamlet.base.errors import SettingError
 from streamlet.kafka.metadata.cluster import UNKNOWN_NODE, Broker
@@ -14,6 +14,40 @@ from streamlet.kafka.settings.security import SECRETS, SecuritySettings, check_s
 
 _INT32 = (1 << 31) - 1
 _INT64 = (1 << 63) - 1
+
+
+class ClientSettings(TypedDict, total=False):
+    """The names and types of :class:`ClientConfig`, for editors and type checkers.
+
+    A test holds both equal; they differ in ``bootstrap_servers``, which may be a list too.
+    """
+
+    bootstrap_servers: Required[str | Sequence[str]]
+    client_id: str
+    request_timeout_ms: int
+    metadata_max_age_ms: int
+    metadata_recovery_strategy: str
+    metadata_recovery_rebootstrap_trigger_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    reconnect_backoff_ms: int
+    reconnect_backoff_max_ms: int
+    socket_connection_setup_timeout_ms: int
+    socket_connection_setup_timeout_max_ms: int
+    connections_max_idle_ms: int
+    max_in_flight_requests_per_connection: int
+    send_buffer_bytes: int
+    receive_buffer_bytes: int
+    receive_message_max_bytes: int
+    security_protocol: str
+    ssl_cafile: str | None
+    ssl_certfile: str | None
+    ssl_keyfile: str | None
+    ssl_password: str | None
+    ssl_check_hostname: bool
+    sasl_mechanism: str | None
+    sasl_plain_username: str | None
+    sasl_plain_password: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,3 +191,52 @@ _ABSENT = {
     "value_deserializer_class": _MODULE,
 }
 """Settings that only other clients have: the reason, and the way to the same end here."""
+
+
+# -- names of classes and methods
+
+GUIDE = "migrating-from-kafka-python"
+"""The page with the differences from kafka-python."""
+
+_DIFFERENCES = f"`streamlet docs {GUIDE}` lists the differences."
+
+_CLASSES = {
+    "KafkaProducer": "Producer",
+    "KafkaConsumer": "Consumer",
+    "KafkaAdminClient": "Admin",
+    "AdminClient": "Admin",
+}
+"""Classes of kafka-python and confluent-kafka, and ours."""
+
+# These names are no aliases: results, units and rules differ, and a program that ran with the wrong ones would do
+# something else in silence. The error names ours, and the page with the differences.
+_METHODS: Mapping[str, Mapping[str, str]] = {
+    "Admin": {
+        "describe_consumer_groups": "describe_groups gives a GroupDescription by group",
+        "list_consumer_groups": "list_groups gives a GroupListing by group",
+        "list_consumer_group_offsets": "list_group_offsets gives an OffsetAndMetadata by partition",
+        "alter_consumer_group_offsets": "alter_group_offsets sets where a group continues",
+        "reset_group_offsets": 'alter_group_offsets takes "earliest", "latest" and times, too',
+        "delete_consumer_groups": "delete_groups deletes groups and their offsets",
+    },
+    "Consumer": {
+        "highwater": "lag(partition) is the distance to the end, end_offsets([partition]) the end itself",
+        "metrics": "there are no metrics; lag(partition) is the distance to the end of a partition",
+        "list_topics": "topics() gives the names, Admin.list_topics more",
+    },
+}
+
+
+def missing_class(name: str) -> str | None:
+    """Return the answer to another client's class name, None for other names."""
+    ours = _CLASSES.get(name)
+    if ours is None:
+        return None
+    return f"streamlet.kafka has no {name}: its {ours} takes the same settings; {_DIFFERENCES}"
+
+
+def attribute_error(client: str, name: str, instance: object) -> AttributeError:
+    """Return the error for an attribute that a client does not have."""
+    ours = _METHODS.get(client, {}).get(name)
+    answer = f": {ours}. {_DIFFERENCES}" if ours else ""
+    return AttributeError(f"{client!r} object has no attribute {name!r}{answer}", name=name, obj=instance)
