@@ -70,7 +70,7 @@ def until_it_raises(consumer: Consumer, kind: type[KafkaError], words: str) -> A
     return caught.value
 
 
-def test_fault_c07_what_retention_took_is_told_with_its_range(
+def test_fault_f7_what_retention_took_is_told_with_its_range(
     cluster: DevCluster, make_topic: MakeTopic, consumer_of: Callable[..., Consumer], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Without a policy an error with the position and where the log begins; with one a warning that says the same."""
@@ -92,7 +92,7 @@ def test_fault_c07_what_retention_took_is_told_with_its_range(
     assert f"records of {tp} from offset 5 to 19 were not read" in caplog.text
 
 
-def test_fault_c09_c10_a_topic_deleted_under_the_reader_is_waited_for_and_the_new_one_read_whole(
+def test_fault_f9_f10_a_topic_deleted_under_the_reader_is_waited_for_and_the_new_one_read_whole(
     cluster: DevCluster, make_topic: MakeTopic, consumer_of: Callable[..., Consumer], caplog: pytest.LogCaptureFixture
 ) -> None:
     """The new one is longer than the old: at the old offset records would be passed over in silence."""
@@ -113,7 +113,7 @@ def test_fault_c09_c10_a_topic_deleted_under_the_reader_is_waited_for_and_the_ne
     assert consumer.committed(tp)[tp].offset == 50
 
 
-def test_fault_c13_the_last_stable_offset_holds_and_markers_without_records_do_not(
+def test_fault_f13_the_last_stable_offset_holds_and_markers_without_records_do_not(
     cluster: DevCluster, make_topic: MakeTopic, consumer_of: Callable[..., Consumer]
 ) -> None:
     """Aborts with records and without, then an open one: nothing of it, nor behind it, until its end is known."""
@@ -149,7 +149,7 @@ def test_fault_c13_the_last_stable_offset_holds_and_markers_without_records_do_n
         assert consumer.poll(50) == {}
 
 
-def test_fault_c14_a_byte_changed_on_the_brokers_disk_is_found_and_named(
+def test_fault_f14_a_byte_changed_on_the_brokers_disk_is_found_and_named(
     cluster: DevCluster, make_topic: MakeTopic, consumer_of: Callable[..., Consumer]
 ) -> None:
     """In a closed segment, which the broker sends as it lies there: what stands before it comes, then the error, every
@@ -177,7 +177,7 @@ def test_fault_c14_a_byte_changed_on_the_brokers_disk_is_found_and_named(
     assert [len(value or b"") for value in take(consumer, 2)] == [900_000, 900_000]
 
 
-def test_fault_c15_a_record_larger_than_the_fetch_sizes_comes_all_the_same(
+def test_fault_f15_a_record_larger_than_the_fetch_sizes_comes_all_the_same(
     cluster: DevCluster, make_topic: MakeTopic, consumer_of: Callable[..., Consumer]
 ) -> None:
     """KIP-74: the first batch comes whole; our producer refuses by name what is larger than it may send."""
@@ -191,7 +191,7 @@ def test_fault_c15_a_record_larger_than_the_fetch_sizes_comes_all_the_same(
     assert take(consumer, 3) == [b"a", large, b"b"]
 
 
-def test_fault_c21_of_two_producers_with_one_id_the_older_is_fenced(
+def test_fault_f21_of_two_producers_with_one_id_the_older_is_fenced(
     cluster: DevCluster, make_topic: MakeTopic, topic_name: Callable[[], str]
 ) -> None:
     """It stops, says which id, and what it had open is never seen; the younger goes on."""

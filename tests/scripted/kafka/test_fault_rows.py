@@ -79,7 +79,7 @@ def poll_to(consumer: Consumer, position: int) -> list[int]:
     return found
 
 
-def test_fault_c06_a_coordinator_that_moves_costs_neither_membership_nor_commit() -> None:
+def test_fault_f6_a_coordinator_that_moves_costs_neither_membership_nor_commit() -> None:
     """NOT_COORDINATOR when offsets are asked for, to a heartbeat, to a commit: it is looked for again, all goes on."""
     mock = MockCluster(3)
     mock.create_topic("t", 1)
@@ -110,7 +110,7 @@ def test_fault_c06_a_coordinator_that_moves_costs_neither_membership_nor_commit(
         mock.close()
 
 
-def test_fault_c09_sequences_go_on_while_a_broker_says_the_topic_is_unknown() -> None:
+def test_fault_f9_sequences_go_on_while_a_broker_says_the_topic_is_unknown() -> None:
     """A broker that lags knows no such topic for a while: the same batch with the same number goes again, once."""
     with scripted(max_block_ms=20_000) as (_broker, log, producer):
         producer.send("t", b"0").get(10)
@@ -135,7 +135,7 @@ def records(count: int) -> bytes:
 
 
 @pytest.mark.parametrize("length", [3, 10, 50])
-def test_fault_c10_positions_in_a_deleted_topic_mean_nothing_in_the_one_made_anew(
+def test_fault_f10_positions_in_a_deleted_topic_mean_nothing_in_the_one_made_anew(
     length: int, serve: Callable[..., None], consumer_of: Callable[..., Consumer], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Shorter or longer than the old one: it is read from its beginning by the policy, and that is told."""
@@ -147,7 +147,7 @@ def test_fault_c10_positions_in_a_deleted_topic_mean_nothing_in_the_one_made_ane
     assert "'t' was deleted and made anew" in caplog.text
 
 
-def test_fault_c10_without_a_policy_it_is_an_error(
+def test_fault_f10_without_a_policy_it_is_an_error(
     serve: Callable[..., None], consumer_of: Callable[..., Consumer]
 ) -> None:
     """In each poll, until a seek says where the new one is read from."""
@@ -169,7 +169,7 @@ def test_fault_c10_without_a_policy_it_is_an_error(
 
 
 @pytest.mark.parametrize("name", ["java-compacted", "java-transactions", "rdkafka-emptied"])
-def test_fault_c12_offsets_without_a_record_hold_nothing_up(
+def test_fault_f12_offsets_without_a_record_hold_nothing_up(
     name: str, serve: Callable[..., None], consumer_of: Callable[..., Consumer]
 ) -> None:
     """Real brokers' logs with holes of compaction, control records, batches the cleaner emptied: read to the end."""
@@ -180,7 +180,7 @@ def test_fault_c12_offsets_without_a_record_hold_nothing_up(
     assert consumer.end_offsets([TP]) == {TP: log.end}, "no lag is left"
 
 
-def test_fault_c16_a_batch_that_unpacks_to_gigabytes_is_refused_and_not_passed_over(
+def test_fault_f16_a_batch_that_unpacks_to_gigabytes_is_refused_and_not_passed_over(
     serve: Callable[..., None], consumer_of: Callable[..., Consumer]
 ) -> None:
     """Some kilobytes for 256 MiB of zeros: named with its place, nothing behind it is read, and memory is bounded.
@@ -201,7 +201,7 @@ def test_fault_c16_a_batch_that_unpacks_to_gigabytes_is_refused_and_not_passed_o
     assert poll_to(consumer, 5) == [4]
 
 
-def test_fault_c20_the_end_of_a_transaction_whose_answer_is_lost_is_asked_for_until_it_is_known() -> None:
+def test_fault_f20_the_end_of_a_transaction_whose_answer_is_lost_is_asked_for_until_it_is_known() -> None:
     """The same end of the same epoch, and nothing of the next transaction before it is answered."""
     with scripted(transactional_id="x", request_timeout_ms=400, delivery_timeout_ms=5000) as (broker, log, producer):
         broker.on(ApiKey.END_TXN, SILENCE, EndTxnResponse(error_code=0))
@@ -224,7 +224,7 @@ def test_fault_c20_the_end_of_a_transaction_whose_answer_is_lost_is_asked_for_un
     assert log.values["t", 0] == [b"first", b"second"]
 
 
-def test_fault_c22_without_enough_replicas_records_wait_in_order() -> None:
+def test_fault_f22_without_enough_replicas_records_wait_in_order() -> None:
     """Before the append and after it: sent again under their numbers, none lost, none twice, none out of order."""
     with scripted() as (_broker, log, producer):
         producer.send("t", b"0").get(10)

@@ -61,7 +61,7 @@ def leader_of(client: KafkaClient, tp: TopicPartition) -> Broker:
     return leader
 
 
-def test_fault_c2_a_killed_leader_is_replaced_and_used_again(
+def test_fault_f2_a_killed_leader_is_replaced_and_used_again(
     cluster: DevCluster, make_topic: Callable[..., str]
 ) -> None:
     """Reading goes on at the new leader without a gap; after its restart the old one is connected to again."""
@@ -88,7 +88,7 @@ def test_fault_c2_a_killed_leader_is_replaced_and_used_again(
             client.poll(0.2)
 
 
-def test_fault_c3_a_paused_broker_costs_one_time_out_and_close_does_not_hang(
+def test_fault_f3_a_paused_broker_costs_one_time_out_and_close_does_not_hang(
     cluster: DevCluster, make_topic: Callable[..., str]
 ) -> None:
     """A broker that accepts and does not answer fails the request in time; the others go on being used."""
@@ -125,7 +125,7 @@ def test_fault_c3_a_paused_broker_costs_one_time_out_and_close_does_not_hang(
         client.close()
 
 
-def test_fault_c1_a_leader_that_moves_orderly_is_followed_without_a_gap(
+def test_fault_f1_a_leader_that_moves_orderly_is_followed_without_a_gap(
     cluster: DevCluster, make_topic: Callable[..., str]
 ) -> None:
     """NOT_LEADER from the old one asks for metadata; no connection is lost and no record is missed."""
@@ -144,7 +144,7 @@ def test_fault_c1_a_leader_that_moves_orderly_is_followed_without_a_gap(
         assert leader_of(client, tp) != before and client.counts.connections_lost == 0
 
 
-def test_fault_c5_without_a_controller_metadata_and_reading_go_on(
+def test_fault_f5_without_a_controller_metadata_and_reading_go_on(
     cluster: DevCluster, make_topic: Callable[..., str]
 ) -> None:
     """The controller is killed: another is named in time, what another broker leads is read all the while."""
@@ -169,7 +169,7 @@ def test_fault_c5_without_a_controller_metadata_and_reading_go_on(
         cluster.restart(controller)
 
 
-def test_fault_c4_all_brokers_down_and_up_again(cluster: DevCluster, make_topic: Callable[..., str]) -> None:
+def test_fault_f4_all_brokers_down_and_up_again(cluster: DevCluster, make_topic: Callable[..., str]) -> None:
     """Nothing grows and nothing spins meanwhile; requests fail by name in their time; afterwards it goes on."""
     topic = make_topic(cluster, replication=3)
     tp = TopicPartition(topic, 0)

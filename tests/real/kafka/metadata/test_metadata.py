@@ -159,7 +159,7 @@ def test_m7_callbacks_come_last_and_in_order(
     assert ApiKey.FIND_COORDINATOR in client._network.states.get(broker.address).versions
 
 
-def test_fault_c11_partitions_that_are_added_are_known_within_the_age_of_metadata(
+def test_fault_f11_partitions_that_are_added_are_known_within_the_age_of_metadata(
     cluster: DevCluster, make_topic: MakeTopic
 ) -> None:
     """Nothing fails, nobody asks: the periodic refresh finds them."""

@@ -172,7 +172,7 @@ def test_a_certificate_that_is_not_right_is_told_whose_and_why(cluster: DevClust
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_fault_c23_a_wrong_user_or_password_fails_at_once(
+def test_fault_f23_a_wrong_user_or_password_fails_at_once(
     cluster: DevCluster, mechanism: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It names broker, user and mechanism, and shows no secret, in no log either."""
@@ -246,7 +246,7 @@ def test_who_we_are_is_told_again_before_the_session_ends(cluster: DevCluster) -
         assert (counts.connections_made, counts.connections_lost, counts.failed_requests) == (1, 0, 0)
 
 
-def test_fault_c24_a_password_changed_under_way_is_told_and_its_return_mends_it(cluster: DevCluster) -> None:
+def test_fault_f24_a_password_changed_under_way_is_told_and_its_return_mends_it(cluster: DevCluster) -> None:
     """What is connected stays; a new connection is refused at once, and let in again once the password is back."""
     with KafkaClient(ClientConfig.of(sasl(cluster, "SCRAM-SHA-256"))) as client:
         client.bootstrap(PATIENCE_S)
@@ -267,7 +267,7 @@ def test_fault_c24_a_password_changed_under_way_is_told_and_its_return_mends_it(
         until(client, lambda: client.metadata.update_version > version)
 
 
-def test_fault_c24_a_certificate_replaced_under_way_is_used_by_the_next_connection(
+def test_fault_f24_a_certificate_replaced_under_way_is_used_by_the_next_connection(
     cluster: DevCluster, tmp_path: Path
 ) -> None:
     """Files are looked at again for each connection: renewing one needs no restart."""

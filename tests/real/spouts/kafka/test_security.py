@@ -75,7 +75,7 @@ def test_every_kind_of_hosts_reads_and_commits_over_secured_listeners(
     assert client.connected_brokers() and not plain & {broker.port for broker in client.connected_brokers()}
 
 
-def test_fault_c23_a_wrong_password_stops_the_spout_at_once_without_telling_it(
+def test_fault_f23_a_wrong_password_stops_the_spout_at_once_without_telling_it(
     kafka4: DevCluster, make_topic: Make, harness: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Exit status 2, long before ``start_timeout_ms``; broker and user named."""

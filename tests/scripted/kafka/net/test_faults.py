@@ -1,4 +1,4 @@
-"""Clusters that fail, move, grow, lie and throttle, as scripted brokers play them: the faults C1 to C27 that concern
+"""Clusters that fail, move, grow, lie and throttle, as scripted brokers play them: the faults F1 to F27 that concern
 connections and metadata, and P3, P7, P11, P12 as far as the client decides them.
 """
 
@@ -194,7 +194,7 @@ def test_p12_a_broker_that_went_away_and_came_back_is_used_again(brokers: list[F
             assert ask(client, client.cluster.leader_for(TP)) == FOUND and moved.seen(ApiKey.FIND_COORDINATOR)
 
 
-def test_fault_c4_all_brokers_come_back_on_new_ports(brokers: list[FakeBroker]) -> None:
+def test_fault_f4_all_brokers_come_back_on_new_ports(brokers: list[FakeBroker]) -> None:
     """Known ones are gone for good: the bootstrap list is tried again, though its own port was another one's."""
     first, second, third = brokers
     cluster([first], [second, third])
@@ -216,7 +216,7 @@ def test_fault_c4_all_brokers_come_back_on_new_ports(brokers: list[FakeBroker]) 
 
 
 @pytest.mark.parametrize("strategy", ["rebootstrap", "none"])
-def test_fault_c4_known_brokers_that_answer_nothing_are_given_up_for_the_bootstrap_list(
+def test_fault_f4_known_brokers_that_answer_nothing_are_given_up_for_the_bootstrap_list(
     brokers: list[FakeBroker], strategy: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """KIP-1102: they can be connected to and give no metadata (another cluster by now, a broken network)."""
@@ -248,7 +248,7 @@ def test_fault_c4_known_brokers_that_answer_nothing_are_given_up_for_the_bootstr
         ({}, "does not offer the API METADATA at all"),
     ],
 )
-def test_fault_c17_versions_that_do_not_meet_are_told_at_once(
+def test_fault_f17_versions_that_do_not_meet_are_told_at_once(
     ranges: dict[ApiKey, tuple[int, int]], words: str
 ) -> None:
     """A key that is missing, a least beyond ours, a most below it, no keys at all."""
@@ -267,7 +267,7 @@ def _no_versions() -> object:
     return ApiVersionsResponse(error_code=0, api_keys=())
 
 
-def test_fault_c17_an_error_code_of_the_future_has_its_number_in_the_text(brokers: list[FakeBroker]) -> None:
+def test_fault_f17_an_error_code_of_the_future_has_its_number_in_the_text(brokers: list[FakeBroker]) -> None:
     """It becomes an error of its own, and crashes nothing."""
     first = brokers[0]
 
@@ -282,7 +282,7 @@ def test_fault_c17_an_error_code_of_the_future_has_its_number_in_the_text(broker
             client.wait_on_metadata("lines", 1.0)
 
 
-def test_fault_c22_throttled_requests_wait_and_their_time_outs_with_them(brokers: list[FakeBroker]) -> None:
+def test_fault_f22_throttled_requests_wait_and_their_time_outs_with_them(brokers: list[FakeBroker]) -> None:
     """KIP-219: nothing is sent meanwhile, another broker is used at once, and the wait counts towards no time-out."""
     first, second, _third = brokers
     slow = FindCoordinatorResponse(throttle_time_ms=700, error_code=0, node_id=1, host="h", port=1)
@@ -300,7 +300,7 @@ def test_fault_c22_throttled_requests_wait_and_their_time_outs_with_them(brokers
         assert second.connections == 1
 
 
-def test_fault_c25_metadata_that_lies_converges(brokers: list[FakeBroker]) -> None:
+def test_fault_f25_metadata_that_lies_converges(brokers: list[FakeBroker]) -> None:
     """A leader from before, no leader, a leader nobody lists, one id twice, addresses swapped, a dead broker listed."""
     first, second, third = brokers
     with make(first) as client:
@@ -339,7 +339,7 @@ def test_fault_c25_metadata_that_lies_converges(brokers: list[FakeBroker]) -> No
         assert ask(client, client.cluster.leader_for(TP)) == FOUND
 
 
-def test_fault_c10_a_topic_made_anew_is_known_by_its_id(brokers: list[FakeBroker]) -> None:
+def test_fault_f10_a_topic_made_anew_is_known_by_its_id(brokers: list[FakeBroker]) -> None:
     """Epochs begin again at 0; what was known of the old one holds for the new one no longer."""
     old, new = "AAAAAAAAAAAAAAAAAAAACg", "AAAAAAAAAAAAAAAAAAAACw"
     cluster(brokers, brokers, leader=2, epoch=7, topic_id=old)

@@ -259,7 +259,7 @@ def test_a_tls_connection_that_breaks_under_way_is_no_failed_handshake(
         assert client.wait_retrying(make, timeout_s=PATIENCE_S) == FOUND
 
 
-def test_fault_c18_bytes_nobody_asked_for_close_the_connection(broker: FakeBroker) -> None:
+def test_fault_f18_bytes_nobody_asked_for_close_the_connection(broker: FakeBroker) -> None:
     """An answer twice, an answer to nothing: what belongs to whom cannot be told any more."""
 
     def twice(_request: FindCoordinatorRequest) -> bytes:
@@ -283,7 +283,7 @@ def test_fault_c18_bytes_nobody_asked_for_close_the_connection(broker: FakeBroke
         )
 
 
-def test_fault_c18_only_the_request_whose_answer_cannot_be_read_fails_of_that(broker: FakeBroker) -> None:
+def test_fault_f18_only_the_request_whose_answer_cannot_be_read_fails_of_that(broker: FakeBroker) -> None:
     """Those behind it were only on the same connection: *disconnected*, which is retriable."""
     broker.on(ApiKey.FIND_COORDINATOR, SILENCE, b"\0\0\0\x05\0\0\0\x7f!")
     with KafkaClient(config(broker.port)) as client:
@@ -305,7 +305,7 @@ def test_fault_c18_only_the_request_whose_answer_cannot_be_read_fails_of_that(br
         b"\xff\xff\xff\xff\x0f" * 3,  # 2^32 - 1 tagged fields
     ],
 )
-def test_fault_c18_lengths_beyond_the_frame_are_not_believed(broker: FakeBroker, body: bytes) -> None:
+def test_fault_f18_lengths_beyond_the_frame_are_not_believed(broker: FakeBroker, body: bytes) -> None:
     """Each count is checked against what is left of the frame: the request fails by name, the client goes on."""
 
     def hostile(_request: object) -> bytes:

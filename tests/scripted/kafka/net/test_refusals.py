@@ -36,7 +36,7 @@ def _user(**changes: object) -> dict[str, object]:
     return {"security_protocol": "SASL_PLAINTEXT", **user, **changes}
 
 
-def test_fault_c24_a_refusal_at_the_end_of_a_session_is_told_to_whoever_asks_next() -> None:
+def test_fault_f24_a_refusal_at_the_end_of_a_session_is_told_to_whoever_asks_next() -> None:
     """Over the first end of the session the connection stays; at the second the password is another one by now."""
     short = SaslAuthenticateResponse(error_code=0, session_lifetime_ms=400)
     refused = SaslAuthenticateResponse(error_code=58, error_message="Invalid username or password")
@@ -61,7 +61,7 @@ def test_fault_c24_a_refusal_at_the_end_of_a_session_is_told_to_whoever_asks_nex
         assert "geheim" not in str(anywhere.exception)
 
 
-def test_fault_c23_a_broker_that_is_down_does_not_hide_that_another_refuses_us() -> None:
+def test_fault_f23_a_broker_that_is_down_does_not_hide_that_another_refuses_us() -> None:
     """Two addresses, one dead, one that knows another password: told at once, and the living one's reason."""
     refused = SaslAuthenticateResponse(error_code=58)
     with FakeBroker() as broker, FakeBroker() as dead:

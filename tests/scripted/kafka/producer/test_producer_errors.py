@@ -115,7 +115,7 @@ def test_sequences_begin_anew_under_the_next_epoch_when_the_broker_lost_them(err
         assert log.values[("t", 0)] == [b"%d" % n for n in range(5)]
 
 
-def test_c19_an_answer_that_is_lost_is_asked_for_again_with_the_same_sequence() -> None:
+def test_f19_an_answer_that_is_lost_is_asked_for_again_with_the_same_sequence() -> None:
     """The broker wrote it and the connection broke: the second copy bears the sequence by which it is refused."""
     with scripted() as (_broker, log, producer):
         log.answers = [(CLOSE, True), DUPLICATE]

@@ -197,7 +197,7 @@ def test_some_errors_can_only_be_aborted(kind: Kind, code: int) -> None:
 
 @pytest.mark.parametrize("code", [47, 90, 52])
 @pytest.mark.parametrize("kind", [Kind.INIT_PRODUCER_ID, Kind.ADD_PARTITIONS, Kind.ADD_OFFSETS, Kind.END])
-def test_c21_a_fenced_producer_can_only_be_closed(kind: Kind, code: int) -> None:
+def test_f21_a_fenced_producer_can_only_be_closed(kind: Kind, code: int) -> None:
     """It asks nothing more, and every call says ProducerFenced."""
     far = Coordinator()
     far.errors = {kind: [code]}
@@ -220,7 +220,7 @@ def test_c21_a_fenced_producer_can_only_be_closed(kind: Kind, code: int) -> None
     assert not manager.may_send_to(TP)
 
 
-def test_c20_after_an_end_of_unknown_outcome_the_next_transaction_has_a_new_epoch() -> None:
+def test_f20_after_an_end_of_unknown_outcome_the_next_transaction_has_a_new_epoch() -> None:
     """A late EndTxn of the old epoch cannot end the next transaction."""
     far = Coordinator()
     manager = far.in_transaction()
