@@ -87,6 +87,8 @@ class Activity(Generic[T]):
                 self._waiting = next(self._steps)
             except StopIteration as end:
                 self._finished, self._value = True, end.value
+            # Kept for take(): the loop polls activities of several partitions, and their owner decides what an error
+            # means. Anything but a StreamletError is a bug and goes up at once.
             except StreamletError as error:
                 self._finished, self._error = True, error
         return self._finished

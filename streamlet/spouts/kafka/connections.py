@@ -60,6 +60,7 @@ class Connection:
     def log_bounds(self, partition: Partition, timestamp_ms: int | None = None) -> Steps[LogBounds]:
         """Ask for the log's ends and the offset of a time. Raises KafkaError."""
         asked = [EARLIEST_TIMESTAMP, LATEST_TIMESTAMP] + ([] if timestamp_ms is None else [timestamp_ms])
+        # All requests leave before the first answer is awaited.
         answers = [list_offsets(self._client, self._address, {partition.tp: time}) for time in asked]
         found: list[int] = []
         for answer in answers:

@@ -142,6 +142,7 @@ class OffsetLedger(Generic[V]):
 
     def next_committable(self) -> int:
         """Return the lowest open offset, else the read position. O(failed offsets)."""
+        # A scan of the failed and retried ones only: they are few, and in no order.
         lowest = next(iter(self._first), self._position)
         if self._failed:
             lowest = min(lowest, min(self._failed))

@@ -37,6 +37,7 @@ class ExponentialBackoffMsgRetryManager:
 
     def lost(self, offset: int, now_s: float) -> None:
         """Schedule a retry of a lost record, without counting a failure."""
+        # With a pause, as after a first failure: the worker that was lost may need a moment to come back.
         self._schedule(offset, now_s + self._backoff.delay(1, self._uniform))
 
     def _schedule(self, offset: int, due_s: float) -> None:

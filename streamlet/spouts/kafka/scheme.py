@@ -150,6 +150,7 @@ def _has_values(row: Any) -> bool:
 
 def as_scheme(scheme: Any, outputs: Any = None) -> Scheme:
     """Return a scheme for an object, a class or a plain function. Raises SettingError."""
+    # A user may give the class instead of an object: ready schemes take no arguments.
     if isinstance(scheme, type):
         scheme = scheme()
     if hasattr(scheme, "deserialize"):

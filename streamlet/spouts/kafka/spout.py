@@ -169,10 +169,7 @@ class KafkaSpout(Spout):
     # -- answers --------------------------------------------------------------------------------------------
 
     def ack(self, tup_id: Any) -> None:
-        slot, offset = tup_id
-        manager = self._slots.get(slot)
-        if manager is not None:
-            manager.ack(offset)
+        self.ack_many((tup_id,))
 
     def ack_many(self, tup_ids: Sequence[Any]) -> None:
         slots = self._slots
@@ -205,6 +202,7 @@ class KafkaSpout(Spout):
         assert parts is not None
         parts.client.poll(0)
         now = self._clock.monotonic()
+        # Failures first: the look or reset that they cause begins in the same turn.
         parts.coordinator.fetch_failed(parts.fetcher.collect(now))
         parts.coordinator.poll()
         if parts.coordinator.version != self._version:
@@ -223,6 +221,7 @@ class KafkaSpout(Spout):
         for manager in self._managers:
             if manager.commit_is_pressing:
                 return True
+        # A run that ends by itself need not wait for the timer: it is over when the last offset is committed.
         return self._until_caught_up and self._all_done() and not self._all_committed()
 
     def _adopt(self) -> None:

@@ -73,51 +73,51 @@ class SpoutConfig(SecuritySettings):
     id: str = ""
 
     scheme: Any = field(default_factory=StringScheme)
-    """From a record to tuples: default one field ``value``, UTF-8 text. See ``scheme.py``."""
+    """Turns a record into tuples. The default: one field ``value``, UTF-8 text."""
     offset_store: ZkOffsets | GroupOffsets | None = None
     """None: ZkHosts -> its ZooKeeper, KafkaHosts -> a consumer group; StaticHosts needs one named."""
     start_offset: str | int | datetime = EARLIEST
     """Where to begin when nothing is stored: "earliest", "latest", or a time (aware datetime, or epoch ms)."""
     ignore_stored_offset: bool = False
-    """Begin at ``start_offset`` once in every run although something is stored (storm-kafka's ignoreZkOffsets)."""
+    """True: begin at ``start_offset`` once in every run, whatever is stored (storm-kafka's ignoreZkOffsets)."""
     fail_on_data_loss: bool = True
-    """True: when records are gone that were not read, stop and name them. False: go on, log and count them."""
+    """True: stop and name unread records that are gone. False: log and count them, and go on."""
     on_poison: str = STOP
-    """A record that cannot be decoded, gives a tuple that cannot be emitted, or failed more than ``retry_limit``
+    """For a record that cannot be decoded, gives a tuple that cannot be emitted, or failed more than ``retry_limit``
     times: "stop" the run with its coordinates, or "skip" it, logged and counted."""
 
     fetch_size_bytes: int = 1 << 20
-    """Most bytes asked of one partition at once. A larger record still comes, alone (trap T12)."""
+    """Most bytes asked of one partition at once. A larger record still comes, alone."""
     fetch_max_wait_ms: int = 500
-    """How long a broker holds a fetch that it cannot answer yet."""
+    """Milliseconds a broker may hold a fetch that it cannot answer yet."""
     fetch_min_bytes: int = 1
-    """A broker answers as soon as it has so many bytes; 0 would make an idle spout spin (trap T10)."""
+    """Least bytes a broker answers with before its wait is over; 0 would make an idle spout spin."""
     buffer_size_bytes: int = 8 << 20
-    """Most bytes fetched and not yet emitted, for all partitions of a task together (trap T14), in equal shares
-    for its brokers. A record larger than a share still comes, alone."""
+    """Most bytes fetched and not yet emitted, for all partitions of a task together, in equal shares for its brokers.
+    A record larger than a share still comes, alone."""
     max_unacked_bytes: int = 64 << 20
-    """A partition emits nothing new while large records in flight hold more than this."""
+    """Bytes of large records in flight above which a partition emits nothing new."""
     max_uncommitted_offsets: int = 1_000_000
-    """A partition emits nothing new while its oldest open record lies so far behind: bounds what a kill replays.
-    Looked at once a turn."""
+    """Most offsets between a partition's last commit and its newest record: bounds the records that come again after
+    a kill. Checked once a turn."""
     records_per_turn: int = 256
-    """How many records one partition emits before the next gets its turn."""
+    """Most records that one partition emits before the next gets its turn."""
 
     state_update_interval_ms: int = 2000
-    """How often progress is committed."""
+    """Milliseconds between two commits of progress."""
     retry_initial_delay_ms: int = 100
     """Pause before the first retry of a failed record."""
     retry_delay_multiplier: float = 2.0
-    """Each further pause is so many times longer ..."""
+    """Factor from each pause to the next ..."""
     retry_delay_max_ms: int = 10_000
-    """... up to this."""
+    """... up to this pause."""
     retry_limit: int = 20
-    """Retries after the first try, about two minutes with these pauses; 0: for ever."""
+    """Retries after the first try, about two minutes with these pauses; 0: without end."""
 
     request_timeout_ms: int = 10_000
-    """A broker that has not answered by then is taken for gone."""
+    """Milliseconds without an answer after which a broker counts as gone."""
     start_timeout_ms: int = 15_000
-    """How long a start may look for brokers, topic and offsets."""
+    """Milliseconds a start may look for brokers, topic and offsets."""
     client_id: str = "streamlet"
 
     def __post_init__(self) -> None:

@@ -28,6 +28,7 @@ from streamlet.spouts.kafka.stores.port import (
     StoredOffset,
     decode,
     encode,
+    first_position,
 )
 
 RECOMMIT_INTERVAL_S = 3600.0
@@ -64,16 +65,15 @@ class KafkaGroupOffsets:
             # A partition that begins again takes nothing back from an owner that took over meanwhile.
             raise Deposed(partition, self.where(partition), mine.owner_epoch, node.fields)
         decision = yield from decide(None if node is None else node.stored)
-        kept = node is not None and node.stored.offset == decision.offset
-        leader_epoch = node.stored.leader_epoch if kept and node is not None else -1
         claim = self._owned[partition] = _Owned(1 if node is None else node.owner_epoch + 1, topic_id)
-        first = {partition: CommitPosition(decision.offset, leader_epoch, broker)}
+        first = {partition: first_position(decision, node, broker)}
         try:
             error = (yield from self._write(first, {partition: claim}))[partition]
         except KafkaError as unanswered:
             error = unanswered
         if error is None:
             return decision
+        # A refused claim changes nothing: what was ours before stays ours.
         if mine is None:
             self._owned.pop(partition, None)
         elif isinstance(error, BrokerError) and not isinstance(error, BrokerRequestTimedOut):

@@ -130,6 +130,14 @@ class OffsetNode:
     fields: Mapping[str, Any]
 
 
+def first_position(decision: StartDecision, node: OffsetNode | None, broker: Broker | None) -> CommitPosition:
+    """Return the position that a claim stores."""
+    # The leader epoch belongs to the record before the stored offset, so it is kept with that offset only.
+    if node is not None and node.stored.offset == decision.offset:
+        return CommitPosition(decision.offset, node.stored.leader_epoch, broker)
+    return CommitPosition(decision.offset, broker=broker)
+
+
 def encode(
     owner: Owner, partition: Partition, position: CommitPosition, owner_epoch: int, topic_id: str | None
 ) -> bytes:

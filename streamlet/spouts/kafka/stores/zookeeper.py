@@ -37,6 +37,7 @@ from streamlet.spouts.kafka.stores.port import (
     StartDecision,
     decode,
     encode,
+    first_position,
 )
 
 CLAIM_TRIES = 10
@@ -105,11 +106,7 @@ class ZooKeeperOffsets:
                     # The stored offset is our own first decision; if that one was a loss, it is not reported yet.
                     return first if decision.reason is Reason.STORED else decision
             epoch = 1 if node is None else node.owner_epoch + 1
-            # The leader epoch belongs to the record before the stored offset, so it is kept with that offset only.
-            kept = node is not None and node.stored.offset == decision.offset
-            leader_epoch = node.stored.leader_epoch if kept and node is not None else -1
-            position = CommitPosition(decision.offset, leader_epoch, broker)
-            data = encode(self._owner, partition, position, epoch, topic_id)
+            data = encode(self._owner, partition, first_position(decision, node, broker), epoch, topic_id)
             try:
                 version = yield from self._background.run(lambda f=found, d=data: self._claim(path, f, d))  # type: ignore[misc]
             except (VersionConflict, NodeExists, NodeMissing):
