@@ -1,1 +1,1 @@
-"""What users subclass: spouts and bolts, in the words of streamparse and pystorm."""
+"""The classes that users derive from: spouts and bolts, in streamparse's words."""

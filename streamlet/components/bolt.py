@@ -11,14 +11,15 @@ from streamlet.model.spec import BOLT, ComponentSpec
 
 
 class Bolt(Component):
-    """Override ``process``. By default what it emits is anchored to the tuple at hand, the tuple is acked when
-    ``process`` returns and failed when it raises; the three class attributes turn each of that off.
+    """A consumer of tuples. Override ``process``.
 
-    An exception fails the tuple's tree, is logged, and the bolt goes on with the next tuple.
+    By default an emitted tuple is anchored to the present one, which is acked when ``process`` returns and failed when
+    it raises; the three class attributes turn each of that off. An exception fails the tuple's tree, is logged, and the
+    bolt goes on with the next tuple.
     """
 
     must_define: ClassVar[str] = "process"
-    """The method that a class must define before it can run; ``model.validate`` looks at it."""
+    """The method a class must define before it can run; ``model.validate`` checks it."""
 
     auto_anchor: ClassVar[bool] = True
     auto_ack: ClassVar[bool] = True
@@ -33,7 +34,10 @@ class Bolt(Component):
         config: Mapping[str, Any] | None = None,
         outputs: Any = None,
     ) -> ComponentSpec:
-        """This bolt as a line of a topology. ``inputs``: a list of sources, or ``{source: Grouping}``."""
+        """Make this bolt a line of a topology.
+
+        ``inputs``: a list of sources, or ``{source: Grouping}``.
+        """
         merged = {**cls.config, **(config or {})}
         return ComponentSpec(cls, BOLT, name=name, inputs=inputs, par=par, config=merged, outputs=outputs)
 
@@ -42,7 +46,7 @@ class Bolt(Component):
         raise NotImplementedError(f"{type(self).__name__} does not define process(tup)")
 
     def process_tick(self, tup: Tuple) -> None:
-        """Called every ``topology.tick.tuple.freq.secs``, if that is set."""
+        """Handle a tick: one comes every ``topology.tick.tuple.freq.secs``, if set."""
 
     def emit(
         self,
@@ -52,24 +56,25 @@ class Bolt(Component):
         direct_task: int | None = None,
         need_task_ids: bool = False,
     ) -> list[int] | None:
-        """Send a tuple on. ``anchors`` None means the tuple at hand (if ``auto_anchor``), ``[]`` means none.
+        """Send a tuple on. Raises ValueCannotTravel.
 
-        Returns the receiving task ids if ``need_task_ids``. Raises ValueCannotTravel for a value the wire
-        could not carry unchanged, naming component, stream and field.
+        ``anchors`` None means the present tuple (if ``auto_anchor``), ``[]`` means none. Returns the receiving task ids
+        if ``need_task_ids``. The error names component, stream and field of a value that the wire could not carry
+        unchanged.
         """
         raise outside("emit")
 
     def ack(self, tup: Tuple) -> None:
-        """This tuple is done; only with ``auto_ack = False``. A second ack is ignored."""
+        """Finish a tuple; only with ``auto_ack = False``. A second ack is ignored."""
         raise outside("ack")
 
     def fail(self, tup: Tuple) -> None:
-        """This tuple's tree has failed: its spout will hear it at once."""
+        """Fail a tuple's tree: its spout hears it at once."""
         raise outside("fail")
 
     @staticmethod
     def is_tick(tup: Tuple) -> bool:
-        """Whether the runtime made this tuple as a tick."""
+        """Tell whether the runtime made this tuple as a tick."""
         return tup.stream == TICK_STREAM
 
     def bind(self, port: TaskPort) -> None:

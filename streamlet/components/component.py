@@ -55,24 +55,30 @@ class Component:
     """pystorm's names for what ``initialize`` is given; the runtime sets them just before it calls that."""
 
     def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
-        """Called once before the first tuple. It may block, and may raise: the run then fails with it."""
+        """Prepare, once, before the first tuple. May block; may raise, which fails the run."""
 
     def cleanup(self) -> None:
-        """Called once after the last tuple of a clean stop. Not called after ``kill -9`` (as in Storm)."""
+        """Finish, once, after the last tuple of a clean stop.
+
+        Not called after ``kill -9`` (as in Storm). An emit raises here: it would reach nobody.
+        """
 
     def log(self, message: str, level: str = "info") -> None:
         """Log under this component's name."""
         self.logger.log(_LEVELS.get(level, 20), message)
 
     def report_metric(self, name: str, value: float) -> None:
-        """Keep the latest value of a metric of yours; shown beside the component's own."""
+        """Set a metric of your own; its latest value is shown."""
 
     def bind(self, port: TaskPort) -> None:
-        """The runtime's hook: makes ``emit``, ``ack``, ``fail`` and ``report_metric`` live."""
+        """Make ``emit``, ``ack``, ``fail`` and ``report_metric`` live, for the runtime."""
         raise NotImplementedError
 
     def bind_context(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
-        """The runtime's hook: sets pystorm's names. What the user's class has under one of them stays."""
+        """Set pystorm's names, for the runtime.
+
+        A user's own attribute of such a name stays.
+        """
         names = {
             "storm_conf": conf,
             "context": context,
@@ -90,14 +96,14 @@ class Component:
 
     @classmethod
     def with_overrides(cls, kwargs: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-        """Constructor arguments with ``-c COMPONENT.NAME=VALUE`` applied. Raises SettingError."""
+        """Apply ``-c COMPONENT.NAME=VALUE`` to constructor arguments. Raises SettingError."""
         if overrides:
             raise SettingError(f"{cls.__name__} has no settings that -c could override.")
         return dict(kwargs)
 
 
 def outside(name: str) -> NotRunning:
-    """The error for ``emit`` and friends on a component that runs in no topology."""
+    """Make the error for ``emit`` and friends outside a running topology."""
     return NotRunning(
         f"{name} was called on a component that is not part of a running topology. In a unit test, give it one of your "
         f"own: component.{name} = calls.append, for example."

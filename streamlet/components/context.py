@@ -31,5 +31,5 @@ class TopologyContext:
     """A source of numbers in [0, 1), seeded where the run is (``streamlet.seed``); None: use your own."""
 
     def component_tasks(self, component: str) -> list[int]:
-        """The task ids of a component, ascending."""
+        """Return the task ids of a component, ascending."""
         return sorted(task for task, name in self.tasks.items() if name == component)

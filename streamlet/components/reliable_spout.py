@@ -14,8 +14,13 @@ from streamlet.components.spout import FailReason, Spout, SpoutPort
 _NO_ID = "a ReliableSpout emits with tup_id, so that the tuple can be replayed"
 
 
+# Stream and task are kept, too, and all tuples of an `emit_many`: a replay that goes to no task would be acked at once,
+# and the message lost.
 class Unacked(NamedTuple):
-    """What was emitted under an id, as it was: enough to emit it again. ``many``: values are those of emit_many."""
+    """Everything needed to emit a message again.
+
+    ``many``: values are those of ``emit_many``.
+    """
 
     values: list[Any]
     stream: str | None
@@ -24,11 +29,12 @@ class Unacked(NamedTuple):
 
 
 class ReliableSpout(Spout):
-    """pystorm's ``ReliableSpout`` with its traps closed: replays wait (exponential back-off), and what is given
-    up after ``max_fails`` replays is reported to ``given_up`` and logged, never silently called acked.
+    """pystorm's ``ReliableSpout`` with its traps closed.
 
-    ``tup_id`` is mandatory in ``emit``. ``max_fails = None`` replays for ever. What was lost with a worker or a link is
-    replayed, too, but does not count: it is not the message's fault.
+    Replays wait (exponential back-off), and a message that is given up after ``max_fails`` replays goes to ``given_up``
+    and the log, and is never silently called acked. ``tup_id`` is mandatory in ``emit``. ``max_fails = None`` replays
+    for ever. A message that was lost with a worker or a link is replayed, too, but does not count: it was not the
+    message's fault.
     """
 
     max_fails: ClassVar[int | None] = 3
@@ -39,10 +45,10 @@ class ReliableSpout(Spout):
     failed_tuples: dict[Hashable, int]
 
     def given_up(self, tup_id: Hashable, values: Sequence[Any], fails: int) -> None:
-        """A tuple failed ``fails`` times and will not be replayed. Override to keep it somewhere.
+        """Take a tuple that failed ``fails`` times and will not be replayed.
 
-        A run that ends by itself and has given something up ends with exit status 1, unless the class says by
-        ``answers_for_failures = True`` that this is as it should be.
+        Override to keep it somewhere. A run that ends by itself and has given something up ends with exit status 1,
+        unless the class says by ``answers_for_failures = True`` that this is right.
         """
         self.log(f"gave up tuple {tup_id!r} after {fails} failures: {values!r}", "error")
 
@@ -54,6 +60,7 @@ class ReliableSpout(Spout):
         kept = self.unacked_tuples.get(tup_id)
         if kept is None:
             return
+        # A loss with a worker or a link says nothing against the message.
         blame = self.fail_reason is not FailReason.LOST
         fails = self.failed_tuples[tup_id] = self.failed_tuples.get(tup_id, 0) + blame
         if self.max_fails is not None and fails > self.max_fails:
@@ -65,7 +72,10 @@ class ReliableSpout(Spout):
         heapq.heappush(self._due, (due, self._order, tup_id))
 
     def replay(self) -> bool:
-        """Emit one failed tuple whose wait is over; whether there was one. The runtime asks before ``next_tuple``."""
+        """Emit one failed tuple whose wait is over; tell whether there was one.
+
+        The runtime asks before ``next_tuple``.
+        """
         if not self._due or self._due[0][0] > self._clock.monotonic():
             return False
         tup_id = heapq.heappop(self._due)[2]
@@ -79,7 +89,7 @@ class ReliableSpout(Spout):
         return True
 
     def has_unfinished(self) -> bool:
-        """Whether anything emitted is neither acked nor given up; handy for ``caught_up``."""
+        """Tell whether any message is neither acked nor given up."""
         return bool(self.unacked_tuples)
 
     def unfinished_count(self) -> int | None:

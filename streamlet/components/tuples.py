@@ -42,7 +42,7 @@ class Tuple:
 
     @property
     def id(self) -> int:
-        """A number that tells this tuple from others of its tree (pystorm's ``tup.id``)."""
+        """A number that is unique in its tree (pystorm's ``tup.id``)."""
         return self.edge
 
     def __repr__(self) -> str:
@@ -54,5 +54,8 @@ TICK_STREAM = "__tick"
 
 
 def tick_tuple(period_s: float) -> Tuple:
-    """The tuple ``process_tick`` receives. Never tracked, never emitted on a stream of the user's."""
+    """Make the tuple for ``process_tick``.
+
+    Never tracked, never emitted on a stream of the user's.
+    """
     return Tuple((period_s,), TICK_COMPONENT, TICK_STREAM)

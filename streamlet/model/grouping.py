@@ -30,23 +30,26 @@ class Grouping:
 
     @classmethod
     def fields(cls, *names: str | Sequence[str]) -> Grouping:
-        """Equal values of the named fields always reach the same task. One list of names is as good."""
+        """Send equal values of these fields to the same task.
+
+        One list of names is as good.
+        """
         only = names[0] if len(names) == 1 else None
         return cls("fields", tuple(only) if isinstance(only, (list, tuple)) else names)
 
     @classmethod
     def shuffle(cls) -> Grouping:
-        """Every task in turn."""
+        """Send to every task in turn."""
         return cls.SHUFFLE
 
     @classmethod
     def all(cls) -> Grouping:
-        """A copy to every task."""
+        """Copy to every task."""
         return cls.ALL
 
     @classmethod
     def local_or_shuffle(cls) -> Grouping:
-        """Tasks of the same worker if there are any, else every task in turn."""
+        """Prefer tasks of the same worker, else take every task in turn."""
         return cls.LOCAL_OR_SHUFFLE
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""From topology and worker count to tasks: who runs where, and who sends to whom."""
+"""From topology and worker count to tasks and routes."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class Plan:
     routes: tuple[Route, ...]
 
     def tasks_of(self, component: str) -> tuple[TaskPlan, ...]:
-        """The tasks of a component, by index."""
+        """Return the tasks of a component, by index."""
         return tuple(task for task in self.tasks if task.component == component)
 
     def tasks_on(self, worker: int) -> tuple[TaskPlan, ...]:
-        """The tasks placed on a worker."""
+        """Return the tasks placed on a worker."""
         return tuple(task for task in self.tasks if task.worker == worker)
 
     @property
@@ -53,11 +53,11 @@ class Plan:
         return tuple(task for task in self.tasks if self.topology.component(task.component).kind == SPOUT)
 
     def spout_workers(self) -> frozenset[int]:
-        """Workers that hold spout tasks, and so ledgers."""
+        """Return the workers that hold spout tasks, and so ledgers."""
         return frozenset(task.worker for task in self.spout_tasks)
 
     def routes_of(self, source: StreamId) -> tuple[Route, ...]:
-        """Who reads the stream, in declaration order."""
+        """Return the consumers of a stream, in declaration order."""
         return tuple(route for route in self.routes if route.source == source)
 
 
@@ -80,7 +80,10 @@ def make_plan(topology: TopologySpec, workers: int) -> Plan:
 
 
 def effective_grouping(topology: TopologySpec, source: StreamId, grouping: Grouping | None) -> Grouping:
-    """The grouping in force: an unnamed one is DIRECT on a direct stream, else SHUFFLE (as streamparse)."""
+    """Return the grouping in force.
+
+    An unnamed one is DIRECT on a direct stream, else SHUFFLE (as streamparse).
+    """
     if grouping is not None:
         return grouping
     stream = stream_of(topology.component(source.component), source.stream)
@@ -88,7 +91,7 @@ def effective_grouping(topology: TopologySpec, source: StreamId, grouping: Group
 
 
 def stream_of(component: ComponentDef, name: str) -> Stream:
-    """The declared stream of that name. KeyError if there is none."""
+    """Return the declared stream of that name. Raises KeyError."""
     for stream in component.streams():
         if stream.name == name:
             return stream
@@ -96,7 +99,10 @@ def stream_of(component: ComponentDef, name: str) -> Stream:
 
 
 def fingerprint(plan: Plan) -> str:
-    """Equal for equal plans in every process; what a worker compares before it runs anything."""
+    """Return a text that is equal for equal plans in every process.
+
+    A worker compares it before it runs anything.
+    """
     parts = [
         (c.name, c.kind, f"{c.cls.__module__}.{c.cls.__qualname__}", c.par, [(s.name, s.fields) for s in c.streams()])
         for c in plan.topology.components

@@ -1,4 +1,4 @@
-"""What is wrong with a topology, as data, and the error that carries all of it."""
+"""The problems of a topology as data, and the error that carries them."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class InvalidTopology(BadInput):
 
 
 def nearest(wrong: Any, right: Iterable[str], otherwise: str) -> str:
-    """The nearest right name as a question, or a sentence of the caller's where none is near."""
+    """Ask for the nearest right name, or return ``otherwise``."""
     near = difflib.get_close_matches(str(wrong), list(right), n=1, cutoff=0.5)
     return f"Did you mean {near[0]!r}?" if near else otherwise
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names for a sentence."""
+    """Join names for a sentence."""
     return ", ".join(sorted(names)) or "none"

@@ -1,4 +1,4 @@
-"""A topology drawn: as text for a person, as DOT and Mermaid for programs that draw. Pure."""
+"""A topology drawn: as text for a person, as DOT and Mermaid for programs. Pure."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ INDENT = "    "
 
 
 def text(topology: TopologySpec, strokes: Strokes = LINES) -> str:
-    """A valid topology as a tree from its spouts: what each component emits, how it is divided, who reads it.
+    """Draw a valid topology as a tree from its spouts.
 
-    A component that is read from two sides is drawn in full once; elsewhere it says ``(above)``.
+    It shows what each component emits, how it is divided, who reads it. A component that is read from two sides is
+    drawn in full once; elsewhere it says ``(above)``.
     """
     routes = make_plan(topology, 1).routes
     drawn: set[str] = set()
@@ -74,7 +75,10 @@ def _label(topology: TopologySpec, route: Route) -> str:
 
 
 def placement(plan: Plan, strokes: Strokes = LINES) -> str:
-    """Which tasks each worker gets: ``worker 0   lines 1   count 4``, by task id."""
+    """Draw the tasks of each worker, by task id.
+
+    A line is ``worker 0 lines 1 count 4``.
+    """
     lines = []
     for worker in range(plan.workers):
         tasks = "   ".join(f"{task.component} #{task.task_id}" for task in plan.tasks_on(worker))
@@ -83,7 +87,7 @@ def placement(plan: Plan, strokes: Strokes = LINES) -> str:
 
 
 def dot(topology: TopologySpec) -> str:
-    """Graphviz: spouts as houses, bolts as boxes, streams as labelled arrows."""
+    """Draw for Graphviz: spouts as houses, bolts as boxes, streams as labelled arrows."""
     lines = [f"digraph {_quoted(topology.name)} {{", "  rankdir=LR;", '  node [fontname="sans-serif"];']
     for component in topology.components:
         shape = "house" if component.kind == SPOUT else "box"
@@ -101,7 +105,7 @@ def _quoted(value: str) -> str:
 
 
 def mermaid(topology: TopologySpec) -> str:
-    """Mermaid, as GitHub and many documents draw it: spouts rounded, bolts square."""
+    """Draw for Mermaid: spouts rounded, bolts square."""
     # Mermaid's own words (`end`, `graph` ...) cannot be ids, so the ids are numbered.
     ids = {component.name: f"c{number}" for number, component in enumerate(topology.components)}
     lines = ["flowchart LR"]

@@ -123,7 +123,7 @@ def resolve(
 
 
 def _check_together(conf: Mapping[str, Any]) -> None:
-    """What contradicts each other. Raises SettingError."""
+    """Refuse settings that contradict each other. Raises SettingError."""
     beat, silent = conf["streamlet.worker.heartbeat.secs"], conf["streamlet.worker.timeout.secs"]
     if 2 * beat > silent:
         raise SettingError(
@@ -133,9 +133,10 @@ def _check_together(conf: Mapping[str, Any]) -> None:
 
 
 def unknown_key(key: str, source: str, known: Iterable[str], components: Mapping[str, Iterable[str]] = {}) -> str:
-    """The paragraph for a key nobody reads: with the nearest right one, or with all there are.
+    """Return the paragraph for a key that nobody reads.
 
-    ``components``: of each, the names of its own settings, which are given as ``COMPONENT.NAME``.
+    It names the nearest right key, or all. ``components``: of each, the names of its own settings, which are given as
+    ``COMPONENT.NAME``.
     """
     plain = sorted(known)
     full = [*plain, *(f"{name}.{own}" for name, names in components.items() for own in sorted(names))]
@@ -151,7 +152,7 @@ def unknown_key(key: str, source: str, known: Iterable[str], components: Mapping
 
 
 def _like(key: str, default: Any, text: str, given_by: str) -> Any:
-    """A user's own key given as text: of the type that it has in the topology's config."""
+    """Read a user's own key from text, with its type in the config."""
     readers: dict[type, Callable[[Any], Any]] = {bool: _boolean, int: int, float: float}
     try:
         return readers[type(default)](text) if type(default) in readers else text
@@ -163,7 +164,10 @@ def _like(key: str, default: Any, text: str, given_by: str) -> Any:
 
 
 def parse_setting(key: str, value: Any, source: str) -> Any:
-    """The value of a key as its setting wants it; a user's own key as it is. Raises SettingError."""
+    """Read a value as its setting wants it. Raises SettingError.
+
+    A user's own key stays as it is.
+    """
     setting = SETTINGS.get(key)
     if setting is None:
         return value

@@ -1,4 +1,4 @@
-"""What ``Comp.spec(...)`` returns in a topology's class body, before names are known."""
+"""The lines of a topology's class body, before names are known."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ComponentSpec:
         self.kwargs = dict(kwargs or {})
 
     def __getitem__(self, stream: str) -> OutputRef:
-        """The named stream of this component, as a source for ``inputs``."""
+        """Return the named stream of this component, for ``inputs``."""
         return OutputRef(self, as_name(stream))
 
     def __repr__(self) -> str:
@@ -63,12 +63,15 @@ class ComponentSpec:
 
 
 def as_name(given: Any) -> str:
-    """What stands where a name belongs, in a form that can be compared: ``validate`` says what is wrong with it."""
+    """Return a name, or a text for a value of wrong type.
+
+    ``validate`` explains the problem.
+    """
     return given if isinstance(given, str) else repr(given)
 
 
 def input_pairs(inputs: Any) -> list[tuple[Any, Any]]:
-    """``inputs`` in any accepted shape as (source, grouping or None) pairs, in order."""
+    """Return ``inputs`` of any accepted shape as (source, grouping or None) pairs."""
     if inputs is None:
         return []
     if isinstance(inputs, Mapping):
@@ -79,5 +82,5 @@ def input_pairs(inputs: Any) -> list[tuple[Any, Any]]:
 
 
 def source_stream(source: Any) -> str:
-    """The stream a source names."""
+    """Return the stream that a source names."""
     return source.stream if isinstance(source, (OutputRef, StreamId)) else DEFAULT_STREAM

@@ -1,4 +1,4 @@
-"""A topology as data, and the metaclass that reads it from a class body."""
+"""``Topology``: the class body that a user writes, and its frozen value."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ class ComponentDef:
     kwargs: Mapping[str, Any]
 
     def streams(self) -> tuple[Stream, ...]:
-        """The declared streams; a list of field names declares the default one."""
+        """Return the declared streams.
+
+        A list of field names declares the default one.
+        """
         return declared_streams(self.outputs)
 
 
@@ -48,7 +51,7 @@ class TopologySpec:
     config: Mapping[str, Any]
 
     def component(self, name: str) -> ComponentDef:
-        """The component of that name. KeyError if there is none."""
+        """Return the component of that name. Raises KeyError."""
         for component in self.components:
             if component.name == name:
                 return component
@@ -56,7 +59,10 @@ class TopologySpec:
 
 
 def declared_streams(outputs: Any) -> tuple[Stream, ...]:
-    """``outputs`` as streams: ``["word"]`` is the default stream, ``[Stream(...), ...]`` are themselves."""
+    """Return ``outputs`` as streams.
+
+    ``["word"]`` is the default stream, ``[Stream(...), ...]`` are themselves.
+    """
     if outputs is None:
         return ()
     if isinstance(outputs, Stream):
@@ -116,5 +122,5 @@ def _subscription(source: Any, grouping: Any, names: Mapping[int, str]) -> Subsc
 
 
 def is_topology(value: object) -> TypeGuard[TopologyMeta]:
-    """Whether a value is a class that somebody derived from ``Topology``, not that base itself."""
+    """Tell whether a value is a class derived from ``Topology``."""
     return isinstance(value, TopologyMeta) and value.__bases__ != (object,)

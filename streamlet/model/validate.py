@@ -1,4 +1,4 @@
-"""Every problem of a topology at once, each with its component and its remedy. Pure."""
+"""Every problem of a topology at once, each with its remedy. Pure."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def checked(
 def validate(
     topology: TopologySpec, overrides: Mapping[str, Mapping[str, Any]] | None = None, imported: bool = True
 ) -> list[Problem]:
-    """Return all problems, those of the whole first, then component by component in declaration order.
+    """Return all problems: the topology's, then each component's.
 
-    ``overrides`` are the ``-c COMPONENT.NAME=VALUE`` of a run, by component. ``imported``: whether other processes
-    are to import the components' classes.
+    Components come in declaration order. ``overrides`` are the ``-c COMPONENT.NAME=VALUE`` of a run, by component.
+    ``imported``: whether other processes are to import the components' classes.
     """
     problems = [*_whole(topology), *config_problems(None, topology.config)]
     for component in topology.components:
@@ -119,6 +119,7 @@ HOOKS = (
 )
 """Methods that a component may override: what they do, or answer, comes of a plain call."""
 
+# A call of a coroutine or generator runs none of it: the tuple would be acked and nothing done.
 NEVER_RUN: dict[str, Callable[[Any], bool]] = {
     "async": inspect.iscoroutinefunction,
     "a generator (it yields)": inspect.isgeneratorfunction,
@@ -144,6 +145,7 @@ def _place(component: ComponentDef) -> Iterator[Problem]:
 
 
 def _class(component: ComponentDef) -> Iterator[Problem]:
+    """Yield the reasons why a class cannot run."""
     cls = component.cls
     shown = f"{cls.__module__}.{cls.__qualname__}"
     duty = getattr(cls, "must_define", None)

@@ -1,4 +1,4 @@
-"""Checks of settings: the topology's, a component's, and the command line's. Pure."""
+"""Checks of settings: the topology's, a component's, the command line's. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from streamlet.model.topology import ComponentDef, TopologySpec
 
 
 def config_problems(component: str | None, config: Mapping[Any, Any]) -> Iterator[Problem]:
-    """Keys of ours that nothing reads, and values that a setting cannot have. ``component`` None: the topology."""
+    """Yield reserved keys that nothing reads, and values a setting cannot have.
+
+    ``component`` None: the topology.
+    """
     for key, value in config.items():
         reserved = isinstance(key, str) and key.startswith(("topology.", "streamlet."))
         if not isinstance(key, str):
@@ -31,7 +34,10 @@ def config_problems(component: str | None, config: Mapping[Any, Any]) -> Iterato
 
 
 def misplaced_settings(component: ComponentDef) -> Iterator[Problem]:
-    """Settings of the whole run, or of the other kind of component, that nothing reads in this one's config."""
+    """Yield a component's settings that nothing reads there.
+
+    They are the whole run's, or the other kind of component's.
+    """
     for key in component.config:
         of = SETTINGS[key].component if key in SETTINGS else component.kind
         if of is None:
@@ -49,7 +55,7 @@ def misplaced_settings(component: ComponentDef) -> Iterator[Problem]:
 
 
 def override_problems(component: ComponentDef, overrides: Mapping[str, Any]) -> Iterator[Problem]:
-    """What ``-c COMPONENT.NAME=VALUE`` asks of a component that it does not have, or refuses."""
+    """Yield settings of ``-c COMPONENT.NAME=VALUE`` that the component refuses."""
     if not overrides:
         return
     known: frozenset[str] = getattr(component.cls, "override_keys", frozenset)()
@@ -70,7 +76,7 @@ def override_problems(component: ComponentDef, overrides: Mapping[str, Any]) -> 
 
 
 def unknown_components(topology: TopologySpec, overrides: Mapping[str, Any]) -> Iterator[Problem]:
-    """Components that ``-c`` names and the topology does not."""
+    """Yield components that ``-c`` names and the topology does not have."""
     names = [component.name for component in topology.components]
     for name in overrides:
         if name not in names:
