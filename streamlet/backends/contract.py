@@ -129,6 +129,7 @@ class Stop:
     def __init__(self) -> None:
         # No lock: a signal handler may interrupt code that holds it on the same thread, and the program would hang.
         self._asked = False
+        # Acts that kill at once, in the order in which they were registered.
         self._kills: list[Callable[[], None]] = []
 
     def ask(self) -> None:

@@ -78,4 +78,5 @@ class Bolt(Component):
         return tup.stream == TICK_STREAM
 
     def bind(self, port: TaskPort) -> None:
+        # On the instance and not by a method that forwards: an emit is one call of the task's closure.
         vars(self).update(emit=port.emit, ack=port.ack, fail=port.fail, report_metric=port.report_metric)

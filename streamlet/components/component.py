@@ -79,6 +79,7 @@ class Component:
 
         A user's own attribute of such a name stays.
         """
+        # Set here and not in __init__, which subclasses rarely call.
         names = {
             "storm_conf": conf,
             "context": context,

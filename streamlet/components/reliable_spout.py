@@ -67,6 +67,7 @@ class ReliableSpout(Spout):
             del self.unacked_tuples[tup_id], self.failed_tuples[tup_id]
             self.given_up(tup_id, kept.values, fails)
             return
+        # The number keeps ids of one due time in order, and from being compared: an id need only be hashable.
         self._order += 1
         due = self._clock.monotonic() + self.replay_backoff.delay(max(fails, 1))
         heapq.heappush(self._due, (due, self._order, tup_id))

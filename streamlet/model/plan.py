@@ -62,12 +62,10 @@ class Plan:
 
 
 def make_plan(topology: TopologySpec, workers: int) -> Plan:
-    """Place the tasks of a valid topology: each component's tasks spread over the workers in turn.
-
-    The turn goes on from component to component, so single-task components do not pile up on worker 0.
-    """
+    """Place the tasks of a valid topology on workers, and connect its streams."""
     tasks: list[TaskPlan] = []
     for component in topology.components:
+        # The turn goes on from component to component, so that single-task components do not pile up on worker 0.
         for index in range(component.par):
             task_id = len(tasks) + 1
             tasks.append(TaskPlan(task_id, component.name, index, (task_id - 1) % workers))
@@ -103,6 +101,7 @@ def fingerprint(plan: Plan) -> str:
 
     A worker compares it before it runs anything.
     """
+    # Classes by name: each process has imported its own, so their identities differ.
     parts = [
         (c.name, c.kind, f"{c.cls.__module__}.{c.cls.__qualname__}", c.par, [(s.name, s.fields) for s in c.streams()])
         for c in plan.topology.components

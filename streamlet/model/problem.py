@@ -38,6 +38,7 @@ class InvalidTopology(BadInput):
 
 def nearest(wrong: Any, right: Iterable[str], otherwise: str) -> str:
     """Ask for the nearest right name, or return ``otherwise``."""
+    # A low cutoff: a wrong guess costs the reader less than a list of all names.
     near = difflib.get_close_matches(str(wrong), list(right), n=1, cutoff=0.5)
     return f"Did you mean {near[0]!r}?" if near else otherwise
 

@@ -112,10 +112,13 @@ def resolve(
     resolved: dict[str, Any] = {key: setting.default for key, setting in SETTINGS.items()}
     for source, values in (("the topology's config", topology), (given_by, overrides)):
         for key, value in values.items():
+            # A key that nothing reads is refused, or a typing error would pass for a setting.
             reserved = key.startswith(("topology.", "streamlet."))
             if key not in SETTINGS and (reserved or key not in known):
                 raise SettingError(unknown_key(key, source, known))
             resolved[key] = parse_setting(key, value, source)
+            # A key of the user's own comes from the command line as text, and gets the type of the topology's own
+            # value.
             if isinstance(value, str) and key in topology and key not in SETTINGS:
                 resolved[key] = _like(key, topology[key], value, given_by)
     _check_together(resolved)

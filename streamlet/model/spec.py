@@ -45,6 +45,7 @@ class ComponentSpec:
         outputs: Any = None,
         kwargs: Mapping[str, Any] | None = None,
     ) -> None:
+        # Nothing is checked or copied here but dictionaries, so that `validate` sees what the user wrote.
         self.cls = cls
         self.kind = kind
         self.name = name

@@ -84,6 +84,7 @@ class TopologyMeta(type):
         cls = super().__new__(mcs, name, bases, namespace)
         inherited: dict[str, ComponentSpec] = {}
         config: dict[str, Any] = {}
+        # Bases first: a subclass replaces a line of its parent by using its name.
         for base in reversed(cls.__mro__):
             config.update(vars(base).get("config") or {})
             inherited.update({k: v for k, v in vars(base).items() if isinstance(v, ComponentSpec)})
@@ -92,6 +93,7 @@ class TopologyMeta(type):
 
 
 def _freeze(topology: str, specs: Mapping[str, ComponentSpec], config: Mapping[str, Any]) -> TopologySpec:
+    # By identity: two lines that look alike are two components.
     names = {id(spec): as_name(spec.name or attribute) for attribute, spec in specs.items()}
     components = tuple(
         ComponentDef(

@@ -159,6 +159,7 @@ def _class(component: ComponentDef) -> Iterator[Problem]:
                 f"The class {shown} does not define {duty}.",
                 f"Give it a method {signature} that {what}.",
             )
+    # Only methods that a class of ours has are hooks; a user's own method may have any name and kind.
     ours = {name for base in cls.__mro__ if base.__module__.startswith("streamlet.") for name in vars(base)}
     for name in HOOKS:
         method = getattr(cls, name, None) if name in ours else None

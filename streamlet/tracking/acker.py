@@ -34,6 +34,7 @@ class AckLedger:
 
         False if it is complete at once (it had no receiver).
         """
+        # No edge at all, as an XOR of random edges is zero once in 2**64.
         if value == 0:
             return False
         self.open[root] = value
@@ -48,6 +49,7 @@ class AckLedger:
             value = get(root)
             if value is None:
                 self.unknown += 1
+            # Zero after this delta: it cancels all that is left.
             elif value == delta:
                 del trees[root]
                 done.append(root)

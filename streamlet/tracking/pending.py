@@ -23,6 +23,7 @@ def first_root(task_id: int, epoch: int) -> int:
     They are unique, not random: only edges must be random. The task id stands in the high bits, so every worker that
     has a root knows whose ledger it belongs to.
     """
+    # A replacement counts from a new epoch, so its roots never meet late news of the old one's.
     return ((task_id << EPOCH_BITS | epoch & (1 << EPOCH_BITS) - 1) << ROOT_COUNTER_BITS) + 1
 
 
@@ -65,6 +66,7 @@ class PendingSet:
         if (
             self.ids
             and (not marks or now - marks[-1][0] >= self._step_s)
+            # A second mark at the same root would expire nothing.
             and (not marks or marks[-1][1] != self.next_root)
         ):
             marks.append((now, self.next_root))
@@ -76,4 +78,5 @@ class PendingSet:
         """
         if not self._marks or now - self._marks[0][0] < self._timeout_s:
             return None
+        # One mark a call, however many are due.
         return self._marks.popleft()[1]

@@ -9,6 +9,7 @@ import logging
 import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from streamlet.base.clock import Clock
@@ -79,30 +80,10 @@ def build_task(running: Running, task: TaskPlan) -> LiveTask:
     # Each task draws from a generator of its own: two tasks never share edge ids, nor does a restarted one.
     rng = random.Random(running.rng.getrandbits(128))
     boxes: dict[int, Outbox] = {}
-    streams = [_routes(running, task, stream, boxes, rng) for stream in definition.streams()]
-    emitter = Emitter(task.component, streams)
-    context = TopologyContext(
-        topology_name=running.plan.topology.name,
-        topology_id=running.topology_id,
-        component_name=task.component,
-        task_id=task.task_id,
-        task_index=task.index,
-        task_count=len(running.plan.tasks_of(task.component)),
-        worker=running.worker,
-        epoch=running.epoch,
-        tasks={other.task_id: other.component for other in running.plan.tasks},
-        clock=running.clock,
-        wake=running.wake,
-        uniform=rng.random,
-    )
+    emitter = Emitter(task.component, [_routes(running, task, stream, boxes, rng) for stream in definition.streams()])
+    context = _context(running, task, rng)
     component.bind_context(conf, context)
-
-    def report(error: BaseException, tup: Any) -> None:
-        called = None
-        if isinstance(component, Bolt):
-            called = component.process_tick if tup is None else component.process
-        running.report(task.component, task.task_id, error, tup, called)
-
+    report = partial(_report, running, task, component)
     run: SpoutTask | BoltTask
     if isinstance(component, Spout):
         run = SpoutTask(
@@ -122,6 +103,30 @@ def build_task(running: Running, task: TaskPlan) -> LiveTask:
         sources = dict(context.tasks)
         run = BoltTask(component, emitter, running.acks, running.fails, rng.getrandbits, sources, running.clock, report)
     return LiveTask(task, component, conf, context, list(boxes.values()), run)
+
+
+def _context(running: Running, task: TaskPlan, rng: random.Random) -> TopologyContext:
+    return TopologyContext(
+        topology_name=running.plan.topology.name,
+        topology_id=running.topology_id,
+        component_name=task.component,
+        task_id=task.task_id,
+        task_index=task.index,
+        task_count=len(running.plan.tasks_of(task.component)),
+        worker=running.worker,
+        epoch=running.epoch,
+        tasks={other.task_id: other.component for other in running.plan.tasks},
+        clock=running.clock,
+        wake=running.wake,
+        uniform=rng.random,
+    )
+
+
+def _report(running: Running, task: TaskPlan, component: Component, error: BaseException, tup: Any) -> None:
+    called = None
+    if isinstance(component, Bolt):
+        called = component.process_tick if tup is None else component.process
+    running.report(task.component, task.task_id, error, tup, called)
 
 
 def _routes(

@@ -20,7 +20,7 @@ from streamlet.runtime.supervision.supervisor import Limits, WorkerState
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.worker.channel import INHERITED_KEY, ControlChannel
 from tests.seeds import seeds
-from tests.unit.runtime.supervision.test_reports import mutated
+from tests.unit.runtime.worker.test_misshapen import mutated
 
 
 class Quiet(Spout):
