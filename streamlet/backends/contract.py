@@ -149,10 +149,7 @@ class Stop:
         self._kills.append(act)
 
     def kill(self) -> None:
-        """End every process of the run without draining.
-
-        The next run replays whatever was not committed.
-        """
+        """End every process of the run without draining. The next run replays whatever was not committed."""
         self._asked = True
         for act in self._kills:
             with contextlib.suppress(OSError):  # one that is gone already must not keep the others alive

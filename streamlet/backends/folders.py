@@ -14,10 +14,7 @@ import tempfile
 from pathlib import Path
 
 LONGEST = 80
-"""Most bytes of a folder's path.
-
-The path of a Unix socket may have 107, and the socket's own name takes up to 20.
-"""
+"""Most bytes of a folder's path. The path of a Unix socket may have 107, and the socket's own name takes up to 20."""
 
 SHORT = "/tmp"  # noqa: S108 - what is made there has a name of its own and is 0700
 

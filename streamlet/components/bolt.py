@@ -34,10 +34,7 @@ class Bolt(Component):
         config: Mapping[str, Any] | None = None,
         outputs: Any = None,
     ) -> ComponentSpec:
-        """Make this bolt a line of a topology.
-
-        ``inputs``: a list of sources, or ``{source: Grouping}``.
-        """
+        """Make this bolt a line of a topology. ``inputs``: a list of sources, or ``{source: Grouping}``."""
         merged = {**cls.config, **(config or {})}
         return ComponentSpec(cls, BOLT, name=name, inputs=inputs, par=par, config=merged, outputs=outputs)
 

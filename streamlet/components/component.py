@@ -75,10 +75,7 @@ class Component:
         raise NotImplementedError
 
     def bind_context(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
-        """Set pystorm's names, for the runtime.
-
-        A user's own attribute of such a name stays.
-        """
+        """Set pystorm's names, for the runtime. A user's own attribute of such a name stays."""
         # Set here and not in __init__, which subclasses rarely call.
         names = {
             "storm_conf": conf,

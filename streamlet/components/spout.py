@@ -65,10 +65,7 @@ class Spout(Component):
         return ComponentSpec(cls, SPOUT, name=name, par=par, config=merged, outputs=outputs)
 
     def next_tuple(self) -> None:
-        """Emit the tuples at hand, or none, and return.
-
-        Called again at once while it emits.
-        """
+        """Emit the tuples at hand, or none, and return. Called again at once while it emits."""
         raise NotImplementedError(f"{type(self).__name__} does not define next_tuple()")
 
     def emit(

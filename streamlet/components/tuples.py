@@ -54,8 +54,5 @@ TICK_STREAM = "__tick"
 
 
 def tick_tuple(period_s: float) -> Tuple:
-    """Make the tuple for ``process_tick``.
-
-    Never tracked, never emitted on a stream of the user's.
-    """
+    """Make the tuple for ``process_tick``. Never tracked, never emitted on a stream of the user's."""
     return Tuple((period_s,), TICK_COMPONENT, TICK_STREAM)

@@ -30,10 +30,7 @@ class Grouping:
 
     @classmethod
     def fields(cls, *names: str | Sequence[str]) -> Grouping:
-        """Send equal values of these fields to the same task.
-
-        One list of names is as good.
-        """
+        """Send equal values of these fields to the same task. One list of names is as good."""
         only = names[0] if len(names) == 1 else None
         return cls("fields", tuple(only) if isinstance(only, (list, tuple)) else names)
 

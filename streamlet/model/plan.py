@@ -62,7 +62,7 @@ class Plan:
 
 
 def make_plan(topology: TopologySpec, workers: int) -> Plan:
-    """Place the tasks of a valid topology on workers, and connect its streams."""
+    """Place the tasks of a valid topology, and connect its streams."""
     tasks: list[TaskPlan] = []
     for component in topology.components:
         # The turn goes on from component to component, so that single-task components do not pile up on worker 0.
@@ -78,10 +78,7 @@ def make_plan(topology: TopologySpec, workers: int) -> Plan:
 
 
 def effective_grouping(topology: TopologySpec, source: StreamId, grouping: Grouping | None) -> Grouping:
-    """Return the grouping in force.
-
-    An unnamed one is DIRECT on a direct stream, else SHUFFLE (as streamparse).
-    """
+    """Return the grouping in force. An unnamed one is DIRECT on a direct stream, else SHUFFLE (as streamparse)."""
     if grouping is not None:
         return grouping
     stream = stream_of(topology.component(source.component), source.stream)
@@ -97,10 +94,7 @@ def stream_of(component: ComponentDef, name: str) -> Stream:
 
 
 def fingerprint(plan: Plan) -> str:
-    """Return a text that is equal for equal plans in every process.
-
-    A worker compares it before it runs anything.
-    """
+    """Return a text that is equal for equal plans in every process. A worker compares it before it runs anything."""
     # Classes by name: each process has imported its own, so their identities differ.
     parts = [
         (c.name, c.kind, f"{c.cls.__module__}.{c.cls.__qualname__}", c.par, [(s.name, s.fields) for s in c.streams()])

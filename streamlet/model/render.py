@@ -75,10 +75,7 @@ def _label(topology: TopologySpec, route: Route) -> str:
 
 
 def placement(plan: Plan, strokes: Strokes = LINES) -> str:
-    """Draw the tasks of each worker, by task id.
-
-    A line is ``worker 0 lines 1 count 4``.
-    """
+    """Draw the tasks of each worker, by task id. One line a worker."""
     lines = []
     for worker in range(plan.workers):
         tasks = "   ".join(f"{task.component} #{task.task_id}" for task in plan.tasks_on(worker))

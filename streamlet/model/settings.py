@@ -155,7 +155,7 @@ def unknown_key(key: str, source: str, known: Iterable[str], components: Mapping
 
 
 def _like(key: str, default: Any, text: str, given_by: str) -> Any:
-    """Read a user's own key from text, with its type in the config."""
+    """Read a user's own key from text, as the config's type."""
     readers: dict[type, Callable[[Any], Any]] = {bool: _boolean, int: int, float: float}
     try:
         return readers[type(default)](text) if type(default) in readers else text
@@ -167,10 +167,7 @@ def _like(key: str, default: Any, text: str, given_by: str) -> Any:
 
 
 def parse_setting(key: str, value: Any, source: str) -> Any:
-    """Read a value as its setting wants it. Raises SettingError.
-
-    A user's own key stays as it is.
-    """
+    """Read a value as its setting wants it. Raises SettingError. A user's own key stays as it is."""
     setting = SETTINGS.get(key)
     if setting is None:
         return value

@@ -64,10 +64,7 @@ class ComponentSpec:
 
 
 def as_name(given: Any) -> str:
-    """Return a name, or a text for a value of wrong type.
-
-    ``validate`` explains the problem.
-    """
+    """Return a name, or a text for a value of wrong type. ``validate`` explains the problem."""
     return given if isinstance(given, str) else repr(given)
 
 

@@ -35,10 +35,7 @@ class ComponentDef:
     kwargs: Mapping[str, Any]
 
     def streams(self) -> tuple[Stream, ...]:
-        """Return the declared streams.
-
-        A list of field names declares the default one.
-        """
+        """Return the declared streams. A list of field names declares the default one."""
         return declared_streams(self.outputs)
 
 
@@ -59,10 +56,7 @@ class TopologySpec:
 
 
 def declared_streams(outputs: Any) -> tuple[Stream, ...]:
-    """Return ``outputs`` as streams.
-
-    ``["word"]`` is the default stream, ``[Stream(...), ...]`` are themselves.
-    """
+    """Return ``outputs`` as streams. ``["word"]`` is the default stream, ``[Stream(...), ...]`` are themselves."""
     if outputs is None:
         return ()
     if isinstance(outputs, Stream):

@@ -12,10 +12,7 @@ from streamlet.model.topology import ComponentDef, TopologySpec
 
 
 def config_problems(component: str | None, config: Mapping[Any, Any]) -> Iterator[Problem]:
-    """Yield reserved keys that nothing reads, and values a setting cannot have.
-
-    ``component`` None: the topology.
-    """
+    """Yield reserved keys that nothing reads, and values a setting cannot have. ``component`` None: the topology."""
     for key, value in config.items():
         reserved = isinstance(key, str) and key.startswith(("topology.", "streamlet."))
         if not isinstance(key, str):

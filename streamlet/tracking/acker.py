@@ -30,10 +30,7 @@ class AckLedger:
         return len(self.open)
 
     def init(self, root: int, value: int) -> bool:
-        """Open a tree with the XOR of its first edges.
-
-        False if it is complete at once (it had no receiver).
-        """
+        """Open a tree with the XOR of its first edges. False if it is complete at once (it had no receiver)."""
         # No edge at all, as an XOR of random edges is zero once in 2**64.
         if value == 0:
             return False

@@ -58,10 +58,7 @@ class PendingSet:
         return [pop(root) for root in roots]
 
     def note_time(self, now: float) -> None:
-        """Note the next root once a step: older ones were opened by ``now``.
-
-        ``now`` is in seconds, monotonic.
-        """
+        """Note the next root once a step: older ones were opened by ``now``. ``now`` is in seconds, monotonic."""
         marks = self._marks
         if (
             self.ids

@@ -140,10 +140,7 @@ def _slots(executors: list[Executor]) -> tuple[int, int]:
 
 
 def _probe(session: Session, workers: int, stop: Stop) -> None:
-    """Ask the executors for what they lack, and start their Python daemons.
-
-    Raises BadInput or Cancelled.
-    """
+    """Ask the executors for what they lack, and start their Python daemons. Raises BadInput or Cancelled."""
     host = socket.gethostbyname(session.driver_host())
     found: list[str] = []
     failure: list[str] = []

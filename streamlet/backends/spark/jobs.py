@@ -12,10 +12,7 @@ from streamlet.backends.spark.shipping import EXIT_SCHEMA, Slot, make_host
 
 
 class SparkJobs:
-    """Slots as Spark jobs; see ``launcher.Jobs``.
-
-    ``close`` takes the archive back from the executors.
-    """
+    """Slots as Spark jobs; see ``launcher.Jobs``. ``close`` takes the archive back from the executors."""
 
     def __init__(
         self, session: Session, archive: bytes, run_id: bytes, secret: bytes, file: str, folder: str | None
@@ -63,10 +60,7 @@ class SparkJobs:
 
 
 def run_tasks(session: Session, task: Any, schema: str, count: int, group: str, description: str) -> list[Any]:
-    """Run ``task`` in ``count`` tasks of one job; return their rows.
-
-    Blocks, so it runs on a thread of its own.
-    """
+    """Run ``task`` in ``count`` tasks of one job; return their rows. Blocks, so it runs on a thread of its own."""
     context = session.context
     context.setJobGroup(group, description, interruptOnCancel=False)
     rows: list[Any] = session.spark.range(0, count, 1, count).mapInArrow(task, schema).collect()

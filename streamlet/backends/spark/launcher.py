@@ -1,7 +1,4 @@
-"""Slots as workers: a thread and a job for each, and a listener that their tasks dial.
-
-Knows no pyspark.
-"""
+"""Slots as workers: a thread and a job for each, and a listener that their tasks dial. Knows no pyspark."""
 
 from __future__ import annotations
 
@@ -62,8 +59,8 @@ class Jobs(Protocol):
 class SlotLauncher:
     """A Launcher whose workers are tasks of Spark.
 
-    Tasks dial the coordinator at ``host``; workers listen for each other at ``listen_host``, or, if that is empty, at
-    the address by which they reach the coordinator.
+    Tasks dial the coordinator at ``host``. Workers listen for each other at ``listen_host``; if that is empty, each
+    listens at its own end of the connection to the coordinator.
     """
 
     def __init__(self, jobs: Jobs, host: str, listen_host: str, run_id: bytes, secret: bytes) -> None:
@@ -143,10 +140,7 @@ class SlotLauncher:
                 del self._expected[worker]
 
     def _cancel(self, worker: int, epoch: int, after_s: float) -> None:
-        """Cancel a slot on another thread.
-
-        A driver JVM that hangs must not stop the coordinator's heart.
-        """
+        """Cancel a slot on another thread. A driver JVM that hangs must not stop the coordinator's heart."""
         slot = self._slots[worker, epoch]
         thread = self._jobs.thread(lambda: self._cancel_slot(slot, worker, epoch, after_s), f"cancel {worker}.{epoch}")
         self._cancellers.append(thread)

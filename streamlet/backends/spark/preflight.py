@@ -86,10 +86,7 @@ def check_java(environ: Mapping[str, str]) -> None:
 
 
 def java_version(said: str) -> int | None:
-    """Return the feature release in the output of ``java -version``.
-
-    17 for ``"17.0.15"``, 8 for ``"1.8.0_392"``.
-    """
+    """Return the feature release in the output of ``java -version``. 17 for ``"17.0.15"``, 8 for ``"1.8.0_392"``."""
     found = re.search(r'version "(?:1\.)?(\d+)', said)
     return int(found[1]) if found else None
 
@@ -139,10 +136,7 @@ class Report:
 
 
 def make_probe(address: tuple[str, int]) -> Callable[[Any], Any]:
-    """Make the function that looks around on an executor.
-
-    It imports nothing of streamlet, which is not there yet.
-    """
+    """Make the function that looks around on an executor. It imports nothing of streamlet, which is not there yet."""
     modules, timeout_s = COMPILED, REACH_S
 
     def probe(batches: Any) -> Any:

@@ -97,10 +97,7 @@ class Session:
             return False
 
     def kill(self) -> None:
-        """Send SIGKILL to our own JVMs; their Python workers go with them.
-
-        For signal handlers.
-        """
+        """Send SIGKILL to our own JVMs; their Python workers go with them. For signal handlers."""
         if self.process is not None and self.directory is not None:
             _kill_group(self.process)
             shutil.rmtree(self.directory, ignore_errors=True)
@@ -267,10 +264,7 @@ class _Opening:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def abandon(self) -> None:
-        """Leave nothing of it, once its JVM is up.
-
-        Until then nobody has its number.
-        """
+        """Leave nothing of it, once its JVM is up. Until then nobody has its number."""
         self.abandoned.set()
         if self.process is not None:
             _kill_group(self.process)

@@ -30,10 +30,7 @@ EXIT_SCHEMA = "status int, why string"
 
 
 def make_archive(file: Path) -> bytes:
-    """Zip streamlet and the Python files of ``file``'s own folder.
-
-    Raises BadInput when that folder is huge.
-    """
+    """Zip streamlet and the Python files of ``file``'s own folder. Raises BadInput when that folder is huge."""
     buffer = io.BytesIO()
     # Reproducible images and stores of packages date their files 1970, which a zip cannot say.
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:

@@ -1,7 +1,4 @@
-"""The body of a Spark task: dial the coordinator, be a worker, leave nothing behind.
-
-Imports no pyspark.
-"""
+"""The body of a Spark task: dial the coordinator, be a worker, leave nothing behind. Imports no pyspark."""
 
 from __future__ import annotations
 
@@ -37,10 +34,7 @@ def run_slot(
     origin: str,
     folder: str | None,
 ) -> tuple[int, str]:
-    """Be a worker; return its exit status and how it ended.
-
-    Called on the task's main thread.
-    """
+    """Be a worker; return its exit status and how it ended. Called on the task's main thread."""
     hello = Hello(handshake.CONTROL, run_id, worker, epoch, wanted=0)
     try:
         secured = dial(("tcp", *address), hello, secret, MAX_CONTROL_FRAME)

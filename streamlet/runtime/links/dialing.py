@@ -24,10 +24,7 @@ class HungUp(Refused):
 
 @dataclass(frozen=True, slots=True)
 class Secured:
-    """A socket whose other end has proved the secret.
-
-    With both directions of its frames.
-    """
+    """A socket whose other end has proved the secret. With both directions of its frames."""
 
     sock: socket.socket
     hello: Hello

@@ -18,10 +18,7 @@ CONTROL = 2
 NONCE_BYTES = 16
 PROOF_BYTES = 32
 DEADLINE_S = 4.0
-"""Seconds for the whole handshake.
-
-With the delays of a loaded machine, a stranger is gone within five.
-"""
+"""Seconds for the whole handshake. With the delays of a loaded machine, a stranger is gone within five."""
 
 _HELLO = struct.Struct(">4sB16sIIII16s")
 HELLO_BYTES = _HELLO.size

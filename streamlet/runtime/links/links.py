@@ -29,10 +29,7 @@ COORDINATOR_SAID = "the coordinator said so"
 """Reasons of a link that was not ended at this end: the other end may know a better one."""
 
 LinkLost = Callable[[int, int, int, str], None]
-"""(worker, its epoch, version of the book that made the link, reason).
-
-Called after everything readable was read.
-"""
+"""(worker, its epoch, version of the book that made the link, reason). Called after everything readable was read."""
 
 
 Traffic = tuple[Mapping[int, int], Mapping[int, int]]

@@ -12,10 +12,7 @@ from streamlet.runtime.tasks.emitter import Incoming
 
 
 class RouteCheck(dict[tuple[int, int, str], int]):
-    """(source, target, stream) -> number of fields of a tuple; -1 without a route.
-
-    Filled as it is asked.
-    """
+    """(source, target, stream) -> number of fields of a tuple; -1 without a route. Filled as it is asked."""
 
     def __init__(self, plan: Plan, worker: int) -> None:
         self._plan = plan

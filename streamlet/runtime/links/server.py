@@ -106,10 +106,7 @@ class LinkServer:
         logger.warning("A connection was refused: %s%s.", error, more)
 
     def close(self) -> None:
-        """Stop listening and end all handshakes.
-
-        ``welcomed`` is not called after this, and ``serve`` must not be.
-        """
+        """Stop listening and end all handshakes. ``welcomed`` is not called after this, and ``serve`` must not be."""
         self._sock.close()
         with self._proving:
             unproved = list(self._unproved.items())
@@ -124,8 +121,5 @@ class LinkServer:
 
 
 def socket_path(directory: Path, worker: int, epoch: int) -> str:
-    """Return the path of a worker's socket in the run's directory.
-
-    The path of a Unix socket may have 107 bytes.
-    """
+    """Return the path of a worker's socket in the run's directory. The path of a Unix socket may have 107 bytes."""
     return str(directory / f"w{worker}.{epoch}")

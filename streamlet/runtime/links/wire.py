@@ -85,10 +85,7 @@ class FrameReader:
         self._buffer = bytearray()
 
     def feed(self, data: bytes | memoryview) -> list[bytes]:
-        """Return payloads completed by ``data``. Raises BadFrame.
-
-        After an error the reader is useless.
-        """
+        """Return payloads completed by ``data``. Raises BadFrame. After an error the reader is useless."""
         buffer = self._buffer
         buffer += data
         payloads = []
@@ -150,10 +147,7 @@ def _then(first: list[bytes], too_large: list[Run], rest: Outgoing, limit: int) 
 
 
 def _halves(runs: list[Run]) -> tuple[list[Run], list[Run]]:
-    """Split runs, or the rows of the only one, into two shares.
-
-    Neither is empty.
-    """
+    """Split runs, or the rows of the only one, into two shares. Neither is empty."""
     if len(runs) > 1:
         half = len(runs) // 2
         return runs[:half], runs[half:]

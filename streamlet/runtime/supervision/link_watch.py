@@ -34,10 +34,7 @@ class _Pair:
 
 
 class LinkWatch:
-    """Losses and failed dials of one run's links.
-
-    ``most``: losses of one pair within ``window_s`` that are borne.
-    """
+    """Losses and failed dials of one run's links. ``most``: losses of one pair within ``window_s`` that are borne."""
 
     def __init__(self, most: int, window_s: float) -> None:
         self._most = max(1, most)

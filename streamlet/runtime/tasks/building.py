@@ -1,7 +1,4 @@
-"""From plan to live tasks: instances, contexts, emitters.
-
-The only place where user classes are instantiated.
-"""
+"""From plan to live tasks: instances, contexts, emitters. The only place where user classes are instantiated."""
 
 from __future__ import annotations
 

@@ -102,10 +102,7 @@ class Ledgers:
         self.apply_fails([root for root in roots if owner_task(root) in self.spouts], FailReason.LOST)
 
     def fail_everything(self) -> int:
-        """Fail every open tree; return how many there were.
-
-        Any of them may have used a link that is gone.
-        """
+        """Fail every open tree; return how many there were. Any of them may have used a link that is gone."""
         failed = self.pending()
         for spout in self.spouts.values():
             self.guard(spout, "fail", spout.fail_all)

@@ -34,10 +34,7 @@ MOST_FOLLOWED = 100_000
 
 
 class SpoutTask:
-    """A spout instance with everything bound, and the ledger of its trees.
-
-    Lives on the loop's thread.
-    """
+    """A spout instance with everything bound, and the ledger of its trees. Lives on the loop's thread."""
 
     def __init__(
         self,
@@ -247,19 +244,13 @@ class SpoutTask:
         self._failed(self.ledger.fail(roots), reason)
 
     def fail_all(self) -> int:
-        """Fail every open tree; return how many there were.
-
-        Any of them may have used a link that is gone.
-        """
+        """Fail every open tree; return how many there were. Any of them may have used a link that is gone."""
         failed = self.ledger.fail_all()
         self._failed(failed, FailReason.LOST)
         return len(failed)
 
     def expire(self, now: float) -> int:
-        """Fail trees older than the message time-out; return how many there were.
-
-        One step of time at most.
-        """
+        """Fail trees older than the message time-out; return how many there were. One step of time at most."""
         self.pending.note_time(now)
         bound = self.pending.expired_bound(now)
         if bound is None:

@@ -77,10 +77,7 @@ def _key(key: Any) -> Any:
 
 
 def canonical(value: Any) -> Any:
-    """Return the one form of all values that are equal in Python.
-
-    1, 1.0 and True; equal instants; nested too.
-    """
+    """Return the one form of all values that are equal in Python. 1, 1.0 and True; equal instants; nested too."""
     kind = value.__class__
     if kind is float:
         return int(value) if value.is_integer() and INT_MIN <= value <= INT_MAX else value

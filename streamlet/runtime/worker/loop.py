@@ -99,10 +99,7 @@ class WorkerLoop:
     # -- life ----------------------------------------------------------------------------------------------
 
     def initialize(self) -> None:
-        """Build every task and call ``initialize`` on it.
-
-        Raises ComponentFailed for errors of the user's code.
-        """
+        """Build every task and call ``initialize`` on it. Raises ComponentFailed for errors of the user's code."""
         self.selector.register(self._wake_read, selectors.EVENT_READ, self._drain_wake)
         self.links.attach(self.selector)
         now = self.clock.monotonic()
@@ -166,10 +163,7 @@ class WorkerLoop:
         return "starting" not in self.paused
 
     def close(self, clean: bool) -> list[BaseException]:
-        """Close all components; return the errors they raised.
-
-        ``cleanup`` is called after a clean stop only.
-        """
+        """Close all components; return the errors they raised. ``cleanup`` is called after a clean stop only."""
         raised: list[BaseException] = []
         acts: list[Callable[[], None]] = []
         # Bolts first: a spout's last commit may wait for a store that is gone until the worker is killed, and then no
@@ -382,10 +376,7 @@ class WorkerLoop:
             self.unsent = self.links.unsent_bytes()
 
     def _fail_too_large(self, runs: list[Run]) -> None:
-        """Fail the trees of tuples that no frame can hold.
-
-        The link lives on, and the user reads who emitted them.
-        """
+        """Fail the trees of tuples that no frame can hold. The link lives on, and the user reads who emitted them."""
         for run in runs:
             component = self.plan.tasks[run.source - 1].component
             self.running.report(component, run.source, _too_large(component, run.stream), None, None)
