@@ -61,6 +61,9 @@ class MalformedFrame(KafkaError):
     """Bytes that are no answer to the request; their connection is closed."""
 
 
+# Errors that are BadInput too end a command with the exit status of wrong input: what its user gave cannot work.
+
+
 class HungUp(Disconnected, BadInput):
     """The broker closes each fresh connection unanswered.
 

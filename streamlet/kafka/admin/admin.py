@@ -390,6 +390,8 @@ class Admin:
             raise BadInput(f"timeout = {timeout!r} must be a number of seconds, not negative.")
         if self._closed:
             raise ClientClosed("This Admin is closed: make another.")
+        # Refused, not queued: two threads in one client would read each other's answers, and a wait for the other's
+        # call would come out of this call's time.
         if not self._busy.acquire(blocking=False):
             raise KafkaError("This Admin is at work for another thread: it is not thread-safe. Make one for each.")
         try:
@@ -434,6 +436,7 @@ def _list_offsets(
 
 
 def _look_up(call: Call, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndMetadata]:
+    # Two rounds, as a time after the last record has no offset: the end stands for it.
     found = _list_offsets(call, timestamps, "read_uncommitted")
     too_late = {tp: topics.timestamp_of("latest") for tp, row in found.items() if row.offset < 0}
     found.update(_list_offsets(call, too_late, "read_uncommitted"))

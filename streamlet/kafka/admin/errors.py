@@ -82,6 +82,8 @@ def admin_error(errors: Mapping[Any, KafkaError], results: Mapping[Any, Any]) ->
     kind: type[AdminError] = AdminError
     if len(kinds) == 1:
         only = kinds.pop()
+        # So that `except TopicAlreadyExists` works as with the client's other calls. The class is made once for each
+        # kind: two classes of one name would not catch each other.
         kind = _combined.setdefault(only, type(only.__name__, (AdminError, only), {"__doc__": only.__doc__}))
     told = _told(errors)
     if len(errors) == 1 and not results:
@@ -101,6 +103,7 @@ def _told(errors: Mapping[Any, KafkaError]) -> list[str]:
         items.setdefault(error.message, []).append(str(item))
     told = []
     for message, names in items.items():
+        # Names are looked for as whole words: "t1" is not named by a message about "t10".
         said = f"{message} {message[:1].lower()}{message[1:]}"  # "broker 7" may begin the sentence
         if any(re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", said) for name in names):
             told.append(message)

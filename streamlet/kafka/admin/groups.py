@@ -6,11 +6,10 @@ from collections.abc import Iterable
 
 from streamlet.kafka.admin.errors import Answers, NewerGroupProtocol, item_error
 from streamlet.kafka.admin.model import GroupDescription, GroupListing, MemberDescription
-from streamlet.kafka.admin.topics import partition_rows
 from streamlet.kafka.arguments import offset_of
 from streamlet.kafka.broker_errors import GroupIdNotFound
 from streamlet.kafka.client.group_requests import OffsetAndMetadata, offset_rows
-from streamlet.kafka.client.leader_requests import by_topic
+from streamlet.kafka.client.leader_requests import by_topic, partition_rows
 from streamlet.kafka.errors import KafkaError, MalformedFrame
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.protocol import primitives as p

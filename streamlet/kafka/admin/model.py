@@ -279,6 +279,8 @@ class GroupDescription:
 
 def checked_values(where: str, values: Mapping[str, str | None]) -> None:
     """Raise BadInput unless all names and values of settings are text."""
+    # Kafka takes every setting as text. A number is refused and not converted: Python writes some values (True, 1e3) in
+    # another way than Kafka.
     for name, value in mapping(values, "'retention.ms'", "'60000'", f"{where}: settings").items():
         if not isinstance(name, str) or not (value is None or isinstance(value, str)):
             raise BadInput(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 from streamlet.base.errors import BadInput
 from streamlet.kafka.admin.errors import Answers, item_error
@@ -21,7 +21,7 @@ from streamlet.kafka.admin.model import (
 from streamlet.kafka.admin.rounds import AT_ONCE, Call, Found
 from streamlet.kafka.arguments import check_name, is_whole, mapping, one_or_several
 from streamlet.kafka.broker_errors import UnknownTopicOrPartition, error_class
-from streamlet.kafka.client.leader_requests import ListedOffset, by_topic, list_offsets_request
+from streamlet.kafka.client.leader_requests import ListedOffset, by_topic, list_offsets_request, partition_rows
 from streamlet.kafka.errors import NoLeader
 from streamlet.kafka.metadata.cluster import Broker, PartitionInfo, TopicPartition
 from streamlet.kafka.protocol.messages import fetch as wire_offsets
@@ -285,10 +285,3 @@ def read_records_deleted(response: wire.DeleteRecordsResponse) -> Answers[TopicP
         fault = item_error(row.error_code, f"Deleting records of {tp}", None, "DELETE on the topic")
         answers.put(tp, row.low_watermark, fault)
     return answers
-
-
-def partition_rows(topics: Iterable[Any]) -> Iterator[tuple[TopicPartition, Any]]:  # Any: rows of several answers
-    """Yield each partition's row in an answer that is grouped by topic."""
-    for topic in topics:
-        for row in topic.partitions:
-            yield TopicPartition(topic.name, row.partition_index), row

@@ -233,6 +233,8 @@ class KafkaClient:
         """
         if self.closed:
             return failed_future(ClientClosed("The client is closed."))
+        # Never sent from here: a listener that runs in the middle of a poll may call this, and order within a broker's
+        # queue is kept by sending in one place.
         future: RequestFuture[T] = RequestFuture()
         limit = self._request_timeout_s if timeout_s is None else timeout_s
         if isinstance(to, int):
@@ -314,6 +316,8 @@ class KafkaClient:
                 f"This client was made in process {self.pid}, and process {os.getpid()} is a fork of it: make a "
                 "client of its own in each process, after the fork."
             )
+        # Sent before and after the wait: what became ready in this poll must not wait for the next one, as its caller
+        # may sleep on the descriptor in between.
         now = self._clock.monotonic()
         self._try_send(now)
         self._network.poll(min(timeout_s, self._longest_wait(now)))
@@ -397,6 +401,7 @@ class KafkaClient:
         start = self._clock.monotonic()
         if self.cluster.has(topic, partition):
             return 0.0
+        # A new topic is asked for already, by itself; only for a known one another update must be requested.
         version = self.metadata.update_version if is_new else self.metadata.request_update()
         while True:
             while self.metadata.update_version == version:
@@ -421,6 +426,7 @@ class KafkaClient:
         if self.closed:
             return
         deadline = self._clock.monotonic() + timeout_s
+        # A forked child closes its copies of the sockets and waits for nothing: the answers are its parent's.
         while os.getpid() == self.pid and (len(self._network.in_flight) or len(self._unsent)):
             left = deadline - self._clock.monotonic()
             if left <= 0:
@@ -450,6 +456,7 @@ class KafkaClient:
         for entry, broker, error in self._unsent.take_failed(self._network.connection_failed, now):
             entry.future.fail(error or self._never_sent(entry, broker))
 
+        # Requests for a named broker fail with its own error above; those for any broker only when no broker is left.
         if self._unsent.anywhere:
             hopeless = self.hopeless()
             while hopeless is not None and self._unsent.anywhere:

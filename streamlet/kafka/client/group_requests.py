@@ -17,7 +17,7 @@ from streamlet.kafka.broker_errors import (
     error_class,
 )
 from streamlet.kafka.client.client import KafkaClient
-from streamlet.kafka.client.leader_requests import by_topic
+from streamlet.kafka.client.leader_requests import by_topic, partition_rows
 from streamlet.kafka.errors import BrokerError, Disconnected, KafkaError
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import UNKNOWN_EPOCH, Broker, TopicPartition
@@ -97,6 +97,7 @@ def offset_rows(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:  # Any
 
 
 def _row(tp: object, row: Any) -> OffsetAndMetadata:
+    # Read by attribute, not by class: kafka-python's OffsetAndMetadata has the same names in another order.
     if isinstance(row, int) and not isinstance(row, bool):
         row = OffsetAndMetadata(row)
     offset, epoch, text = (getattr(row, name, None) for name in ("offset", "leader_epoch", "metadata"))
@@ -138,6 +139,7 @@ def find_coordinator(client: KafkaClient, group_id: str) -> RequestFuture[Broker
         fault = error_class(response.error_code)
         if fault is not None:
             raise fault(f"Looking for the coordinator of group {group_id!r}")
+        # An answer without a usable address is no coordinator either: the search is repeated, as after that error.
         if response.node_id < 0 or not 0 < response.port < 1 << 16:
             raise CoordinatorNotAvailable(f"Looking for the coordinator of group {group_id!r}")
         return Broker(response.node_id, response.host, response.port)
@@ -196,11 +198,7 @@ def commit_offsets(
     """Store offsets; the result has each partition's error, None for success."""
 
     def read(response: OffsetCommitResponse) -> dict[TopicPartition, type[BrokerError] | None]:
-        return {
-            TopicPartition(topic.name, row.partition_index): error_class(row.error_code)
-            for topic in response.topics
-            for row in topic.partitions
-        }
+        return {tp: error_class(row.error_code) for tp, row in partition_rows(response.topics)}
 
     return client.send(offset_commit_request(group_id, offsets, member), coordinator).then(read)
 
@@ -224,14 +222,12 @@ def fetch_offsets(
         if fault is not None:
             raise fault(f"Reading the offsets of group {group_id!r}")
         found: dict[TopicPartition, OffsetAndMetadata] = {}
-        for topic in response.topics:
-            for row in topic.partitions:
-                tp = TopicPartition(topic.name, row.partition_index)
-                fault = error_class(row.error_code)
-                if fault is not None:
-                    raise fault(f"Reading the offset of group {group_id!r} in {tp}")
-                if row.committed_offset >= 0:
-                    found[tp] = OffsetAndMetadata(row.committed_offset, row.committed_leader_epoch, row.metadata or "")
+        for tp, row in partition_rows(response.topics):
+            fault = error_class(row.error_code)
+            if fault is not None:
+                raise fault(f"Reading the offset of group {group_id!r} in {tp}")
+            if row.committed_offset >= 0:
+                found[tp] = OffsetAndMetadata(row.committed_offset, row.committed_leader_epoch, row.metadata or "")
         return found
 
     return client.send(offset_fetch_request(group_id, partitions, require_stable), coordinator).then(read)

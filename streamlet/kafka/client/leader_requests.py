@@ -6,9 +6,9 @@ the others: it is in that partition's row, and where it says that the metadata i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from streamlet.kafka.broker_errors import error_class
 from streamlet.kafka.client.client import KafkaClient
@@ -225,6 +225,7 @@ def fetch_in_session(
             name = topic.topic if topic.topic_id is None else names.get(topic.topic_id, "")
             for row in topic.partitions:
                 tp = TopicPartition(name, row.partition_index)
+                # Rows that were not asked for are left out, and so is a topic whose id no name is known for.
                 if tp in wanted:
                     found[tp] = _fetched(tp, row, wanted[tp].offset, chosen)
                     note_error(client, found[tp].error)
@@ -297,12 +298,10 @@ def list_offsets(
 
     def read(response: wire.ListOffsetsResponse) -> dict[TopicPartition, ListedOffset]:
         found: dict[TopicPartition, ListedOffset] = {}
-        for topic in response.topics:
-            for row in topic.partitions:
-                fault = error_class(row.error_code)
-                note_error(client, fault)
-                tp = TopicPartition(topic.name, row.partition_index)
-                found[tp] = ListedOffset(row.offset, row.timestamp, row.leader_epoch, fault)
+        for tp, row in partition_rows(response.topics):
+            fault = error_class(row.error_code)
+            note_error(client, fault)
+            found[tp] = ListedOffset(row.offset, row.timestamp, row.leader_epoch, fault)
         return found
 
     return client.send(request, broker).then(read)
@@ -347,6 +346,13 @@ def by_topic(rows: Mapping[TopicPartition, V]) -> dict[str, dict[int, V]]:
     for tp, value in rows.items():
         found.setdefault(tp.topic, {})[tp.partition] = value
     return found
+
+
+def partition_rows(topics: Iterable[Any]) -> Iterator[tuple[TopicPartition, Any]]:  # Any: rows of several answers
+    """Yield each partition's row in an answer that is grouped by topic."""
+    for topic in topics:
+        for row in topic.partitions:
+            yield TopicPartition(topic.name, row.partition_index), row
 
 
 def note_error(client: KafkaClient, fault: type[BrokerError] | None) -> None:

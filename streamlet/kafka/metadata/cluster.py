@@ -40,6 +40,7 @@ class TopicPartition(NamedTuple):
     @classmethod
     def of(cls, value: Any) -> TopicPartition:  # Any: what a user takes for a partition
         """Return a partition from any tuple of topic and number. Raises WrongArgument."""
+        # Any tuple of the two will do, so that kafka-python's TopicPartition does, too.
         match value:
             case (str(topic), int(number)) if topic and number >= 0 and not isinstance(number, bool):
                 return cls(topic, number)
@@ -177,6 +178,7 @@ class Cluster:
         info = self.topics.get(topic)
         return None if info is None else info.topic_id
 
+    # Built on first use and kept: most clusters in a stream of updates are never asked for it.
     @cached_property
     def _by_leader(self) -> dict[int, tuple[PartitionInfo, ...]]:
         led: dict[int, list[PartitionInfo]] = {}

@@ -161,6 +161,7 @@ class Metadata:
 
     def next_request(self) -> MetadataAsk:
         """Return the request to send: the new topics alone, or all topics."""
+        # A new topic is asked for alone: with thousands of topics, each answer about all of them has megabytes.
         partial = self._need_partial and not self._need_full and self.last_success_s is not None
         wanted = self._new_topics if partial else self._topics
         topics: tuple[MetadataRequestTopic, ...] | None
@@ -189,6 +190,8 @@ class Metadata:
         self._equivalent += 1
         self.update_version += 1
         self._expire_topics(now_s)
+        # The answer to a request that went out before the newest topic was named says nothing of that topic: the
+        # request for it stays open, and topics that are not in the answer are kept.
         asked_before_newest_topic = ask.request_version != self.request_version
         if not asked_before_newest_topic:
             self._new_topics.clear()
@@ -212,6 +215,7 @@ class Metadata:
         nodes = dict(self.cluster.brokers) | {broker.node_id: broker for broker in brokers}
         if topic is None or known is None or leader not in nodes:
             return False
+        # Only a newer epoch is news: answers of several brokers cross, and an older one names a leader that was.
         if epoch <= max(known.leader_epoch, self._epochs.get(tp, UNKNOWN_EPOCH)):
             return False
         self._epochs[tp] = epoch
@@ -238,6 +242,7 @@ class Metadata:
                 del self._topics[name]
                 self._forget_epochs(name)
 
+    # Filtered by name in every merge: an answer may hold topics that were dropped while it was under way.
     def _retains(self, topic: str) -> bool:
         return self._all_topics or topic in self._topics
 

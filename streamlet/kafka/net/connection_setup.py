@@ -101,6 +101,7 @@ class ConnectionSetup:
         if response.error_code == _ILLEGAL_SASL_STATE:
             raise ForeignProtocol("the listener asks for no user and password, and this client was told to give them")
         if kind is not None:
+            # Cut, as everything that a broker may make as long as it likes before it is shown.
             offered = ", ".join(name[:40] for name in response.mechanisms[:10]) or "none"
             raise AuthenticationFailed(
                 f"it does not take the SASL mechanism {self._sasl.mechanism} (it offers: {offered}): set "
@@ -174,6 +175,7 @@ class ConnectionSetups:
         address, request = entry.broker.address, entry.request
         answer: object
         if isinstance(request, ApiVersionsRequest):
+            # Whatever a foreign server sends first is read here, so that is the place to say that it is not Kafka.
             try:
                 answer = decode_api_versions(request, entry.version, frame)
             except MalformedFrame as err:

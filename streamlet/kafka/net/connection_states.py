@@ -37,6 +37,9 @@ class Move(Enum):
     LOST = "lost"
 
 
+# A connection is READY only after ApiVersions and, with SASL, authentication. READY -> AUTHENTICATING is the repeated
+# authentication (KIP-368): no request is sent meanwhile, and the requests in flight are still answered. Every failure
+# leads to DISCONNECTED; there is no state "closing", as a close never waits.
 _S = ConnectionState
 TRANSITIONS: dict[tuple[ConnectionState, Move], ConnectionState] = {
     (_S.DISCONNECTED, Move.DIAL): _S.CONNECTING,
@@ -159,6 +162,7 @@ class ConnectionStates:
         node.setup_deadline_s = now_s + timeout
         if not node.candidates:
             found = resolve(address)
+            # The address that just broke goes last: behind a name with several addresses the others may work.
             if len(found) > 1 and found[0] == node.last_used:
                 found = [*found[1:], found[0]]
             node.candidates = found
@@ -216,6 +220,8 @@ class ConnectionStates:
         return min(ends, default=float("inf"))
 
     def _made(self, node: NodeConnection) -> None:
+        # Back-off and error end only here, when the broker has let us in: a port that accepts and then hangs up would
+        # else be dialled without any pause.
         node.setup_deadline_s = float("inf")
         node.setup_failures = 0
         node.failures = 0
@@ -251,6 +257,7 @@ class ConnectionStates:
     def throttle(self, address: Address, until_s: float) -> None:
         """Send nothing before this time: the broker throttles us (KIP-219)."""
         node = self.get(address)
+        # The later end counts: two answers of one window may name different times.
         node.throttled_until_s = max(node.throttled_until_s, until_s)
 
     def setup_expired(self, now_s: float) -> list[Address]:

@@ -47,6 +47,9 @@ class InFlightRequest:
 class InFlightRequests:
     """A queue for each address; answers come in its order. One thread."""
 
+    # A broker answers the requests of one connection in the order in which they came: the oldest is the only one that
+    # an answer can belong to. The correlation id only checks that.
+
     def __init__(self, most_per_connection: int) -> None:
         self._most = most_per_connection
         self._queues: dict[Address, deque[InFlightRequest]] = {}
@@ -99,6 +102,7 @@ class InFlightRequests:
 
     def postpone(self, address: Address, seconds: float) -> None:
         """Move the deadlines of a connection's requests by so many seconds."""
+        # The broker does not read from a connection that it throttles: that time is not the requests' fault.
         for entry in self._queues.get(address, ()):
             entry.deadline_s += seconds
 

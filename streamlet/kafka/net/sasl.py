@@ -93,6 +93,7 @@ class Scram:
         if self._server_signature is None:
             return self._proof(challenge.decode(), fields)
         found = _decoded(fields.get("v", ""))
+        # Only one who knows the password can sign this exchange: here the broker proves itself.
         if not hmac.compare_digest(found, self._server_signature):
             raise AuthenticationFailed(
                 "the broker did not prove that it knows the user's password: it is not the broker it says it is"
@@ -102,6 +103,7 @@ class Scram:
     def _proof(self, server_first: str, fields: dict[str, str]) -> bytes:
         nonce, rounds = fields.get("r", ""), fields.get("i", "")
         salt = _decoded(fields.get("s", ""))
+        # The broker must append to our nonce: an answer without it could be replayed from an earlier exchange.
         if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce) or not salt:
             raise AuthenticationFailed(f"the broker's first {self.mechanism} answer is not valid")
         iterations = int(rounds) if rounds.isascii() and rounds.isdigit() and len(rounds) < 10 else 0

@@ -89,6 +89,8 @@ class Selector:
         self._max_frame_bytes = max_frame_bytes
         self._selector = selectors.DefaultSelector()
         self._channels: dict[Address, _Channel] = {}
+        # An error while sending is kept for the next poll: the sender may be in the middle of work on other
+        # connections, and one place handles the end of a connection.
         self._failed_at_once: dict[Address, KafkaError] = {}
         self._held: dict[Address, _Channel] = {}
         """Channels whose transport holds bytes that no event announces."""
@@ -162,6 +164,7 @@ class Selector:
             except KafkaError as err:
                 ready.disconnected[channel.address] = err
             channel.last_active_s = now_s
+        # Closed after all channels were served: frames that came before the end of a connection are in the result.
         for address in ready.disconnected:
             self.close(address)
         return ready
@@ -212,6 +215,7 @@ class Selector:
             except OSError:
                 frames.buffer_updated(0)
                 raise
+            # The frames are taken before the end of the stream is reported: a broker may answer and then close.
             done = frames.buffer_updated(size or 0)
             ready.completed_receives += [(channel.address, frame) for frame in done]
             if size == 0:

@@ -160,6 +160,8 @@ class TlsDial:
     def __call__(self, target: SocketAddress, address: Address) -> TlsTransport:
         seen = self._look()
         if seen != self._seen:
+            # Certificates are renewed while programs run. A file that is just being replaced fails this one connection,
+            # as an OSError, and the next try reads it again.
             try:
                 self._context, self._seen = make_context(self._settings), seen
             except SettingError as err:
@@ -181,6 +183,7 @@ def make_context(settings: SecuritySettings) -> ssl.SSLContext:
     """TLS 1.2 or newer, certificates always verified. Raises SettingError naming setting and file."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # The host name may be left unchecked, the certificate never: without it anybody on the way could be the broker.
     context.check_hostname = settings.ssl_check_hostname
     context.verify_mode = ssl.CERT_REQUIRED
     if settings.ssl_cafile is None:

@@ -69,6 +69,7 @@ class PlaintextTransport:
         self._socket = socket.socket(family, socket.SOCK_STREAM)
         try:
             self._socket.setblocking(False)
+            # A request is written whole, so Nagle's algorithm could only delay its last segment.
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             # -1 leaves the size to the operating system, which lets it grow with need.

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, dataclass_transform, get_args
 
 from streamlet.kafka.errors import MalformedFrame, UnsupportedVersion
 from streamlet.kafka.protocol import primitives as p
 from streamlet.kafka.protocol.primitives import Reader
-from streamlet.kafka.protocol.schema import codec_of
+from streamlet.kafka.protocol.schema import NEVER, codec_of, message, wire
 
 ResponseT = TypeVar("ResponseT")
+RequestT = TypeVar("RequestT", bound="Request[Any]")
 
 
 class ApiKey(IntEnum):
@@ -52,15 +53,14 @@ class ApiKey(IntEnum):
 
 
 class Request(Generic[ResponseT]):
-    """Base of all requests.
-
-    A subclass is a :func:`~streamlet.kafka.protocol.schema.message` with these four.
-    """
+    """Base of all requests; a subclass is made by :func:`request`."""
 
     __slots__ = ()
     api_key: ClassVar[ApiKey]
     versions: ClassVar[tuple[int, ...]]
+    """The versions that we write, in rising order."""
     flexible_since: ClassVar[int]
+    """The first flexible version (KIP-482): compact lengths, tagged fields."""
     # A class variable cannot name the type parameter; `decode_response` brings the two together.
     response_type: ClassVar[type[Any]]
 
@@ -75,6 +75,22 @@ class Request(Generic[ResponseT]):
     def expects_response(self) -> bool:
         """Return whether the broker answers; only Produce with acks=0 has no answer."""
         return True
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(wire,))
+def request(
+    api_key: ApiKey, *, versions: tuple[int, ...], flexible_since: int = NEVER
+) -> Callable[[type[RequestT]], type[RequestT]]:
+    """Return a decorator: it makes a subclass the message of an API."""
+
+    def decorate(cls: type[RequestT]) -> type[RequestT]:
+        made = message(cls)
+        made.api_key, made.versions, made.flexible_since = api_key, versions, flexible_since
+        # `class FetchRequest(Request[FetchResponse])`: the base names the response already.
+        made.response_type = get_args(cls.__dict__["__orig_bases__"][0])[0]
+        return made
+
+    return decorate
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +138,8 @@ def encode_request(request: Request[Any], version: int, correlation_id: int, cli
     """Return the whole frame, length first."""
     kind = type(request)
     flexible = version >= kind.flexible_since
+    # The header of a request: length, key, version, correlation id, client id, and tags in flexible versions. The
+    # client id has the old form of a string in all of them.
     out = bytearray(4)
     out += p.INT16.pack(kind.api_key)
     out += p.INT16.pack(version)

@@ -38,6 +38,7 @@ class FrameBuffer:
         """
         frame = self._frame
         if frame is not None and (self._filled < len(frame) or self._missing >= _STAGING):
+            # Doubled, so that receiving n bytes copies at most n more; never above what is missing.
             if self._filled == len(frame):
                 frame.extend(bytes(min(self._missing, max(_FIRST_GROWTH, self._filled))))
             self._view = memoryview(frame)[self._filled :]
@@ -99,6 +100,7 @@ class FrameBuffer:
         return frame
 
     def _bad_length(self, length: int, start: bytes) -> MalformedFrame:
+        # Only the first bytes of a connection can come from another protocol; later a wrong length is damage.
         if self.seen_frames:
             return MalformedFrame(
                 f"a frame announces {length} bytes, and the limit is {self._limit} (receive_message_max_bytes)"

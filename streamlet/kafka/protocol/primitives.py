@@ -54,6 +54,7 @@ class Reader:
         """Return an unsigned varint of at most 32 bits. Raises MalformedFrame."""
         data, pos = self.data, self.pos
         value = shift = 0
+        # Five bytes hold 35 bits: a value above 32 bits is refused below, and a sixth byte never read.
         while pos < self.end and shift < 35:
             byte = data[pos]
             pos += 1

@@ -25,7 +25,8 @@ from streamlet.kafka.protocol.primitives import Reader
 Encode = Callable[[Any, bytearray], None]
 Decode = Callable[[Reader], Any]
 
-_FOREVER = 1 << 15
+NEVER = 1 << 15
+"""A version that no API will reach."""
 _T = TypeVar("_T")
 
 
@@ -198,8 +199,8 @@ def wire(
     *,
     default: Any = _REQUIRED,
     since: int = 0,
-    until: int = _FOREVER,
-    nullable_since: int = _FOREVER,
+    until: int = NEVER,
+    nullable_since: int = NEVER,
     tag: int | None = None,
     ignorable: bool = False,
 ) -> Any:
@@ -229,6 +230,8 @@ def codec_of(cls: type, version: int, flexible: bool) -> Codec:
     return known
 
 
+# Compiled once for each class and version: the tables are walked here, and what runs for a message is a loop over the
+# fields that its version has.
 def _compile(cls: type, version: int, flexible: bool) -> Codec:
     plain: list[tuple[str, Codec]] = []
     tagged: dict[int, tuple[str, Codec, Any]] = {}
@@ -258,6 +261,8 @@ def _encoder(
     absent: list[tuple[str, Any]],
 ) -> Encode:
     def encode(value: Any, out: bytearray) -> None:
+        # A value that the version cannot carry is refused: dropped in silence, the broker would do something else than
+        # the caller asked for. Fields whose loss is harmless are declared ignorable.
         for name, default in absent:
             if getattr(value, name) != default:
                 raise ValueError(f"{cls.__name__}.{name} cannot be sent in version {version}, which lacks it")
@@ -298,6 +303,7 @@ def _decoder(
             for _ in range(reader.uvarint()):
                 tag, size = reader.uvarint(), reader.uvarint()
                 body = reader.take(size)
+                # Unknown tags are skipped: newer brokers add fields this way without a new version.
                 if tag in tagged:
                     name, codec, _default = tagged[tag]
                     values[name] = codec.decode(Reader(body))

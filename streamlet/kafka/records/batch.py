@@ -211,9 +211,11 @@ def decode_records(header: BatchHeader, data: bytes, start: int = 0) -> RecordBa
     # The three columns of numbers and the key are read by the same few lines, written out each time: a call for each
     # would double the cost of a record.
     count, pos, size = header.record_count, start, len(data)
+    # The count is not believed before it fits into the bytes: lists of its size are built below.
     if count < 0 or count * _LEAST_RECORD > size - start:
         raise ValueError(f"{count} records in {size - start} bytes")
-    offset_deltas: list[int] | None = None  # as long as they are 0, 1, 2 ..., which they nearly always are
+    # None while the offsets are 0, 1, 2 ..., as they nearly always are: a range then takes the place of a list.
+    offset_deltas: list[int] | None = None
     timestamp_deltas: list[int] = []
     keys: list[bytes | None] = []
     values: list[bytes | None] = []

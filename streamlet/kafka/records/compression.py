@@ -125,6 +125,8 @@ def _stepwise(module: ModuleType, name: str) -> Callable[[bytes, int], bytes]:
     def unpack(data: bytes, limit: int) -> bytes:
         if not data:
             raise CodecError(f"{name} data of no bytes")
+        # The size in the frame's header is the sender's claim, and may be missing: the buffer starts at a usual ratio
+        # and grows with proof. One byte above the limit tells "exactly full" from "too much".
         size = min(max(_FIRST_GUESS, 6 * len(data)), limit + 1)
         while True:
             room = bytearray(size)
@@ -146,6 +148,7 @@ def _stepwise(module: ModuleType, name: str) -> Callable[[bytes, int], bytes]:
 
 
 def _xerial(data: bytes) -> bytes:
+    # In the framing that Java writes: every client reads it.
     out = bytearray(_XERIAL_HEADER.pack(_XERIAL_MAGIC, 1, 1))
     for start in range(0, len(data), _XERIAL_BLOCK):
         block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK]))
@@ -155,7 +158,7 @@ def _xerial(data: bytes) -> bytes:
 
 
 def _lz4(data: bytes) -> bytes:
-    # Java refuses frames whose blocks refer to one another.
+    # Blocks are independent: Java refuses frames whose blocks refer to one another.
     packer = cramjam.lz4.Compressor(level=1, content_checksum=False, block_linked=False)
     packer.compress(data)
     return bytes(packer.finish())

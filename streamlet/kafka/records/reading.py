@@ -53,7 +53,7 @@ class ReadOptions:
 def read_batches(
     data: bytes | bytearray | memoryview, options: ReadOptions, aborted: Iterable[Aborted] = ()
 ) -> Iterator[RecordBatch]:
-    """Each whole batch in ``data``, in order; hidden ones come empty, with their ``next_offset``.
+    """Yield each whole batch in order; hidden ones are empty, with ``next_offset``.
 
     Unpacks a batch only when it is asked for. Raises CorruptRecord, DecompressedTooLarge or
     UnsupportedRecordFormat, each naming topic, partition and offset; the batches before it have been given.
@@ -68,6 +68,7 @@ def read_batches(
         if length < _LEAST_LENGTH:
             raise _corrupt(options, base_offset, f"the batch announces a length of {length} bytes")
         end = pos + LENGTH_END + length
+        # The broker cuts the answer at its limit, in the middle of a batch: the rest comes with the next fetch.
         if end > size:
             return
         yield _read_one(view[pos:end], options, transactions)
@@ -85,8 +86,10 @@ def _read_one(view: memoryview, options: ReadOptions, transactions: _Transaction
             raise _corrupt(options, header.base_offset, reason)
     if header.last_offset_delta < 0:
         raise _corrupt(options, header.base_offset, f"its last offset delta is {header.last_offset_delta}")
+    # An empty batch still has its next_offset: the position moves past records that nobody gets.
     if options.read_committed and transactions.hide(header):
         return empty_batch(header)
+    # Batches before the position are not unpacked. A control batch is, as it may end the hiding of later ones.
     if header.next_offset <= options.position and not header.is_control:
         return empty_batch(header)
     batch = _unpack(view, header, options)
@@ -126,6 +129,8 @@ class _Transactions:
         self._hidden: set[int] = set()
 
     def hide(self, header: BatchHeader) -> bool:
+        # Sorted by first offset and taken from the end: a transaction begins to hide at the first batch that reaches
+        # it.
         coming = self._coming
         while coming and coming[-1][1] <= header.last_offset:
             self._hidden.add(coming.pop()[0])

@@ -112,6 +112,8 @@ class ClientConfig(SecuritySettings):
         Annotations: ``int``, ``bool``, ``str``, each perhaps ``| None``. A subclass with more to check calls
         ``ClientConfig.__post_init__(self)`` first.
         """
+        # A subclass names ClientConfig where super() would be expected: `slots=True` makes a second class, and the cell
+        # of a bare super() still points to the first.
         for field in dataclasses.fields(self):
             self._check_type(field.name, str(field.type), getattr(self, field.name))
         for name, choices in self._tables("CHOICES"):
@@ -134,6 +136,8 @@ class ClientConfig(SecuritySettings):
         Kafka's dotted names work too. An unknown name is refused with the nearest right ones, the client that has it,
         or the reason that there is none here.
         """
+        # Names are checked here and not by the constructor, whose TypeError names no setting of Kafka's and no
+        # neighbour.
         known = _names(cls)
         given: dict[str, object] = {}
         for written, value in settings.items():
@@ -163,7 +167,7 @@ class ClientConfig(SecuritySettings):
     def _check_type(self, name: str, annotation: str, value: object) -> None:
         kind, _, optional = annotation.partition(" | ")
         if name in SECRETS or (value is None and optional == "None"):
-            return  # a secret is checked where nothing shows it
+            return  # a secret is checked by check_security, whose messages do not show it
         if kind == "int" and optional in ("", "None"):
             least = dict(self._tables("LEAST")).get(name, 0)
             most = dict(self._tables("MOST")).get(name, _INT64 if name.endswith("_ms") else _INT32)
@@ -199,6 +203,7 @@ def parse_servers(servers: object) -> tuple[Broker, ...]:
     brokers = tuple(parse_server(part.strip()) for part in parts if part.strip())
     if not brokers:
         raise SettingError("bootstrap_servers is empty: give at least one host:port of the cluster.")
+    # Once each: a doubled address would be asked twice as often, and named twice in errors.
     return tuple(dict.fromkeys(brokers))
 
 

@@ -68,6 +68,8 @@ def check_security(settings: SecuritySettings) -> None:
             raise SettingError(f"{name}: {shown} must be a string that is not empty.")
     if not isinstance(settings.ssl_check_hostname, bool):
         raise SettingError(f"ssl_check_hostname = {settings.ssl_check_hostname!r} must be True or False.")
+    # A setting of TLS beside a protocol without TLS is an error, not ignored: its user believes that bytes are
+    # encrypted.
     if not settings.uses_tls:
         given = _given(settings, _TLS) + ([] if settings.ssl_check_hostname else ["ssl_check_hostname"])
         if given:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from streamlet.kafka.protocol.api import ApiKey, Request
+from streamlet.kafka.protocol.api import ApiKey, Request, request
 from streamlet.kafka.protocol.schema import BOOL, INT8, INT16, INT32, STRING, Array, message, wire
 
 TOPIC = 2
@@ -58,14 +56,9 @@ class DescribeConfigsResource:
     configuration_keys: tuple[str, ...] | None = wire(Array(STRING), nullable_since=0)
 
 
-@message
+@request(ApiKey.DESCRIBE_CONFIGS, versions=(2,), flexible_since=4)
 class DescribeConfigsRequest(Request[DescribeConfigsResponse]):
     """Topics: to any broker. A broker's own: to that broker."""
-
-    api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_CONFIGS
-    versions: ClassVar[tuple[int, ...]] = (2,)
-    flexible_since: ClassVar[int] = 4
-    response_type: ClassVar[type[DescribeConfigsResponse]] = DescribeConfigsResponse
 
     resources: tuple[DescribeConfigsResource, ...] = wire(Array(DescribeConfigsResource))
     include_synonyms: bool = wire(BOOL, default=False)
@@ -105,14 +98,9 @@ class AlterConfigsResource:
     configs: tuple[AlterableConfig, ...] = wire(Array(AlterableConfig))
 
 
-@message
+@request(ApiKey.INCREMENTAL_ALTER_CONFIGS, versions=(0,), flexible_since=1)
 class IncrementalAlterConfigsRequest(Request[IncrementalAlterConfigsResponse]):
     """Topics: to any broker. A broker's own: to that broker."""
-
-    api_key: ClassVar[ApiKey] = ApiKey.INCREMENTAL_ALTER_CONFIGS
-    versions: ClassVar[tuple[int, ...]] = (0,)
-    flexible_since: ClassVar[int] = 1
-    response_type: ClassVar[type[IncrementalAlterConfigsResponse]] = IncrementalAlterConfigsResponse
 
     resources: tuple[AlterConfigsResource, ...] = wire(Array(AlterConfigsResource))
     validate_only: bool = wire(BOOL)

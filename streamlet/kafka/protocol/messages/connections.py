@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from streamlet.kafka.errors import MalformedFrame
-from streamlet.kafka.protocol.api import ApiKey, ApiRanges, Request, VersionRange, decode_response
+from streamlet.kafka.protocol.api import ApiKey, ApiRanges, Request, VersionRange, decode_response, request
 from streamlet.kafka.protocol.schema import BYTES, INT16, INT32, INT64, STRING, Array, message, wire
 
 UNSUPPORTED_VERSION = 35
@@ -33,14 +31,9 @@ class ApiVersionsResponse:
         return {row.api_key: VersionRange(row.min_version, row.max_version) for row in self.api_keys}
 
 
-@message
+@request(ApiKey.API_VERSIONS, versions=(0, 3), flexible_since=3)
 class ApiVersionsRequest(Request[ApiVersionsResponse]):
     """Sent first on every connection."""
-
-    api_key: ClassVar[ApiKey] = ApiKey.API_VERSIONS
-    versions: ClassVar[tuple[int, ...]] = (0, 3)
-    flexible_since: ClassVar[int] = 3
-    response_type: ClassVar[type[ApiVersionsResponse]] = ApiVersionsResponse
 
     client_software_name: str = wire(STRING, default="", since=3, ignorable=True)
     client_software_version: str = wire(STRING, default="", since=3, ignorable=True)
@@ -68,14 +61,9 @@ class SaslHandshakeResponse:
     mechanisms: tuple[str, ...] = wire(Array(STRING), default=())
 
 
-@message
+@request(ApiKey.SASL_HANDSHAKE, versions=(1,), flexible_since=2)
 class SaslHandshakeRequest(Request[SaslHandshakeResponse]):
     """After ApiVersions, and again before a session ends (KIP-368)."""
-
-    api_key: ClassVar[ApiKey] = ApiKey.SASL_HANDSHAKE
-    versions: ClassVar[tuple[int, ...]] = (1,)
-    flexible_since: ClassVar[int] = 2
-    response_type: ClassVar[type[SaslHandshakeResponse]] = SaslHandshakeResponse
 
     mechanism: str = wire(STRING)
 
@@ -90,14 +78,9 @@ class SaslAuthenticateResponse:
     session_lifetime_ms: int = wire(INT64, default=0, since=1, ignorable=True)
 
 
-@message
+@request(ApiKey.SASL_AUTHENTICATE, versions=(0, 1, 2), flexible_since=2)
 class SaslAuthenticateRequest(Request[SaslAuthenticateResponse]):
     """One step of the mechanism."""
-
-    api_key: ClassVar[ApiKey] = ApiKey.SASL_AUTHENTICATE
-    versions: ClassVar[tuple[int, ...]] = (0, 1, 2)
-    flexible_since: ClassVar[int] = 2
-    response_type: ClassVar[type[SaslAuthenticateResponse]] = SaslAuthenticateResponse
 
     auth_bytes: bytes = wire(BYTES)
 

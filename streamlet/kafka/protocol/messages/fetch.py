@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from streamlet.kafka.protocol.api import ApiKey, Request
+from streamlet.kafka.protocol.api import ApiKey, Request, request
 from streamlet.kafka.protocol.schema import (
     INT8,
     INT16,
@@ -128,17 +126,12 @@ class ForgottenTopic:
     partitions: tuple[int, ...] = wire(Array(INT32))
 
 
-@message
+@request(ApiKey.FETCH, versions=(10, 12, 13), flexible_since=12)
 class FetchRequest(Request[FetchResponse]):
     """To a leader, which waits up to ``max_wait_ms`` for ``min_bytes``.
 
     The default session (0, -1) is none at all.
     """
-
-    api_key: ClassVar[ApiKey] = ApiKey.FETCH
-    versions: ClassVar[tuple[int, ...]] = (10, 12, 13)
-    flexible_since: ClassVar[int] = 12
-    response_type: ClassVar[type[FetchResponse]] = FetchResponse
 
     cluster_id: str | None = wire(STRING, default=None, since=12, nullable_since=12, tag=0, ignorable=True)
     replica_id: int = wire(INT32, default=-1)
@@ -203,14 +196,9 @@ class ListOffsetsTopic:
     partitions: tuple[ListOffsetsPartition, ...] = wire(Array(ListOffsetsPartition))
 
 
-@message
+@request(ApiKey.LIST_OFFSETS, versions=(4,), flexible_since=6)
 class ListOffsetsRequest(Request[ListOffsetsResponse]):
     """To the leader. With ``isolation_level`` 1 the latest offset is the last stable one."""
-
-    api_key: ClassVar[ApiKey] = ApiKey.LIST_OFFSETS
-    versions: ClassVar[tuple[int, ...]] = (4,)
-    flexible_since: ClassVar[int] = 6
-    response_type: ClassVar[type[ListOffsetsResponse]] = ListOffsetsResponse
 
     replica_id: int = wire(INT32, default=-1)
     isolation_level: int = wire(INT8, default=0)
@@ -254,13 +242,8 @@ class OffsetForLeaderTopic:
     partitions: tuple[OffsetForLeaderPartition, ...] = wire(Array(OffsetForLeaderPartition))
 
 
-@message
+@request(ApiKey.OFFSET_FOR_LEADER_EPOCH, versions=(2,), flexible_since=4)
 class OffsetForLeaderEpochRequest(Request[OffsetForLeaderEpochResponse]):
     """To the leader."""
-
-    api_key: ClassVar[ApiKey] = ApiKey.OFFSET_FOR_LEADER_EPOCH
-    versions: ClassVar[tuple[int, ...]] = (2,)
-    flexible_since: ClassVar[int] = 4
-    response_type: ClassVar[type[OffsetForLeaderEpochResponse]] = OffsetForLeaderEpochResponse
 
     topics: tuple[OffsetForLeaderTopic, ...] = wire(Array(OffsetForLeaderTopic))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from streamlet.kafka.protocol.api import ApiKey, Request
+from streamlet.kafka.protocol.api import ApiKey, Request, request
 from streamlet.kafka.protocol.schema import BOOL, BYTES, INT8, INT16, INT32, STRING, Array, message, wire
 
 GROUP = 0
@@ -23,17 +21,12 @@ class FindCoordinatorResponse:
     port: int = wire(INT32)
 
 
-@message
+@request(ApiKey.FIND_COORDINATOR, versions=(2,), flexible_since=3)
 class FindCoordinatorRequest(Request[FindCoordinatorResponse]):
     """To any broker.
 
     ``key`` is the group id, or the transactional id with ``key_type`` TRANSACTION.
     """
-
-    api_key: ClassVar[ApiKey] = ApiKey.FIND_COORDINATOR
-    versions: ClassVar[tuple[int, ...]] = (2,)
-    flexible_since: ClassVar[int] = 3
-    response_type: ClassVar[type[FindCoordinatorResponse]] = FindCoordinatorResponse
 
     key: str = wire(STRING)
     key_type: int = wire(INT8, default=GROUP)
@@ -74,17 +67,12 @@ class JoinGroupProtocol:
     metadata: bytes = wire(BYTES)
 
 
-@message
+@request(ApiKey.JOIN_GROUP, versions=(3, 5, 9), flexible_since=6)
 class JoinGroupRequest(Request[JoinGroupResponse]):
     """To the group's coordinator, which answers when all members have joined.
 
     Or when the rebalance time-out is over.
     """
-
-    api_key: ClassVar[ApiKey] = ApiKey.JOIN_GROUP
-    versions: ClassVar[tuple[int, ...]] = (3, 5, 9)
-    flexible_since: ClassVar[int] = 6
-    response_type: ClassVar[type[JoinGroupResponse]] = JoinGroupResponse
 
     group_id: str = wire(STRING)
     session_timeout_ms: int = wire(INT32)
@@ -115,14 +103,9 @@ class SyncGroupAssignment:
     assignment: bytes = wire(BYTES)
 
 
-@message
+@request(ApiKey.SYNC_GROUP, versions=(2, 3), flexible_since=4)
 class SyncGroupRequest(Request[SyncGroupResponse]):
     """To the group's coordinator; ``assignments`` is empty for everyone but the leader."""
-
-    api_key: ClassVar[ApiKey] = ApiKey.SYNC_GROUP
-    versions: ClassVar[tuple[int, ...]] = (2, 3)
-    flexible_since: ClassVar[int] = 4
-    response_type: ClassVar[type[SyncGroupResponse]] = SyncGroupResponse
 
     group_id: str = wire(STRING)
     generation_id: int = wire(INT32)
@@ -139,14 +122,9 @@ class HeartbeatResponse:
     error_code: int = wire(INT16)
 
 
-@message
+@request(ApiKey.HEARTBEAT, versions=(2, 3), flexible_since=4)
 class HeartbeatRequest(Request[HeartbeatResponse]):
     """To the group's coordinator."""
-
-    api_key: ClassVar[ApiKey] = ApiKey.HEARTBEAT
-    versions: ClassVar[tuple[int, ...]] = (2, 3)
-    flexible_since: ClassVar[int] = 4
-    response_type: ClassVar[type[HeartbeatResponse]] = HeartbeatResponse
 
     group_id: str = wire(STRING)
     generation_id: int = wire(INT32)
@@ -162,14 +140,9 @@ class LeaveGroupResponse:
     error_code: int = wire(INT16)
 
 
-@message
+@request(ApiKey.LEAVE_GROUP, versions=(2,), flexible_since=4)
 class LeaveGroupRequest(Request[LeaveGroupResponse]):
     """To the group's coordinator."""
-
-    api_key: ClassVar[ApiKey] = ApiKey.LEAVE_GROUP
-    versions: ClassVar[tuple[int, ...]] = (2,)
-    flexible_since: ClassVar[int] = 4
-    response_type: ClassVar[type[LeaveGroupResponse]] = LeaveGroupResponse
 
     group_id: str = wire(STRING)
     member_id: str = wire(STRING)
@@ -210,14 +183,9 @@ class DescribeGroupsResponse:
     groups: tuple[DescribedGroup, ...] = wire(Array(DescribedGroup))
 
 
-@message
+@request(ApiKey.DESCRIBE_GROUPS, versions=(2, 4, 6), flexible_since=5)
 class DescribeGroupsRequest(Request[DescribeGroupsResponse]):
     """To the coordinator of all of these groups."""
-
-    api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_GROUPS
-    versions: ClassVar[tuple[int, ...]] = (2, 4, 6)
-    flexible_since: ClassVar[int] = 5
-    response_type: ClassVar[type[DescribeGroupsResponse]] = DescribeGroupsResponse
 
     groups: tuple[str, ...] = wire(Array(STRING))
     include_authorized_operations: bool = wire(BOOL, since=3, default=False)
@@ -242,14 +210,9 @@ class ListGroupsResponse:
     groups: tuple[ListedGroup, ...] = wire(Array(ListedGroup))
 
 
-@message
+@request(ApiKey.LIST_GROUPS, versions=(2, 4, 5), flexible_since=3)
 class ListGroupsRequest(Request[ListGroupsResponse]):
     """To every broker. An older broker knows no filters."""
-
-    api_key: ClassVar[ApiKey] = ApiKey.LIST_GROUPS
-    versions: ClassVar[tuple[int, ...]] = (2, 4, 5)
-    flexible_since: ClassVar[int] = 3
-    response_type: ClassVar[type[ListGroupsResponse]] = ListGroupsResponse
 
     states_filter: tuple[str, ...] = wire(Array(STRING), since=4, default=())
     types_filter: tuple[str, ...] = wire(Array(STRING), since=5, default=())
@@ -269,13 +232,8 @@ class DeleteGroupsResponse:
     results: tuple[DeletableGroupResult, ...] = wire(Array(DeletableGroupResult))
 
 
-@message
+@request(ApiKey.DELETE_GROUPS, versions=(1,), flexible_since=2)
 class DeleteGroupsRequest(Request[DeleteGroupsResponse]):
     """To the coordinator of all of these groups."""
-
-    api_key: ClassVar[ApiKey] = ApiKey.DELETE_GROUPS
-    versions: ClassVar[tuple[int, ...]] = (1,)
-    flexible_since: ClassVar[int] = 2
-    response_type: ClassVar[type[DeleteGroupsResponse]] = DeleteGroupsResponse
 
     groups_names: tuple[str, ...] = wire(Array(STRING))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from streamlet.kafka.protocol.api import ApiKey, Request
+from streamlet.kafka.protocol.api import ApiKey, Request, request
 from streamlet.kafka.protocol.schema import BOOL, INT16, INT32, STRING, UUID, Array, message, wire
 
 UNKNOWN_LEADER_EPOCH = -1
@@ -66,14 +64,9 @@ class MetadataRequestTopic:
     name: str | None = wire(STRING, nullable_since=10)
 
 
-@message
+@request(ApiKey.METADATA, versions=(7, 12), flexible_since=9)
 class MetadataRequest(Request[MetadataResponse]):
     """``topics`` None asks for all topics, an empty tuple for none."""
-
-    api_key: ClassVar[ApiKey] = ApiKey.METADATA
-    versions: ClassVar[tuple[int, ...]] = (7, 12)
-    flexible_since: ClassVar[int] = 9
-    response_type: ClassVar[type[MetadataResponse]] = MetadataResponse
 
     topics: tuple[MetadataRequestTopic, ...] | None = wire(Array(MetadataRequestTopic), nullable_since=0)
     allow_auto_topic_creation: bool = wire(BOOL, default=False)

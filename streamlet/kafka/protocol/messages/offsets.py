@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from streamlet.kafka.protocol.api import ApiKey, Request
+from streamlet.kafka.protocol.api import ApiKey, Request, request
 from streamlet.kafka.protocol.schema import BOOL, INT16, INT32, INT64, STRING, Array, message, wire
 
 
@@ -44,14 +42,9 @@ class OffsetCommitTopic:
     partitions: tuple[OffsetCommitPartition, ...] = wire(Array(OffsetCommitPartition))
 
 
-@message
+@request(ApiKey.OFFSET_COMMIT, versions=(6, 7), flexible_since=8)
 class OffsetCommitRequest(Request[OffsetCommitResponse]):
     """To the group's coordinator. Generation -1 without a member: an outsider's commit."""
-
-    api_key: ClassVar[ApiKey] = ApiKey.OFFSET_COMMIT
-    versions: ClassVar[tuple[int, ...]] = (6, 7)
-    flexible_since: ClassVar[int] = 8
-    response_type: ClassVar[type[OffsetCommitResponse]] = OffsetCommitResponse
 
     group_id: str = wire(STRING)
     generation_id: int = wire(INT32, default=-1)
@@ -92,18 +85,13 @@ class OffsetFetchTopic:
     partition_indexes: tuple[int, ...] = wire(Array(INT32))
 
 
-@message
+@request(ApiKey.OFFSET_FETCH, versions=(5, 7), flexible_since=6)
 class OffsetFetchRequest(Request[OffsetFetchResponse]):
     """To the group's coordinator; ``topics`` None asks for everything the group has stored.
 
     With ``require_stable``, offsets that an open transaction is about to change give UNSTABLE_OFFSET_COMMIT (KIP-447);
     brokers before 2.5 do not know the field.
     """
-
-    api_key: ClassVar[ApiKey] = ApiKey.OFFSET_FETCH
-    versions: ClassVar[tuple[int, ...]] = (5, 7)
-    flexible_since: ClassVar[int] = 6
-    response_type: ClassVar[type[OffsetFetchResponse]] = OffsetFetchResponse
 
     group_id: str = wire(STRING)
     topics: tuple[OffsetFetchTopic, ...] | None = wire(Array(OffsetFetchTopic), nullable_since=0)
@@ -144,14 +132,9 @@ class OffsetDeleteRequestTopic:
     partitions: tuple[OffsetDeleteRequestPartition, ...] = wire(Array(OffsetDeleteRequestPartition))
 
 
-@message
+@request(ApiKey.OFFSET_DELETE, versions=(0,))
 class OffsetDeleteRequest(Request[OffsetDeleteResponse]):
     """Refused for a topic that the group's members are subscribed to."""
-
-    api_key: ClassVar[ApiKey] = ApiKey.OFFSET_DELETE
-    versions: ClassVar[tuple[int, ...]] = (0,)
-    flexible_since: ClassVar[int] = 1 << 15
-    response_type: ClassVar[type[OffsetDeleteResponse]] = OffsetDeleteResponse
 
     group_id: str = wire(STRING)
     topics: tuple[OffsetDeleteRequestTopic, ...] = wire(Array(OffsetDeleteRequestTopic))

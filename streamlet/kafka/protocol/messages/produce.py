@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from streamlet.kafka.protocol.api import ApiKey, Request
+from streamlet.kafka.protocol.api import ApiKey, Request, request
 from streamlet.kafka.protocol.schema import INT16, INT32, INT64, RECORDS, STRING, Array, message, wire
 
 
@@ -81,17 +79,12 @@ class ProduceTopic:
     partition_data: tuple[ProducePartition, ...] = wire(Array(ProducePartition))
 
 
-@message
+@request(ApiKey.PRODUCE, versions=(7, 8, 10), flexible_since=9)
 class ProduceRequest(Request[ProduceResponse]):
     """To the leader of all its partitions.
 
     ``acks``: -1 all in-sync replicas, 1 the leader, 0 no answer at all.
     """
-
-    api_key: ClassVar[ApiKey] = ApiKey.PRODUCE
-    versions: ClassVar[tuple[int, ...]] = (7, 8, 10)
-    flexible_since: ClassVar[int] = 9
-    response_type: ClassVar[type[ProduceResponse]] = ProduceResponse
 
     transactional_id: str | None = wire(STRING, default=None, nullable_since=0)
     acks: int = wire(INT16)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from streamlet.kafka.protocol.api import ApiKey, Request
+from streamlet.kafka.protocol.api import ApiKey, Request, request
 from streamlet.kafka.protocol.schema import BOOL, INT8, INT16, INT32, INT64, STRING, UUID, Array, message, wire
 
 BROKER_DEFAULT = -1
@@ -74,17 +72,12 @@ class CreatableTopic:
     configs: tuple[CreatableTopicConfig, ...] = wire(Array(CreatableTopicConfig))
 
 
-@message
+@request(ApiKey.CREATE_TOPICS, versions=(3, 7), flexible_since=5)
 class CreateTopicsRequest(Request[CreateTopicsResponse]):
     """To the controller, which answers when every topic is created.
 
     Or when ``timeout_ms`` is over.
     """
-
-    api_key: ClassVar[ApiKey] = ApiKey.CREATE_TOPICS
-    versions: ClassVar[tuple[int, ...]] = (3, 7)
-    flexible_since: ClassVar[int] = 5
-    response_type: ClassVar[type[CreateTopicsResponse]] = CreateTopicsResponse
 
     topics: tuple[CreatableTopic, ...] = wire(Array(CreatableTopic))
     timeout_ms: int = wire(INT32)
@@ -120,17 +113,12 @@ class DeleteTopicsResponse:
     responses: tuple[DeletableTopicResult, ...] = wire(Array(DeletableTopicResult))
 
 
-@message
+@request(ApiKey.DELETE_TOPICS, versions=(3, 5), flexible_since=4)
 class DeleteTopicsRequest(Request[DeleteTopicsResponse]):
     """To the controller, which answers when every topic is gone.
 
     Or when ``timeout_ms`` is over.
     """
-
-    api_key: ClassVar[ApiKey] = ApiKey.DELETE_TOPICS
-    versions: ClassVar[tuple[int, ...]] = (3, 5)
-    flexible_since: ClassVar[int] = 4
-    response_type: ClassVar[type[DeleteTopicsResponse]] = DeleteTopicsResponse
 
     topic_names: tuple[str, ...] = wire(Array(STRING), default=())
     timeout_ms: int = wire(INT32)
@@ -169,14 +157,9 @@ class CreatePartitionsTopic:
     )
 
 
-@message
+@request(ApiKey.CREATE_PARTITIONS, versions=(1,), flexible_since=2)
 class CreatePartitionsRequest(Request[CreatePartitionsResponse]):
     """To the controller; a topic can only grow."""
-
-    api_key: ClassVar[ApiKey] = ApiKey.CREATE_PARTITIONS
-    versions: ClassVar[tuple[int, ...]] = (1,)
-    flexible_since: ClassVar[int] = 2
-    response_type: ClassVar[type[CreatePartitionsResponse]] = CreatePartitionsResponse
 
     topics: tuple[CreatePartitionsTopic, ...] = wire(Array(CreatePartitionsTopic))
     timeout_ms: int = wire(INT32)
@@ -221,17 +204,12 @@ class DeleteRecordsTopic:
     partitions: tuple[DeleteRecordsPartition, ...] = wire(Array(DeleteRecordsPartition))
 
 
-@message
+@request(ApiKey.DELETE_RECORDS, versions=(1,), flexible_since=2)
 class DeleteRecordsRequest(Request[DeleteRecordsResponse]):
     """To the leader, which answers when all replicas have done it.
 
     Or when ``timeout_ms`` is over.
     """
-
-    api_key: ClassVar[ApiKey] = ApiKey.DELETE_RECORDS
-    versions: ClassVar[tuple[int, ...]] = (1,)
-    flexible_since: ClassVar[int] = 2
-    response_type: ClassVar[type[DeleteRecordsResponse]] = DeleteRecordsResponse
 
     topics: tuple[DeleteRecordsTopic, ...] = wire(Array(DeleteRecordsTopic))
     timeout_ms: int = wire(INT32)

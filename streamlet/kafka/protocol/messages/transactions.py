@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from streamlet.kafka.protocol.api import ApiKey, Request
+from streamlet.kafka.protocol.api import ApiKey, Request, request
 from streamlet.kafka.protocol.schema import BOOL, INT16, INT32, INT64, STRING, Array, message, wire
 
 NO_PRODUCER_ID = -1
@@ -21,18 +19,13 @@ class InitProducerIdResponse:
     producer_epoch: int = wire(INT16)
 
 
-@message
+@request(ApiKey.INIT_PRODUCER_ID, versions=(1, 3, 4), flexible_since=2)
 class InitProducerIdRequest(Request[InitProducerIdResponse]):
     """To the transaction's coordinator, or to any broker without a transactional id.
 
     ``producer_id`` and ``producer_epoch`` ask for the next epoch of the present id; a broker before 2.5 gives a
     transactional id its next epoch in any case.
     """
-
-    api_key: ClassVar[ApiKey] = ApiKey.INIT_PRODUCER_ID
-    versions: ClassVar[tuple[int, ...]] = (1, 3, 4)
-    flexible_since: ClassVar[int] = 2
-    response_type: ClassVar[type[InitProducerIdResponse]] = InitProducerIdResponse
 
     transactional_id: str | None = wire(STRING, nullable_since=0)
     transaction_timeout_ms: int = wire(INT32)
@@ -68,14 +61,9 @@ class AddPartitionsToTxnTopic:
     partitions: tuple[int, ...] = wire(Array(INT32))
 
 
-@message
+@request(ApiKey.ADD_PARTITIONS_TO_TXN, versions=(1, 3), flexible_since=3)
 class AddPartitionsToTxnRequest(Request[AddPartitionsToTxnResponse]):
     """To the transaction's coordinator; from version 4 on only brokers use it."""
-
-    api_key: ClassVar[ApiKey] = ApiKey.ADD_PARTITIONS_TO_TXN
-    versions: ClassVar[tuple[int, ...]] = (1, 3)
-    flexible_since: ClassVar[int] = 3
-    response_type: ClassVar[type[AddPartitionsToTxnResponse]] = AddPartitionsToTxnResponse
 
     v3_and_below_transactional_id: str = wire(STRING)
     v3_and_below_producer_id: int = wire(INT64)
@@ -91,14 +79,9 @@ class AddOffsetsToTxnResponse:
     error_code: int = wire(INT16)
 
 
-@message
+@request(ApiKey.ADD_OFFSETS_TO_TXN, versions=(1, 3), flexible_since=3)
 class AddOffsetsToTxnRequest(Request[AddOffsetsToTxnResponse]):
     """To the transaction's coordinator."""
-
-    api_key: ClassVar[ApiKey] = ApiKey.ADD_OFFSETS_TO_TXN
-    versions: ClassVar[tuple[int, ...]] = (1, 3)
-    flexible_since: ClassVar[int] = 3
-    response_type: ClassVar[type[AddOffsetsToTxnResponse]] = AddOffsetsToTxnResponse
 
     transactional_id: str = wire(STRING)
     producer_id: int = wire(INT64)
@@ -142,18 +125,13 @@ class TxnOffsetCommitRequestTopic:
     partitions: tuple[TxnOffsetCommitRequestPartition, ...] = wire(Array(TxnOffsetCommitRequestPartition))
 
 
-@message
+@request(ApiKey.TXN_OFFSET_COMMIT, versions=(2, 3), flexible_since=3)
 class TxnOffsetCommitRequest(Request[TxnOffsetCommitResponse]):
     """To the *group's* coordinator.
 
     Generation and member fence a consumer that does not own the partitions any more. A broker before 2.5 cannot check
     them, and they are not sent to it.
     """
-
-    api_key: ClassVar[ApiKey] = ApiKey.TXN_OFFSET_COMMIT
-    versions: ClassVar[tuple[int, ...]] = (2, 3)
-    flexible_since: ClassVar[int] = 3
-    response_type: ClassVar[type[TxnOffsetCommitResponse]] = TxnOffsetCommitResponse
 
     transactional_id: str = wire(STRING)
     group_id: str = wire(STRING)
@@ -173,14 +151,9 @@ class EndTxnResponse:
     error_code: int = wire(INT16)
 
 
-@message
+@request(ApiKey.END_TXN, versions=(1, 3), flexible_since=3)
 class EndTxnRequest(Request[EndTxnResponse]):
     """To the transaction's coordinator. ``committed`` False aborts."""
-
-    api_key: ClassVar[ApiKey] = ApiKey.END_TXN
-    versions: ClassVar[tuple[int, ...]] = (1, 3)
-    flexible_since: ClassVar[int] = 3
-    response_type: ClassVar[type[EndTxnResponse]] = EndTxnResponse
 
     transactional_id: str = wire(STRING)
     producer_id: int = wire(INT64)
