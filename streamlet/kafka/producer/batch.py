@@ -70,6 +70,9 @@ class BatchState(Enum):
     ABORTED = "aborted"
     SPLIT = "split"
 
+    # Enum's own hash is a Python call, and the table of moves is asked several times a batch.
+    __hash__ = object.__hash__
+
 
 _S = BatchState
 MOVES: dict[BatchState, tuple[BatchState, ...]] = {
@@ -85,7 +88,6 @@ MOVES: dict[BatchState, tuple[BatchState, ...]] = {
 }
 """The states that may follow each state. Any other move is a mistake of ours, and raises RuntimeError."""
 
-# Tuples, not sets: the hash of an enum's member is a Python call, and these are asked several times a batch.
 _OVER = (_S.GIVEN_UP, _S.SUCCEEDED, _S.FAILED, _S.ABORTED, _S.SPLIT)
 _ON_WIRE = (_S.IN_FLIGHT, _S.GIVEN_UP)
 
@@ -142,9 +144,6 @@ class ProducerBatch:
     """Its callbacks have run: futures may be read without waiting."""
     children: list[tuple[int, ProducerBatch]] = field(default_factory=list)
     """After a split: (place of its first record, batch), in order."""
-
-    def __post_init__(self) -> None:
-        self.max_timestamp = self.base_timestamp
 
     def __repr__(self) -> str:
         return f"<ProducerBatch {self.topic_partition} of {self.count}, attempt {self.attempts}: {self.state.value}>"

@@ -84,8 +84,9 @@ class RetryLimits:
 class BatchLedger:
     """The batches of one producer between their queue and their end.
 
-    ``failed_try`` hears the topic of each try that failed; ``connections`` describes the connections for an error's
-    text; ``one_at_a_time``: a partition has one batch in flight, so that order holds without sequences.
+    ``failed_try`` hears the topic of each try that failed; ``memory_served`` is called when a thread that waits for
+    memory has got it; ``connections`` describes the connections for an error's text; ``one_at_a_time``: a partition
+    has one batch in flight, so that order holds without sequences.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class BatchLedger:
         manager: TransactionManager | None = None,
         metrics: ProducerMetrics | None = None,
         failed_try: Callable[[str], None] = lambda _topic: None,
+        memory_served: Callable[[], None] = lambda: None,
         connections: Callable[[], str] = lambda: "",
         one_at_a_time: bool = False,
     ) -> None:
@@ -104,6 +106,7 @@ class BatchLedger:
         self._limits = limits
         self._metrics = metrics or ProducerMetrics()
         self._failed_try = failed_try
+        self._memory_served = memory_served
         self._connections = connections
         self._one_at_a_time = one_at_a_time
         self.on_wire: dict[ProducerBatch, None] = {}
@@ -148,7 +151,7 @@ class BatchLedger:
                 self._late(batch, outcome)
             else:
                 self._settle(batch, outcome, now_s)
-            self._accumulator.release(batch)
+            self._release(batch)
 
     def _settle(self, batch: ProducerBatch, outcome: Outcome, now_s: float) -> None:
         verdict = decide(batch, outcome, self._sequences, self._limits, now_s)
@@ -240,7 +243,7 @@ class BatchLedger:
         self._accumulator.take_undrained()
         for batch in aborted:
             batch.abort(error)
-            self._accumulator.release(batch)
+            self._release(batch)
         # Those, and any whose callbacks a dying thread has left: a callback may have raised SystemExit.
         self.ended = [batch for batch in self._accumulator.live if not batch.fired]
         return aborted
@@ -251,7 +254,7 @@ class BatchLedger:
             if batch.on_wire:
                 self.on_wire.pop(batch, None)
                 batch.answered()
-            self._accumulator.release(batch)
+            self._release(batch)
 
     def settle_sequences(self) -> None:
         """Look at gaps in the sequences; take a new epoch where one is needed and possible."""
@@ -280,7 +283,11 @@ class BatchLedger:
 
     def _end(self, batch: ProducerBatch) -> None:
         self.ended.append(batch)
-        self._accumulator.release(batch)
+        self._release(batch)
+
+    def _release(self, batch: ProducerBatch) -> None:
+        if self._accumulator.release(batch):
+            self._memory_served()
 
 
 # -- requests and answers

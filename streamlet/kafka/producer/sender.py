@@ -106,6 +106,7 @@ class Sender:
             self.manager,
             self.metrics,
             failed_try=self.topics.send_failed,
+            memory_served=self.changed.notify_all,
             connections=self.client.connections,
             one_at_a_time=config.max_in_flight_requests_per_connection == 1,
         )
@@ -416,7 +417,7 @@ class Sender:
         if self.manager is None:
             return None
         before = self.manager.state
-        asked = self.manager.next_ask(now, self.ledger.is_settled)
+        asked = self.manager.next_ask(now, self.manager.hurries and self.ledger.is_settled)
         # A transaction that no broker had to be told of has just ended. No answer will wake the thread for the next
         # turn, and it would sleep for as long as the settings allow, with close() waiting for it.
         if self.manager.state is not before:
@@ -486,7 +487,6 @@ class Sender:
             for tp, outcome in outcomes.items():
                 self._learn(tp, outcome, future)
             self._poked = True
-            self.changed.notify_all()
         self._fire()
 
     def _outcomes(
@@ -527,9 +527,9 @@ class Sender:
 
     def _fire(self) -> None:
         """Run the callbacks of batches that are over, in order; wake their waiters."""
-        ended, self.ledger.ended = self.ledger.ended, []
-        if not ended:
+        if not self.ledger.ended:
             return
+        ended, self.ledger.ended = self.ledger.ended, []
         raised = 0
         for batch in ended:
             raised += fire(batch)
