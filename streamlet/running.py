@@ -25,7 +25,6 @@ from streamlet.base.errors import BadInput, SettingError, StreamletError, WrongA
 from streamlet.model.settings import SETTINGS, parse_setting, resolve, unknown_key
 from streamlet.model.topology import ComponentDef, TopologyMeta, TopologySpec, is_topology
 from streamlet.model.validate import checked
-from streamlet.runtime.worker.loading import file_at_hand, load_topology
 
 BACKENDS = {
     "inline": "streamlet.backends.inline:InlineBackend",
@@ -84,6 +83,9 @@ def run(
     """
     if not is_topology(topology):
         raise WrongArgument(f"run takes a class that inherits from streamlet.Topology, and {topology!r} is not one.")
+    # Not above: `import streamlet` comes before all else, and brings nothing of the runtime along.
+    from streamlet.runtime.worker.loading import file_at_hand
+
     importing = file_at_hand()
     if importing is not None:
         raise BadInput(
@@ -195,6 +197,8 @@ def _names_of(component: ComponentDef | None) -> Iterable[str]:
 
 def _importable(topology: TopologyMeta, backend: str) -> tuple[TopologySpec, Path]:
     """Return the topology as workers will import it, and from where. Raises BadInput."""
+    from streamlet.runtime.worker.loading import load_topology
+
     module = sys.modules.get(topology.__module__)
     file = getattr(module, "__file__", None)
     if file is None or vars(module).get(topology.__name__) is not topology:

@@ -43,6 +43,8 @@ class ComponentStatus:
     executed: int = 0
     acked: int = 0
     failed: int = 0
+    timed_out: int = 0
+    """Of the failed ones, those that took longer than the message time-out."""
     errors: int = 0
     p50_ms: float | None = None
     p99_ms: float | None = None

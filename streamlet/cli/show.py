@@ -9,7 +9,7 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -59,6 +59,7 @@ class JsonView:
     def __init__(self) -> None:
         self._out = sys.stdout  # held, for a backend sends what users print elsewhere
         self._status: RunStatus | None = None
+        self._rates = Rates()
         self._begun = False
 
     def start(self, request: RunRequest, backend: str) -> None:
@@ -73,7 +74,7 @@ class JsonView:
 
     def on_status(self, status: RunStatus) -> None:
         self._status = status
-        self._put("status", **dataclasses.asdict(status))
+        self._put("status", **self._content(status))
 
     def on_event(self, level: str, text: str) -> None:
         self._put("log", level=level, text=text)
@@ -91,7 +92,7 @@ class JsonView:
         _unbuffered(killed(self._status))
 
     def finish(self, result: RunResult, exit_status: int = 0) -> None:
-        status = dataclasses.asdict(result.status)
+        status = self._content(result.status)
         ended = {"reason": result.reason, "drained": result.drained, "unclosed": result.unclosed}
         self._put("result", **ended, exit_status=exit_status, **status)
 
@@ -102,6 +103,13 @@ class JsonView:
 
     def close(self) -> None:
         pass
+
+    def _content(self, status: RunStatus) -> dict[str, Any]:
+        rates = self._rates.of(status)
+        content = dataclasses.asdict(status)
+        for row in content["components"]:
+            row["per_s"] = rates.get(row["name"])
+        return content
 
     def _put(self, event: str, **content: Any) -> None:
         self._out.write(json.dumps({"event": event, **content}, default=str) + "\n")
@@ -158,8 +166,8 @@ def heading(request: RunRequest, backend: str) -> str:
     """``WordCount: 1 spout, 2 bolts, 5 tasks on 2 worker processes.``"""
     where = {
         "inline": "in this process",
-        "spark": f"on {_many(request.workers, 'Spark executor slot')}",
-    }.get(backend, f"on {_many(request.workers, 'worker process', 'worker processes')}")
+        "spark": f"on {many(request.workers, 'Spark executor slot')}",
+    }.get(backend, f"on {many(request.workers, 'worker process', 'worker processes')}")
     return f"{request.topology.name}: {summary(request.topology)} {where}. Ctrl-C drains and stops."
 
 
@@ -167,10 +175,10 @@ def ending(result: RunResult) -> str:
     """The last lines: how many trees failed, if any did, why it ended, and what is left open."""
     why = {"caught_up": "Caught up", "time": "Time is over", "interrupted": "Stopped"}.get(result.reason, result.reason)
     failed = sum(row.failed for row in result.status.components if row.kind == SPOUT)
-    before = f"{_many(failed, 'tuple tree')} failed on the way, for the spout to send again.\n" if failed else ""
+    before = f"{many(failed, 'tuple tree')} failed on the way, for the spout to send again.\n" if failed else ""
     left = "everything that was emitted is done"
     if not result.drained:
-        left = f"{_many(result.status.pending, 'tuple tree')} still open, to be replayed by the next run"
+        left = f"{many(result.status.pending, 'tuple tree')} still open, to be replayed by the next run"
         if not result.status.pending:
             left = "without a drain, so what was read last is read again by the next run"
             if not any(row.emitted for row in result.status.components if row.kind == SPOUT):
@@ -187,9 +195,9 @@ def killed(status: RunStatus | None) -> str:
         )
     rows = [(row.get("position"), row.get("committed")) for row in status.partitions]
     beyond = sum(read - done for read, done in rows if isinstance(read, int) and isinstance(done, int))
-    more = f", and {_many(beyond, 'record')} beyond what is committed" if beyond > 0 else ""
+    more = f", and {many(beyond, 'record')} beyond what is committed" if beyond > 0 else ""
     return (
-        f"Killed, not drained: {_many(status.pending, 'tuple tree')} still open{more}, as of "
+        f"Killed, not drained: {many(status.pending, 'tuple tree')} still open{more}, as of "
         f"{duration(status.elapsed_s)} after the start. The next run reads them again; `cleanup` was not called."
     )
 
@@ -198,7 +206,7 @@ def status_line(status: RunStatus) -> str:
     """One line: what each component did so far, what is open, how far behind; while it starts, who is there."""
     if status.state == "starting":
         there = sum(worker.get("state") != "starting" for worker in status.workers)
-        return f"{duration(status.elapsed_s):>7}  starting: {there} of {_many(len(status.workers), 'worker')} there"
+        return f"{duration(status.elapsed_s):>7}  starting: {there} of {many(len(status.workers), 'worker')} there"
     parts = []
     for row in status.components:
         text = f"{row.name} {count(row.emitted if row.kind == SPOUT else row.executed)}"
@@ -210,14 +218,55 @@ def status_line(status: RunStatus) -> str:
     return f"{duration(status.elapsed_s):>7}  {'   '.join(parts)}"
 
 
-COLUMNS = ("", "tasks", "emitted", "acked", "failed", "p50 ms", "p99 ms")
+COLUMNS = ("", "tasks", "emitted", "acked", "failed", "timed out", "per s", "p50 ms", "p99 ms")
+"""What a table of components may show. ``per s`` is the live table's; ``timed out`` is there once something has."""
+
 PARTITION_COLUMNS = ("partition", "position", "committed", "lag")
 
 
-def component_cells(row: ComponentStatus) -> tuple[str, ...]:
-    """A component's row, as text for COLUMNS."""
-    counts = (count(row.emitted), count(row.acked), count(row.failed))
-    return (row.name, str(row.tasks), *counts, milliseconds(row.p50_ms), milliseconds(row.p99_ms))
+class Rates:
+    """Tuples a second of each component: emitted by spouts, executed by bolts, since the status before."""
+
+    def __init__(self) -> None:
+        self._before: Mapping[str, int] = {}
+        self._elapsed_s = 0.0
+        self._rates: Mapping[str, float] = {}
+
+    def of(self, status: RunStatus) -> Mapping[str, float]:
+        """Return the rates up to this status; of a run that has ended, over all of it."""
+        done = {row.name: row.emitted if row.kind == SPOUT else row.executed for row in status.components}
+        if status.state == "ended":
+            self._before, self._elapsed_s = {}, 0.0
+        passed = status.elapsed_s - self._elapsed_s
+        if passed > 0:
+            # The counters of a worker that died may be missing for a moment: no rate is below zero.
+            self._rates = {name: max(0, now - self._before.get(name, 0)) / passed for name, now in done.items()}
+            self._before, self._elapsed_s = done, status.elapsed_s
+        return self._rates
+
+
+def component_table(status: RunStatus, rates: Mapping[str, float] | None = None) -> list[tuple[str, ...]]:
+    """Return the table of components as text: its heads, which are some of COLUMNS, then a row each."""
+    without = {"per s"} if rates is None else set()
+    if not any(row.timed_out for row in status.components):
+        without.add("timed out")
+    kept = [at for at, name in enumerate(COLUMNS) if name not in without]
+    rows = [COLUMNS, *(_component_cells(row, (rates or {}).get(row.name)) for row in status.components)]
+    return [tuple(row[at] for at in kept) for row in rows]
+
+
+def _component_cells(row: ComponentStatus, rate: float | None) -> tuple[str, ...]:
+    counts = (count(row.emitted), count(row.acked), count(row.failed), count(row.timed_out))
+    a_second = "-" if rate is None else f"{rate:,.0f}"
+    return (row.name, str(row.tasks), *counts, a_second, milliseconds(row.p50_ms), milliseconds(row.p99_ms))
+
+
+def metric_lines(status: RunStatus) -> Iterator[str]:
+    """Yield ``count: words 4, hits 2`` for each component that reports metrics of its own."""
+    for row in status.components:
+        if row.metrics:
+            told = ", ".join(f"{name} {value:,.10g}" for name, value in sorted(row.metrics.items()))
+            yield f"{row.name}: {told}"
 
 
 def partition_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -226,16 +275,22 @@ def partition_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     return (where, *(count(row.get(key)) for key in PARTITION_COLUMNS[1:]))
 
 
+def in_order(partitions: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return partitions' rows by topic and number."""
+    return sorted(partitions, key=lambda row: (str(row.get("topic")), str(row.get("partition")).rjust(10)))
+
+
 def component_lines(status: RunStatus) -> Iterator[str]:
     """The table of components as aligned text."""
     if status.components:
-        yield from _aligned([COLUMNS, *(component_cells(row) for row in status.components)])
+        yield from _aligned(component_table(status))
+        yield from metric_lines(status)
 
 
 def partition_lines(partitions: tuple[Mapping[str, Any], ...]) -> Iterator[str]:
     """The table of partitions as aligned text."""
     if partitions:
-        yield from _aligned([PARTITION_COLUMNS, *(partition_cells(row) for row in partitions)])
+        yield from _aligned([PARTITION_COLUMNS, *(partition_cells(row) for row in in_order(partitions))])
 
 
 def _aligned(rows: list[tuple[str, ...]]) -> Iterator[str]:
@@ -266,7 +321,8 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02} h" if hours else f"{minutes}:{rest:02} min"
 
 
-def _many(number: int, noun: str, nouns: str | None = None) -> str:
+def many(number: int, noun: str, nouns: str | None = None) -> str:
+    """Return ``1 tree`` or ``1,234 trees``."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {nouns or noun + 's'}"
 
 

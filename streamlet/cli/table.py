@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -18,11 +18,10 @@ from streamlet.model.spec import SPOUT
 
 REFRESH_A_SECOND = 4
 STYLES = {"debug": "dim", "warning": "yellow", "warn": "yellow", "error": "red", "critical": "bold red"}
-UNIMPORTANT = ("tasks", "p50 ms", "p99 ms", "emitted", "failed")
+UNIMPORTANT = ("tasks", "timed out", "per s", "p50 ms", "p99 ms", "emitted", "failed")
 UNIMPORTANT_OF_PARTITIONS = ("position", "committed")
 """What a narrow terminal goes without, first to last."""
 
-FAILED = show.COLUMNS.index("failed")
 MOST_PARTITIONS = 16
 """Partitions shown: those with the largest lag. A table that scrolls away shows nothing."""
 
@@ -34,6 +33,8 @@ class TableView:
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False)
         self._status: RunStatus | None = None
+        self._rated = show.Rates()
+        self._rates: Mapping[str, float] = {}
         self._notice = ""
         self._over = False
         self._live = Live(
@@ -49,6 +50,8 @@ class TableView:
         self._live.start()
 
     def on_status(self, status: RunStatus) -> None:
+        # The rates first: rich's thread may draw between the two.
+        self._rates = self._rated.of(status)
         self._status = status
 
     def on_event(self, level: str, text: str) -> None:
@@ -65,7 +68,7 @@ class TableView:
         os.write(1, f"\r\n\x1b[?25h{show.killed(self._status)}\r\n".encode())
 
     def finish(self, result: RunResult, exit_status: int = 0) -> None:
-        self._status = result.status
+        self.on_status(result.status)
         self._notice = ""
         self._over = True
         self._live.stop()
@@ -92,18 +95,19 @@ class TableView:
         return Group(*parts)
 
     def _components(self, status: RunStatus) -> RenderableType:
-        rows = [show.component_cells(row) for row in status.components]
-        table, kept = _table(show.COLUMNS, rows, UNIMPORTANT, self._console.width)
+        heads, *rows = show.component_table(status, self._rates)
+        table, kept = _table(heads, rows, UNIMPORTANT, self._console.width)
         for row, cells in zip(status.components, rows, strict=True):
-            styles = {0: "bold" if row.kind == SPOUT else "", FAILED: "yellow" if row.failed else ""}
+            styles = {0: "bold" if row.kind == SPOUT else "", heads.index("failed"): "yellow" if row.failed else ""}
             table.add_row(*(self._text(cells[at], styles.get(at, "")) for at in kept))
-        return Padding(table, (1, 0, 0, 0))
+        metrics = [self._text(line, "dim") for line in show.metric_lines(status)]
+        return Padding(Group(table, *metrics), (1, 0, 0, 0))
 
     def _partitions(self, status: RunStatus) -> list[RenderableType]:
         rows = sorted(status.partitions, key=lambda row: -(row.get("lag") or 0))
         if not rows:
             return []
-        shown = [show.partition_cells(row) for row in rows[:MOST_PARTITIONS]]
+        shown = [show.partition_cells(row) for row in show.in_order(rows[:MOST_PARTITIONS])]
         table, kept = _table(show.PARTITION_COLUMNS, shown, UNIMPORTANT_OF_PARTITIONS, self._console.width)
         for cells in shown:
             table.add_row(*(self._text(cells[at]) for at in kept))
@@ -113,8 +117,8 @@ class TableView:
 
     def _foot(self, status: RunStatus) -> RenderableType:
         lost = sum(int(worker.get("epoch", 1)) - 1 for worker in status.workers)
-        restarts = [f"{lost} worker restarts"] if lost > 0 else []
-        trees = f"{show.count(status.pending)} trees open"
+        restarts = [show.many(lost, "worker restart")] if lost > 0 else []
+        trees = f"{show.many(status.pending, 'tree')} open"
         return Padding(
             self._text(" · ".join([status.state, show.duration(status.elapsed_s), trees, *restarts]), "dim"),
             (1, 0, 0, 0),
@@ -127,7 +131,8 @@ def fitting(widths: Sequence[int], gap: int, width: int, unimportant: Sequence[s
     for name in unimportant:
         if sum(widths[at] for at in kept) + gap * (len(kept) - 1) <= width:
             break
-        kept.remove(list(names).index(name))
+        if name in names:
+            kept.remove(list(names).index(name))
     return kept
 
 

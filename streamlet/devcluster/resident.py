@@ -291,8 +291,14 @@ def _remove(directory: Path) -> None:
         if os.path.lexists(directory):
             raise DevStackError(
                 f"The development cluster's processes have ended, but its data in {directory} cannot be removed: "
-                f"{error.filename}: {error.strerror or error}. Mend that, then run `streamlet dev down` again."
+                f"{_left_in(directory)}: {error.strerror or error}. Mend that, then run `streamlet dev down` again."
             ) from error
+
+
+def _left_in(directory: Path) -> Path:
+    # Not the error's own name: from Python 3.13 on `rmtree` puts the folder there, not the file.
+    files = (path for path in sorted(directory.rglob("*")) if path.is_symlink() or not path.is_dir())
+    return next(files, directory)
 
 
 def _end(resident: Resident) -> tuple[ResidentProcess, ...]:

@@ -102,5 +102,4 @@ def component_rows(topology: TopologySpec, snapshots: Iterable[tuple[str, Mappin
         latencies[name] = [a + b for a, b in zip(latencies[name], snapshot["latency"], strict=True)]
     for name, row in rows.items():
         row["p50_ms"], row["p99_ms"] = percentile_ms(latencies[name], 0.5), percentile_ms(latencies[name], 0.99)
-        del row["timed_out"]  # counted in `failed`, too
     return list(rows.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -43,3 +44,15 @@ def test_a_reader_that_goes_away_is_no_error(streamlet) -> None:
     process.stdout.close()
     process.wait(60)
     assert process.stderr.read() == ""
+
+
+def test_a_shell_completes_commands() -> None:
+    environment = {
+        **os.environ,
+        "_STREAMLET_COMPLETE": "bash_complete",
+        "COMP_WORDS": "streamlet ru",
+        "COMP_CWORD": "1",
+    }
+    command = [sys.executable, "-P", "-m", "streamlet"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "plain,run\n"

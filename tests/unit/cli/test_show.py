@@ -116,6 +116,7 @@ def test_a_narrow_terminal_has_fewer_columns_and_no_cut_number(width: int) -> No
     heads = next(at for at, line in enumerate(lines) if "acked" in line)
     parts = next(at for at, line in enumerate(lines) if "lag" in line)
     whole = {*show.COLUMNS, *show.PARTITION_COLUMNS, "p50", "p99", "ms", "lines", "count", "t/0", "t/1", "1", "2", "0"}
+    whole |= {"per", "s", "20,074", "114"}  # since the start: no status came before
     whole |= {"1,234,567", "1,234,000", "12", "7,000", "3.14", "27", "0.004", "-", "7,654,321", "7,654,000", "321"}
     for line in (*lines[heads : heads + 3], *lines[parts : parts + 3]):
         assert set(line.split()) <= whole, line
@@ -171,3 +172,33 @@ def test_a_terminal_is_written_only_what_it_can_show(encoding: str) -> None:
         seen = raw.getvalue().decode(encoding)
     assert "\\udce9 " in seen and "\\x1b[5A\\x9b5A" in seen
     assert "\x1b[5A" not in seen and "\x9b" not in seen
+
+
+def test_a_rate_is_of_the_time_since_the_status_before_and_at_the_end_of_the_whole_run() -> None:
+    def at(seconds: float, emitted: int, state: str = "running") -> RunStatus:
+        rows = (ComponentStatus("lines", "spout", 1, emitted=emitted), ComponentStatus("count", "bolt", 1))
+        return RunStatus(state, seconds, rows)
+
+    rates = show.Rates()
+    assert rates.of(at(1, 100)) == {"lines": 100, "count": 0}
+    assert rates.of(at(3, 600)) == {"lines": 250, "count": 0}
+    assert rates.of(at(3, 600)) == {"lines": 250, "count": 0}  # no time has passed
+    assert rates.of(at(4, 500))["lines"] == 0
+    assert rates.of(at(6, 600, "ended"))["lines"] == 100
+
+
+def test_time_outs_stand_beside_failures_once_there_are_any() -> None:
+    late = ComponentStatus("lines", "spout", 1, emitted=9, failed=3, timed_out=2, metrics={"size": 4.0, "big": 1.5e6})
+    lines = list(show.component_lines(RunStatus("running", 1.0, (late,))))
+    assert lines[0].split()[:6] == ["tasks", "emitted", "acked", "failed", "timed", "out"]
+    assert lines[1].split()[:6] == ["lines", "1", "9", "0", "3", "2"]
+    assert lines[2] == "lines: big 1,500,000, size 4"
+    text = drawn(80, RunStatus("running", 1.0, (late,), pending=1))
+    assert "timed out" in text and "per s" in text and "lines: big" in text and "1 tree open" in text
+
+
+def test_partitions_stand_in_order() -> None:
+    rows = tuple({"topic": "t", "partition": n, "lag": n} for n in (10, 2, 0, 9))
+    assert [line.split()[0] for line in show.partition_lines(rows)][1:] == ["t/0", "t/2", "t/9", "t/10"]
+    text = drawn(80, status(partitions=rows))
+    assert text.index("t/0") < text.index("t/2") < text.index("t/9") < text.index("t/10")
