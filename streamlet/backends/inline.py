@@ -75,7 +75,7 @@ class InlineBackend:
                 raise
             except (Exception, KeyboardInterrupt):
                 raise
-            except BaseException as error:  # a sys.exit() must not decide the exit status of whoever runs the topology
+            except BaseException as error:  # a sys.exit() must not decide our exit status
                 raise exited(error, component_names(loop.tasks.values())) from error
             finally:
                 raised = loop.close(clean)

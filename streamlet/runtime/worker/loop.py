@@ -355,7 +355,7 @@ class WorkerLoop:
     # -- timers ----------------------------------------------------------------------------------------------
 
     def tick(self, live: LiveTask, period_s: float) -> None:
-        """Give a bolt its tick, and bring what it emits on its way."""
+        """Give a bolt its tick, and send the tuples it emits."""
         assert isinstance(live.run, BoltTask)
         live.run.tick(period_s)
         self._collect(live)
