@@ -73,7 +73,7 @@ _Answer = TypeVar("_Answer", JoinGroupResponse, SyncGroupResponse, HeartbeatResp
 
 
 def _error_of(done: RequestFuture[_Answer], what: str) -> KafkaError | None:
-    """Return the error of a request or in its answer, None when it succeeded."""
+    """Return the error of a request or of its answer, or None."""
     if done.exception is not None:
         return done.exception
     fault = error_class(done.value.error_code)

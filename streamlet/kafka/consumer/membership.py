@@ -242,7 +242,7 @@ class Membership:
             # It may live elsewhere by now. If it has forgotten us, the next heartbeat's answer says so.
             self.coordinator_known = False
             self._heard_s = now_s
-        # Heartbeats go on while a sync is answered or a request is put off: the session time-out does not stand still.
+        # Heartbeats go on while the answer to a sync is awaited: the session time-out does not stand still.
         if self._waiting or self._searching or now_s < self._not_before_s:
             return self._beat(now_s)
         if not self.coordinator_known:
