@@ -105,9 +105,13 @@ def test_as_many_tests_hold_the_id_as_the_page_says(row: Row) -> None:
 
 
 def real_tests(path: Path) -> set[str]:
-    """The functions of a module whose tests carry the mark ``real``: all below ``tests/real``, others that say so."""
+    """The functions of a module whose tests carry the mark ``real``: by their place, or because they say so.
+
+    Each test in ``conformance/kafka`` runs on real brokers too.
+    """
     module = ast.parse(path.read_text(encoding="utf-8"))
-    all_of_them = path.is_relative_to(ROOT / "tests" / "real") or any(
+    places = (ROOT / "tests" / "real", ROOT / "tests" / "conformance" / "kafka")
+    all_of_them = any(map(path.is_relative_to, places)) or any(
         isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "pytestmark" and marks_real(line.value)
         for line in module.body
     )
@@ -133,7 +137,7 @@ def test_the_mark_is_found_on_a_module_and_on_a_test() -> None:
     )
     assert not real_tests(tests / "faults" / "test_bad_frames.py")
     assert not real_tests(tests / "scripted" / "kafka" / "test_nothing_hangs.py")
-    assert not real_tests(tests / "scripted" / "kafka" / "consumer" / "test_consumer_faults.py")
+    assert not real_tests(tests / "scripted" / "kafka" / "consumer" / "test_consumer.py")
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)

@@ -59,6 +59,7 @@ FILES = (
     "tests/real/kafka/test_nothing_hangs.py::test_close_of_a_producer_sends_everything_and_ends_soon",
     "tests/real/kafka/test_nothing_hangs.py::test_close_of_a_consumer_ends_soon",
     "tests/real/kafka/test_nothing_hangs.py::test_close_of_an_administrator_ends_soon",
+    "tests/conformance/kafka",
     "tests/real/kafka/admin/test_admin.py",
 )
 ADMIN = "tests/real/kafka/admin/test_admin.py"

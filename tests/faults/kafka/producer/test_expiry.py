@@ -12,6 +12,7 @@ import pytest
 from streamlet.devcluster import DevCluster
 from streamlet.kafka.producer import Producer
 from streamlet.kafka.producer.errors import BatchExpired, OutcomeUnknown, TransactionFailed
+from tests.far_ends import RealFarEnd, a_late_success_is_counted_and_changes_nothing, until
 from tests.patience import PATIENCE_S
 from tests.read_back import read_back
 
@@ -26,13 +27,6 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[DevCluster]:
     """One broker of this module's own, which may be paused."""
     with DevCluster(request.param) as cluster:
         yield cluster
-
-
-def until(reached: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def sent_at_last(producer: Producer, topic: str, value: bytes) -> int:
@@ -115,35 +109,8 @@ def test_e2_e4_every_record_sent_to_a_paused_broker_ends_once_and_memory_comes_b
 def test_e3_a_late_success_is_counted_and_changes_nothing(
     cluster: DevCluster, make_topic: MakeTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Expired in flight while the broker is paused; resumed, it writes the record and says so, and the future stays.
-
-    A batch comes to its end before its request does when it had to wait for its turn: here its age is set by hand.
-    """
-    topic = make_topic(cluster)
-    with Producer(bootstrap_servers=cluster.bootstrap_servers, request_timeout_ms=100_000) as producer:
-        producer.send(topic, b"before").get(PATIENCE_S)
-        sender, told = producer._sender, []
-        cluster.pause(0)
-        try:
-            future = producer.send(topic, b"late").add_both(lambda outcome: told.append(outcome))
-            until(lambda: sender.ledger.on_wire)
-            with sender.lock:
-                (batch,) = sender.ledger.on_wire
-                batch.created_s -= producer.config.delivery_timeout_s
-            sender.client.wakeup()
-            with pytest.raises(OutcomeUnknown, match="may still be written") as caught:
-                future.get(PATIENCE_S)
-            assert producer.metrics()["late_successes"] == 0
-            assert producer.metrics()["buffer_bytes_in_use"] != 0, "the socket may still send from it"
-        finally:
-            cluster.resume(0)
-        until(lambda: producer.metrics()["late_successes"] == 1)
-        assert future.exception is caught.value and told == [caught.value]
-        assert (producer.metrics()["records_failed"], producer.metrics()["records_sent"]) == (1, 1)
-        assert producer.metrics()["buffer_bytes_in_use"] == 0
-        until(lambda: f"1 record(s) for {topic}-0 were written at offset 1 after all" in caplog.text)
-        assert producer.send(topic, b"after").get(PATIENCE_S).offset == 2
-    assert [row.value for row in read_back(cluster, topic, 3)] == [b"before", b"late", b"after"]
+    """Expired in flight while the broker is paused; resumed, it writes the record and says so, and the future stays."""
+    a_late_success_is_counted_and_changes_nothing(RealFarEnd(cluster, make_topic), caplog)
 
 
 def test_e5_the_duplicate_happens_and_a_transaction_makes_it_impossible(

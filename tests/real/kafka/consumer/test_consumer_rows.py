@@ -75,20 +75,6 @@ def test_c3_the_next_records_arrive_while_the_user_works(
     assert take(consumer, 1)[0].offset == position
 
 
-def test_c12_an_idle_consumer_asks_nothing_but_long_polls(
-    cluster: DevCluster, make_topic: Callable[..., str], make_consumer: Make
-) -> None:
-    """About one fetch in fetch_max_wait_ms, and no other request over the connections of its polls."""
-    topic = make_topic(cluster)
-    consumer = make_consumer(cluster, topic, group_id=topic, fetch_max_wait_ms=500, enable_auto_commit=False)
-    until([consumer], lambda: consumer._fetcher.requests_sent >= 2)
-    requests, fetches = consumer._client.counts.requests, consumer._fetcher.requests_sent
-    assert consumer.poll(2500) == {}
-    fetched = consumer._fetcher.requests_sent - fetches
-    assert 1 <= fetched <= 6
-    assert consumer._client.counts.requests - requests == fetched
-
-
 def test_c12_a_record_ends_the_long_poll_and_fetch_min_bytes_lets_it_wait(
     cluster: DevCluster, make_topic: Callable[..., str], produce: Callable[..., None], make_consumer: Make
 ) -> None:

@@ -21,7 +21,7 @@ from streamlet.base.clock import ManualClock
 from streamlet.base.errors import StreamletError, WrongArgument
 from tests.patience import PATIENCE_S
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 class Numbers(ReliableSpout):

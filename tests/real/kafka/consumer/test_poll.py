@@ -8,7 +8,7 @@ import pytest
 
 from streamlet.devcluster import DevCluster
 from streamlet.kafka import Consumer, TopicPartition
-from tests.scripted.kafka.consumer.test_idle_reasons import poll_until
+from tests.scripted.kafka.consumer.test_poll import poll_until
 
 
 def test_a_topic_or_partition_that_is_not_there_is_told_once(

@@ -163,22 +163,6 @@ def test_close_ends_whatever_is_never_answered(
     consumer.close(1)
 
 
-def test_c12_an_idle_consumer_asks_nothing_but_long_polls(
-    broker: FakeBroker, consumer_of: Callable[..., Consumer]
-) -> None:
-    """One fetch in fetch_max_wait_ms, and no other request."""
-    log = broker.cluster
-    consumer = consumer_of(fetch_max_wait_ms=200)
-    consumer.assign([ZERO])
-    poll_until(consumer, lambda: len(log.asked) >= 1)
-    before, polls = len(broker.requests), consumer._client._network.polls
-    consumer.poll(2000)
-    asked = [row.api_key for row in broker.requests[before:]]
-    assert set(asked) == {ApiKey.FETCH}
-    assert 1 <= len(asked) <= 11
-    assert consumer._client._network.polls - polls <= 5 * len(asked) + 10
-
-
 def test_a_failed_join_that_stays_is_raised(broker: FakeBroker, consumer_of: Callable[..., Consumer]) -> None:
     """No right to use the group."""
     broker.on(ApiKey.FIND_COORDINATOR, FindCoordinatorResponse(error_code=30, node_id=-1, host="", port=-1))

@@ -23,7 +23,9 @@ from streamlet.kafka.producer.errors import (
 )
 from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.metadata import MetadataResponse, MetadataTopic
+from tests.far_ends import ScriptedFarEnd, a_late_success_is_counted_and_changes_nothing
 from tests.scripted.fake_broker import CLOSE, SILENCE
+from tests.scripted.fake_cluster import FakeCluster
 from tests.scripted.kafka.producer.scripted import scripted, until
 
 NOT_LEADER, TOO_LARGE, OUT_OF_ORDER, UNKNOWN_ID, DUPLICATE, INVALID, CORRUPT = 6, 10, 45, 59, 46, 87, 2
@@ -177,31 +179,8 @@ def test_e2_memory_is_not_given_back_while_the_socket_may_still_send_it() -> Non
 
 def test_e3_a_late_success_is_counted_and_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """The answer comes after the expiry: the future has failed and stays so, the log and a count say the truth."""
-    with scripted(delivery_timeout_ms=20_000, request_timeout_ms=20_000) as (broker, log, producer):
-        producer.send("t", b"x").get(10)
-        gate = threading.Event()
-
-        def late(request: Any) -> Any:
-            gate.wait(20)
-            return log.produce(request)
-
-        broker.on(ApiKey.PRODUCE, late, log.produce)
-        sender = producer._sender
-        future = producer.send("t", b"y")
-        until(lambda: bool(sender.ledger.on_wire))
-        with sender.lock:
-            (batch,) = sender.ledger.on_wire
-            batch.created_s -= 100  # its time is up, the request's is not
-        sender.client.wakeup()
-        with pytest.raises(OutcomeUnknown):
-            future.get(10)
-        assert producer.metrics()["buffer_bytes_in_use"] != 0
-        gate.set()
-        until(lambda: producer.metrics()["late_successes"] == 1)
-        assert isinstance(future.exception, OutcomeUnknown) and log.values[("t", 0)] == [b"x", b"y"]
-        assert producer.metrics()["buffer_bytes_in_use"] == 0
-        assert "written at offset 1 after all" in caplog.text
-        assert producer.send("t", b"z").get(10).offset == 2
+    with FakeCluster() as cluster:
+        a_late_success_is_counted_and_changes_nothing(ScriptedFarEnd(cluster), caplog)
 
 
 def test_p5_a_full_buffer_blocks_up_to_max_block_ms_then_says_so() -> None:

@@ -1,0 +1,108 @@
+"""Each module of the package has a test file of its name, or a line here that says which file holds it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.docs.pages import ROOT
+
+TESTS = ROOT / "tests"
+RUNGS = ("unit", "scripted")
+
+DECLARATIONS = {
+    "base/errors",
+    "components/bolt",
+    "components/context",
+    "components/spout",
+    "components/tuples",
+    "devcluster/errors",
+    "kafka/broker_errors",
+    "kafka/consumer/errors",
+    "kafka/consumer/records",
+    "kafka/producer/errors",
+    "kafka/producer/metrics",
+    "model/grouping",
+    "model/problem",
+    "model/spec",
+    "model/stream",
+    "runtime/supervision/instructions",
+    "runtime/supervision/worker_states",
+    "spouts/kafka/errors",
+    "spouts/kafka/stores/port",
+    "topology",
+}
+"""Modules that only declare: types, errors, constants, abstract methods."""
+
+HELD_BY = {
+    "conformance/test_node_store.py": ["coordination/node_store"],
+    "docs/test_docs_command.py": ["cli/docs"],
+    "real/backends/spark/test_executors.py": ["backends/spark/slot"],
+    "real/backends/spark/test_session.py": ["backends/spark/session"],
+    "real/cli/test_dev_topics.py": ["cli/dev_produce", "cli/dev_topics"],
+    "real/devcluster/test_cluster.py": ["devcluster/cluster", "devcluster/members", "devcluster/tools"],
+    "real/kafka/settings/test_security.py": ["kafka/net/tls"],
+    "scripted/backends/spark/test_launcher.py": ["backends/spark/jobs"],
+    "scripted/cli/test_consume.py": ["cli/interrupts", "cli/records", "cli/target"],
+    "scripted/cli/test_dev.py": ["devcluster/processes", "devcluster/resident"],
+    "scripted/cli/test_run.py": ["runtime/tasks/building", "runtime/worker/log_lines", "runtime/worker/worker"],
+    "scripted/devcluster/test_jars.py": ["devcluster/installation"],
+    "scripted/devcluster/test_jvm.py": ["devcluster/keeper"],
+    "scripted/kafka/client/test_client.py": ["kafka/client/leader_requests"],
+    "scripted/kafka/consumer/test_consumer.py": ["kafka/consumer/fetcher"],
+    "scripted/kafka/net/test_network_client.py": ["kafka/client/diagnosis", "kafka/net/transport"],
+    "scripted/kafka/producer/test_wrong_arguments.py": ["kafka/arguments", "kafka/producer/serializing"],
+    "scripted/runtime/links/test_handshake.py": ["runtime/links/dialing", "runtime/links/server"],
+    "scripted/runtime/worker/test_loop.py": ["runtime/links/links", "runtime/links/peering"],
+    "unit/cli/test_show.py": ["cli/printable", "cli/table"],
+    "unit/kafka/admin/test_requests.py": [
+        f"kafka/admin/{name}" for name in ("configs", "errors", "groups", "model", "topics")
+    ],
+    "unit/kafka/fetch/test_pauses.py": ["base/backoff"],
+    "unit/kafka/metadata/test_metadata.py": ["kafka/metadata/cluster"],
+    "unit/kafka/net/test_connection_states.py": ["kafka/net/in_flight"],
+    "unit/kafka/producer/test_batch.py": ["kafka/producer/record_future"],
+    "unit/kafka/producer/test_transaction.py": ["kafka/producer/transaction_requests"],
+    "unit/kafka/protocol/test_messages.py": [
+        "kafka/protocol/api",
+        "kafka/protocol/primitives",
+        "kafka/protocol/schema",
+    ],
+    "unit/kafka/records/test_batch.py": [
+        f"kafka/records/{name}" for name in ("appending", "compression", "varint", "writing")
+    ],
+    "unit/kafka/settings/test_foreign_names.py": ["kafka/consumer/consumer_config", "kafka/producer/producer_config"],
+    "unit/model/test_validate.py": ["model/topology", "model/validate_settings"],
+    "unit/runtime/tasks/test_spout_task.py": ["runtime/tasks/ledgers", "runtime/tasks/task_stats"],
+    "unit/spouts/kafka/test_readers.py": ["spouts/kafka/activity"],
+    "unit/tracking/test_acker.py": ["base/clock", "tracking/pending"],
+}
+"""Test file -> the modules that it holds besides its own."""
+
+
+def modules() -> set[str]:
+    """Return the modules that do something, as paths below ``streamlet/``."""
+    paths = (path.relative_to(ROOT / "streamlet") for path in (ROOT / "streamlet").rglob("*.py"))
+    return {str(path.with_suffix("")) for path in paths if path.name not in ("__init__.py", "__main__.py")}
+
+
+def has_its_own(module: str) -> bool:
+    """Say whether a test file of the module's name, or of its package's, stands at its place below a rung."""
+    path = Path(module)
+    names = [path.with_name(f"test_{path.name}.py")]
+    if path.parent.name:
+        names.append(path.parent.with_name(f"test_{path.parent.name}.py"))
+    return any((TESTS / rung / name).is_file() for rung in RUNGS for name in names)
+
+
+def test_each_module_has_a_test_file_of_its_name_or_a_line_here() -> None:
+    told = DECLARATIONS | {module for held in HELD_BY.values() for module in held}
+    missing = sorted(module for module in modules() - told if not has_its_own(module))
+    assert missing == [], "write tests/unit/.../test_NAME.py, or say in HELD_BY which file holds it"
+
+
+def test_the_list_of_those_without_holds_no_line_too_many() -> None:
+    """Its files and modules exist, and no module has a file of its own by now."""
+    assert [file for file in HELD_BY if not (TESTS / file).is_file()] == []
+    told = DECLARATIONS | {module for held in HELD_BY.values() for module in held}
+    assert sorted(told - modules()) == []
+    assert sorted(module for module in told if has_its_own(module)) == []
