@@ -8,7 +8,7 @@ with a seed and a clock that moves only by ``advance``. So a test is repeatable,
 
 A ``BoltTester`` is a worker with one task. The tuples it is given come over a link, as if from a spout of another
 worker, and its acks and failures leave over that link. A ``TopologyTester`` is a worker with all tasks; spouts that
-read lists stand for the real ones. What is emitted is recorded at the component's own ``emit``, so it is
+read lists stand for the real ones. Emits are recorded at the component's own ``emit``, so they are
 seen whether or not anybody reads the stream.
 """
 

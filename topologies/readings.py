@@ -52,7 +52,7 @@ class Readings(ReliableSpout):
 
 
 class Check(Bolt):
-    """Passes readings on, but fails a share of them, as a service does that is not always there."""
+    """Passes readings on, and fails a share, like an unreliable service."""
 
     outputs = ["station", "celsius"]
 
@@ -84,7 +84,7 @@ class Average(Bolt):
 
 
 class Report(Bolt):
-    """Keeps the latest mean of each station and prints them when the run ends."""
+    """Keeps the latest mean of each station; prints them at the end."""
 
     def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         self.latest: dict[str, tuple[int, float]] = {}

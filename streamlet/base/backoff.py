@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 
 def no_jitter() -> float:
-    """The middle of the jitter range: delays come out exact. For tests."""
+    """Return the middle of the jitter range, so that delays are exact. For tests."""
     return 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """``initial * multiplier ** (attempt - 1)``, spread by +-jitter, never above ``maximum``.
+    """Delays that grow exponentially, with jitter, up to ``maximum``.
 
-    Units are the caller's: what goes in as seconds comes out as seconds.
+    Without jitter they are ``initial * multiplier ** (attempt - 1)``. Units are the caller's: seconds in, seconds out.
 
     >>> backoff = Backoff(initial=0.1, maximum=1.0)
     >>> [backoff.delay(attempt) for attempt in (1, 2, 3, 4, 5)]

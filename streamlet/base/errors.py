@@ -50,7 +50,7 @@ class WrongArgument(BadInput, TypeError):
 
 
 class SettingError(BadInput):
-    """A setting is unknown, of the wrong type, out of range, or contradicts another."""
+    """An unknown setting, or a value that it cannot have."""
 
 
 class ValueCannotTravel(StreamletError):

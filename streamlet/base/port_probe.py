@@ -22,10 +22,14 @@ QUESTIONS = (b"srvr\n", _API_VERSIONS, b"GET / HTTP/1.0\r\n\r\n")
 
 
 def spoken_at(host: str, port: int, patience_s: float = PATIENCE_S) -> str | None:
-    """``ZooKeeper``, ``Kafka``, ``HTTP``, ``TLS``, ``SSH``, or ``an unknown protocol (...)`` with its first bytes.
+    """Return the protocol that a port speaks, such as ``ZooKeeper`` or ``HTTP``.
+
+    Another one is ``an unknown protocol (...)`` with its first bytes.
 
     None when nothing is there, or nothing answers. Blocks up to three times ``patience_s``; reads 64 bytes at most.
     """
+    # In the words of several protocols: a server seldom answers another one's client (an HTTP server waits for a line
+    # end, a broker takes a ZooKeeper client for a producer without acks), and a time-out would tell the user nothing.
     unknown = None
     for question in QUESTIONS:
         try:
@@ -41,7 +45,7 @@ def spoken_at(host: str, port: int, patience_s: float = PATIENCE_S) -> str | Non
 
 
 def named_by(answer: bytes) -> str | None:
-    """The protocol that the first bytes of an answer give away."""
+    """Return the protocol that the first bytes of an answer belong to."""
     start = answer[:9].lower()
     if start.startswith((b"http/", b"<!doctype", b"<html")):
         return "HTTP"

@@ -23,7 +23,10 @@ from streamlet.model.validate import checked
 @click.option("--settings", is_flag=True, help="List the settings that -c takes: meaning and default.")
 @debug_option
 def check(target: Target | None, as_json: bool, settings: bool, debug: bool) -> None:
-    """Say everything that is wrong with the topology in FILE, without running it. Exit status 2 if anything is."""
+    """Say everything wrong with the topology in FILE, without running it.
+
+    Exit status 2 if anything is.
+    """
     if target is None and not settings:
         raise click.UsageError("Give the FILE of a topology, or --settings.", click.get_current_context())
     topology = None

@@ -27,7 +27,7 @@ from streamlet.kafka.broker_errors import UnknownTopicOrPartition
 from streamlet.kafka.consumer import ConsumerRebalanceListener
 
 _POLL_MS = 200
-"""How soon Ctrl-C is heeded while nothing comes."""
+"""Milliseconds of one poll: Ctrl-C is seen after each."""
 _COMMIT_S = 1.0
 _NOTHING_LEFT_S = 5.0
 """A member that was given no partition for so long gets none: cooperative members give up theirs a heartbeat later."""
@@ -40,7 +40,7 @@ _ANSWER_MS = 15_000
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be read, as the command line says it."""
+    """The options of one reading, as the command line gives them."""
 
     topic: str
     partitions: tuple[int, ...]
@@ -104,7 +104,10 @@ class Reading(ConsumerRebalanceListener):
             consumer.seek_to_end(*partitions)
 
     def read(self) -> None:
-        """Until the end, enough records, or ``stop``; what was polled has been written and flushed when it returns."""
+        """Read until the end, enough records, or ``stop``.
+
+        Every polled record has been written and flushed when this returns.
+        """
         while self.stop is None and not self._done():
             left = None if self._wanted.max_records is None else self._wanted.max_records - self.shown
             most = 500 if left is None else min(left, 500)
@@ -122,7 +125,7 @@ class Reading(ConsumerRebalanceListener):
             self._consumer.commit()
 
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        """Whoever has them next goes on behind what was shown here."""
+        """Commit, so that the next owner goes on behind the shown records."""
         self._given_s = None
         if self._uncommitted:
             shown = self.shown
@@ -133,7 +136,7 @@ class Reading(ConsumerRebalanceListener):
             self._stored = shown
 
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        """The group's round is over."""
+        """Note when the group's round was over."""
         self._given_s = time.monotonic()
 
     def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
@@ -164,17 +167,20 @@ class Reading(ConsumerRebalanceListener):
             return False
         assigned = self._consumer.assignment()
         if not assigned:
+            # An empty assignment is final only when it has stood for longer than a heartbeat: a cooperative member is
+            # given nothing in its first round, because the others have yet to give partitions back.
             self.left_out = self._given_s is not None and time.monotonic() - self._given_s >= _NOTHING_LEFT_S
             return self.left_out
         # A partition that came since had nothing in it when the end was looked up.
         return all(self._consumer.position(tp) >= self._ends.get(tp, 0) for tp in assigned)
 
     def _commit_now_and_then(self) -> None:
-        """Only behind what has left us: a group goes on exactly after what was shown."""
+        """Commit about once a second, and never beyond the last shown record."""
         now = time.monotonic()
         if self._uncommitted and now - self._committed_s >= _COMMIT_S:
             self._committed_s, shown = now, self.shown
 
+            # Count only what a callback has confirmed: a commit that was sent is not yet stored.
             def answered(_: object, error: Exception | None) -> None:
                 if error is None:  # else the next one, or the last, covers it
                     self._stored = max(self._stored, shown)
@@ -225,7 +231,7 @@ def consume(
     headers: bool,
     debug: bool,
 ) -> None:
-    """Show the records of TOPIC, each as its bytes and a line end. Ctrl-C ends."""
+    """Show the records of TOPIC as bytes, each with a line end. Ctrl-C ends."""
     wanted = Wanted(topic, partitions, group, from_beginning, from_offset, until_end, max_records)
     wanted.check()
     settings = _settings(servers, config)
@@ -301,7 +307,7 @@ def _partitions(settings: Mapping[str, Any], wanted: Wanted) -> list[TopicPartit
 
 @contextmanager
 def _telling(servers: object) -> Iterator[None]:
-    """Whoever waits learns for whom, and how long it may take."""
+    """Say which address is waited for, and for how long."""
     words = f"No answer from {servers} yet: waiting for up to {_ANSWER_MS // 1000} s. Ctrl-C ends."
     timer = threading.Timer(_TOLD_AFTER_S, click.echo, (words,), {"err": True})
     timer.daemon = True
@@ -330,7 +336,10 @@ def _reach(config: ConsumerConfig) -> None:
 
 @contextmanager
 def _heeding(reading: Reading) -> Iterator[None]:
-    """The first Ctrl-C or SIGTERM ends the reading after what is in hand; the second does what it always does."""
+    """Let the first signal end the reading after the records at hand.
+
+    The second does what it always does.
+    """
     before: dict[int, Any] = {}
 
     def came(number: int, _frame: object) -> None:

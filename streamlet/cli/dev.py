@@ -83,7 +83,7 @@ def down(as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, or null when nothing is up.")
 @click.pass_context
 def status(context: click.Context, as_json: bool) -> None:
-    """Say what is up. Exit status 1 when nothing is, or when part of it does not answer."""
+    """Show the cluster. Exit status 1 when none is up, or part of it does not answer."""
     found = resident.status()
     if as_json:
         click.echo(json.dumps(None if found is None else _as_json(found)))

@@ -43,7 +43,7 @@ class Writing:
                 self._settle(_OPEN // 2)
 
     def finish(self) -> None:
-        """Wait for what is on its way. Raises the first record's error, and how many were written."""
+        """Wait for all sent records. Raises the first error, with how many were written."""
         self._producer.flush()
         self._settle(0)
 

@@ -20,7 +20,10 @@ TIMEOUT_S = 20.0
 
 
 def standing_cluster() -> Resident:
-    """The cluster that is up; what of it has ended is told on standard error. NotAsWanted where nothing answers."""
+    """Return the cluster that is up.
+
+    Parts that have ended are named on standard error. Raises NotAsWanted where nothing answers.
+    """
     cluster = resident.require()
     if (loss := cluster.loss()) is not None:
         click.echo(f"Warning: {loss}", err=True)
@@ -127,7 +130,7 @@ def topics(as_json: bool) -> None:
 
 
 def _or_unknown(records: int | None) -> str:
-    """A partition that nobody serves has records that nobody can count."""
+    """Return no count for a partition that no broker serves."""
     return "unknown" if records is None else str(records)
 
 

@@ -31,7 +31,7 @@ _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 @dataclass(frozen=True)
 class Page:
-    """One page: the name by which it is asked for, its folder, and its file."""
+    """One page: its name on the command line, its folder, and its file."""
 
     name: str
     kind: str
@@ -39,7 +39,7 @@ class Page:
 
     @cached_property
     def text(self) -> str:
-        """Its Markdown without comments, anchors as they are, links to pages as what ``streamlet docs`` takes."""
+        """Return the Markdown without comments, links as ``streamlet docs`` takes them."""
         text = re.sub(r"^<!--.*?-->\n", "", self.file.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
         return _LINK.sub(lambda link: f"[{link[1]}]({_asked_for(link[2], self)})", text)
 
@@ -49,7 +49,7 @@ class Page:
         return self.text.partition("\n")[0].lstrip("# ")
 
     def section(self, anchor: str) -> str | None:
-        """The part below the heading that makes the anchor, or that it stands in; None if the page has no such."""
+        """Return the part of an anchor, from its heading on; None if there is none."""
         lines = self.text.split("\n")
         ranks = _ranks(self.text)
         for at, line in enumerate(lines):
@@ -64,7 +64,7 @@ class Page:
         return None
 
     def anchors(self) -> list[str]:
-        """What may follow its name after a ``#``."""
+        """Return the anchors that may follow its name after a ``#``."""
         ranks = _ranks(self.text)
         headings = [_made(line) for line, rank in zip(self.text.split("\n"), ranks, strict=True) if rank]
         return [*headings, *_ANCHOR.findall(self.text)]
@@ -119,7 +119,7 @@ def _near(wrong: str, known: list[str]) -> str:
 
 
 def _asked_for(target: str, page: Page) -> str:
-    """A link's target: of a link to another page, what to give to ``streamlet docs``."""
+    """Return a link's target; for another page, what ``streamlet docs`` takes."""
     file, hashed, anchor = target.partition("#")
     if "://" in target or not (file.endswith(".md") or not file):
         return target
@@ -136,13 +136,13 @@ def _ranks(text: str) -> list[int]:
 
 
 def _made(heading: str) -> str:
-    """The anchor that a heading makes."""
+    """Return the anchor that a heading makes."""
     words = _ANCHOR.sub("", heading).lstrip("#").strip().lower()
     return re.sub(r"[^\w\- ]", "", words).strip().replace(" ", "-")
 
 
 def _show(text: str) -> None:
-    """Formatted in a terminal, page by page where it is longer than that; elsewhere the Markdown itself."""
+    """Print text: formatted and in pages in a terminal, else plain."""
     text = _ANCHOR.sub("", text)
     if not sys.stdout.isatty():
         click.echo(text, nl=False)

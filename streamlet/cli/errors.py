@@ -40,7 +40,7 @@ def wrapped(text: str, width: int | None) -> str:
 
 
 def explain(error: BaseException) -> tuple[str, int]:
-    """The paragraph for an error and the exit status it leads to."""
+    """Return the paragraph for an error and its exit status."""
     if isinstance(error, StreamletError):
         return error.message, error.exit_status
     if isinstance(error, click.UsageError):

@@ -53,7 +53,7 @@ class LazyGroup(click.Group):
 
 
 def installed_version() -> str:
-    """The version of the installed package."""
+    """Return the version of the installed package."""
     try:
         return version("streamlet-storm")
     except PackageNotFoundError:
@@ -82,7 +82,10 @@ def streamlet(ctx: click.Context) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The entry point. Never returns: it exits with 0, 2 (bad input), 1 (failed later), 130 or 143 (interrupted)."""
+    """Run a command and exit.
+
+    The status is 0, 2 (bad input), 1 (failed later), 130 or 143 (interrupted).
+    """
     given = list(sys.argv[1:] if arguments is None else arguments)
     if sys.platform == "win32":
         click.echo(

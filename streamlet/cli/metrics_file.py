@@ -92,6 +92,7 @@ class MetricsFile:
         self._view.finish(result, exit_status)
 
     def failed(self, error: BaseException, exit_status: int) -> None:
+        # Written once more: a scrape cannot tell a file that nobody renews from a run that goes on.
         self._keep(dataclasses.replace(self._last, state="failed"))
         self._view.failed(error, exit_status)
 

@@ -27,12 +27,12 @@ def given_on_line(pairs: tuple[str, ...]) -> Given:
 
 
 def given_in_file(path: Path, topology: TopologySpec) -> Given:
-    """A TOML or JSON file of settings, by its ending; tables are joined by dots. Raises SettingError."""
+    """Read settings from a TOML or JSON file; tables are joined by dots. Raises SettingError."""
     return [(key, value, str(path)) for key, value in _rows_in(path, topology.config)]
 
 
 def client_settings_in_file(path: Path) -> dict[str, Any]:
-    """A file of a Kafka client's settings; ``sasl.mechanism`` is ``sasl_mechanism``. Raises SettingError."""
+    """Read a Kafka client's settings; ``sasl.mechanism`` is ``sasl_mechanism``. Raises SettingError."""
     settings: dict[str, Any] = {}
     for key, value in _rows_in(path, {}):
         name = key.replace(".", "_")

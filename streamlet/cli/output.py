@@ -1,4 +1,7 @@
-"""Standard output that cannot be written: what becomes of the command, and of the run that it shows."""
+"""Standard output that cannot be written.
+
+The rule: a command ends with one paragraph, and a run is drained first.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ if TYPE_CHECKING:
 
 
 class OutputFailed(StreamletError):
-    """Standard output is closed, or on a disk that is full or broken. A reader who went away is a BrokenPipeError."""
+    """Standard output is closed, or its disk is full or broken.
+
+    A reader that went away is a BrokenPipeError instead.
+    """
 
     def __init__(self, why: str) -> None:
         super().__init__(
@@ -31,6 +37,7 @@ class _Descriptor(io.FileIO):
     """Standard output's own errors, told apart from those of any other file."""
 
     def write(self, data: ReadableBuffer) -> int:
+        # A file object of our own: nothing else in an OSError says that it came from standard output.
         try:
             return super().write(data)
         except BrokenPipeError:
@@ -41,6 +48,7 @@ class _Descriptor(io.FileIO):
 
 def open_standard_streams() -> None:
     """No file or socket gets the number of a closed standard stream. Raises OutputFailed where output is closed."""
+    # First of all: with number 1 free, the first socket would get that number and receive the printed lines.
     for number in range(3):
         try:
             os.fstat(number)
@@ -71,7 +79,7 @@ def name_output_errors() -> None:
 
 
 def give_up_output() -> None:
-    """What is still unwritten goes nowhere: the interpreter's own last flush would fail of it once more."""
+    """Drop unwritten output: the interpreter's own last flush would fail again."""
     try:
         sys.stdout.flush()
     except (OSError, OutputFailed):
@@ -79,9 +87,9 @@ def give_up_output() -> None:
 
 
 class LastingView:
-    """A view that a run outlives: when it can no longer be written, the run is asked to drain, and shown no more.
+    """A view whose broken output asks the run to drain.
 
-    ``lost`` is the error, for whoever started the run.
+    ``lost`` is the error, for the caller to raise after the run.
     """
 
     def __init__(self, view: View, drain: Callable[[], None]) -> None:
@@ -94,7 +102,7 @@ class LastingView:
         self.close = view.close
 
     def start(self, request: RunRequest, backend: str) -> None:
-        """Raises what the view raises: nothing runs yet."""
+        """Start the view. Raises its errors: nothing runs yet."""
         self._view.start(request, backend)
 
     def on_status(self, status: RunStatus) -> None:

@@ -12,11 +12,13 @@ and halves of characters, which no encoding has: Python puts them where bytes of
 
 
 def printable(text: str, encoding: str | None = None) -> str:
-    """The text with what a terminal would obey, or ``encoding`` has not, written out as in a Python literal.
+    """Escape control characters, and characters that ``encoding`` lacks, as Python does.
 
     >>> printable("caf\\udce9.txt\\x1b[2A")
     'caf\\\\udce9.txt\\\\x1b[2A'
     """
+    # An error's text is data. Half a character of a file's name raises in `print`, and an escape sequence moves the
+    # cursor of the live table: neither may end or garble a run.
     seen = UNSEEN.sub(_escaped, text)
     if encoding is None or seen.isascii():
         return seen
@@ -24,7 +26,10 @@ def printable(text: str, encoding: str | None = None) -> str:
 
 
 def forgive(stream: IO[str]) -> None:
-    """Let a stream write out what its encoding has not, instead of raising; where it was told how, it is left alone."""
+    """Let a stream escape characters that its encoding lacks, instead of raising.
+
+    A stream whose error handler somebody has chosen is left alone.
+    """
     reconfigure = getattr(stream, "reconfigure", None)
     if reconfigure is not None and getattr(stream, "errors", None) == "strict":
         reconfigure(errors="backslashreplace")

@@ -15,7 +15,7 @@ NULL = b"null"
 
 
 class Shown(Protocol):
-    """What is shown of a record."""
+    """The shown fields of a record."""
 
     @property
     def topic(self) -> str: ...
@@ -78,7 +78,7 @@ def _plain(data: bytes | None) -> str | dict[str, str] | None:
 
 
 def key_and_value(line: bytes, number: int, separator: bytes | None) -> tuple[bytes | None, bytes]:
-    """A line of a file as a record: without its line end, else to the byte.
+    """Return a line of a file, without its end, as a record.
 
     With a separator, what stands before its first occurrence is the key. Raises BadInput, with the line's number,
     when it does not occur.

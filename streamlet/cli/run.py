@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class RunCommand(click.Command):
-    """With ``--json`` an option that cannot be is told on stdout, too, like all else that ends a run."""
+    """The command; with ``--json`` a wrong option is told on stdout, too."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -82,7 +82,7 @@ def run(
     metrics_file: Path | None,
     debug: bool,
 ) -> int:
-    """Run the topology in FILE until it has caught up, its time is over, or Ctrl-C.
+    """Run the topology in FILE until caught up, out of time, or Ctrl-C.
 
     `streamlet check --settings [FILE]` lists what -c may set.
     """
@@ -111,7 +111,7 @@ def _request(
     until_caught_up: bool,
     as_json: bool,
 ) -> RunRequest:
-    """What is to be run. Raises what is wrong with it, before anything is started."""
+    """Load the topology and return the request. Raises BadInput."""
     topology = target.load()
     given = [*(given_in_file(config, topology) if config else []), *given_on_line(pairs)]
     return make_request(
@@ -152,8 +152,9 @@ def choose_view(as_json: bool) -> View:
 
 
 def _watched(backend: Backend, request: RunRequest, stop: Stop, lasting: LastingView, view: View, debug: bool) -> int:
-    """Run and show; the exit status. Raises what the run raises, after the view has shown that it failed; else, when
-    that is over in good order, what kept it from being shown.
+    """Run and show; return the exit status.
+
+    Raises the run's error, after the view has shown it; after a good run, the error of a view that broke.
     """
     interrupts = Interrupts(stop, view.notice, view.killed, request.conf["streamlet.drain.timeout.secs"])
     try:

@@ -25,27 +25,27 @@ class View(Observer, Protocol):
     """Shows one run. ``on_status`` and ``on_event`` come on the run's thread; ``log`` may come from any."""
 
     def start(self, request: RunRequest, backend: str) -> None:
-        """The run begins."""
+        """Show that the run begins."""
         ...
 
     def log(self, level: str, text: str) -> None:
-        """A log line."""
+        """Show a log line."""
         ...
 
     def notice(self, text: str) -> None:
-        """A line that cannot wait. Called in a signal handler: no locks, no buffers."""
+        """Show a line at once. Called in a signal handler: no locks, no buffers."""
         ...
 
     def killed(self, exit_status: int) -> None:
-        """The last words of a run that ends this instant, undrained. In a signal handler, like ``notice``."""
+        """Show the last line of a run that is killed. In a signal handler, like ``notice``."""
         ...
 
     def finish(self, result: RunResult, exit_status: int = 0) -> None:
-        """The run ended well."""
+        """Show the result of a run that ended well."""
         ...
 
     def failed(self, error: BaseException, exit_status: int) -> None:
-        """The run failed; the caller explains the error on stderr."""
+        """Show that the run failed; the caller explains the error on stderr."""
         ...
 
     def close(self) -> None:
@@ -163,7 +163,7 @@ class PlainView:
 
 
 def heading(request: RunRequest, backend: str) -> str:
-    """``WordCount: 1 spout, 2 bolts, 5 tasks on 2 worker processes.``"""
+    """Return ``WordCount: 1 spout, 2 bolts, 5 tasks on 2 worker processes. ...``."""
     where = {
         "inline": "in this process",
         "spark": f"on {many(request.workers, 'Spark executor slot')}",
@@ -172,7 +172,7 @@ def heading(request: RunRequest, backend: str) -> str:
 
 
 def ending(result: RunResult) -> str:
-    """The last lines: how many trees failed, if any did, why it ended, and what is left open."""
+    """Return the last lines: failed trees, why the run ended, open trees."""
     why = {"caught_up": "Caught up", "time": "Time is over", "interrupted": "Stopped"}.get(result.reason, result.reason)
     failed = sum(row.failed for row in result.status.components if row.kind == SPOUT)
     before = f"{many(failed, 'tuple tree')} failed on the way, for the spout to send again.\n" if failed else ""
@@ -188,7 +188,7 @@ def ending(result: RunResult) -> str:
 
 
 def killed(status: RunStatus | None) -> str:
-    """The last line of a run that a second Ctrl-C ended: what was not drained, by the latest numbers."""
+    """Return the last line of a killed run: its open trees, by the latest numbers."""
     if status is None:
         return (
             "Killed before its first numbers came: nothing was drained. What was begun is read again by the next run."
@@ -203,7 +203,7 @@ def killed(status: RunStatus | None) -> str:
 
 
 def status_line(status: RunStatus) -> str:
-    """One line: what each component did so far, what is open, how far behind; while it starts, who is there."""
+    """Return one line: counts, open trees and lag; while it starts, workers."""
     if status.state == "starting":
         there = sum(worker.get("state") != "starting" for worker in status.workers)
         return f"{duration(status.elapsed_s):>7}  starting: {there} of {many(len(status.workers), 'worker')} there"
@@ -270,7 +270,7 @@ def metric_lines(status: RunStatus) -> Iterator[str]:
 
 
 def partition_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """A partition's row, as text for PARTITION_COLUMNS."""
+    """Return a partition's row as text for PARTITION_COLUMNS."""
     where = f"{row.get('topic', '')}/{row.get('partition', '?')}"
     return (where, *(count(row.get(key)) for key in PARTITION_COLUMNS[1:]))
 
@@ -281,14 +281,14 @@ def in_order(partitions: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]
 
 
 def component_lines(status: RunStatus) -> Iterator[str]:
-    """The table of components as aligned text."""
+    """Yield the table of components as aligned text."""
     if status.components:
         yield from _aligned(component_table(status))
         yield from metric_lines(status)
 
 
 def partition_lines(partitions: tuple[Mapping[str, Any], ...]) -> Iterator[str]:
-    """The table of partitions as aligned text."""
+    """Yield the table of partitions as aligned text."""
     if partitions:
         yield from _aligned([PARTITION_COLUMNS, *(partition_cells(row) for row in in_order(partitions))])
 
@@ -301,7 +301,7 @@ def _aligned(rows: list[tuple[str, ...]]) -> Iterator[str]:
 
 
 def count(value: Any) -> str:
-    """``1,234,567``; a dash for what is not known."""
+    """Return ``1,234,567``, or a dash for an unknown number."""
     return f"{value:,}" if isinstance(value, int) else "-"
 
 
@@ -335,7 +335,7 @@ def _say(text: str) -> None:
 
 
 def _line(level: str, text: str) -> None:
-    """A log line on stderr, in one write, so that lines of several threads do not mix."""
+    """Write a log line to stderr in one write: lines of threads do not mix."""
     sys.stderr.write(f"{datetime.now():%H:%M:%S} {level:<7} {printable(text, sys.stderr.encoding)}\n")
     sys.stderr.flush()
 

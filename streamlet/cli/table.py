@@ -27,8 +27,10 @@ MOST_PARTITIONS = 16
 
 
 class TableView:
-    """Draws the latest status in place, log lines above it. rich's own thread redraws, so a busy run still shows
-    the notice of a Ctrl-C at once."""
+    """Draws the latest status in place, log lines above it.
+
+    rich's own thread redraws, so a busy run still shows the notice of a Ctrl-C at once.
+    """
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False)
@@ -139,7 +141,7 @@ def fitting(widths: Sequence[int], gap: int, width: int, unimportant: Sequence[s
 def _table(
     columns: tuple[str, ...], rows: Sequence[Sequence[str]], unimportant: Sequence[str], width: int
 ) -> tuple[Table, list[int]]:
-    """An empty table of the columns that have room, and which these are."""
+    """Return an empty table of columns that fit, and their indexes."""
     widths = [max(len(row[at]) for row in [columns, *rows]) for at in range(len(columns))]
     roomy = sum(widths) + 2 * (len(widths) - 1) <= width
     gap = 2 if roomy else 1

@@ -12,7 +12,7 @@ from streamlet.model.topology import TopologySpec
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A topology's file and, where the user named one, the topology in it."""
+    """A topology's file and, if given, the topology's name in it."""
 
     file: Path
     attribute: str | None = None
@@ -28,7 +28,9 @@ class Target:
 
 
 def parse_target(value: str) -> Target:
-    """Splits at the last colon, if what follows it could be a class name: a file's name may hold one, too.
+    """Split at the last colon, if a class name follows.
+
+    A file's name may hold a colon, too.
 
     >>> parse_target("word_count.py:WordCount").attribute
     'WordCount'

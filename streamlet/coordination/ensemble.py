@@ -28,7 +28,9 @@ class Ensemble:
 
     @classmethod
     def parse(cls, text: str) -> Ensemble:
-        """Raises ``SettingError``. The port may be left out (2181); an IPv6 address stands in brackets."""
+        """Check and split an address. Raises ``SettingError``.
+
+        The port may be left out (2181); an IPv6 address stands in brackets."""
         servers, slash, rest = text.partition("/")
         try:
             chroot = check_path(slash + rest.rstrip("/")) if rest.rstrip("/") else ""
@@ -92,7 +94,7 @@ def ask_for_session(host: str, port: int, timeout_s: float) -> None:
 
 
 def _may_be_granted(answer: bytes) -> bool:
-    """A connect response: length 36 or 37, protocol version 0, a time-out above zero."""
+    """Tell whether bytes begin a connect response: length 36 or 37, protocol version 0, a time-out above zero."""
     if len(answer) < 4:
         return True
     (length,) = struct.unpack_from(">i", answer)

@@ -36,7 +36,7 @@ class MemoryTree:
 
 
 class MemoryNodeStore:
-    """A ``NodeStore`` over a ``MemoryTree``, with the faults of a real one on demand. One thread."""
+    """A ``NodeStore`` over a ``MemoryTree``, with faults on demand. One thread."""
 
     __slots__ = ("_closed", "_session", "_state", "_tree", "_waiting")
 
@@ -50,12 +50,13 @@ class MemoryNodeStore:
     # -- faults
 
     def suspend(self) -> None:
-        """The connection is cut: synchronous calls fail, asynchronous writes wait."""
+        """Cut the connection: synchronous calls fail, asynchronous writes wait."""
         self._state = ConnectionState.SUSPENDED
 
     def resume(self) -> None:
-        """The connection is back, with the same session (a new one after ``expire``); what waited is carried
-        out.
+        """Restore the connection, and carry out the writes that waited.
+
+        The session is the same; after ``expire`` it is a new one.
         """
         if self._state is ConnectionState.LOST:
             self._session = next(self._tree.sessions)
@@ -65,7 +66,7 @@ class MemoryNodeStore:
             self._carry_out(path, data, version, future)
 
     def expire(self) -> None:
-        """The session is lost, and with it the writes that waited; ``resume`` brings a new session."""
+        """Lose the session, and the writes that waited; ``resume`` brings a new one."""
         self._state = ConnectionState.LOST
         self._fail_waiting("its session has expired")
 

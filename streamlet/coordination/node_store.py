@@ -62,16 +62,16 @@ class NodeTooBig(NodeStoreError):
 
 
 class AuthFailed(NodeStoreError):
-    """The node's access list does not allow this to who we are, or the credentials were refused."""
+    """The node's access list forbids this, or the credentials were refused."""
 
 
 class ConnectionState(Enum):
-    """What the holder may assume.
+    """The state of a connection to the store.
 
-    CONNECTED: requests are answered. SUSPENDED: the connection is gone, the session may live; assume
-    nothing, write nothing new. LOST: the session has expired; whoever waited for that may own by now what we
-    owned. A store that has lost its session connects again with a new one: compare ``session_id`` to notice
-    an expiry that came and went between two looks.
+    CONNECTED: requests are answered. SUSPENDED: the connection is gone, the session may live; assume nothing, write
+    nothing new. LOST: the session has expired; another waiting client may own our nodes by now. A store that has
+    lost its session connects again with a new one: compare ``session_id`` to notice an expiry that came and went
+    between two looks.
     """
 
     CONNECTED = "connected"
@@ -97,11 +97,11 @@ class NodeStore(Protocol):
         ...
 
     def get(self, path: str) -> tuple[bytes, int] | None:
-        """Data and version, or None when the node is not there."""
+        """Return data and version, or None when the node is not there."""
         ...
 
     def exists(self, path: str) -> int | None:
-        """The node's version, or None when it is not there."""
+        """Return the node's version, or None when it is not there."""
         ...
 
     def children(self, path: str) -> list[str]:
@@ -131,7 +131,7 @@ class NodeStore(Protocol):
         ...
 
     def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        """Raises ``NodeMissing``, ``NodeNotEmpty``, ``VersionConflict``."""
+        """Delete a node. Raises ``NodeMissing``, ``NodeNotEmpty``, ``VersionConflict``."""
         ...
 
     def close(self) -> None:
@@ -140,7 +140,7 @@ class NodeStore(Protocol):
 
 
 def check_path(path: str) -> str:
-    """The path, when it is one that ZooKeeper takes; ``ValueError`` otherwise."""
+    """Return the path if ZooKeeper takes it. Raises ``ValueError``."""
     if path == "/":
         return path
     parts = path.split("/")
@@ -152,7 +152,7 @@ def check_path(path: str) -> str:
 
 
 def check_size(path: str, data: bytes) -> None:
-    """Raises ``NodeTooBig``."""
+    """Check the size of a node's data. Raises ``NodeTooBig``."""
     if len(data) > LARGEST_NODE:
         raise NodeTooBig(
             f"Node {path} cannot hold {len(data)} bytes: {LARGEST_NODE} is the most a node store takes. "
@@ -161,22 +161,22 @@ def check_size(path: str, data: bytes) -> None:
 
 
 def missing(path: str, where: str) -> NodeMissing:
-    """The error of a node that should have been there."""
+    """Return the error for a node that should be there."""
     return NodeMissing(f"Node {path} is not there in {where}. Create it first, or correct the path.")
 
 
 def exists_already(path: str, where: str) -> NodeExists:
-    """The error of a node that should not have been there."""
+    """Return the error for a node that should not be there."""
     return NodeExists(f"Node {path} is there already in {where}. Read what it holds before writing.")
 
 
 def not_empty(path: str, where: str) -> NodeNotEmpty:
-    """The error of a delete that would orphan children."""
+    """Return the error for a delete that would orphan children."""
     return NodeNotEmpty(f"Node {path} in {where} has children and was not deleted. Delete those first.")
 
 
 def conflict(path: str, where: str, expected: int) -> VersionConflict:
-    """The error of a conditional write that came too late."""
+    """Return the error for a conditional write that came too late."""
     return VersionConflict(
         f"Node {path} in {where} was not written: its version is no longer {expected}, so somebody else has "
         "written "

@@ -36,7 +36,7 @@ REQUEST_TIMEOUT_S = 10.0
 SESSION_TIMEOUT_S = 10.0
 CLOSE_TIMEOUT_S = 3.0
 WAIT_TOLD_S = 1.0
-"""Whoever waits longer than this wants to know what for."""
+"""Seconds before the user is told which server is waited for."""
 
 _PROBE_AGAIN_S = 0.2
 _PROBE_TIMEOUT_S = 1.0
@@ -60,7 +60,8 @@ class ZooKeeperNodeStore:
     ``digest``: (user, password); nodes are then created for that user alone. The chroot need not exist.
     Construction blocks up to ``connect_timeout_s`` and raises ``NodeStoreUnavailable`` with what each
     host answered (at once where all of them speak another protocol), ``AuthFailed``, or ``SettingError``
-    for a malformed ensemble string. ``on_wait`` is told once, after a second, what is waited for and how long.
+    for a malformed ensemble string. ``on_wait`` is called once, after a second, with the servers
+    that have not answered and the time left.
     """
 
     def __init__(
@@ -226,8 +227,9 @@ class ZooKeeperNodeStore:
 
     # Any: kazoo is untyped, and what it answers depends on the request.
     def _ask(self, path: str, request: Callable[[str], Any]) -> Any:
-        """Send, wait, and turn what is wrong with the connection into our errors; what is wrong with the node
-        stays.
+        """Send, wait, and translate errors of the connection into ours.
+
+        Errors of the node stay as they are.
         """
         try:
             return request(self._node(path)).get(timeout=self._request_timeout_s)

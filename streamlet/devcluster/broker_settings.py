@@ -12,8 +12,9 @@ def properties(values: Mapping[str, object]) -> str:
 
 
 def zookeeper(data: Path, port: int) -> dict[str, object]:
-    """One ZooKeeper on loopback, without its admin server; ``dump`` shows whose broker node is still
-    there.
+    """Return the settings of one ZooKeeper on loopback, without its admin server.
+
+    ``dump`` shows which broker nodes are still there.
     """
     return {
         "dataDir": data,
@@ -27,7 +28,10 @@ def zookeeper(data: Path, port: int) -> dict[str, object]:
 
 
 def _broker(data: Path, replicas: int) -> dict[str, object]:
-    """What every broker gets: quick on one machine, and strict where a default would hide a mistake."""
+    """Return the settings of every broker.
+
+    They are quick on one machine, and strict where a default would hide a mistake.
+    """
     return {
         "log.dirs": data,
         "auto.create.topics.enable": "false",
@@ -41,7 +45,7 @@ def _broker(data: Path, replicas: int) -> dict[str, object]:
 
 
 def broker_with_zookeeper(broker: int, port: int, zookeeper_port: int, data: Path, replicas: int) -> dict[str, object]:
-    """A 3.9 broker that lives in ZooKeeper."""
+    """Return the settings of a 3.9 broker with ZooKeeper."""
     return {
         "broker.id": broker,
         "listeners": f"PLAINTEXT://127.0.0.1:{port}",
@@ -56,8 +60,9 @@ def broker_with_zookeeper(broker: int, port: int, zookeeper_port: int, data: Pat
 def broker_with_kraft(
     broker: int, port: int, controller_ports: Sequence[int], data: Path, replicas: int
 ) -> dict[str, object]:
-    """A 4.x node that is broker and controller in one; the voters are fixed, broker i on
-    controller_ports[i].
+    """Return the settings of a 4.x node that is broker and controller.
+
+    The voters are fixed, broker i on controller_ports[i].
     """
     voters = ",".join(f"{node}@127.0.0.1:{voter}" for node, voter in enumerate(controller_ports))
     return {
@@ -82,7 +87,9 @@ SESSION_LIFETIME_MS = 1500
 
 
 def secured(before: Mapping[str, object], ports: Sequence[int], broker_pem: Path, ca: Path) -> dict[str, object]:
-    """A broker's properties with three more listeners: ``ports`` are those of SECURE_LISTENERS.
+    """Add three secure listeners to a broker's properties.
+
+    ``ports`` are those of SECURE_LISTENERS.
 
     SSL asks for a client certificate, SASL_SSL for none; PLAINTEXT stays, and the brokers speak it to each other.
     """
@@ -114,7 +121,7 @@ def secured(before: Mapping[str, object], ports: Sequence[int], broker_pem: Path
 
 
 def reload4j(level: str, target: str) -> str:
-    """Logging of 3.9: one console appender; the caller decides where the console goes."""
+    """Return the logging settings of 3.9: one console appender."""
     return properties(
         {
             "log4j.rootLogger": f"{level}, console",
@@ -127,7 +134,7 @@ def reload4j(level: str, target: str) -> str:
 
 
 def log4j2(level: str, target: str) -> str:
-    """Logging of 4.x, the same."""
+    """Return the same for 4.x."""
     return properties(
         {
             "appender.console.type": "Console",

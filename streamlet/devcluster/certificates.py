@@ -27,7 +27,7 @@ class Certificates:
 
     @property
     def broker(self) -> Path:
-        """The broker's private key and certificate in one file, as Kafka reads it."""
+        """Return the broker's private key and certificate as one PEM text."""
         return self.directory / "broker.pem"
 
     @property

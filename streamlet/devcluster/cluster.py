@@ -33,7 +33,9 @@ class _PortTaken(Exception):
 
 
 class DevCluster(KafkaTools):
-    """``with DevCluster(kafka="3.9") as cluster:`` starts (2-4 s) and stops real servers on 127.0.0.1.
+    """Real servers on 127.0.0.1: ``with DevCluster(kafka="3.9") as cluster:``.
+
+    They start in 2 to 4 s, and are stopped at the end of the block.
 
     ``kafka``: "3.9" (ZooKeeper mode) or "4" (KRaft); ``brokers``: 1 or 3 (or 0: ZooKeeper alone).
     ``directory`` holds data and logs and is kept; without one a temporary directory is used and removed.
@@ -101,7 +103,7 @@ class DevCluster(KafkaTools):
         return ",".join(f"127.0.0.1:{member.port}" for member in self._brokers)
 
     def secure_servers(self, protocol: str) -> str:
-        """The addresses of a secured cluster's listeners: SSL, SASL_PLAINTEXT or SASL_SSL."""
+        """Return the addresses of listeners: SSL, SASL_PLAINTEXT or SASL_SSL."""
         return ",".join(f"127.0.0.1:{member.secure_ports[protocol]}" for member in self._brokers)
 
     @property
@@ -130,7 +132,9 @@ class DevCluster(KafkaTools):
         self.stop()
 
     def start(self) -> Self:
-        """Fetch jars when they are not cached, start everything, return when every broker answers.
+        """Start everything, and return when every broker answers.
+
+        Jars that are not cached are fetched first.
 
         Raises ``JavaMissing``, ``JarsUnavailable`` or ``ClusterFailed``; nothing is left running then.
         """
@@ -189,8 +193,9 @@ class DevCluster(KafkaTools):
                 member.jvm.kill()
 
     def release(self) -> None:
-        """Let a ``detachable`` cluster live on without this process. The object reaches nothing
-        afterwards.
+        """Let a ``detachable`` cluster live on without this process.
+
+        The object reaches nothing afterwards.
         """
         for member in self.members:
             if member.jvm is not None:
@@ -251,7 +256,7 @@ class DevCluster(KafkaTools):
         self._jvm(self._brokers[broker]).resume()
 
     def restart(self, broker: int, *, graceful: bool = True) -> None:
-        """Stop the broker (when it runs), start it again on its port, return when it answers.
+        """Start the broker again on its port, and return when it answers.
 
         After a kill this waits up to 6 s, until its old session has expired: a 3.9 broker refuses to
         start while the node it left in ZooKeeper is there.
@@ -289,7 +294,7 @@ class DevCluster(KafkaTools):
         probes.expire_session(self._the_zookeeper().port, session_id, password)
 
     def dump_log(self, topic: str, partition: int, broker: int = 0) -> str:
-        """What ``kafka-dump-log`` prints of one replica's segments."""
+        """Return the output of ``kafka-dump-log`` for one replica's segments."""
         data = data_directory(self.installation, broker)
         return self.dump_segments(sorted((data / f"{topic}-{partition}").glob("*.log")))
 
@@ -309,8 +314,9 @@ class DevCluster(KafkaTools):
         member.jvm = Jvm(member.name, member.command, member.log, detachable=self._detachable)
 
     def _await_old_session(self, broker: int) -> None:
-        """On 3.9: until ZooKeeper has forgotten a broker that was killed (also one of an earlier run of the
-        directory).
+        """Wait, on 3.9, until ZooKeeper has forgotten a killed broker.
+
+        It may be one of an earlier run of the directory.
         """
         if self._zookeeper is None:
             return
@@ -322,7 +328,7 @@ class DevCluster(KafkaTools):
         self._await(f"broker {broker}'s old session to expire", self._zookeeper, gone)
 
     def _await_brokers(self, brokers: Iterable[int]) -> None:
-        """Until each of them names, as members of a cluster with a controller, all brokers that run."""
+        """Wait until each broker names all running ones, and a controller."""
         running = frozenset(number for number, member in enumerate(self._brokers) if member.alive)
         for number in brokers:
             member = self._brokers[number]

@@ -39,7 +39,7 @@ class OwnedDirectory:
 
 
 def sweep() -> list[Path]:
-    """Remove what owners that died (``kill -9``) left behind; returns what was removed."""
+    """Remove directories of dead owners (``kill -9``); return their paths."""
     removed = []
     for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         try:

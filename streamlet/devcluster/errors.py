@@ -1,6 +1,4 @@
-"""What can go wrong with a development cluster. Each message is one paragraph: what, where, why, what to
-do.
-"""
+"""Errors of the development cluster."""
 
 from __future__ import annotations
 
@@ -8,11 +6,11 @@ from streamlet.base.errors import BadInput, StreamletError
 
 
 class DevStackError(StreamletError):
-    """Base: the development cluster could not do what was asked."""
+    """Base of all errors of the development cluster."""
 
 
 class NotAsWanted(DevStackError, BadInput):
-    """No cluster is up where one is needed, or another one than was asked for; nothing was started or ended."""
+    """No cluster, or another one, is up. Nothing was started or ended."""
 
     exit_status = BadInput.exit_status
 
@@ -22,11 +20,11 @@ class JavaMissing(DevStackError):
 
 
 class JarsUnavailable(DevStackError):
-    """Kafka's jars are not in the cache and could not be fetched into it."""
+    """Kafka's jars are not cached and could not be fetched."""
 
 
 class ClusterFailed(DevStackError):
-    """A ZooKeeper or a broker did not start, or did not answer in time; carries the tail of its log."""
+    """A server did not start or answer in time. Carries the tail of its log."""
 
 
 class ToolFailed(DevStackError):

@@ -21,20 +21,24 @@ class Installation:
     figures: bool = False
 
     def write_logging(self) -> None:
-        """Servers log INFO to their console (which is a file), tools only warnings, apart from their
-        output.
+        """Write logging settings: INFO for servers, warnings for tools.
+
+        A server's console is a file; a tool's log is kept apart from its output.
         """
         text = settings.reload4j if self.kafka == "3.9" else settings.log4j2
         self._logging("server").write_text(text("INFO", "out"))
         self._logging("tools").write_text(text("WARN", "err"))
 
     def server_command(self, main: str, *arguments: str, heap_mb: int) -> list[str]:
-        """A ZooKeeper or a broker; with ``figures`` the JVM keeps its best compiler and collector."""
+        """Return the command of a server.
+
+        With ``figures`` the JVM keeps its best compiler and collector.
+        """
         flags = () if self.figures else SMALL_FLAGS
         return self._command(main, arguments, (f"-Xmx{heap_mb}m", *flags), "server")
 
     def tool_command(self, main: str, *arguments: str) -> list[str]:
-        """A tool: lives for a second, so it is always started small."""
+        """Return the command of a tool: it lives for a second, so it starts small."""
         return self._command(main, arguments, ("-Xmx512m", *SMALL_FLAGS), "tools")
 
     def _command(self, main: str, arguments: tuple[str, ...], flags: tuple[str, ...], logging: str) -> list[str]:

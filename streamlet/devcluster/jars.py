@@ -1,5 +1,6 @@
-"""Kafka's jars in a per-user cache: fetched once per version by Maven or Ivy, then shared by every
-cluster.
+"""Kafka's jars in a cache that all clusters of a user share.
+
+Each version is fetched once, by Maven or Ivy.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ FETCH_TIMEOUT_S = 900.0
 
 
 def silent(_line: str) -> None:
-    """The progress callback of those who want none."""
+    """Report no progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def ensure_jars(
     progress: Progress = silent,
     environ: Mapping[str, str] | None = None,
 ) -> Path:
-    """The directory that holds the release's jars; fetches them when it is not there (3-60 s).
+    """Return the directory of the release's jars; fetch them first if needed (3-60 s).
 
     The directory appears whole, by a rename, or not at all; two processes that want it at once wait for
     one another on a lock file. Raises ``JarsUnavailable``.
@@ -114,8 +115,9 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _fetch_into(wanted: Path, release: Release, java: Java, progress: Progress, environ: Mapping[str, str]) -> None:
-    """Fetch under a temporary name, check, rename. Called with the lock held, so every old temporary is
-    stale.
+    """Fetch under a temporary name, check, rename.
+
+    Called with the lock held, so every old temporary is stale.
     """
     for stale in wanted.parent.glob(f".{release.key}.*"):
         shutil.rmtree(stale)
@@ -198,7 +200,7 @@ def fetch_command(
 
 
 def find_ivy() -> Path | None:
-    """An Ivy jar that something else brought: pyspark's wheel, Maven's or Ivy's own cache."""
+    """Return an Ivy jar from pyspark, Maven's cache or Ivy's cache."""
     places = []
     spec = importlib.util.find_spec("pyspark")
     if spec is not None and spec.origin is not None:
@@ -209,7 +211,7 @@ def find_ivy() -> Path | None:
 
 
 def pom_text(release: Release) -> str:
-    """The smallest project that depends on the release."""
+    """Return the smallest Maven project that depends on the release."""
     dependencies = "".join(
         f"<dependency><groupId>{escape(group)}</groupId><artifactId>{escape(artifact)}</artifactId>"
         f"<version>{escape(version)}</version></dependency>"
@@ -223,7 +225,10 @@ def pom_text(release: Release) -> str:
 
 
 def ivy_text(release: Release) -> str:
-    """The same for Ivy. ``runtime(default)`` leaves out tests, sources and what is optional."""
+    """Return the same for Ivy.
+
+    ``runtime(default)`` leaves out tests, sources and optional jars.
+    """
     dependencies = "".join(
         f'<dependency org="{escape(group)}" name="{escape(artifact)}" rev="{escape(version)}" '
         'conf="default->runtime(default),master(default)"/>'

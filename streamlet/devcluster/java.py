@@ -51,7 +51,7 @@ def candidates(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def find_java(environ: Mapping[str, str] | None = None) -> Java:
-    """The first Java of at least version 17. Runs ``java -version`` (about 50 ms).
+    """Return the first Java of at least version 17. Runs ``java -version`` (about 50 ms).
 
     Raises ``JavaMissing``, which names every Java that was looked at and why it does not do.
     """

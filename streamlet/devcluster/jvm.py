@@ -130,12 +130,12 @@ class Jvm:
             os.close(fd)
 
     def log_tail(self, lines: int = 8) -> str:
-        """The last lines of its log on one line, those that speak of errors first in importance."""
+        """Return the last lines of its log as one line; lines with errors win."""
         return log_tail(self.log, lines)
 
 
 def log_tail(log: Path, lines: int = 8) -> str:
-    """What a failed start is told with: the last lines that name an error, else the last lines."""
+    """Return the last lines that name an error, else the last lines."""
     try:
         with log.open("rb") as stream:
             stream.seek(max(0, log.stat().st_size - 65536))

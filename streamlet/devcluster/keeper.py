@@ -43,8 +43,9 @@ def exec_jvm(command: list[str], keeper: int, mode: str) -> None:
 
 
 def keep(owner: int, mode: str, command: list[str]) -> int:
-    """Start the JVM, wait for whoever ends first. Returns the JVM's exit status (128 +
-    signal).
+    """Start the JVM, and end it when the owner ends.
+
+    Returns the JVM's exit status (128 + signal).
     """
     owner_fd = os.pidfd_open(owner)
     me = os.getpid()

@@ -83,7 +83,7 @@ def lay_out(
 
 
 def laid_out(installation: Installation, name: str, port: int) -> Member:
-    """A server whose configuration lies in the directory already: "ZooKeeper" or "broker N"."""
+    """Start a server whose configuration exists: "ZooKeeper" or "broker N"."""
     home = installation.directory / name.lower().replace(" ", "-")
     if name == "ZooKeeper":
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"

@@ -88,7 +88,7 @@ class Resident:
         return ",".join(f"127.0.0.1:{p.port}" for p in self.processes if p.name != "ZooKeeper" and p not in gone)
 
     def loss(self) -> str | None:
-        """What has ended, and the command that starts it again, in one sentence; None when everything runs."""
+        """Return a sentence about ended parts and how to start them; None if all run."""
         gone = self.gone
         if not gone:
             return None
@@ -154,7 +154,9 @@ def up(
 ) -> Up:
     """Start the cluster, or find that it is up. Returns when every broker answers.
 
-    What is not said is as it was: a cluster that has ended, by a reboot or a kill, is started again on its data, and of
+    Options that are not given stay as they were.
+
+    A cluster that has ended, by a reboot or a kill, is started again on its data, and of
     one that has ended in part, that part. Without one it is "3.9" with 1 broker. Another kind or size than the one that
     is up, or that has data, is refused: NotAsWanted; nothing is ended or removed but by ``down``.
     """
@@ -239,12 +241,15 @@ def _described(kafka: str, brokers: int) -> str:
 
 
 def status(*, state: Path | None = None) -> Resident | None:
-    """What is written to be up, or None; ask each process for its ``health()``."""
+    """Return the recorded cluster, or None; ask each process for its ``health()``."""
     return _read(default_state() if state is None else state)
 
 
 def require(*, state: Path | None = None) -> Resident:
-    """The cluster that is up, or what is left of it while one broker answers (``loss`` tells); else NotAsWanted."""
+    """Return the cluster, if at least one broker answers.
+
+    ``loss`` tells which parts have ended. Raises NotAsWanted.
+    """
     found = status(state=state)
     if found is None:
         raise NotAsWanted("No development cluster is up. Start one: `streamlet dev up`.")
@@ -264,8 +269,10 @@ def require(*, state: Path | None = None) -> Resident:
 
 
 def down(*, state: Path | None = None) -> Down:
-    """End every process of the cluster and remove its data and logs. Nothing is left, also when part of it had
-    died. DevStackError names what could not be removed; it stays on record, for the next ``down``.
+    """End every process of the cluster and remove its data and logs.
+
+    Nothing is left, also when part of it had died. Raises DevStackError for files that could not be removed; the
+    cluster stays on record, for the next ``down``.
     """
     state = default_state() if state is None else state
     if not state.exists():
@@ -283,7 +290,7 @@ def down(*, state: Path | None = None) -> Down:
 
 
 def _remove(directory: Path) -> None:
-    """As much of it as can be, then say what is left."""
+    """Remove as much as possible. Raises DevStackError, naming a file that is left."""
     try:
         shutil.rmtree(directory)
     except OSError as error:

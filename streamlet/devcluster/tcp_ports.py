@@ -66,7 +66,7 @@ def listens(pid: int, port: int) -> bool:
 
 
 def _listening(port: int) -> Iterator[str]:
-    """The inodes of sockets that listen on the port, from the kernel's tables."""
+    """Return the inodes of sockets that listen on the port (kernel tables)."""
     for table in ("tcp", "tcp6"):
         with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6
             for line in Path("/proc/net", table).read_text().splitlines()[1:]:

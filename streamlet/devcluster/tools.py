@@ -49,8 +49,9 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """One line of ``kafka-consumer-groups --describe``; ``committed`` and ``lag`` are None where it prints
-    ``-``.
+    """One line of ``kafka-consumer-groups --describe``.
+
+    ``committed`` and ``lag`` are None where it prints ``-``.
     """
 
     group: str
@@ -108,9 +109,11 @@ class KafkaTools(ABC):
         ]
 
     def move_leader(self, topic: str, partition: int, to: int) -> None:
-        """Make broker ``to`` the leader: it becomes the first replica (taking the place of the old leader
-        when it held none), then the preferred leader is elected. Asynchronous in Kafka: watch
-        ``describe_topic`` for it."""
+        """Make broker ``to`` the leader of a partition.
+
+        It becomes the first replica (in the old leader's place if it held none), then the preferred leader is
+        elected. Asynchronous in Kafka: watch ``describe_topic`` for it.
+        """
         state = next(state for state in self.describe_topic(topic) if state.partition == partition)
         others = [node for node in state.replicas if node != to]
         replicas = [to, *others][: len(state.replicas)]
@@ -164,7 +167,7 @@ class KafkaTools(ABC):
         read_committed: bool = True,
         show: Sequence[str] = (),
     ) -> list[str]:
-        """The topic's values as Kafka's console consumer prints them: the count that is not ours.
+        """Return the topic's values as Kafka's console consumer prints them.
 
         Ends after ``max_messages``, or when nothing has come for ``idle_s``. ``show``: what to print before
         the value, tab between: ``key``, ``partition``, ``offset``, ``timestamp``, ``headers``.
@@ -208,7 +211,7 @@ class KafkaTools(ABC):
         return {int(partition): int(offset) for _, partition, offset in lines if offset}
 
     def describe_groups(self, group: str | None = None) -> list[GroupOffset]:
-        """Committed offsets and lag of one group, or of all."""
+        """Return committed offsets and lag of one group, or of all."""
         which = ["--all-groups"] if group is None else ["--group", group]
         said = self.run_tool(_GROUPS, "--describe", "--offsets", "--timeout", str(GROUPS_TIMEOUT_MS), *which)
         found = []

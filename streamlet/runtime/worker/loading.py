@@ -105,6 +105,7 @@ def _import(file: Path) -> ModuleType:
         ) from error
     except StreamletError as error:  # a setting in the file that cannot be: its own paragraph says all
         raise CannotLoad(f"{file}, {_place(error, file)}: {error.message}") from error
+    # SystemExit, too: a topology's file cannot be told from a program, and must not decide our exit status.
     except (Exception, SystemExit) as error:
         # Python up to 3.11.3 raises this for a file with null bytes, later ones a SyntaxError.
         if type(error) is ValueError and str(error) == NULL_BYTES:
