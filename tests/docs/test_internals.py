@@ -90,3 +90,12 @@ def test_every_rule_has_a_reason_a_function_and_a_test() -> None:
 def test_a_name_that_is_gone_is_found() -> None:
     text = "`base/clock.py:NoSuchClock`, `no/file.py:f`, `test_nobody_wrote_this`, `tests/x.py::test_nor_this`"
     assert len(wrong(text)) == 4
+
+
+def test_paths_of_the_map_exist() -> None:
+    """Every file and folder that design.md names: below ``streamlet/``, or by its last part."""
+    text = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    written = re.findall(r"`([\w/]+(?:\.py|/))`", text)
+    assert len(written) > 50
+    root = ROOT / "streamlet"
+    assert not [path for path in written if not (root / path).exists() and not any(root.rglob(path.rstrip("/")))]

@@ -62,7 +62,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
         if (REPOSITORY / name).exists():
             shutil.copy(REPOSITORY / name, source)
-    shutil.copytree(REPOSITORY / "streamlet", source / "streamlet", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(REPOSITORY / "docs", source / "docs")
+    unwanted = shutil.ignore_patterns("__pycache__")  # streamlet/docs stays the link that it is: the build follows it
+    shutil.copytree(REPOSITORY / "streamlet", source / "streamlet", symlinks=True, ignore=unwanted)
     quiet(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", root / "dist", source, cwd=root)
     shutil.rmtree(source)
     (wheel,) = (root / "dist").glob("*.whl")
