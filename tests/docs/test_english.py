@@ -28,7 +28,6 @@ TURNS = {
     r"\btold (?:so|in the log)\b": "the log says so",
     r"\bno more[,.]": "not any more",
     r"\b(?:nay|thereof|therein|whence|wherein|hither|ought)\b": "an archaic word",
-    r"\bSEEDMAP\b": "this list is not part of the project",
 }
 LONGEST = 120
 

@@ -21,7 +21,7 @@ ROWS = [
 
 
 def test_every_fault_stands_there() -> None:
-    """F1 to F27, in order."""
+    """All 27, in order."""
     assert [row[1] for row in ROWS] == [f"F{number}" for number in range(1, 28)]
 
 

@@ -210,7 +210,7 @@ def test_m7_an_interrupt_in_a_callback_costs_no_other_its_answer(
 
 
 def test_send_alone_sends_nothing(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
-    """C8: bytes move in poll only."""
+    """Bytes move in poll only."""
     client = make_client(broker)
     client.bootstrap(PATIENCE_S)
     broker.on(ApiKey.FIND_COORDINATOR, FOUND)
@@ -340,7 +340,7 @@ def test_a_bootstrap_broker_keeps_its_connection(broker: FakeBroker, make_client
 
 
 def test_a_broker_that_comes_back_is_used_again(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
-    """P12: no restart of ours is needed."""
+    """No restart of ours is needed."""
     client = make_client(broker)
     broker.on(ApiKey.FIND_COORDINATOR, FOUND)
     client.bootstrap(PATIENCE_S)
@@ -504,7 +504,7 @@ def test_a_throttled_broker_is_left_alone(broker: FakeBroker, make_client: Calla
 
 
 def test_m2_wait_on_metadata_names_what_is_missing(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
-    """M2: a partition out of range is told apart from a topic that is not there; a negative wait is refused."""
+    """A partition out of range is told apart from a topic that is not there; a negative wait is refused."""
     client = make_client(broker)
     client.bootstrap(PATIENCE_S)
     assert client.wait_on_metadata("lines", PATIENCE_S) > 0
@@ -579,7 +579,7 @@ def test_a_large_answer_arrives_whole(broker: FakeBroker, make_client: Callable[
 def test_m6_errors_are_logged_with_correlation_ids(
     broker: FakeBroker, make_client: Callable[..., KafkaClient], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """M6: what a metadata answer complains about is in the log, for whoever debugs; a user is told by who waits."""
+    """What a metadata answer complains about is in the log, for whoever debugs; a user is told by who waits."""
     caplog.set_level(logging.DEBUG)
     client = make_client(broker)
     client.bootstrap(PATIENCE_S)

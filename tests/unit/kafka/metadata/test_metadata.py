@@ -119,7 +119,7 @@ def test_an_answer_from_before_the_newest_topic_does_not_settle_it(metadata: Met
 
 
 def test_an_answer_without_brokers_is_a_failed_update(metadata: Metadata) -> None:
-    """M6: the cache is never wiped by a broker that knows nothing."""
+    """The cache is never wiped by a broker that knows nothing."""
     known = metadata.cluster
     metadata.request_update()
     assert not metadata.update(metadata.next_request(), answer(brokers=()), 5.0)
@@ -195,7 +195,7 @@ def test_m1_listeners_see_each_update_and_a_faulty_one_costs_nothing(
 
 
 def test_m1_the_cluster_has_the_maps_of_the_article(metadata: Metadata) -> None:
-    """M1: brokers by id, partitions by topic, by name, by leader, and those with a leader."""
+    """Brokers by id, partitions by topic, by name, by leader, and those with a leader."""
     cluster = metadata.cluster
     (info,) = cluster.partitions_for("t")
     assert cluster.brokers[1] == Broker(1, "b1", 9092) and str(cluster.brokers[1]) == "b1:9092 (id 1)"

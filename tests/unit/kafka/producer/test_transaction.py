@@ -248,7 +248,7 @@ def test_a_transaction_that_never_reached_the_coordinator_is_aborted_all_the_sam
 
 
 def test_a_lost_batch_fails_the_transaction_and_its_abort_takes_a_new_epoch() -> None:
-    """E5: what may or may not be in the log is hidden by the abort."""
+    """What may or may not be in the log is hidden by the abort."""
     far = Coordinator()
     manager = far.in_transaction()
     far.run()

@@ -1,4 +1,4 @@
-"""K3: the shares of a spout's tasks are disjoint, complete and even."""
+"""The shares of a spout's tasks are disjoint, complete and even."""
 
 from __future__ import annotations
 

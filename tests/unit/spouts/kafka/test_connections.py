@@ -1,4 +1,4 @@
-"""K2: one connection a broker, counted by partition, closed with the last."""
+"""One connection a broker, counted by partition, closed with the last."""
 
 from __future__ import annotations
 
