@@ -23,7 +23,7 @@ from streamlet.kafka.errors import ClientTimeout, copy_of
 from streamlet.kafka.producer.accumulator import PartitionQueue
 from streamlet.kafka.producer.batch import ProducerBatch
 from streamlet.kafka.producer.errors import BufferExhausted, ProducerClosed, RecordTooLarge, SerializationFailed
-from streamlet.kafka.producer.partitioners import INTERVAL_STICKY, TopicState
+from streamlet.kafka.producer.partitioners import TopicState
 from streamlet.kafka.producer.producer_config import ProducerConfig
 from streamlet.kafka.producer.record_future import FutureRecordMetadata
 from streamlet.kafka.producer.sender import Sender
@@ -54,7 +54,7 @@ class Appender:
         self._batch_bytes = config.batch_bytes
         self._pid = os.getpid()
         self.topics = sender.topics
-        self.hashes_raw_keys = config.partitioner in ("java_hash", INTERVAL_STICKY) or self.topics.custom is not None
+        self.hashes_raw_keys = self.topics.wants_raw_keys
         self.key_serializer = serializer("key_serializer", config.key_serializer)
         self.value_serializer = serializer("value_serializer", config.value_serializer)
         self._direct = (

@@ -12,7 +12,8 @@ A batch fails for one of four reasons, and for no other:
 
 1. its age passed ``delivery_timeout_ms``: queued (:class:`BatchExpired`, never sent) or in flight
    (:class:`OutcomeUnknown`; if an earlier try was sent, queued too) - :meth:`BatchLedger.expire`;
-2. its answer has an error that is not worth another try, or no try is left - :func:`decide`;
+2. its answer has an error that is not worth another try, or no try or no time is left: then with the answer's own
+   error, as in Java - :func:`decide`;
 3. its transaction can only be aborted, and the batch is still queued - :meth:`BatchLedger.abort_queued`;
 4. the producer was closed by force - :meth:`BatchLedger.abort_all`.
 

@@ -5,7 +5,8 @@ hash points, among *all* partitions, with or without a leader. One without a key
 partitioner (KIP-480, KIP-794) stays on a partition until a batch's worth of bytes went there; Kafka 0.8's stayed for
 ten minutes. A partitioner of the user's decides both kinds.
 
-To add a partitioner: a hash, and its row in ``_HASHES``.
+To add a hash of keys: the function, and its row in ``_HASHES``. Results are cached by key (``Topics.keyed``), so a hash
+sees the key alone. What looks at time or load is a user's partitioner, or a form of :class:`StickyPartition`.
 """
 
 from __future__ import annotations
@@ -314,6 +315,8 @@ class Topics:
         name = config.partitioner if isinstance(config.partitioner, str) else None
         self.custom = None if name is not None else custom(config.partitioner)
         self._hash = key_hash(name or "murmur2")
+        self.wants_raw_keys = self._hash.raw or self.custom is not None
+        """Whether the partition comes of the key as the user gave it, and not of its bytes."""
         self._interval_s = config.interval_sticky_ms / 1000 if name == INTERVAL_STICKY else None
         self.cluster = Cluster()
 

@@ -445,7 +445,10 @@ class PartitionManager:
     # -- progress -------------------------------------------------------------------------------------------
 
     def last_completed_offset(self) -> int:
-        """Return the offset to read on at after a restart: everything below is done."""
+        """Return the offset to read on at after a restart: everything below is done.
+
+        storm-kafka's name, although this offset is the first that is *not* completed.
+        """
         return self.ledger.next_committable()
 
     @property
