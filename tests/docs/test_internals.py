@@ -12,10 +12,12 @@ import pytest
 from tests.docs.pages import ROOT
 
 INTERNALS = ROOT / "docs" / "internals"
+TESTS = ROOT / "tests"
 PAGES = [*sorted(INTERNALS.glob("*.md")), ROOT / "docs" / "design.md"]
 SOURCES = [*sorted((ROOT / "streamlet").rglob("*.py")), *sorted((ROOT / "topologies").rglob("*.py"))]
 FUNCTION = re.compile(r"`([\w/]+\.py):([A-Za-z_][\w.]*)(?:\(\))?`")
 TEST = re.compile(r"`(?:[\w/]+\.py::)?(test_\w+)`")
+TEST_FILE = re.compile(r"`(?:[\w/]+/)?(test_\w+\.py)`")
 
 
 @functools.cache
@@ -62,6 +64,7 @@ def wrong(text: str) -> list[str]:
             missing.append(f"{written}: {len(found)} files are called so")
         elif name not in defined(found[0]):
             missing.append(f"{written} has no {name}")
+    missing += [f"no file is called {name}" for name in TEST_FILE.findall(text) if not any(TESTS.rglob(name))]
     return missing + [f"no test is called {name}" for name in TEST.findall(text) if name not in known_tests()]
 
 
@@ -89,7 +92,8 @@ def test_every_rule_has_a_reason_a_function_and_a_test() -> None:
 
 def test_a_name_that_is_gone_is_found() -> None:
     text = "`base/clock.py:NoSuchClock`, `no/file.py:f`, `test_nobody_wrote_this`, `tests/x.py::test_nor_this`"
-    assert len(wrong(text)) == 4
+    text += ", `test_no_file_is_called_so.py`"
+    assert len(wrong(text)) == 5
 
 
 def test_paths_of_the_map_exist() -> None:

@@ -159,14 +159,16 @@ class Commits:
                 "first poll joins. Poll until it has partitions, then commit what it was given."
             )
         name = f" ({error.__name__})" if error is not None else ""
+        # A reason that is known brings its own advice.
         why = self.lost_reason or (
-            "it was silent for longer than session_timeout_ms, or did not poll for max_poll_interval_ms"
+            "it was silent for longer than session_timeout_ms, or did not poll for max_poll_interval_ms. If one round "
+            f"of work takes long, raise max_poll_interval_ms (now {config.max_poll_interval_ms}) or lower "
+            f"max_poll_records (now {config.max_poll_records})"
         )
         return CommitFailed(
             f"The offsets were not committed: group {config.group_id!r} has gone on without this member{name}, and its "
-            f"partitions may belong to others, which read on from the last commit. Why: {why.rstrip('.')}. If one "
-            f"round of work takes long, raise max_poll_interval_ms (now {config.max_poll_interval_ms}) or lower "
-            f"max_poll_records (now {config.max_poll_records}). Poll to join again."
+            f"partitions may belong to others, which read on from the last commit. Why: {why.rstrip('.')}. Poll to "
+            "join again."
         )
 
     def commit_sync(self, offsets: Offsets, timeout_s: float) -> None:

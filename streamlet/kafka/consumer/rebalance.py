@@ -10,7 +10,7 @@ inside poll, where positions, records and listeners belong. There are four kinds
 
 An eager member gives everything back before it joins. A cooperative one (KIP-429) keeps reading through the rebalance
 and gives back only what its new share lacks; others get that in a second round. So a cooperative member
- may be given nothing in its first round, which is no final share.
+may be given nothing in its first round, which is no final share.
 
 A join goes on in the thread while the user works on records. ``_joining`` is True from :meth:`Rebalancer._prepare_join`
 until the news of its end are heard.

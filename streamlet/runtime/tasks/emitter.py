@@ -191,8 +191,12 @@ def picker(target: Target, uniform: Callable[[], float]) -> Pick:
         return lambda values: first
     if kind == "fields":
         return FieldsPick(target)
-    boxes = target.local if kind == "local_or_shuffle" and target.local else target.boxes
-    return _shuffle_picker(boxes, uniform)
+    if kind == "local_or_shuffle" and target.local:
+        return _shuffle_picker(target.local, uniform)
+    if kind in ("shuffle", "none", "local_or_shuffle"):
+        return _shuffle_picker(target.boxes, uniform)
+    # A kind without its branch must not go on as shuffle: its tuples would reach the wrong tasks in silence.
+    raise NotImplementedError(f"nothing picks a task for the grouping {kind!r}")
 
 
 def _shuffle_picker(boxes: Sequence[Outbox], uniform: Callable[[], float]) -> Pick:
