@@ -12,8 +12,6 @@ class DevStackError(StreamletError):
 class NotAsWanted(DevStackError, BadInput):
     """No cluster, or another one, is up. Nothing was started or ended."""
 
-    exit_status = BadInput.exit_status
-
 
 class JavaMissing(DevStackError):
     """There is no Java here, or it is too old for Kafka."""

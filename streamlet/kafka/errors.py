@@ -50,8 +50,6 @@ class NoLeader(KafkaError):
 class CannotBeWritten(KafkaError, BadInput):
     """A request has a value that does not fit into Kafka's protocol; it was not sent."""
 
-    exit_status = BadInput.exit_status
-
 
 class ClientClosed(KafkaError):
     """The client was closed while the request was unsent or in flight."""
@@ -71,13 +69,9 @@ class HungUp(Disconnected, BadInput):
     for three seconds the error is Disconnected.
     """
 
-    exit_status = BadInput.exit_status
-
 
 class AuthenticationFailed(KafkaError, BadInput):
     """The broker refuses user, password or mechanism, or does not prove itself."""
-
-    exit_status = BadInput.exit_status
 
 
 class TlsFailed(AuthenticationFailed):
@@ -87,19 +81,14 @@ class TlsFailed(AuthenticationFailed):
 class ForeignProtocol(MalformedFrame, BadInput):
     """The port answers in another protocol than Kafka's, or than this listener's."""
 
-    exit_status = BadInput.exit_status
-
 
 class UnsupportedVersion(KafkaError, BadInput):
     """Broker and client share no version of an API."""
-
-    exit_status = BadInput.exit_status
 
 
 class BootstrapFailed(KafkaError, BadInput):
     """No address of ``bootstrap_servers`` gave metadata; ``causes`` has each one's reason."""
 
-    exit_status = BadInput.exit_status
     retriable = True
 
     def __init__(self, message: str, causes: Mapping[str, str]) -> None:

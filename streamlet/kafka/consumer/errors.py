@@ -16,8 +16,6 @@ class ConsumerError(KafkaError):
 class IllegalSubscription(ConsumerError, BadInput):
     """``subscribe`` and ``assign`` were mixed, or the call fits neither."""
 
-    exit_status = BadInput.exit_status
-
 
 class NotAssigned(ConsumerError):
     """The partition is not assigned to this consumer."""

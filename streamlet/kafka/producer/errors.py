@@ -23,19 +23,13 @@ class BufferExhausted(ClientTimeout):
 class RecordTooLarge(KafkaError, BadInput):
     """One record is larger than ``max_request_size`` or ``buffer_memory`` lets any be; it was not taken."""
 
-    exit_status = BadInput.exit_status
-
 
 class SerializationFailed(KafkaError, BadInput):
     """A serializer raised, or gave no bytes; the record was not taken."""
 
-    exit_status = BadInput.exit_status
-
 
 class PartitionerFailed(KafkaError, BadInput):
     """A partitioner raised, or gave no index of a partition; the record was not taken."""
-
-    exit_status = BadInput.exit_status
 
 
 class ProducerClosed(KafkaError):
