@@ -114,11 +114,9 @@ class Observer(Protocol):
 
     def on_status(self, status: RunStatus) -> None:
         """Show a status: about once a second, and once at the end."""
-        ...
 
     def on_event(self, level: str, text: str) -> None:
         """Show a line: a worker replaced, an error of a bolt, a log line."""
-        ...
 
 
 class Stop:
@@ -165,4 +163,3 @@ class Backend(Protocol):
 
     def run(self, request: RunRequest, observer: Observer, stop: Stop) -> RunResult:
         """Run to the end: return when every process of the run is gone."""
-        ...

@@ -56,19 +56,15 @@ class Launcher(Protocol):
 
     def start(self, worker: int, epoch: int, adopt: Adopt) -> None:
         """Bring up a worker; hand its channel to ``adopt``, now or later, on any thread."""
-        ...
 
     def kill(self, worker: int, epoch: int) -> None:
         """End a worker so that nothing of it lives on."""
-        ...
 
     def ended(self) -> list[tuple[int, int, str]]:
         """Return (worker, epoch, how) of workers that ended since the last call."""
-        ...
 
     def close(self) -> None:
         """End everything that was started, before this returns."""
-        ...
 
 
 class Adopt(Protocol):

@@ -11,11 +11,9 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Seconds from an arbitrary start; never goes back."""
-        ...
 
     def wall_ms(self) -> int:
         """Milliseconds since the Unix epoch."""
-        ...
 
 
 class SystemClock:

@@ -26,31 +26,24 @@ class View(Observer, Protocol):
 
     def start(self, request: RunRequest, backend: str) -> None:
         """Show that the run begins."""
-        ...
 
     def log(self, level: str, text: str) -> None:
         """Show a log line."""
-        ...
 
     def notice(self, text: str) -> None:
         """Show a line at once. Called in a signal handler: no locks, no buffers."""
-        ...
 
     def killed(self, exit_status: int) -> None:
         """Show the last line of a run that is killed. In a signal handler, like ``notice``."""
-        ...
 
     def finish(self, result: RunResult, exit_status: int = 0) -> None:
         """Show the result of a run that ended well."""
-        ...
 
     def failed(self, error: BaseException, exit_status: int) -> None:
         """Show that the run failed; the caller explains the error on stderr."""
-        ...
 
     def close(self) -> None:
         """Nothing more is shown. Always called."""
-        ...
 
 
 class JsonView:

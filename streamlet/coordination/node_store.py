@@ -89,38 +89,31 @@ class NodeStore(Protocol):
     @property
     def state(self) -> ConnectionState:
         """As last heard; does no I/O."""
-        ...
 
     @property
     def session_id(self) -> int | None:
         """Of the session, or None before there is one. Another one means that a session was lost."""
-        ...
 
     def get(self, path: str) -> tuple[bytes, int] | None:
         """Return data and version, or None when the node is not there."""
-        ...
 
     def exists(self, path: str) -> int | None:
         """Return the node's version, or None when it is not there."""
-        ...
 
     def children(self, path: str) -> list[str]:
         """Names (not paths) of the children, sorted. Raises ``NodeMissing``."""
-        ...
 
     def create(self, path: str, data: bytes = b"", *, makepath: bool = True) -> int:
         """Make a node that outlives the session; returns its version (0). ``makepath`` makes missing parents.
 
         Raises ``NodeExists``, ``NodeMissing`` (a parent, without ``makepath``), ``NodeTooBig``.
         """
-        ...
 
     def set(self, path: str, data: bytes, version: int) -> int:
         """Write if the version is still ``version``; returns the new one.
 
         Raises ``VersionConflict``, ``NodeMissing``, ``NodeTooBig``. ``ANY_VERSION`` writes regardless.
         """
-        ...
 
     def set_async(self, path: str, data: bytes, version: int) -> Future[int]:
         """``set`` that never blocks the caller: every failure, no connection included, is the future's.
@@ -128,15 +121,12 @@ class NodeStore(Protocol):
         While the connection is suspended the write waits in order and is sent after reconnection.
         Callbacks of the future may run on the store's own thread: keep them short.
         """
-        ...
 
     def delete(self, path: str, version: int = ANY_VERSION) -> None:
         """Delete a node. Raises ``NodeMissing``, ``NodeNotEmpty``, ``VersionConflict``."""
-        ...
 
     def close(self) -> None:
         """End the session; futures still open fail. Bounded in time; may be repeated."""
-        ...
 
 
 def check_path(path: str) -> str:

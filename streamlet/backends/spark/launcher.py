@@ -41,19 +41,15 @@ class Jobs(Protocol):
 
         The sentence begins "worker 1 (epoch 2) ...".
         """
-        ...
 
     def cancel(self, worker: int, epoch: int) -> None:
         """End its job if it runs."""
-        ...
 
     def alive(self) -> bool:
         """Tell whether Spark is still there."""
-        ...
 
     def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
         """Make a thread that may call the methods above, not started."""
-        ...
 
 
 class SlotLauncher:

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Never, Self, Unpack
 
 from streamlet.base.backoff import Backoff
@@ -41,7 +40,12 @@ from streamlet.kafka.arguments import (
     partitions_of,
 )
 from streamlet.kafka.client.client import KafkaClient
-from streamlet.kafka.client.group_requests import OffsetAndMetadata, offset_commit_request, offset_fetch_request
+from streamlet.kafka.client.group_requests import (
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    offset_commit_request,
+    offset_fetch_request,
+)
 from streamlet.kafka.client.leader_requests import ListedOffset
 from streamlet.kafka.errors import ClientClosed, KafkaError
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
@@ -101,9 +105,7 @@ class Admin:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -350,12 +352,13 @@ class Admin:
         check_name(group_id, "group")
         given = by_partition(offsets, "offset")
         looked_up = {tp: topics.timestamp_of(spec) for tp, spec in given.items() if topics.is_place(spec)}
+        outsider = ConsumerGroupMetadata(group_id)
         fixed = {tp: groups.offset_to_store(tp, spec) for tp, spec in given.items() if tp not in looked_up}
         with self._call(timeout) as call:
             stored = {**fixed, **_look_up(call, looked_up)}
 
             def make(share: Iterable[TopicPartition], _broker: Broker | None) -> Ask[TopicPartition, None]:
-                request = offset_commit_request(group_id, {tp: stored[tp] for tp in share})
+                request = offset_commit_request(outsider, {tp: stored[tp] for tp in share})
                 return Ask(request, lambda response: groups.read_committed_offsets(group_id, response))
 
             route: ToCoordinators[TopicPartition] = ToCoordinators(lambda _tp: group_id)

@@ -12,7 +12,6 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Any, TypeVar
 
 from streamlet.base.backoff import Backoff
@@ -182,9 +181,7 @@ class KafkaClient:
     def __enter__(self) -> KafkaClient:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

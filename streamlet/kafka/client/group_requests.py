@@ -11,16 +11,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from streamlet.base.errors import WrongArgument
-from streamlet.kafka.broker_errors import (
-    CoordinatorNotAvailable,
-    NotCoordinator,
-    error_class,
-)
+from streamlet.kafka.broker_errors import CoordinatorNotAvailable, NotCoordinator, error_class
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.client.leader_requests import by_topic, partition_rows
-from streamlet.kafka.errors import BrokerError, Disconnected, KafkaError
+from streamlet.kafka.errors import BrokerError, Disconnected
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import UNKNOWN_EPOCH, Broker, TopicPartition
+from streamlet.kafka.protocol.api import Request
 from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from streamlet.kafka.protocol.messages.offsets import (
     OffsetCommitPartition,
@@ -33,28 +30,18 @@ from streamlet.kafka.protocol.messages.offsets import (
 )
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 OUTSIDE_GENERATION = -1
 _LONGEST_TEXT = (1 << 15) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class GroupMember:
-    """The member that commits; the default is an outsider (generation -1)."""
-
-    generation_id: int = OUTSIDE_GENERATION
-    member_id: str = ""
-    group_instance_id: str | None = None
-
-
-OUTSIDER = GroupMember()
-
-
-@dataclass(frozen=True, slots=True)
 class ConsumerGroupMetadata:
-    """The group, and the member whose offsets a transaction stores (KIP-447).
+    """The group, and the member that commits or whose offsets a transaction stores (KIP-447).
 
-    With a member the coordinator refuses the offsets of one that has lost its partitions; a bare group fences nobody.
+    With a member the coordinator refuses the offsets of one that has lost its partitions; a bare group is an outsider
+    (generation -1) and fences nobody.
     """
 
     group_id: str
@@ -148,17 +135,17 @@ def find_coordinator(client: KafkaClient, group_id: str) -> RequestFuture[Broker
 
 
 def offset_commit_request(
-    group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupMember = OUTSIDER
+    group: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> OffsetCommitRequest:
     """Return a request to store offsets.
 
     As an outsider's (generation -1) the coordinator refuses it while the group has members.
     """
     return OffsetCommitRequest(
-        group_id=group_id,
-        generation_id=member.generation_id,
-        member_id=member.member_id,
-        group_instance_id=member.group_instance_id,
+        group_id=group.group_id,
+        generation_id=group.generation_id,
+        member_id=group.member_id,
+        group_instance_id=group.group_instance_id,
         topics=tuple(
             OffsetCommitTopic(
                 name=topic,
@@ -188,51 +175,6 @@ def offset_fetch_request(
     return OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=require_stable)
 
 
-def commit_offsets(
-    client: KafkaClient,
-    coordinator: Broker,
-    group_id: str,
-    offsets: Mapping[TopicPartition, OffsetAndMetadata],
-    member: GroupMember = OUTSIDER,
-) -> RequestFuture[dict[TopicPartition, type[BrokerError] | None]]:
-    """Store offsets; the result has each partition's error, None for success."""
-
-    def read(response: OffsetCommitResponse) -> dict[TopicPartition, type[BrokerError] | None]:
-        return {tp: error_class(row.error_code) for tp, row in partition_rows(response.topics)}
-
-    return client.send(offset_commit_request(group_id, offsets, member), coordinator).then(read)
-
-
-def fetch_offsets(
-    client: KafkaClient,
-    coordinator: Broker,
-    group_id: str,
-    partitions: Iterable[TopicPartition] | None,
-    *,
-    require_stable: bool = False,
-) -> RequestFuture[dict[TopicPartition, OffsetAndMetadata]]:
-    """Ask for stored offsets.
-
-    A partition without one is not in the result. ``partitions`` None: all the group has. ``require_stable``: fails with
-    UnstableOffsetCommit (retriable) while an open transaction is about to change one of them (KIP-447).
-    """
-
-    def read(response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:
-        fault = error_class(response.error_code)
-        if fault is not None:
-            raise fault(f"Reading the offsets of group {group_id!r}")
-        found: dict[TopicPartition, OffsetAndMetadata] = {}
-        for tp, row in partition_rows(response.topics):
-            fault = error_class(row.error_code)
-            if fault is not None:
-                raise fault(f"Reading the offset of group {group_id!r} in {tp}")
-            if row.committed_offset >= 0:
-                found[tp] = OffsetAndMetadata(row.committed_offset, row.committed_leader_epoch, row.metadata or "")
-        return found
-
-    return client.send(offset_fetch_request(group_id, partitions, require_stable), coordinator).then(read)
-
-
 class GroupOffsets:
     """One group's offsets over one client, with the search for its coordinator."""
 
@@ -245,45 +187,63 @@ class GroupOffsets:
         self._search: RequestFuture[Broker] | None = None
 
     def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupMember = OUTSIDER
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: ConsumerGroupMetadata | None = None
     ) -> RequestFuture[dict[TopicPartition, type[BrokerError] | None]]:
-        """Store offsets as :func:`commit_offsets` does."""
-        future = self._with_coordinator(
-            lambda broker: commit_offsets(self._client, broker, self.group_id, offsets, member)
-        )
-        return future.add_listener(self._forget_if_moved_in_rows)
+        """Store offsets; the result has each partition's error, None for success. ``member`` None: as an outsider."""
+        group = member or ConsumerGroupMetadata(self.group_id)
+
+        def read(response: OffsetCommitResponse) -> dict[TopicPartition, type[BrokerError] | None]:
+            rows = {tp: error_class(row.error_code) for tp, row in partition_rows(response.topics)}
+            if {NotCoordinator, CoordinatorNotAvailable} & set(rows.values()):
+                self.coordinator = None
+            return rows
+
+        return self._ask(lambda: offset_commit_request(group, offsets), read)
 
     def fetch(
         self, partitions: Iterable[TopicPartition] | None, *, require_stable: bool = False
     ) -> RequestFuture[dict[TopicPartition, OffsetAndMetadata]]:
-        """Ask for stored offsets as :func:`fetch_offsets` does."""
-        wanted = None if partitions is None else tuple(partitions)
-        return self._with_coordinator(
-            lambda broker: fetch_offsets(self._client, broker, self.group_id, wanted, require_stable=require_stable)
-        )
+        """Ask for stored offsets.
 
-    def _with_coordinator(self, ask: Callable[[Broker], RequestFuture[T]]) -> RequestFuture[T]:
-        result: RequestFuture[T] = RequestFuture()
-        result.add_listener(lambda done: self._forget_if_moved(done.exception))
+        A partition without one is not in the result. ``partitions`` None: all the group has. ``require_stable``: fails
+        with UnstableOffsetCommit (retriable) while an open transaction is about to change one of them (KIP-447).
+        """
+        request = offset_fetch_request(self.group_id, partitions, require_stable)
+
+        def read(response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:
+            fault = error_class(response.error_code)
+            if fault is not None:
+                raise fault(f"Reading the offsets of group {self.group_id!r}")
+            found: dict[TopicPartition, OffsetAndMetadata] = {}
+            for tp, row in partition_rows(response.topics):
+                fault = error_class(row.error_code)
+                if fault is not None:
+                    raise fault(f"Reading the offset of group {self.group_id!r} in {tp}")
+                if row.committed_offset >= 0:
+                    found[tp] = OffsetAndMetadata(row.committed_offset, row.committed_leader_epoch, row.metadata or "")
+            return found
+
+        return self._ask(lambda: request, read)
+
+    def _ask(self, make: Callable[[], Request[T]], read: Callable[[T], U]) -> RequestFuture[U]:
+        """Send a request to the coordinator, once it is found; return a future of what ``read`` makes of the answer."""
+        answer: RequestFuture[T] = RequestFuture()
+        result = answer.then(read).add_listener(self._forget_if_moved)
         if self.coordinator is not None:
-            ask(self.coordinator).chain(result)
+            self._client.send(make(), self.coordinator).chain(answer)
             return result
 
         def found(search: RequestFuture[Broker]) -> None:
             self._search = None
             self.coordinator = search.value.dedicated(self._purpose)
-            ask(self.coordinator).chain(result)
+            self._client.send(make(), self.coordinator).chain(answer)
 
         # One search for all that wait: two searches could be answered in the other order, and the commits behind them
         # would reach the coordinator in the other order too.
         search = self._search = self._search or find_coordinator(self._client, self.group_id)
-        search.settle(result, found)
+        search.settle(answer, found)
         return result
 
-    def _forget_if_moved(self, error: KafkaError | None) -> None:
-        if isinstance(error, (Disconnected, NotCoordinator, CoordinatorNotAvailable)):
-            self.coordinator = None
-
-    def _forget_if_moved_in_rows(self, future: RequestFuture[dict[TopicPartition, type[BrokerError] | None]]) -> None:
-        if future.succeeded and {NotCoordinator, CoordinatorNotAvailable} & set(future.value.values()):
+    def _forget_if_moved(self, done: RequestFuture[Any]) -> None:
+        if isinstance(done.exception, (Disconnected, NotCoordinator, CoordinatorNotAvailable)):
             self.coordinator = None

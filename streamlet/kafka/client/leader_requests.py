@@ -16,25 +16,8 @@ from streamlet.kafka.errors import BrokerError, CorruptRecord
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import UNKNOWN_EPOCH, Broker, TopicPartition
 from streamlet.kafka.protocol.messages import fetch as wire
-from streamlet.kafka.protocol.messages.fetch import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from streamlet.kafka.records.batch import RecordBatch
 from streamlet.kafka.records.reading import DECOMPRESSED_LIMIT, ReadOptions, read_batches
-
-__all__ = [
-    "EARLIEST_TIMESTAMP",
-    "LATEST_TIMESTAMP",
-    "EpochEnd",
-    "FetchPosition",
-    "FetchSettings",
-    "FetchedPartition",
-    "ListedOffset",
-    "SessionAnswer",
-    "SessionPart",
-    "fetch",
-    "fetch_in_session",
-    "list_offsets",
-    "offsets_for_leader_epoch",
-]
 
 V = TypeVar("V")
 

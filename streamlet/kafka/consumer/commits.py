@@ -31,7 +31,7 @@ from streamlet.kafka.broker_errors import (
     UnknownTopicOrPartition,
 )
 from streamlet.kafka.client.client import KafkaClient
-from streamlet.kafka.client.group_requests import OUTSIDER, GroupMember, GroupOffsets, OffsetAndMetadata
+from streamlet.kafka.client.group_requests import ConsumerGroupMetadata, GroupOffsets, OffsetAndMetadata
 from streamlet.kafka.consumer.consumer_config import ConsumerConfig
 from streamlet.kafka.consumer.errors import CommitFailed, MembershipFenced, RebalanceUnderWay
 from streamlet.kafka.consumer.membership import NO_GENERATION, Generation
@@ -110,7 +110,7 @@ class Commits:
 
         Fails with CommitFailed, RebalanceUnderWay, MembershipFenced or a broker's error.
         """
-        member, generation = OUTSIDER, self.generation
+        member, generation = None, self.generation
         if self.in_group:
             if generation is NO_GENERATION:
                 future: RequestFuture[None] = RequestFuture()
@@ -119,7 +119,12 @@ class Commits:
             if self._rejoining(offsets):
                 # Our generation is over for the coordinator, and its successor has not been heard of in a poll yet.
                 generation = self._joined_since() or generation
-            member = GroupMember(generation.generation_id, generation.member_id, self._config.group_instance_id)
+            member = ConsumerGroupMetadata(
+                self._offsets.group_id,
+                generation.generation_id,
+                generation.member_id,
+                self._config.group_instance_id,
+            )
         sent = dict(offsets)
 
         def judge(rows: Mapping[TopicPartition, type[BrokerError] | None]) -> None:

@@ -337,14 +337,14 @@ class Consumer:
     ) -> dict[TopicPartition, int]:
         """Return the first offset of each partition, assigned or not. Raises ClientTimeout."""
         with self._alone():
-            return self._queries.beginnings(partitions, self._limit(timeout))
+            return self._queries.bounds(ResetStrategy.EARLIEST, partitions, self._limit(timeout))
 
     def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """Return the end of each log; with read_committed the last stable offset."""
         with self._alone():
-            return self._queries.ends(partitions, self._limit(timeout))
+            return self._queries.bounds(ResetStrategy.LATEST, partitions, self._limit(timeout))
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout: float | None = None
@@ -450,7 +450,7 @@ class Consumer:
         return self._alone_lock
 
     def _taking(self) -> Taking:
-        return self._handed_out.taking(self._alone())
+        return Taking(self._handed_out, self._alone())
 
     def _limit(self, timeout: float | None) -> float:
         return self._default_timeout_s if timeout is None else seconds(timeout)

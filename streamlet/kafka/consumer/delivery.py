@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Protocol, runtime_checkable
 
@@ -49,7 +49,6 @@ class Deserializer(Protocol):
 
     def deserialize(self, topic: str, data: bytes | None) -> Any:
         """Return the value of ``data``; None stands for a null in the log."""
-        ...
 
 
 DeserializerLike = Callable[[bytes], Any] | Deserializer | None
@@ -93,17 +92,12 @@ def _each(call: Callable[[Any], Any], column: Sequence[Any]) -> list[Any]:
     return done
 
 
-@dataclass(slots=True)
 class Deserializers:
     """Deserializers of keys and of values."""
 
-    key: DeserializerLike
-    value: DeserializerLike
-    _keys: Deserialize = field(init=False)
-    _values: Deserialize = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._keys, self._values = by_column(self.key), by_column(self.value)
+    def __init__(self, key: DeserializerLike, value: DeserializerLike) -> None:
+        self.key, self.value = key, value
+        self._keys, self._values = by_column(key), by_column(value)
 
     def apply(self, chunks: Iterable[Chunk]) -> tuple[list[DecodedChunk], list[RecordDeserializationFailed]]:
         """Return the chunks with their columns, and the errors of bad records.
@@ -297,13 +291,6 @@ class HandedOut:
 
     # -- one poll
 
-    def taking(self, alone: AbstractContextManager[None]) -> Taking:
-        """Return the context of one poll, while positions run ahead of records.
-
-        ``alone`` is entered inside it: the lock that keeps other threads out.
-        """
-        return Taking(self, alone)
-
     def note_positions(self, rows: Iterable[PartitionState]) -> None:
         """Remember positions that are about to move; no rows: none did."""
         self._before = [(row, row.position) for row in rows if row.position is not None]
@@ -362,6 +349,8 @@ class HandedOut:
 
 class Taking:
     """Context of one poll: what it took counts as handed out when the context ends without an error.
+
+    ``alone`` is entered inside it: the lock that keeps other threads out.
 
     Rule: an interrupt (Ctrl-C, no memory) moves the positions back, or the commit at close would cover records that
     nobody got. A KafkaError does not: the fetcher has put the positions right before it raised that.

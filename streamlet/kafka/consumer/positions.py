@@ -27,8 +27,6 @@ from streamlet.kafka.broker_errors import LeaderNotAvailable, UnknownTopicOrPart
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.client.group_requests import OffsetAndMetadata
 from streamlet.kafka.client.leader_requests import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
     EpochEnd,
     ListedOffset,
     list_offsets,
@@ -48,6 +46,7 @@ from streamlet.kafka.errors import ClientTimeout, KafkaError, NoLeader, copy_of
 from streamlet.kafka.fetch.truncation import PositionVerdict, judge_position
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Broker, Cluster, TopicPartition
+from streamlet.kafka.protocol.messages.fetch import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from streamlet.kafka.protocol.messages.metadata import MetadataRequest
 
 _log = logging.getLogger(__name__)
@@ -484,14 +483,11 @@ class OffsetQueries:
         rows = [row for row in response.topics if not row.error_code and not row.is_internal]
         return frozenset(row.name for row in rows if row.name is not None)
 
-    def beginnings(self, partitions: Iterable[TopicPartition], timeout_s: float) -> dict[TopicPartition, int]:
-        """Return first offsets."""
-        rows = self._ask(dict.fromkeys(partitions_of(partitions), EARLIEST_TIMESTAMP), timeout_s)
-        return {tp: row.offset for tp, row in rows.items()}
-
-    def ends(self, partitions: Iterable[TopicPartition], timeout_s: float) -> dict[TopicPartition, int]:
-        """Return the offsets behind the last records."""
-        rows = self._ask(dict.fromkeys(partitions_of(partitions), LATEST_TIMESTAMP), timeout_s)
+    def bounds(
+        self, strategy: ResetStrategy, partitions: Iterable[TopicPartition], timeout_s: float
+    ) -> dict[TopicPartition, int]:
+        """Return the first offsets (EARLIEST), or those behind the last records (LATEST)."""
+        rows = self._ask(dict.fromkeys(partitions_of(partitions), _TIMES[strategy]), timeout_s)
         return {tp: row.offset for tp, row in rows.items()}
 
     def by_times(

@@ -32,11 +32,6 @@ class FetchSession:
     _wanted: dict[TopicPartition, FetchPosition] = field(default_factory=dict)
     _topic_ids: dict[str, str | None] = field(default_factory=dict)
 
-    @property
-    def wanted(self) -> Mapping[TopicPartition, FetchPosition]:
-        """Positions that the broker holds in the session after the last request."""
-        return self._wanted
-
     def build(self, wanted: Mapping[TopicPartition, FetchPosition], topic_ids: Mapping[str, str | None]) -> SessionPart:
         """Return the next request, so that the session holds exactly ``wanted``."""
         before, known_ids = self._wanted, self._topic_ids

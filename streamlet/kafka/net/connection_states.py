@@ -130,11 +130,6 @@ class ConnectionStates:
         node = self.get(address)
         return node.state is ConnectionState.DISCONNECTED and now_s >= node.retry_at_s
 
-    def in_backoff(self, address: Address, now_s: float) -> bool:
-        """Return whether it is too early for the next try."""
-        node = self.get(address)
-        return node.state is ConnectionState.DISCONNECTED and now_s < node.retry_at_s
-
     def is_ready(self, address: Address, now_s: float) -> bool:
         """Return whether the connection is usable and not throttled by a quota."""
         node = self.get(address)

@@ -28,11 +28,9 @@ class SaslClient(Protocol):
 
     def first(self) -> bytes:
         """Return our first message."""
-        ...
 
     def next(self, challenge: bytes) -> bytes | None:
         """Return our next message, None when the conversation is over."""
-        ...
 
 
 def sasl_client(mechanism: str, username: str, password: str, nonce: str) -> SaslClient:

@@ -25,31 +25,24 @@ class Transport(Protocol):
 
     def fileno(self) -> int:
         """Return the descriptor for the selector."""
-        ...
 
     def finish_connect(self) -> bool:
         """Go on connecting when the socket is ready; return whether bytes may flow."""
-        ...
 
     def wants_write(self) -> bool:
         """Return whether the connecting waits for room to send, not for bytes."""
-        ...
 
     def recv_into(self, buffer: memoryview) -> int | None:
         """Return the bytes received, None for none yet, 0 at the end."""
-        ...
 
     def pending(self) -> bool:
         """Return whether it holds bytes that no event will announce."""
-        ...
 
     def send(self, data: memoryview) -> int:
         """Return how many bytes were taken, 0 when there is no room."""
-        ...
 
     def close(self) -> None:
         """Close it. Never blocks, never raises, may be called twice."""
-        ...
 
 
 Dial = Callable[[SocketAddress, Address], Transport]

@@ -37,11 +37,9 @@ class Waiter(Protocol):
 
     def set(self) -> None:
         """Wake all of them."""
-        ...
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the batch is over; False when ``timeout`` seconds came first."""
-        ...
 
 
 class Settler(Protocol):
@@ -49,7 +47,6 @@ class Settler(Protocol):
 
     def check_wait(self) -> None:
         """Raise IllegalProducerState where waiting would keep the batch from being settled."""
-        ...
 
 
 NO_SEQUENCE = -1

@@ -35,14 +35,6 @@ INTERVAL_STICKY = "interval_sticky"
 FAILOVERS = ("off", "keyless", "all")
 
 
-class Partitioner(Protocol):
-    """The object form of a user's partitioner."""
-
-    def partition(self, key: Any, count: int) -> int:
-        """Return an index from 0, below ``count``; ``key`` is the partition key, or None."""
-        ...
-
-
 class PartitionerSettings(Protocol):
     """The settings that decide where records go; :class:`ProducerConfig` has them."""
 

@@ -185,44 +185,32 @@ _EVERYWHERE: dict[type[BrokerError], Reaction] = {
     e.TransactionalIdAuthorizationFailed: Reaction.FATAL,
     e.ClusterAuthorizationFailed: Reaction.FATAL,
 }
-_BY_KIND: dict[Kind, dict[type[BrokerError], Reaction]] = {
-    Kind.FIND_GROUP_COORDINATOR: {e.GroupAuthorizationFailed: Reaction.ABORTABLE},
-    Kind.ADD_PARTITIONS: {
-        e.TopicAuthorizationFailed: Reaction.ABORTABLE,
-        e.UnknownProducerId: Reaction.ABORTABLE,
-        e.InvalidProducerIdMapping: Reaction.ABORTABLE,
-    },
-    Kind.ADD_OFFSETS: {
-        e.GroupAuthorizationFailed: Reaction.ABORTABLE,
-        e.UnknownProducerId: Reaction.ABORTABLE,
-        e.InvalidProducerIdMapping: Reaction.ABORTABLE,
-    },
-    Kind.COMMIT_OFFSETS: {
-        e.GroupAuthorizationFailed: Reaction.ABORTABLE,
-        e.UnknownMemberId: Reaction.ABORTABLE,
-        e.IllegalGeneration: Reaction.ABORTABLE,
-        e.FencedInstanceId: Reaction.ABORTABLE,
-        e.StaleMemberEpoch: Reaction.ABORTABLE,
-        e.RebalanceInProgress: Reaction.ABORTABLE,
-        e.TopicAuthorizationFailed: Reaction.ABORTABLE,
-        e.OffsetMetadataTooLarge: Reaction.ABORTABLE,
-    },
-    Kind.END: {
-        e.UnknownProducerId: Reaction.ABORTABLE,
-        e.InvalidProducerIdMapping: Reaction.ABORTABLE,
-        # The coordinator knows of no transaction: the request that was to begin it was lost with its answer. Nothing
-        # is wrong with that for an abort. (A repeated end is answered like the first one.)
-        e.InvalidTransactionState: Reaction.ABORTABLE,
-    },
+_ABORTABLE: dict[Kind, tuple[type[BrokerError], ...]] = {
+    Kind.FIND_GROUP_COORDINATOR: (e.GroupAuthorizationFailed,),
+    Kind.ADD_PARTITIONS: (e.TopicAuthorizationFailed, e.UnknownProducerId, e.InvalidProducerIdMapping),
+    Kind.ADD_OFFSETS: (e.GroupAuthorizationFailed, e.UnknownProducerId, e.InvalidProducerIdMapping),
+    Kind.COMMIT_OFFSETS: (
+        e.GroupAuthorizationFailed,
+        e.UnknownMemberId,
+        e.IllegalGeneration,
+        e.FencedInstanceId,
+        e.StaleMemberEpoch,
+        e.RebalanceInProgress,
+        e.TopicAuthorizationFailed,
+        e.OffsetMetadataTooLarge,
+    ),
+    # InvalidTransactionState: the coordinator knows of no transaction. The request that was to begin it was lost with
+    # its answer. Nothing is wrong with that for an abort. (A repeated end is answered like the first one.)
+    Kind.END: (e.UnknownProducerId, e.InvalidProducerIdMapping, e.InvalidTransactionState),
 }
+"""Errors that one kind of request can only answer by an abort of the transaction."""
 
 
 def reaction_to(kind: Kind, fault: type[BrokerError]) -> Reaction:
     """Look up an error in the answer to ``kind``: under the kind, under all kinds, else by ``retriable``."""
-    found = _BY_KIND.get(kind, {}).get(fault) or _EVERYWHERE.get(fault)
-    if found is None:
-        found = Reaction.RETRY if fault.retriable else Reaction.FATAL
-    return found
+    if fault in _ABORTABLE.get(kind, ()):
+        return Reaction.ABORTABLE
+    return _EVERYWHERE.get(fault) or (Reaction.RETRY if fault.retriable else Reaction.FATAL)
 
 
 def needs_new_epoch(fault: type[BrokerError]) -> bool:

@@ -45,30 +45,24 @@ class Links(Protocol):
 
     def attach(self, selector: selectors.BaseSelector) -> None:
         """Register sockets in the loop's selector, with a callable as data."""
-        ...
 
     def send(self, worker: int, outgoing: Outgoing) -> list[Run] | None:
         """Queue frames; return runs of one tuple each that fit in none.
 
         None without a link to that worker: nothing was sent and nothing will be.
         """
-        ...
 
     def received(self) -> list[Incoming]:
         """Return frames that arrived since the last call, in order per link."""
-        ...
 
     def unsent_bytes(self) -> int:
         """Return the longest queue of any link, in bytes."""
-        ...
 
     def traffic(self) -> Traffic:
         """Count frames sent and received over the present link of each worker."""
-        ...
 
     def close(self) -> None:
         """Close all links. Never blocks."""
-        ...
 
 
 class NoLinks:

@@ -27,7 +27,6 @@ class Waiting(Protocol):
 
     def done(self) -> bool:
         """Return whether the wait is over."""
-        ...
 
 
 Steps = Generator[Waiting, None, T]

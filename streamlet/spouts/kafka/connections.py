@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.client.leader_requests import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
     FetchedPartition,
     FetchPosition,
     FetchSettings,
@@ -21,6 +19,7 @@ from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import UNKNOWN_NODE, TopicPartition
 from streamlet.kafka.metadata.cluster import Broker as KafkaBroker
+from streamlet.kafka.protocol.messages.fetch import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from streamlet.spouts.kafka.activity import Steps, answer_to
 from streamlet.spouts.kafka.partition import Broker, Partition
 

@@ -151,7 +151,6 @@ class BrokerReader(Protocol):
 
     def get_current_brokers(self) -> Steps[GlobalPartitionInformation]:
         """Look now. Raises NoSuchTopic, and errors of the source when it does not answer."""
-        ...
 
 
 class StaticBrokerReader:

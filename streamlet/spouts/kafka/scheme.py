@@ -43,11 +43,9 @@ class Scheme(Protocol):
     @property
     def outputs(self) -> Sequence[str]:
         """The names of the fields, in order."""
-        ...
 
     def deserialize(self, record: Record) -> Iterable[Row] | None:
         """Return one list of values for each tuple of the record."""
-        ...
 
 
 class RawScheme:

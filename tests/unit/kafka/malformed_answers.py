@@ -10,7 +10,7 @@ from typing import Any, cast
 from streamlet.kafka.admin import configs, groups, topics
 from streamlet.kafka.client import leader_requests
 from streamlet.kafka.client.client import KafkaClient
-from streamlet.kafka.client.group_requests import commit_offsets, fetch_offsets, find_coordinator
+from streamlet.kafka.client.group_requests import GroupOffsets, find_coordinator
 from streamlet.kafka.client.leader_requests import FetchPosition, FetchSettings, SessionPart
 from streamlet.kafka.consumer.assignors.base import (
     decode_assignment,
@@ -109,6 +109,13 @@ def asked(ask: Callable[[KafkaClient], RequestFuture[Any]]) -> Callable[[Any], o
     return lambda answer: ask(cast(KafkaClient, Answering(answer))).value
 
 
+def stored_offsets(client: KafkaClient) -> GroupOffsets:
+    """A group's offsets whose coordinator is known."""
+    group = GroupOffsets(client, "g")
+    group.coordinator = BROKER
+    return group
+
+
 def read_metadata(answer: Any) -> None:
     """Over what is known already, as a topic that is waited for."""
     metadata = Metadata()
@@ -163,11 +170,11 @@ READ: dict[ApiKey, tuple[Callable[[Any], object], ...]] = {
     ),
     ApiKey.FIND_COORDINATOR: (asked(lambda client: find_coordinator(client, "g")),),
     ApiKey.OFFSET_COMMIT: (
-        asked(lambda client: commit_offsets(client, BROKER, "g", {})),
+        asked(lambda client: stored_offsets(client).commit({})),
         lambda answer: groups.read_committed_offsets("g", answer),
     ),
     ApiKey.OFFSET_FETCH: (
-        asked(lambda client: fetch_offsets(client, BROKER, "g", None)),
+        asked(lambda client: stored_offsets(client).fetch(None)),
         lambda answer: groups.read_offsets("g", answer),
     ),
     ApiKey.DESCRIBE_GROUPS: (lambda answer: groups.read_group_descriptions(answer, BROKER),),

@@ -65,7 +65,7 @@ class Subscription:
         row = ConsumerProtocolSubscription(
             topics=tuple(sorted(self.topics)),
             user_data=self.user_data,
-            owned_partitions=_grouped(self.owned),
+            owned_partitions=grouped(self.owned),
             generation_id=self.generation_id,
             rack_id=self.rack_id,
         )
@@ -78,13 +78,13 @@ def decode_subscription(data: bytes, group_instance_id: str | None = None) -> Su
     version = _version(reader, _NEWEST_SUBSCRIPTION)
     row: ConsumerProtocolSubscription = codec_of(ConsumerProtocolSubscription, version, False).decode(reader)
     return Subscription(
-        row.topics, row.user_data, _flat(row.owned_partitions), row.generation_id, row.rack_id, group_instance_id
+        row.topics, row.user_data, flat(row.owned_partitions), row.generation_id, row.rack_id, group_instance_id
     )
 
 
 def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
     """Return the bytes of one member's assignment."""
-    return _encode(ConsumerProtocolAssignment(assigned_partitions=_grouped(partitions)), 0)
+    return _encode(ConsumerProtocolAssignment(assigned_partitions=grouped(partitions)), 0)
 
 
 def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
@@ -95,7 +95,7 @@ def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
     reader = Reader(data)
     _version(reader, 0)
     row: ConsumerProtocolAssignment = codec_of(ConsumerProtocolAssignment, 0, False).decode(reader)
-    return _flat(row.assigned_partitions)
+    return flat(row.assigned_partitions)
 
 
 def _encode(row: object, version: int) -> bytes:
@@ -111,14 +111,16 @@ def _version(reader: Reader, newest: int) -> int:
     return min(version, newest)
 
 
-def _grouped(partitions: Iterable[TopicPartition]) -> tuple[TopicPartitions, ...]:
+def grouped(partitions: Iterable[TopicPartition]) -> tuple[TopicPartitions, ...]:
+    """Return partitions as the wire has them: by topic, in order."""
     by_topic: dict[str, list[int]] = {}
     for topic, number in sorted(partitions):
         by_topic.setdefault(topic, []).append(number)
     return tuple(TopicPartitions(topic=topic, partitions=tuple(rows)) for topic, rows in by_topic.items())
 
 
-def _flat(rows: Iterable[TopicPartitions]) -> tuple[TopicPartition, ...]:
+def flat(rows: Iterable[TopicPartitions]) -> tuple[TopicPartition, ...]:
+    """Return the partitions of rows from the wire."""
     return tuple(TopicPartition(row.topic, number) for row in rows for number in row.partitions)
 
 

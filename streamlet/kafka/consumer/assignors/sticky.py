@@ -15,6 +15,8 @@ from streamlet.kafka.consumer.assignors.base import (
     RebalanceProtocol,
     Subscription,
     TopicPartitions,
+    flat,
+    grouped,
     partitions_of,
     sorted_members,
     topics_of,
@@ -47,12 +49,8 @@ class StickyAssignor(PartitionAssignor):
 
     def user_data(self, owned: tuple[TopicPartition, ...], generation_id: int) -> bytes | None:
         """Return the owned partitions; older members read them from here."""
-        by_topic: dict[str, list[int]] = {}
-        for topic, number in sorted(owned):
-            by_topic.setdefault(topic, []).append(number)
-        rows = tuple(TopicPartitions(topic=topic, partitions=tuple(numbers)) for topic, numbers in by_topic.items())
         out = bytearray()
-        row = StickyUserData(previous_assignment=rows, generation=generation_id)
+        row = StickyUserData(previous_assignment=grouped(owned), generation=generation_id)
         codec_of(StickyUserData, 0, False).encode(row, out)
         return bytes(out)
 
@@ -69,8 +67,7 @@ class StickyAssignor(PartitionAssignor):
             row: StickyUserData = codec_of(StickyUserData, 0, False).decode(reader)
         except MalformedFrame:
             return subscription.generation_id, subscription.owned
-        owned = tuple(TopicPartition(one.topic, number) for one in row.previous_assignment for number in one.partitions)
-        return row.generation, owned
+        return row.generation, flat(row.previous_assignment)
 
 
 def balance(

@@ -93,11 +93,9 @@ class OffsetStore(Protocol):
     @property
     def recommit_interval_s(self) -> float | None:
         """Seconds after which an unchanged offset is written again, before it expires; None: never."""
-        ...
 
     def where(self, partition: Partition) -> str:
         """Return the place of a partition's offset, for messages."""
-        ...
 
     def open(
         self, partition: Partition, broker: Broker | None, topic_id: str | None, decide: Decide
@@ -107,18 +105,15 @@ class OffsetStore(Protocol):
         The decision is stored before this returns, so before the first emit. Raises UnusableOffset, Deposed (a
         partition of this spout that begins again has another owner by now), errors of ``decide`` and of the store.
         """
-        ...
 
     def commit(self, positions: Mapping[Partition, CommitPosition]) -> Steps[dict[Partition, Outcome]]:
         """Write progress; return for each partition None or why it was not written.
 
         Deposed among the outcomes: another owner took the partition over, stop reading it.
         """
-        ...
 
     def release(self, partition: Partition) -> None:
         """Forget the claim on a partition that is read no more."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,6 @@ from streamlet.kafka import ClientConfig, KafkaClient, RequestFuture, TopicParti
 from streamlet.kafka.broker_errors import UnknownTopicOrPartition
 from streamlet.kafka.client.group_requests import GroupOffsets, OffsetAndMetadata
 from streamlet.kafka.client.leader_requests import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
     FetchPosition,
     FetchSettings,
     fetch,
@@ -23,6 +21,7 @@ from streamlet.kafka.client.leader_requests import (
     offsets_for_leader_epoch,
 )
 from streamlet.kafka.errors import Disconnected, KafkaError
+from streamlet.kafka.protocol.messages.fetch import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from streamlet.kafka.protocol.messages.metadata import MetadataRequest
 from tests.patience import PATIENCE_S
 

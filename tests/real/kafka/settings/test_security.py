@@ -16,9 +16,10 @@ from confluent_kafka.admin import ScramMechanism
 from streamlet.devcluster import DevCluster
 from streamlet.devcluster.broker_settings import SESSION_LIFETIME_MS
 from streamlet.kafka import Admin, ClientConfig, Consumer, KafkaClient, NewTopic, Producer, TopicPartition
-from streamlet.kafka.client.leader_requests import LATEST_TIMESTAMP, FetchPosition, FetchSettings, fetch, list_offsets
+from streamlet.kafka.client.leader_requests import FetchPosition, FetchSettings, fetch, list_offsets
 from streamlet.kafka.errors import AuthenticationFailed, ForeignProtocol, HungUp, KafkaError, TlsFailed
 from streamlet.kafka.metadata.cluster import UNKNOWN_NODE, Broker
+from streamlet.kafka.protocol.messages.fetch import LATEST_TIMESTAMP
 from tests.patience import PATIENCE_S
 from tests.scram import set_password
 

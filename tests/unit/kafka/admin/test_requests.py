@@ -23,7 +23,7 @@ from streamlet.kafka.admin import (
     topics,
 )
 from streamlet.kafka.admin.errors import TopicBeingDeleted, admin_error, item_error
-from streamlet.kafka.client.group_requests import OffsetAndMetadata, offset_commit_request
+from streamlet.kafka.client.group_requests import ConsumerGroupMetadata, OffsetAndMetadata, offset_commit_request
 from streamlet.kafka.errors import Disconnected, MalformedFrame
 from streamlet.kafka.protocol.messages import configs as wire_configs
 from streamlet.kafka.protocol.messages import topics as wire_create
@@ -245,7 +245,7 @@ def test_an_error_of_the_group_is_each_partitions() -> None:
 
 def test_offsets_are_committed_from_outside_of_the_membership() -> None:
     """Generation -1 and no member."""
-    request = offset_commit_request("g", {A0: OffsetAndMetadata(7, 3, "m")})
+    request = offset_commit_request(ConsumerGroupMetadata("g"), {A0: OffsetAndMetadata(7, 3, "m")})
     assert (request.generation_id, request.member_id) == (-1, "")
     row = request.topics[0].partitions[0]
     assert (row.committed_offset, row.committed_leader_epoch, row.committed_metadata) == (7, 3, "m")

@@ -7,7 +7,7 @@ from contextlib import contextmanager, nullcontext
 
 import pytest
 
-from streamlet.kafka.consumer.delivery import HandedOut
+from streamlet.kafka.consumer.delivery import HandedOut, Taking
 from streamlet.kafka.consumer.errors import ConcurrentUse
 from streamlet.kafka.consumer.subscription_state import Position, SubscriptionState
 from streamlet.kafka.errors import KafkaError
@@ -51,7 +51,7 @@ def test_records_count_as_handed_out_only_after_the_lock_is_released() -> None:
         yield
         seen.append(rig.consumed)
 
-    with rig.handed_out.taking(alone()):
+    with Taking(rig.handed_out, alone()):
         rig.take()
         seen.append(rig.consumed)
     assert (seen, rig.consumed) == ([3, 3], 8)
@@ -62,7 +62,7 @@ def test_an_interrupt_moves_positions_back_and_an_error_of_a_partition_does_not(
     error: type[BaseException], position: int
 ) -> None:
     rig = Rig()
-    with pytest.raises(error), rig.handed_out.taking(nullcontext()):
+    with pytest.raises(error), Taking(rig.handed_out, nullcontext()):
         rig.take()
         raise error("a test")
     assert (rig.position, rig.consumed) == (position, position)
@@ -76,9 +76,9 @@ def test_a_refused_second_thread_ends_nothing_of_the_first_ones_poll() -> None:
         raise ConcurrentUse("a test")
         yield
 
-    with rig.handed_out.taking(nullcontext()):
+    with Taking(rig.handed_out, nullcontext()):
         rig.take()
-        with pytest.raises(ConcurrentUse), rig.handed_out.taking(refused()):
+        with pytest.raises(ConcurrentUse), Taking(rig.handed_out, refused()):
             pass
         assert rig.consumed == 3
     assert rig.consumed == 8
