@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+from streamlet.base.notices import Notices
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.consumer.delivery import Deserializers, HandedOut
 from streamlet.kafka.consumer.errors import (
@@ -186,7 +187,7 @@ class IdleReasons:
         self._client = client
         self._subscriptions = subscriptions
         self._began_s = now_s
-        self._next_s = now_s + TOLD_AFTER_S
+        self._silences: Notices[None] = Notices(TOLD_AGAIN_S)
         self._told: dict[str, str] = {}
         """Warnings that hold, by topic, partition or pattern: each is told once."""
         self._look_s = now_s
@@ -194,8 +195,7 @@ class IdleReasons:
     def look(self, now_s: float) -> None:
         """Warn when no broker answers, now and then; of a missing topic or partition once."""
         if not self._client.metadata.update_version:
-            if now_s >= self._next_s:
-                self._next_s = now_s + TOLD_AGAIN_S
+            if now_s - self._began_s >= TOLD_AFTER_S and self._silences.due(None, now_s) is not None:
                 _log.warning(
                     "no Kafka broker has answered for %.0f s at bootstrap_servers, so nothing can be read. %s Check "
                     "that the broker runs, and host and port; this client goes on trying.",

@@ -17,6 +17,7 @@ from time import time
 from typing import Any
 
 from streamlet.base.errors import StreamletError
+from streamlet.base.notices import Notices
 from streamlet.kafka.arguments import check_place, check_timestamp, check_topic, listed
 from streamlet.kafka.client import diagnosis
 from streamlet.kafka.errors import ClientTimeout, copy_of
@@ -61,7 +62,7 @@ class Appender:
             not self.hashes_raw_keys and not config.partitioner_ignore_keys and config.partition_failover == "off"
         )
         """Neither a partitioner of the user's nor the failover switch must be asked."""
-        self._tell_again_s = float("-inf")
+        self._waits: Notices[None] = Notices(TOLD_AGAIN_S)
 
     def check_open(self) -> None:
         """Raise ProducerClosed when the producer is closed, or its thread died."""
@@ -382,9 +383,8 @@ class Appender:
     def _tell_wait(self, topic: str, deadline: float) -> None:
         """Warn, now and then, that nothing can be sent. Without the lock: a handler of the log may send, too."""
         now = self._clock.monotonic()
-        if now < self._tell_again_s:
+        if self._waits.due(None, now) is None:
             return
-        self._tell_again_s = now + TOLD_AGAIN_S
         client = self._sender.client
         info = client.cluster.topics.get(topic)
         if client.cluster.has(topic):

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from streamlet.base.notices import Notices
 from streamlet.runtime.links import dialing
 from streamlet.runtime.links.dialing import Address, HungUp, Secured
 from streamlet.runtime.links.handshake import DEADLINE_S, Hello, Refused
@@ -50,8 +51,7 @@ class LinkServer:
         self._welcomed = welcomed
         self._frame_limit = frame_limit
         self._telling = threading.Lock()
-        self._untold = 0
-        self._tell_at = 0.0
+        self._refusals: Notices[None] = Notices(TELL_S)
         self._proving = threading.Lock()
         self._unproved: dict[threading.Thread, socket.socket] = {}
 
@@ -96,14 +96,11 @@ class LinkServer:
     def _tell(self, error: Exception) -> None:
         # Told at most once in TELL_S, with their number: a line for each of a few thousand strangers would fill the
         # control channel that the lines go over, and the worker would be replaced for its silence.
-        now = time.monotonic()
         with self._telling:
-            if now < self._tell_at:
-                self._untold += 1
-                return
-            untold, self._untold, self._tell_at = self._untold, 0, now + TELL_S
-        more = f" ({untold} more since the last report)" if untold else ""
-        logger.warning("A connection was refused: %s%s.", error, more)
+            untold = self._refusals.due(None, time.monotonic())
+        if untold is not None:
+            more = f" ({untold} more since the last report)" if untold else ""
+            logger.warning("A connection was refused: %s%s.", error, more)
 
     def close(self) -> None:
         """Stop listening and end all handshakes. ``welcomed`` is not called after this, and ``serve`` must not be."""

@@ -16,6 +16,7 @@ from typing import Any
 
 from streamlet.base.clock import Clock
 from streamlet.base.errors import StreamletError, said
+from streamlet.base.notices import Notices
 from streamlet.components.tuples import ACKED, FAILED
 
 AGAIN_S = 10.0
@@ -94,30 +95,26 @@ class Complaints:
         self._tell = tell
         self._first = first
         self._clock = clock
-        self._told: dict[tuple[str, str], tuple[float, int]] = {}
-        """(component, kind of error) -> when it was told last, and how many have come since."""
+        self._notices: Notices[tuple[str, str]] = Notices(AGAIN_S)
+        """By component and kind of error."""
 
     def report(self, component: str, task_id: int, error: BaseException, tup: Any, defined: Defined = None) -> None:
         """Tell or count an error that a call of ``defined`` raised."""
         kind = type(error).__name__
-        now = self._clock.monotonic()
-        last, unsaid = self._told.get((component, kind), (None, 0))
-        if last is not None and now - last < AGAIN_S:
-            self._told[component, kind] = (last, unsaid + 1)
+        is_first = (component, kind) not in self._notices
+        unsaid = self._notices.due((component, kind), self._clock.monotonic())
+        if unsaid is None:
             return
-        self._told[component, kind] = (now, 0)
         text = _paragraph(component, task_id, error, tup, unsaid, defined)
         self._tell("error", text)
-        if last is None:
+        if is_first:
             self._first(text)
         logger.debug("%s", "".join(traceback.format_exception(error)))
 
     def flush(self) -> None:
         """Tell how many errors were only counted."""
-        for (component, kind), (_, unsaid) in self._told.items():
-            if unsaid:
-                self._tell("error", f"{component} raised {kind} {unsaid} more time(s).")
-        self._told.clear()
+        for (component, kind), unsaid in self._notices.take_left_out().items():
+            self._tell("error", f"{component} raised {kind} {unsaid} more time(s).")
 
 
 def _paragraph(component: str, task_id: int, error: BaseException, tup: Any, unsaid: int, defined: Defined) -> str:

@@ -1,0 +1,39 @@
+"""Rate limit of notices that would repeat: the first is given, the next ones are counted. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Notices(Generic[K]):
+    """Which of many like notices to give: the first of each key, then at most one in ``again_s`` seconds.
+
+    Those in between are counted, so that the next one can say how many they were. The caller brings the time, in
+    seconds, and a lock where it has threads.
+    """
+
+    def __init__(self, again_s: float) -> None:
+        self._again_s = again_s
+        self._given: dict[K, tuple[float, int]] = {}
+        """Key -> when its last notice was given, and how many were left out since."""
+
+    def __contains__(self, key: K) -> bool:
+        """Return whether a notice of this key was given."""
+        return key in self._given
+
+    def due(self, key: K, now_s: float) -> int | None:
+        """Return how many notices were left out before this one; None when it is to be left out too."""
+        given_s, left_out = self._given.get(key, (float("-inf"), 0))
+        if now_s - given_s < self._again_s:
+            self._given[key] = given_s, left_out + 1
+            return None
+        self._given[key] = now_s, 0
+        return left_out
+
+    def take_left_out(self) -> dict[K, int]:
+        """Return how many notices of each key were left out since the last given one, and forget all keys."""
+        given, self._given = self._given, {}
+        return {key: left_out for key, (_given_s, left_out) in given.items() if left_out}
