@@ -9,7 +9,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Notices(Generic[K]):
-    """Which of many like notices to give: the first of each key, then at most one in ``again_s`` seconds.
+    """Choice among like notices of each key: one in ``again_s`` seconds.
 
     Those in between are counted, so that the next one can say how many they were. The caller brings the time, in
     seconds, and a lock where it has threads.
@@ -25,7 +25,7 @@ class Notices(Generic[K]):
         return key in self._given
 
     def due(self, key: K, now_s: float) -> int | None:
-        """Return how many notices were left out before this one; None when it is to be left out too."""
+        """Return how many were left out before this notice, None for one more."""
         given_s, left_out = self._given.get(key, (float("-inf"), 0))
         if now_s - given_s < self._again_s:
             self._given[key] = given_s, left_out + 1
@@ -34,6 +34,6 @@ class Notices(Generic[K]):
         return left_out
 
     def take_left_out(self) -> dict[K, int]:
-        """Return how many notices of each key were left out since the last given one, and forget all keys."""
+        """Return how many notices were left out, by key, and forget all keys."""
         given, self._given = self._given, {}
         return {key: left_out for key, (_given_s, left_out) in given.items() if left_out}

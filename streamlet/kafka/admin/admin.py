@@ -50,7 +50,7 @@ from streamlet.kafka.client.leader_requests import ListedOffset
 from streamlet.kafka.errors import ClientClosed, KafkaError
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.protocol.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
-from streamlet.kafka.protocol.messages.topics import HIGH_WATERMARK
+from streamlet.kafka.protocol.messages.topics import HIGH_WATERMARK, DeleteTopicsRequest
 from streamlet.kafka.settings.client_config import ClientConfig, ClientSettings
 from streamlet.kafka.settings.foreign_names import attribute_error
 
@@ -160,7 +160,8 @@ class Admin:
         with self._call(timeout) as call:
 
             def make(share: Iterable[str], _broker: Broker | None) -> Ask[str, None]:
-                return Ask(topics.delete_request(share, call.broker_timeout_ms()), topics.read_deleted)
+                request = DeleteTopicsRequest(topic_names=tuple(share), timeout_ms=call.broker_timeout_ms())
+                return Ask(request, topics.read_deleted)
 
             call.run(wanted, ToController(), make).value()
 

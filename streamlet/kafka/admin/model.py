@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
@@ -26,26 +26,22 @@ offset itself.)
 """
 
 
-def _called_here(**names: str) -> Callable[[type[T]], type[T]]:
-    """Return a class decorator that answers another client's argument names with ours."""
+def _called_here(cls: type[T]) -> type[T]:
+    """Answer another client's argument names with ours."""
+    made = cls.__init__
 
-    def decorate(cls: type[T]) -> type[T]:
-        made = cls.__init__
+    @functools.wraps(made)
+    def init(self: T, *args: object, **kwargs: object) -> None:
+        for theirs, ours in (("topic_configs", "configs"), ("replica_assignments", "assignment")):
+            if theirs in kwargs:
+                raise WrongArgument(f"{cls.__name__}: {theirs} is called {ours} here.")
+        made(self, *args, **kwargs)
 
-        @functools.wraps(made)
-        def init(self: T, *args: object, **kwargs: object) -> None:
-            for theirs, ours in names.items():
-                if theirs in kwargs:
-                    raise WrongArgument(f"{cls.__name__}: {theirs} is called {ours} here.")
-            made(self, *args, **kwargs)
-
-        cls.__init__ = init  # type: ignore[method-assign,assignment]  # the same arguments
-        return cls
-
-    return decorate
+    cls.__init__ = init  # type: ignore[method-assign,assignment]  # the same arguments
+    return cls
 
 
-@_called_here(topic_configs="configs", replica_assignments="assignment")
+@_called_here
 @dataclass(frozen=True, slots=True)
 class NewTopic:
     """A topic to create. Raises BadInput when it contradicts itself.

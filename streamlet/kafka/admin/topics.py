@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from streamlet.base.errors import BadInput
 from streamlet.kafka.admin.errors import Answers, item_error
@@ -20,17 +20,17 @@ from streamlet.kafka.admin.model import (
 )
 from streamlet.kafka.admin.rounds import AT_ONCE, Call, Found
 from streamlet.kafka.arguments import check_name, is_whole, mapping, one_or_several
-from streamlet.kafka.broker_errors import UnknownTopicOrPartition, error_class
+from streamlet.kafka.broker_errors import UnknownTopicOrPartition
 from streamlet.kafka.client.leader_requests import ListedOffset, by_topic, list_offsets_request, partition_rows
 from streamlet.kafka.errors import NoLeader
-from streamlet.kafka.metadata.cluster import Broker, PartitionInfo, TopicPartition
+from streamlet.kafka.metadata.cluster import Broker, TopicPartition
+from streamlet.kafka.metadata.metadata import partition_info
 from streamlet.kafka.protocol.messages import fetch as wire_offsets
 from streamlet.kafka.protocol.messages import topics as wire
 from streamlet.kafka.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
-    MetadataTopic,
 )
 
 # -- arguments
@@ -122,18 +122,9 @@ def read_created(response: wire.CreateTopicsResponse, brokers: int) -> Answers[s
     return answers
 
 
-def delete_request(names: Iterable[str], timeout_ms: int) -> wire.DeleteTopicsRequest:
-    """Return one request for all of these topics."""
-    return wire.DeleteTopicsRequest(topic_names=tuple(names), timeout_ms=timeout_ms)
-
-
 def read_deleted(response: wire.DeleteTopicsResponse) -> Answers[str, None]:
     """Return the deleted topics, and the errors of the others."""
-    answers: Answers[str, None] = Answers()
-    for row in response.responses:
-        what = f"Deleting topic {row.name!r}"
-        answers.put(row.name, None, item_error(row.error_code, what, row.error_message, "DELETE on the topic"))
-    return answers
+    return _read_done(response.responses, "Deleting topic", "DELETE on the topic")
 
 
 def partitions_request(
@@ -158,10 +149,13 @@ def partitions_request(
 
 def read_partitions(response: wire.CreatePartitionsResponse) -> Answers[str, None]:
     """Return the topics that have grown, and the errors of the others."""
+    return _read_done(response.results, "Adding partitions to topic", "ALTER on the topic")
+
+
+def _read_done(rows: Iterable[Any], act: str, needs: str) -> Answers[str, None]:  # Any: rows of several answers
     answers: Answers[str, None] = Answers()
-    for row in response.results:
-        what = f"Adding partitions to topic {row.name!r}"
-        answers.put(row.name, None, item_error(row.error_code, what, row.error_message, "ALTER on the topic"))
+    for row in rows:
+        answers.put(row.name, None, item_error(row.error_code, f"{act} {row.name!r}", row.error_message, needs))
     return answers
 
 
@@ -185,7 +179,9 @@ def read_descriptions(response: MetadataResponse) -> Answers[str, TopicDescripti
     for row in response.topics:
         name = row.name or ""
         fault = item_error(row.error_code, f"Describing topic {name!r}", None, "DESCRIBE on the topic")
-        answers.put(name, TopicDescription(name, row.topic_id, row.is_internal, _partitions(name, row)), fault)
+        parts = sorted(row.partitions, key=lambda part: part.partition_index)
+        partitions = tuple(partition_info(name, part) for part in parts)
+        answers.put(name, TopicDescription(name, row.topic_id, row.is_internal, partitions), fault)
     return answers
 
 
@@ -196,22 +192,6 @@ def read_listing(response: MetadataResponse) -> dict[str, TopicListing]:
         for row in sorted(response.topics, key=lambda row: row.name or "")
         if row.name is not None and row.error_code != UnknownTopicOrPartition.code
     }
-
-
-def _partitions(name: str, row: MetadataTopic) -> tuple[PartitionInfo, ...]:
-    return tuple(
-        PartitionInfo(
-            name,
-            part.partition_index,
-            part.leader_id,
-            part.leader_epoch,
-            part.replica_nodes,
-            part.isr_nodes,
-            part.offline_replicas,
-            error_class(part.error_code),
-        )
-        for part in sorted(row.partitions, key=lambda part: part.partition_index)
-    )
 
 
 # -- partitions: offsets and records

@@ -38,7 +38,7 @@ _LONGEST_TEXT = (1 << 15) - 1
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMetadata:
-    """The group, and the member that commits or whose offsets a transaction stores (KIP-447).
+    """The group and member that commits, also in a transaction (KIP-447).
 
     With a member the coordinator refuses the offsets of one that has lost its partitions; a bare group is an outsider
     (generation -1) and fences nobody.

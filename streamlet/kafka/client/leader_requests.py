@@ -187,7 +187,16 @@ def fetch_in_session(
             wire.FetchTopic(
                 topic=topic,
                 topic_id=ids[topic],
-                partitions=tuple(_fetch_partition(number, row, chosen) for number, row in rows.items()),
+                partitions=tuple(
+                    wire.FetchPartition(
+                        partition=number,
+                        current_leader_epoch=row.current_leader_epoch,
+                        fetch_offset=row.offset,
+                        last_fetched_epoch=row.last_fetched_epoch,
+                        partition_max_bytes=chosen.max_partition_fetch_bytes,
+                    )
+                    for number, row in rows.items()
+                ),
             )
             for topic, rows in by_topic(part.send).items()
         ),
@@ -216,16 +225,6 @@ def fetch_in_session(
 
     # The broker's own waiting comes on top of the time that an answer may take.
     return client.send(request, broker, (client.config.request_timeout_ms + chosen.fetch_max_wait_ms) / 1000).then(read)
-
-
-def _fetch_partition(number: int, position: FetchPosition, settings: FetchSettings) -> wire.FetchPartition:
-    return wire.FetchPartition(
-        partition=number,
-        current_leader_epoch=position.current_leader_epoch,
-        fetch_offset=position.offset,
-        last_fetched_epoch=position.last_fetched_epoch,
-        partition_max_bytes=settings.max_partition_fetch_bytes,
-    )
 
 
 def _fetched(

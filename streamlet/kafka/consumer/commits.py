@@ -36,7 +36,7 @@ from streamlet.kafka.consumer.consumer_config import ConsumerConfig
 from streamlet.kafka.consumer.errors import CommitFailed, MembershipFenced, RebalanceUnderWay
 from streamlet.kafka.consumer.membership import NO_GENERATION, Generation
 from streamlet.kafka.errors import BrokerError, ClientTimeout, KafkaError
-from streamlet.kafka.future import RequestFuture
+from streamlet.kafka.future import RequestFuture, failed_future
 from streamlet.kafka.metadata.cluster import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -82,6 +82,7 @@ class Commits:
         self._client = client
         self._config = config
         self._now_s = now_s
+        self._group_id = config.group_id
         self._offsets = GroupOffsets(client, config.group_id, "group")
         self._retry = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
         self._order: deque[tuple[RequestFuture[None], Offsets, OffsetCommitCallback | None]] = deque()
@@ -113,14 +114,12 @@ class Commits:
         member, generation = None, self.generation
         if self.in_group:
             if generation is NO_GENERATION:
-                future: RequestFuture[None] = RequestFuture()
-                future.fail(self._too_late(None))
-                return future
+                return failed_future(self._too_late(None))
             if self._rejoining(offsets):
                 # Our generation is over for the coordinator, and its successor has not been heard of in a poll yet.
                 generation = self._joined_since() or generation
             member = ConsumerGroupMetadata(
-                self._offsets.group_id,
+                self._group_id,
                 generation.generation_id,
                 generation.member_id,
                 self._config.group_instance_id,

@@ -28,7 +28,7 @@ from streamlet.kafka.consumer.delivery import Deserializers, HandedOut, Taking
 from streamlet.kafka.consumer.errors import ConcurrentUse, ConsumerClosed, IllegalSubscription
 from streamlet.kafka.consumer.fetcher import Fetcher
 from streamlet.kafka.consumer.group_thread import GroupThread
-from streamlet.kafka.consumer.poll import Poller
+from streamlet.kafka.consumer.poll import IdleReasons, Poller
 from streamlet.kafka.consumer.positions import OffsetAndTimestamp, OffsetQueries, Positions
 from streamlet.kafka.consumer.rebalance import ConsumerRebalanceListener, Rebalancer, checked
 from streamlet.kafka.consumer.records import ConsumerRecord, RecordColumns
@@ -117,6 +117,7 @@ class Consumer:
             Deserializers(self.config.key_deserializer, self.config.value_deserializer),
             self._handed_out,
             now_s,
+            IdleReasons(self._client, self._subscriptions, now_s()),
         )
         self._alone_lock = OneThread()
         self._closed = False

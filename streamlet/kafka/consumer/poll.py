@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from streamlet.base.notices import Notices
@@ -51,31 +52,21 @@ LOOKED_AGAIN_S = 0.5
 """Seconds between two looks for missing topics: some poll thousands of times a second."""
 
 
+@dataclass(slots=True)
 class Poller:
     """Driver of a consumer's parts. User's thread."""
 
-    def __init__(
-        self,
-        client: KafkaClient,
-        subscriptions: SubscriptionState,
-        rebalancer: Rebalancer,
-        positions: Positions,
-        fetcher: Fetcher,
-        deserializers: Deserializers,
-        handed_out: HandedOut,
-        now_s: Callable[[], float],
-    ) -> None:
-        self._client = client
-        self._subscriptions = subscriptions
-        self._rebalancer = rebalancer
-        self._positions = positions
-        self._fetcher = fetcher
-        self._deserializers = deserializers
-        self._handed_out = handed_out
-        self._now_s = now_s
-        self._idle_reasons = IdleReasons(client, subscriptions, now_s())
-        self._failures: list[RecordDeserializationFailed] = []
-        self._woken = False
+    _client: KafkaClient
+    _subscriptions: SubscriptionState
+    _rebalancer: Rebalancer
+    _positions: Positions
+    _fetcher: Fetcher
+    _deserializers: Deserializers
+    _handed_out: HandedOut
+    _now_s: Callable[[], float]
+    _idle_reasons: IdleReasons
+    _failures: list[RecordDeserializationFailed] = field(default_factory=list)
+    _woken: bool = False
 
     def poll(self, timeout_ms: int, limit: int, build: Callable[[list[DecodedChunk]], T]) -> T | None:
         """Return ``build`` of at most ``limit`` records as soon as any arrive.

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from streamlet.base.backoff import Backoff
@@ -373,28 +374,21 @@ def _ends(row: PartitionState) -> str:
     return ", and ".join(known) or "beginning_offsets() and end_offsets() tell where it begins and ends"
 
 
+@dataclass(slots=True)
 class FirstPositions:
     """Committed offsets for new partitions (Java: ``initWithCommittedOffsetsIfNeeded``). User's thread.
 
-    One question at a time, for all partitions that have no position.
+    One question at a time, for all partitions that have no position. Without ``commits`` the reset policy decides
+    alone.
     """
 
-    def __init__(
-        self,
-        subscriptions: SubscriptionState,
-        positions: Positions,
-        commits: Commits | None,
-        retry: Backoff,
-        clock: Clock,
-    ) -> None:
-        """Let the reset policy decide alone when there are no ``commits``."""
-        self._subscriptions = subscriptions
-        self._positions = positions
-        self._commits = commits
-        self._retry = retry
-        self._clock = clock
-        self._asking = False
-        self._not_before_s = 0.0
+    _subscriptions: SubscriptionState
+    _positions: Positions
+    _commits: Commits | None
+    _retry: Backoff
+    _clock: Clock
+    _asking: bool = False
+    _not_before_s: float = 0.0
 
     def next_wake_s(self, now_s: float) -> float:
         """Return seconds until a failed question may be asked again, or infinity."""

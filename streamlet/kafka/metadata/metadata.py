@@ -23,6 +23,7 @@ from streamlet.kafka.metadata.cluster import (
     TopicPartition,
 )
 from streamlet.kafka.protocol.messages.metadata import (
+    MetadataPartition,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
@@ -277,19 +278,9 @@ class Metadata:
             self._forget_epochs(name)
         partitions: dict[int, PartitionInfo] = {}
         for part in row.partitions:
-            fault = error_class(part.error_code)
-            if fault is not None and fault.stale_metadata:
+            fresh = partition_info(name, part)
+            if fresh.error is not None and fresh.error.stale_metadata:
                 self.request_update(reset_equivalent=False)
-            fresh = PartitionInfo(
-                name,
-                part.partition_index,
-                part.leader_id,
-                part.leader_epoch,
-                part.replica_nodes,
-                part.isr_nodes,
-                part.offline_replicas,
-                fault,
-            )
             partitions[part.partition_index] = self._newer(fresh, known)
         return TopicInfo(name, row.topic_id, partitions, None, row.is_internal)
 
@@ -315,3 +306,17 @@ class Metadata:
         """Return the highest leader epoch seen, for each partition of ``topics``."""
         wanted = set(topics)
         return {tp: epoch for tp, epoch in self._epochs.items() if tp.topic in wanted}
+
+
+def partition_info(topic: str, row: MetadataPartition) -> PartitionInfo:
+    """Return a partition as an answer describes it."""
+    return PartitionInfo(
+        topic,
+        row.partition_index,
+        row.leader_id,
+        row.leader_epoch,
+        row.replica_nodes,
+        row.isr_nodes,
+        row.offline_replicas,
+        error_class(row.error_code),
+    )
