@@ -53,13 +53,7 @@ class Spout(Component):
     """Seconds between calls of ``on_timer``, also while the spout is paused; None: none."""
 
     @classmethod
-    def spec(
-        cls,
-        name: str | None = None,
-        par: int = 1,
-        config: Any = None,
-        outputs: Any = None,
-    ) -> ComponentSpec:
+    def spec(cls, name: str | None = None, par: int = 1, config: Any = None, outputs: Any = None) -> ComponentSpec:
         """Make this spout a line of a topology."""
         merged = {**cls.config, **(config or {})}
         return ComponentSpec(cls, SPOUT, name=name, par=par, config=merged, outputs=outputs)

@@ -169,8 +169,6 @@ def conflict(path: str, where: str, expected: int) -> VersionConflict:
     """Return the error for a conditional write that came too late."""
     return VersionConflict(
         f"Node {path} in {where} was not written: its version is no longer {expected}, so somebody else has "
-        "written "
-        "it since it was read. If that was another run with the same id, stop one of the two; if this owner "
-        "was "
-        "replaced, it has to end."
+        "written it since it was read. If that was another run with the same id, stop one of the two; if this owner "
+        "was replaced, it has to end."
     )

@@ -41,12 +41,6 @@ WAIT_TOLD_S = 1.0
 _PROBE_AGAIN_S = 0.2
 _PROBE_TIMEOUT_S = 1.0
 
-_STATES = {
-    KazooState.CONNECTED: ConnectionState.CONNECTED,
-    KazooState.SUSPENDED: ConnectionState.SUSPENDED,
-    KazooState.LOST: ConnectionState.LOST,
-}
-
 # kazoo tells each dropped connection several times; what matters reaches the user as state and errors.
 # Turn it on with logging.getLogger("streamlet.coordination.kazoo").setLevel("INFO").
 _log = logging.getLogger("streamlet.coordination.kazoo")
@@ -213,7 +207,7 @@ class ZooKeeperNodeStore:
     def _hear(self, state: str) -> None:
         """On kazoo's connection thread: must not block."""
         if not self._closed:
-            self._state = _STATES[state]
+            self._state = ConnectionState[state]  # kazoo calls its states by the same names
         if state == KazooState.CONNECTED:
             self._connected.set()
 
@@ -277,13 +271,12 @@ class ZooKeeperNodeStore:
                 )
             case KazooTimeoutError():
                 why = f"no answer about {path} within {self._request_timeout_s:.0f} s"
-                return self._unavailable(why, outcome_unknown=True)
             case kz.SessionExpiredError():
                 why = f"the session expired before {path} was answered"
-                return self._unavailable(why, outcome_unknown=True)
             case _:
                 why = f"the connection was lost before {path} was answered ({type(error).__name__})"
-                return self._unavailable(why, outcome_unknown=True)
+        # Whatever ended the wait: the request was on its way, and a write may have been carried out.
+        return self._unavailable(why, outcome_unknown=True)
 
     def _unavailable(
         self, why: str, *, outcome_unknown: bool = False, spoken: frozenset[str] = frozenset()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
 from streamlet.devcluster.errors import DevStackError
@@ -14,51 +13,24 @@ KEY_PASSWORD = "key-secret"  # noqa: S105 - of a key that lives as long as a tes
 _DAYS = "30"
 
 
-@dataclass(frozen=True, slots=True)
 class Certificates:
     """PEM files. The broker's certificate is made for the address 127.0.0.1, and for no name."""
 
-    directory: Path
-
-    @property
-    def ca(self) -> Path:
+    def __init__(self, directory: Path) -> None:
+        self.ca = directory / "ca.pem"
         """The authority that signed broker and client."""
-        return self.directory / "ca.pem"
-
-    @property
-    def broker(self) -> Path:
-        """Return the broker's private key and certificate as one PEM text."""
-        return self.directory / "broker.pem"
-
-    @property
-    def client(self) -> Path:
-        """A client's certificate, signed by :attr:`ca`."""
-        return self.directory / "client.crt"
-
-    @property
-    def client_key(self) -> Path:
-        """Its private key."""
-        return self.directory / "client.key"
-
-    @property
-    def client_locked_key(self) -> Path:
-        """The same, encrypted with KEY_PASSWORD."""
-        return self.directory / "client.locked.key"
-
-    @property
-    def stranger_ca(self) -> Path:
+        self.broker = directory / "broker.pem"
+        """The broker's private key and certificate in one file, as Kafka's PEM key store wants them."""
+        self.client = directory / "client.crt"
+        """A client's certificate, signed by ``ca``."""
+        self.client_key = directory / "client.key"
+        self.client_locked_key = directory / "client.locked.key"
+        """The same key, encrypted with KEY_PASSWORD."""
+        self.stranger_ca = directory / "stranger-ca.pem"
         """An authority that signed neither broker nor client."""
-        return self.directory / "stranger-ca.pem"
-
-    @property
-    def stranger(self) -> Path:
-        """A client's certificate, signed by :attr:`stranger_ca`."""
-        return self.directory / "stranger.crt"
-
-    @property
-    def stranger_key(self) -> Path:
-        """Its private key."""
-        return self.directory / "stranger.key"
+        self.stranger = directory / "stranger.crt"
+        """A client's certificate, signed by ``stranger_ca``."""
+        self.stranger_key = directory / "stranger.key"
 
 
 def make_certificates(directory: Path) -> Certificates:

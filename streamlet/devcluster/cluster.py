@@ -12,14 +12,12 @@ from typing import Self
 
 from streamlet.devcluster import probes
 from streamlet.devcluster.certificates import Certificates, make_certificates
-from streamlet.devcluster.directories import OwnedDirectory
 from streamlet.devcluster.errors import ClusterFailed, DevStackError
-from streamlet.devcluster.installation import Installation
+from streamlet.devcluster.installation import Installation, find_java
 from streamlet.devcluster.jars import RELEASES, Progress, ensure_jars, silent
-from streamlet.devcluster.java import find_java
 from streamlet.devcluster.jvm import Jvm, log_tail
+from streamlet.devcluster.machine import OwnedDirectory, listens
 from streamlet.devcluster.members import Member, data_directory, format_storage, laid_out, lay_out
-from streamlet.devcluster.tcp_ports import listens
 from streamlet.devcluster.tools import KafkaTools
 
 START_TIMEOUT_S = 180.0
@@ -303,8 +301,9 @@ class DevCluster(KafkaTools):
     def _lay_out(self) -> None:
         if self._secured and self._certificates is None:
             self._certificates = make_certificates(self.directory / "certificates")
-        layout = lay_out(self.installation, self._count, self._preferred_ports, self._extra, self._certificates)
-        self._zookeeper, self._brokers = layout.zookeeper, layout.brokers
+        self._zookeeper, self._brokers = lay_out(
+            self.installation, self._count, self._preferred_ports, self._extra, self._certificates
+        )
         if self.kafka == "4":
             refused = format_storage(self.installation, self._brokers, self._start_timeout_s)
             if refused is not None:

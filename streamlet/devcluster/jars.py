@@ -18,7 +18,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 from streamlet.devcluster.errors import JarsUnavailable
-from streamlet.devcluster.java import Java
+from streamlet.devcluster.installation import Java
 from streamlet.devcluster.jvm import keeper_command
 
 Progress = Callable[[str], None]
@@ -42,11 +42,6 @@ class Release:
     def key(self) -> str:
         """Its name in the cache: another set of jars around the same Kafka is another directory."""
         return f"{self.kafka}-{zlib.crc32(repr(self.coordinates).encode()):08x}"
-
-    @property
-    def must_hold(self) -> tuple[str, ...]:
-        """Jars without which a fetched directory is not believed to be whole."""
-        return tuple(f"{artifact}-{version}.jar" for _, artifact, version in self.coordinates)
 
 
 def _release(kafka: str, *logging: tuple[str, str, str]) -> Release:
@@ -100,8 +95,7 @@ def ensure_jars(
     except OSError as error:
         raise JarsUnavailable(
             f"Kafka {release.kafka}'s jars cannot be stored in {cache}: {error.strerror or error}. Make room "
-            "there "
-            "(100 MB) or make it writable, or let XDG_CACHE_HOME name another directory."
+            "there (100 MB) or make it writable, or let XDG_CACHE_HOME name another directory."
         ) from error
     return wanted
 
@@ -130,12 +124,12 @@ def _fetch_into(wanted: Path, release: Release, java: Java, progress: Progress, 
         fetcher, command = fetch_command(release, java, work, jars, environ)
         progress(f"fetching Kafka {release.kafka} with {fetcher} into {wanted} (once; 50 to 100 MB)")
         _run_fetch(fetcher, command, release)
-        missing = [name for name in release.must_hold if not (jars / name).is_file()]
+        wanted_jars = [f"{artifact}-{version}.jar" for _, artifact, version in release.coordinates]
+        missing = [name for name in wanted_jars if not (jars / name).is_file()]
         if missing:
             raise JarsUnavailable(
                 f"{fetcher} said it fetched Kafka {release.kafka}, but {', '.join(missing)} did not arrive "
-                f"in {jars}. "
-                "Nothing was kept; try again."
+                f"in {jars}. Nothing was kept; try again."
             )
         jars.rename(wanted)
     finally:
@@ -157,10 +151,8 @@ def _run_fetch(fetcher: str, command: list[str], release: Release) -> None:
         said = (error.stdout or b"").decode(errors="replace") if isinstance(error.stdout, bytes) else ""
     if why:
         raise JarsUnavailable(
-            f"Kafka {release.kafka}'s jars could not be fetched: {fetcher} {why}. It said: "
-            f"{_last_words(said)} "
-            "Check the network (Maven Central, or the mirror in ~/.m2/settings.xml) and the free room on the "
-            "disk, "
+            f"Kafka {release.kafka}'s jars could not be fetched: {fetcher} {why}. It said: {_last_words(said)} "
+            "Check the network (Maven Central, or the mirror in ~/.m2/settings.xml) and the free room on the disk, "
             "then try again; nothing half-fetched was kept."
         )
 
@@ -186,10 +178,8 @@ def fetch_command(
     if ivy is None:
         raise JarsUnavailable(
             f"Kafka {release.kafka}'s jars are not in the cache, and nothing here can fetch them: there is "
-            "no `mvn` on the "
-            "PATH and no Ivy jar in an installed pyspark, ~/.m2 or ~/.ivy2. Install Maven (`apt-get install "
-            "maven`), or "
-            "`pip install pyspark`, which brings Ivy."
+            "no `mvn` on the PATH and no Ivy jar in an installed pyspark, ~/.m2 or ~/.ivy2. Install Maven "
+            "(`apt-get install maven`), or `pip install pyspark`, which brings Ivy."
         )
     (work / "ivy.xml").write_text(ivy_text(release))
     return "Ivy", [

@@ -67,7 +67,7 @@ class Jvm:
             line = said.readline()
         if not line:
             self._keeper.wait()
-            raise ClusterFailed(f"{name} could not be started: {self.log_tail()}")
+            raise ClusterFailed(f"{name} could not be started: {log_tail(log)}")
         self.pid = int(line)
         # ProcessLookupError: it has ended already and was reaped; `alive` will tell.
         with contextlib.suppress(ProcessLookupError):
@@ -128,10 +128,6 @@ class Jvm:
         if self._fd is not None:
             fd, self._fd = self._fd, None
             os.close(fd)
-
-    def log_tail(self, lines: int = 8) -> str:
-        """Return the last lines of its log as one line; lines with errors win."""
-        return log_tail(self.log, lines)
 
 
 def log_tail(log: Path, lines: int = 8) -> str:

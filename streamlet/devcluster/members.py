@@ -13,7 +13,7 @@ from streamlet.devcluster import broker_settings as settings
 from streamlet.devcluster.certificates import Certificates
 from streamlet.devcluster.installation import Installation
 from streamlet.devcluster.jvm import Jvm, keeper_command
-from streamlet.devcluster.tcp_ports import free_ports
+from streamlet.devcluster.machine import free_ports
 
 
 @dataclass(slots=True)
@@ -27,20 +27,12 @@ class Member:
     port: int
     log: Path
     command: list[str]
-    jvm: Jvm | None = field(default=None)
+    jvm: Jvm | None = None
     secure_ports: dict[str, int] = field(default_factory=dict)
 
     @property
     def alive(self) -> bool:
         return self.jvm is not None and self.jvm.alive
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Everything that is to be started; no ZooKeeper on 4.x."""
-
-    zookeeper: Member | None
-    brokers: list[Member]
 
 
 def data_directory(installation: Installation, broker: int) -> Path:
@@ -54,9 +46,10 @@ def lay_out(
     preferred_ports: Sequence[int],
     extra: Mapping[str, object],
     certificates: Certificates | None = None,
-) -> Layout:
-    """Choose ports, write every configuration file; ``extra`` goes into each broker's last.
+) -> tuple[Member | None, list[Member]]:
+    """Choose ports and write every configuration file; return ZooKeeper and brokers.
 
+    There is no ZooKeeper on 4.x. ``extra`` goes into each broker's file last.
     With ``certificates`` each broker has the listeners of ``settings.SECURE_LISTENERS`` too.
     """
     kinds = len(settings.SECURE_LISTENERS) if certificates is not None else 0
@@ -79,7 +72,7 @@ def lay_out(
     brokers = [_broker(installation, i, ports[i], {**values[i], **extra}) for i in range(count)]
     for member, chosen in zip(brokers, secure_ports, strict=True):
         member.secure_ports = dict(zip(settings.SECURE_LISTENERS, chosen, strict=False))
-    return Layout(zookeeper, brokers)
+    return zookeeper, brokers
 
 
 def laid_out(installation: Installation, name: str, port: int) -> Member:

@@ -11,17 +11,16 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from streamlet.devcluster import probes
 from streamlet.devcluster.cluster import DevCluster
 from streamlet.devcluster.errors import DevStackError, NotAsWanted
-from streamlet.devcluster.installation import Installation
+from streamlet.devcluster.installation import Installation, find_java
 from streamlet.devcluster.jars import RELEASES, Progress, ensure_jars, silent
-from streamlet.devcluster.java import find_java
-from streamlet.devcluster.processes import ProcessIdentity
+from streamlet.devcluster.machine import ProcessIdentity
 from streamlet.devcluster.tools import KafkaTools
 
 WELL_KNOWN_PORTS = (2181, 9092, 9093, 9094)
@@ -141,17 +140,14 @@ class ResidentTools(KafkaTools):
         return self._bootstrap_servers
 
 
-def default_state(environ: Mapping[str, str] | None = None) -> Path:
+def state_directory() -> Path:
     """``$XDG_STATE_HOME/streamlet/dev``, by default below ``~/.local/state``."""
-    environ = os.environ if environ is None else environ
-    root = environ.get("XDG_STATE_HOME", "")
+    root = os.environ.get("XDG_STATE_HOME", "")
     base = Path(root) if root.startswith("/") else Path.home() / ".local" / "state"
     return base / "streamlet" / "dev"
 
 
-def up(
-    kafka: str | None = None, brokers: int | None = None, *, state: Path | None = None, progress: Progress = silent
-) -> Up:
+def up(kafka: str | None = None, brokers: int | None = None, *, progress: Progress = silent) -> Up:
     """Start the cluster, or find that it is up. Returns when every broker answers.
 
     Options that are not given stay as they were.
@@ -160,7 +156,7 @@ def up(
     one that has ended in part, that part. Without one it is "3.9" with 1 broker. Another kind or size than the one that
     is up, or that has data, is refused: NotAsWanted; nothing is ended or removed but by ``down``.
     """
-    state = default_state() if state is None else state
+    state = state_directory()
     with _locked(state):
         found = _read(state)
         if found is None:
@@ -240,17 +236,17 @@ def _described(kafka: str, brokers: int) -> str:
     return f"Kafka {RELEASES[kafka].kafka} with {brokers} broker{'s' if brokers > 1 else ''}"
 
 
-def status(*, state: Path | None = None) -> Resident | None:
+def status() -> Resident | None:
     """Return the recorded cluster, or None; ask each process for its ``health()``."""
-    return _read(default_state() if state is None else state)
+    return _read(state_directory())
 
 
-def require(*, state: Path | None = None) -> Resident:
+def require() -> Resident:
     """Return the cluster, if at least one broker answers.
 
     ``loss`` tells which parts have ended. Raises NotAsWanted.
     """
-    found = status(state=state)
+    found = status()
     if found is None:
         raise NotAsWanted("No development cluster is up. Start one: `streamlet dev up`.")
     gone = found.gone
@@ -268,13 +264,13 @@ def require(*, state: Path | None = None) -> Resident:
     return found
 
 
-def down(*, state: Path | None = None) -> Down:
+def down() -> Down:
     """End every process of the cluster and remove its data and logs.
 
     Nothing is left, also when part of it had died. Raises DevStackError for files that could not be removed; the
     cluster stays on record, for the next ``down``.
     """
-    state = default_state() if state is None else state
+    state = state_directory()
     if not state.exists():
         return Down((), None)
     with _locked(state):

@@ -87,10 +87,6 @@ class KafkaTools(ABC):
             "--replication-factor", str(replication), *settings,
         )  # fmt: skip
 
-    def delete_topic(self, name: str) -> None:
-        """Ask for the topic's deletion; brokers carry it out a moment later."""
-        self.run_tool(_TOPICS, "--delete", "--topic", name)
-
     def describe_topic(self, name: str) -> list[PartitionState]:
         """Leader, replicas and in-sync replicas of each partition, in order."""
         said = self.run_tool(_TOPICS, "--describe", "--topic", name)

@@ -90,9 +90,7 @@ def _component(component: ComponentDef) -> Iterator[Problem]:
     yield from _name(component)
     if isinstance(component.par, bool) or not isinstance(component.par, int) or component.par < 1:
         yield Problem(
-            component.name,
-            f"par is {component.par!r}.",
-            "It is the number of tasks: a whole number of at least 1.",
+            component.name, f"par is {component.par!r}.", "It is the number of tasks: a whole number of at least 1."
         )
     if component.kind == BOLT and not component.inputs:
         yield Problem(component.name, "It is a bolt without inputs.", "Say what it reads: inputs=[a_spout].")

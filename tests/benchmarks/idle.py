@@ -20,7 +20,7 @@ import threading
 from collections import Counter
 
 from streamlet.devcluster.cluster import DevCluster
-from streamlet.devcluster.tcp_ports import free_ports
+from streamlet.devcluster.machine import free_ports
 from streamlet.kafka.protocol.api import ApiKey
 from tests.benchmarks.rivals.idle_clients import TOPIC
 

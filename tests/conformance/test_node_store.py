@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamlet.coordination import (
+from streamlet.coordination.memory import MemoryNodeStore, MemoryTree
+from streamlet.coordination.node_store import (
     ANY_VERSION,
     ConnectionState,
-    MemoryNodeStore,
-    MemoryTree,
     NodeExists,
     NodeMissing,
     NodeNotEmpty,
@@ -20,8 +19,8 @@ from streamlet.coordination import (
     NodeStoreUnavailable,
     NodeTooBig,
     VersionConflict,
+    check_path,
 )
-from streamlet.coordination.node_store import check_path
 
 Opener = Callable[[], NodeStore]
 

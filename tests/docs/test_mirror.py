@@ -43,7 +43,7 @@ HELD_BY = {
     "real/kafka/settings/test_security.py": ["kafka/net/tls"],
     "scripted/backends/spark/test_launcher.py": ["backends/spark/jobs"],
     "scripted/cli/test_consume.py": ["cli/interrupts", "cli/records", "cli/target"],
-    "scripted/cli/test_dev.py": ["devcluster/processes", "devcluster/resident"],
+    "scripted/cli/test_dev.py": ["devcluster/machine", "devcluster/resident"],
     "scripted/cli/test_run.py": ["runtime/tasks/building", "runtime/worker/log_lines", "runtime/worker/worker"],
     "scripted/devcluster/test_jars.py": ["devcluster/installation"],
     "scripted/devcluster/test_jvm.py": ["devcluster/keeper"],

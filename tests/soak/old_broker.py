@@ -21,8 +21,8 @@ from unittest import mock
 import pytest
 
 from streamlet.devcluster import DevCluster, cluster
+from streamlet.devcluster.installation import Java
 from streamlet.devcluster.jars import RELEASES, Release, default_cache
-from streamlet.devcluster.java import Java
 
 RELEASE = Release(
     "2.1.1",

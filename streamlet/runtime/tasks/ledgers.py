@@ -27,12 +27,7 @@ class Ledgers:
     """
 
     def __init__(
-        self,
-        plan: Plan,
-        clock: Clock,
-        acks: dict[int, int],
-        fails: list[int],
-        outgoing: Callable[[int], Outgoing],
+        self, plan: Plan, clock: Clock, acks: dict[int, int], fails: list[int], outgoing: Callable[[int], Outgoing]
     ) -> None:
         self.spouts: dict[int, SpoutTask] = {}
         self._plan = plan

@@ -5,14 +5,7 @@ The bridge between the two towers: it stands on ``streamlet.kafka`` and on ``str
 
 from streamlet.spouts.kafka.hosts import KafkaHosts, StaticHosts, ZkHosts
 from streamlet.spouts.kafka.partition import Broker, GlobalPartitionInformation, Partition
-from streamlet.spouts.kafka.scheme import (
-    KeyValueScheme,
-    RawScheme,
-    Record,
-    Scheme,
-    StringKeyValueScheme,
-    StringScheme,
-)
+from streamlet.spouts.kafka.scheme import KeyValueScheme, RawScheme, Record, Scheme, StringKeyValueScheme, StringScheme
 from streamlet.spouts.kafka.spout import KafkaSpout
 from streamlet.spouts.kafka.spout_config import GroupOffsets, SpoutConfig, ZkOffsets
 

@@ -168,10 +168,7 @@ class Fetcher:
         state.answer = connection.fetch(positions, settings)
 
     def _take(
-        self,
-        found: dict[TopicPartition, FetchedPartition],
-        asked: dict[TopicPartition, _Asked],
-        now_s: float,
+        self, found: dict[TopicPartition, FetchedPartition], asked: dict[TopicPartition, _Asked], now_s: float
     ) -> list[FailedFetch]:
         failed: list[FailedFetch] = []
         for tp, row in found.items():

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from streamlet.base.errors import SettingError
-from streamlet.coordination import NodeMissing, NodeStore
+from streamlet.coordination.node_store import NodeMissing, NodeStore
 from streamlet.kafka.broker_errors import InvalidTopic, UnknownTopicOrPartition, error_class
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -255,10 +255,7 @@ class ZkBrokerReader:
             epochs[number] = _int32(state.get("leader_epoch"))
         topic_id = topic.get("topic_id")
         return GlobalPartitionInformation(
-            self._topic,
-            leaders,
-            topic_id=topic_id if isinstance(topic_id, str) else None,
-            leader_epochs=epochs,
+            self._topic, leaders, topic_id=topic_id if isinstance(topic_id, str) else None, leader_epochs=epochs
         )
 
     def _endpoint(self, name: str, node: dict[str, Any]) -> Broker:

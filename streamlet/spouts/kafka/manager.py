@@ -473,13 +473,7 @@ class PartitionManager:
         return not self.validating and self.buffer.has_room and not self.fetched_all and self.may_emit()
 
     def add(
-        self,
-        batches: Iterator[RecordBatch],
-        size_bytes: int,
-        next_offset: int,
-        log_end: int,
-        *,
-        leader_epoch: int = -1,
+        self, batches: Iterator[RecordBatch], size_bytes: int, next_offset: int, log_end: int, *, leader_epoch: int = -1
     ) -> None:
         """Take in an answer for ``fetch_position``; ``leader_epoch`` is the last batch's, -1 for no batch."""
         self.log_end = max(log_end, self.log_end)

@@ -55,13 +55,7 @@ class KafkaSpout(Spout):
         self._until_caught_up = False
 
     @classmethod
-    def spec(
-        cls,
-        name: str | None = None,
-        par: int = 1,
-        config: Any = None,
-        outputs: Any = None,
-    ) -> ComponentSpec:
+    def spec(cls, name: str | None = None, par: int = 1, config: Any = None, outputs: Any = None) -> ComponentSpec:
         """Return this spout as a line of a topology. Raises SettingError.
 
         ``config``: a SpoutConfig. ``outputs``: the fields of a scheme that is a plain function; other schemes name

@@ -18,7 +18,7 @@ from streamlet.base.clock import Clock
 from streamlet.base.errors import StreamletError
 from streamlet.base.port_probe import spoken_at
 from streamlet.components.context import TopologyContext
-from streamlet.coordination import NodeStore, NodeStoreUnavailable
+from streamlet.coordination.node_store import NodeStore, NodeStoreUnavailable
 from streamlet.kafka.broker_errors import CoordinatorNotAvailable
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.client.leader_requests import FetchSettings
@@ -29,13 +29,7 @@ from streamlet.spouts.kafka.connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.coordinator import PartitionCoordinator, StaticCoordinator, Task
 from streamlet.spouts.kafka.errors import NoSuchTopic, NoZooKeeper, SpoutCannotStart
 from streamlet.spouts.kafka.fetcher import Fetcher
-from streamlet.spouts.kafka.hosts import (
-    KafkaBrokerReader,
-    KafkaHosts,
-    StaticBrokerReader,
-    StaticHosts,
-    ZkBrokerReader,
-)
+from streamlet.spouts.kafka.hosts import KafkaBrokerReader, KafkaHosts, StaticBrokerReader, StaticHosts, ZkBrokerReader
 from streamlet.spouts.kafka.manager import PartitionManager
 from streamlet.spouts.kafka.opening import PartitionOpener
 from streamlet.spouts.kafka.partition import Broker

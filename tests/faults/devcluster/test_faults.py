@@ -13,8 +13,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 
 from streamlet.devcluster import ClusterFailed, DevCluster, DevStackError, JavaMissing
-from streamlet.devcluster.processes import ProcessIdentity
-from streamlet.devcluster.tcp_ports import free_ports
+from streamlet.devcluster.machine import ProcessIdentity, free_ports
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.real

@@ -17,8 +17,7 @@ from confluent_kafka.admin import AdminClient
 from streamlet.cli.dev import dev
 from streamlet.devcluster import DevStackError, resident
 from streamlet.devcluster.errors import NotAsWanted
-from streamlet.devcluster.processes import ProcessIdentity
-from streamlet.devcluster.tcp_ports import free_ports, is_free
+from streamlet.devcluster.machine import ProcessIdentity, free_ports, is_free
 from tests.patience import PATIENCE_S
 from tests.scripted.cli.test_dev import run
 

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, Producer
 from streamlet.base.errors import BadInput
 from streamlet.cli.dev import dev
 from streamlet.devcluster import DevCluster, resident
-from streamlet.devcluster.processes import ProcessIdentity
+from streamlet.devcluster.machine import ProcessIdentity
 from streamlet.devcluster.resident import Resident, ResidentProcess
 
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from kazoo.client import KazooClient
 
-from streamlet.coordination import AuthFailed, ConnectionState, NodeStoreUnavailable
+from streamlet.coordination.node_store import AuthFailed, ConnectionState, NodeStoreUnavailable
 from streamlet.coordination.zookeeper import ZooKeeperNodeStore
 from streamlet.devcluster import DevCluster
-from streamlet.devcluster.tcp_ports import free_ports
+from streamlet.devcluster.machine import free_ports
 from tests.patience import PATIENCE_S
 
 

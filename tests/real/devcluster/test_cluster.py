@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 
 from streamlet.devcluster import DevCluster, DevStackError, ToolFailed
-from streamlet.devcluster.tcp_ports import free_ports
+from streamlet.devcluster.machine import free_ports
 from tests.patience import PATIENCE_S
 
 

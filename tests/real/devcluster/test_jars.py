@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from streamlet.devcluster.installation import find_java
 from streamlet.devcluster.jars import Release, ensure_jars
-from streamlet.devcluster.java import find_java
 
 
 @pytest.fixture

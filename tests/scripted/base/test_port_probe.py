@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from streamlet.base.port_probe import named_by, spoken_at
-from streamlet.devcluster.tcp_ports import free_ports
+from streamlet.devcluster.machine import free_ports
 from tests.wrong_ports import saying
 
 

@@ -17,7 +17,7 @@ from streamlet.cli.dev import dev
 from streamlet.cli.dev_topics import standing_cluster
 from streamlet.devcluster import DevStackError, resident
 from streamlet.devcluster.errors import NotAsWanted
-from streamlet.devcluster.processes import ProcessIdentity
+from streamlet.devcluster.machine import ProcessIdentity
 
 
 def run(*arguments: str, stdin: bytes | None = None) -> tuple[int, str]:

@@ -6,9 +6,9 @@ import socket
 
 import pytest
 
-from streamlet.coordination import NodeStoreUnavailable
+from streamlet.coordination.node_store import NodeStoreUnavailable
 from streamlet.coordination.zookeeper import ZooKeeperNodeStore
-from streamlet.devcluster.tcp_ports import free_ports
+from streamlet.devcluster.machine import free_ports
 from tests.wrong_ports import saying, web_server
 
 

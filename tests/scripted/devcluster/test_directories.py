@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from streamlet.devcluster.directories import OwnedDirectory, sweep
+from streamlet.devcluster.machine import OwnedDirectory, sweep
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def test_a_dead_owners_directory_is_swept_and_a_living_ones_is_not(temporary: Pa
     """Whoever makes the next one cleans up after the killed."""
     program = (
         "import os, sys, tempfile; tempfile.tempdir = sys.argv[1]\n"
-        "from streamlet.devcluster.directories import OwnedDirectory\n"
+        "from streamlet.devcluster.machine import OwnedDirectory\n"
         "print(OwnedDirectory().path, flush=True); os.kill(os.getpid(), 9)"
     )
     done = subprocess.run([sys.executable, "-c", program, temporary], stdout=subprocess.PIPE, text=True, check=False)

@@ -15,9 +15,9 @@ import pytest
 
 from streamlet.devcluster import jars
 from streamlet.devcluster.errors import JarsUnavailable
+from streamlet.devcluster.installation import Java
 from streamlet.devcluster.jars import RELEASES, Release, default_cache, ensure_jars, ivy_text, pom_text
-from streamlet.devcluster.java import Java
-from streamlet.devcluster.processes import ProcessIdentity
+from streamlet.devcluster.machine import ProcessIdentity
 from tests.patience import PATIENCE_S
 
 RELEASE = Release("1.2.3", (("group", "artifact", "1.2.3"), ("other", "thing", "4")))

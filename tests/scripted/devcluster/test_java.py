@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from streamlet.devcluster import java
+from streamlet.devcluster import installation as java
 from streamlet.devcluster.errors import JavaMissing
-from streamlet.devcluster.java import find_java, parse_version
+from streamlet.devcluster.installation import find_java, parse_version
 
 
 @pytest.fixture(autouse=True)

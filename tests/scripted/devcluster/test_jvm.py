@@ -16,7 +16,7 @@ import pytest
 
 from streamlet.devcluster.errors import ClusterFailed
 from streamlet.devcluster.jvm import Jvm, is_stopped, log_tail
-from streamlet.devcluster.processes import ProcessIdentity
+from streamlet.devcluster.machine import ProcessIdentity
 
 SLEEP = ["/bin/sleep", "300"]
 
@@ -169,7 +169,7 @@ def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     """Told by the log, and by the process's end."""
     jvm = Jvm("nobody", ["/none/java"], tmp_path / "log")
     until(lambda: not jvm.alive)
-    assert "cannot run /none/java" in jvm.log_tail()
+    assert "cannot run /none/java" in log_tail(jvm.log)
     jvm.kill()
 
 

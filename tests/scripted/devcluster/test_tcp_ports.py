@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 
-from streamlet.devcluster.tcp_ports import ephemeral_floor, free_ports, is_free, listens
+from streamlet.devcluster.machine import ephemeral_floor, free_ports, is_free, listens
 
 
 def test_random_ports_are_free_different_and_below_the_ephemeral_range() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from streamlet.coordination import ConnectionState, MemoryNodeStore, NodeStoreUnavailable, VersionConflict
+from streamlet.coordination.memory import MemoryNodeStore
+from streamlet.coordination.node_store import ConnectionState, NodeStoreUnavailable, VersionConflict
 
 
 def test_suspended_writes_wait_in_order_and_are_carried_out() -> None:

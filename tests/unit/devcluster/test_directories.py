@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamlet.devcluster.directories import OwnedDirectory
+from streamlet.devcluster.machine import OwnedDirectory
 
 
 def test_a_directory_is_removed_by_its_owner() -> None:

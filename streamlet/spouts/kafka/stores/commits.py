@@ -23,11 +23,7 @@ class Commits:
     """
 
     def __init__(
-        self,
-        store: OffsetStore,
-        clock: Clock,
-        interval_s: float,
-        leader: Callable[[Partition], Broker | None],
+        self, store: OffsetStore, clock: Clock, interval_s: float, leader: Callable[[Partition], Broker | None]
     ) -> None:
         self._store = store
         self._clock = clock

@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from streamlet.base.errors import StreamletError
-from streamlet.coordination import (
+from streamlet.coordination.node_store import (
     NodeExists,
     NodeMissing,
     NodeStore,

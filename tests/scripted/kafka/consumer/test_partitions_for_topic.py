@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from streamlet.devcluster.tcp_ports import free_ports
+from streamlet.devcluster.machine import free_ports
 from streamlet.kafka import Consumer
 from streamlet.kafka.errors import ClientTimeout
 from streamlet.kafka.protocol.api import ApiKey

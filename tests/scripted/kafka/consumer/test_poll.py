@@ -8,7 +8,7 @@ import time
 import pytest
 
 from streamlet.base.errors import SettingError
-from streamlet.devcluster.tcp_ports import free_ports
+from streamlet.devcluster.machine import free_ports
 from streamlet.kafka import Consumer, TopicPartition
 from streamlet.kafka.consumer import poll as idle_reasons
 from streamlet.kafka.protocol.api import ApiKey

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streamlet.devcluster.tcp_ports import free_ports
+from streamlet.devcluster.machine import free_ports
 from streamlet.kafka import Producer
 from streamlet.kafka.broker_errors import UnknownTopicOrPartition
 from streamlet.kafka.errors import ClientTimeout

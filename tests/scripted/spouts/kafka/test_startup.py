@@ -9,7 +9,8 @@ import pytest
 
 from streamlet.base.clock import ManualClock
 from streamlet.components.context import TopologyContext
-from streamlet.coordination import MemoryNodeStore, NodeStoreUnavailable
+from streamlet.coordination.memory import MemoryNodeStore
+from streamlet.coordination.node_store import NodeStoreUnavailable
 from streamlet.kafka.errors import BootstrapFailed
 from streamlet.spouts.kafka.activity import Background
 from streamlet.spouts.kafka.errors import NoBrokers, NoUsableListener

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streamlet.coordination import MemoryNodeStore
+from streamlet.coordination.memory import MemoryNodeStore
 from streamlet.spouts.kafka.activity import Activity, Background
 from streamlet.spouts.kafka.errors import NoBrokers, NoSuchTopic, NoUsableListener, UnreadableNode
 from streamlet.spouts.kafka.hosts import (

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from streamlet.coordination import MemoryNodeStore, MemoryTree, NodeStoreUnavailable
+from streamlet.coordination.memory import MemoryNodeStore, MemoryTree
+from streamlet.coordination.node_store import NodeStoreUnavailable
 from streamlet.spouts.kafka.activity import Activity, Background, Steps
 from streamlet.spouts.kafka.errors import Deposed, UnusableOffset
 from streamlet.spouts.kafka.offset_ledger import OffsetRange
