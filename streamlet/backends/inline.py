@@ -10,7 +10,6 @@ import logging
 import random
 import sys
 import uuid
-from collections.abc import Callable
 
 from streamlet.backends.contract import ComponentStatus, Observer, RunRequest, RunResult, RunStatus, Stop
 from streamlet.backends.outcome import judged
@@ -105,16 +104,12 @@ class InlineBackend:
 
     def _drain(self, loop: WorkerLoop, timeout_s: float) -> bool:
         loop.pause("draining")
-        emptied = self._until(lambda: not loop.ledgers.pending() and not loop.inbox, loop, timeout_s)
-        return emptied and not loop.ledgers.unfinished()
-
-    def _until(self, over: Callable[[], bool], loop: WorkerLoop, timeout_s: float) -> bool:
         deadline = self._clock.monotonic() + timeout_s
-        while not over():
+        while loop.ledgers.pending() or loop.inbox:
             if self._clock.monotonic() >= deadline:
                 return False
             loop.turn(LOOK_S)
-        return True
+        return not loop.ledgers.unfinished()
 
     def _status(self, loop: WorkerLoop, state: str) -> RunStatus:
         pairs = [(live.plan.component, live.run.stats.snapshot()) for live in loop.tasks.values()]

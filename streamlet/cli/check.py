@@ -10,11 +10,10 @@ import click
 from streamlet.base.errors import BadInput
 from streamlet.cli.errors import columns, wrapped
 from streamlet.cli.target import Target, debug_option, optional_target
-from streamlet.model.problem import InvalidTopology
 from streamlet.model.settings import SETTINGS
 from streamlet.model.spec import SPOUT
 from streamlet.model.topology import TopologySpec
-from streamlet.model.validate import checked
+from streamlet.model.validate import InvalidTopology, checked
 
 
 @click.command()

@@ -124,14 +124,8 @@ def topics(as_json: bool) -> None:
         widest = max(len("topic"), *map(len, rows))
         click.echo(f"{'topic':{widest}}  partitions  copies  records")
         for name, row in rows.items():
-            click.echo(
-                f"{name:{widest}}  {row['partitions']:10}  {row['replication']:6}  {_or_unknown(row['records']):>7}"
-            )
-
-
-def _or_unknown(records: int | None) -> str:
-    """Return no count for a partition that no broker serves."""
-    return "unknown" if records is None else str(records)
+            count = "unknown" if row["records"] is None else str(row["records"])
+            click.echo(f"{name:{widest}}  {row['partitions']:10}  {row['replication']:6}  {count:>7}")
 
 
 def _records(admin: Admin, topics: Sequence[TopicDescription]) -> dict[str, int]:

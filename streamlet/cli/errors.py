@@ -11,7 +11,7 @@ from typing import IO
 import click
 
 from streamlet.base.errors import BAD_INPUT, FAILED, INTERRUPTED, StreamletError, said
-from streamlet.cli.printable import printable
+from streamlet.cli.output import printable
 
 WIDEST = 100
 """Lines longer than this are tiring to read, however wide the terminal."""

@@ -11,8 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 import click
 
 from streamlet.cli.errors import show
-from streamlet.cli.output import give_up_output, name_output_errors, open_standard_streams
-from streamlet.cli.printable import forgive
+from streamlet.cli.output import forgive, give_up_output, name_output_errors, open_standard_streams
 
 COMMANDS = {
     "run": ("streamlet.cli.run:run", "Run a topology until it has caught up, its time is over, or Ctrl-C."),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamlet.backends.contract import RunRequest, RunResult, RunStatus
+from streamlet.backends.contract import RunRequest, RunStatus
 from streamlet.base.errors import BadInput
 from streamlet.cli.show import View
 
@@ -45,6 +45,9 @@ class MetricsFile:
     def __init__(self, path: Path, view: View) -> None:
         self._path = path
         self._view = view
+        # What no file shows goes straight on.
+        self.on_event, self.log, self.notice = view.on_event, view.log, view.notice
+        self.finish, self.close = view.finish, view.close
         self._topology = ""
         self._complained = False
         self._last = RunStatus("starting", 0.0)
@@ -73,31 +76,16 @@ class MetricsFile:
         self._keep(status)
         self._view.on_status(status)
 
-    def on_event(self, level: str, text: str) -> None:
-        self._view.on_event(level, text)
-
-    def log(self, level: str, text: str) -> None:
-        self._view.log(level, text)
-
-    def notice(self, text: str) -> None:
-        self._view.notice(text)
-
     def killed(self, exit_status: int) -> None:
         self._view.killed(exit_status)
         # The last act of the process: a write that this signal interrupted is never resumed, so the file is whole.
         with contextlib.suppress(Exception):
             self._write(dataclasses.replace(self._last, state="killed"))
 
-    def finish(self, result: RunResult, exit_status: int = 0) -> None:
-        self._view.finish(result, exit_status)
-
     def failed(self, error: BaseException, exit_status: int) -> None:
         # Written once more: a scrape cannot tell a file that nobody renews from a run that goes on.
         self._keep(dataclasses.replace(self._last, state="failed"))
         self._view.failed(error, exit_status)
-
-    def close(self) -> None:
-        self._view.close()
 
     def _keep(self, status: RunStatus) -> None:
         try:

@@ -1,23 +1,54 @@
-"""Standard output that cannot be written.
+"""Standard output: what may be written there, and what happens where it cannot be written.
 
-The rule: a command ends with one paragraph, and a run is drained first.
+The rule: nothing in a user's text stops the writer or moves the cursor; a command whose output is gone ends with one
+paragraph, and a run is drained first.
 """
 
 from __future__ import annotations
 
 import io
 import os
+import re
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from streamlet.base.errors import StreamletError
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-    from streamlet.backends.contract import RunRequest, RunResult, RunStatus
-    from streamlet.cli.show import View
+UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What steers a terminal (all control characters but tab and line end, and what turns the direction of writing round),
+and halves of characters, which no encoding has: Python puts them where bytes of a file's name are no text.
+"""
+
+
+def printable(text: str, encoding: str | None = None) -> str:
+    """Escape control characters, and characters that ``encoding`` lacks, as Python does.
+
+    >>> printable("caf\\udce9.txt\\x1b[2A")
+    'caf\\\\udce9.txt\\\\x1b[2A'
+    """
+    # An error's text is data. Half a character of a file's name raises in `print`, and an escape sequence moves the
+    # cursor of the live table: neither may end or garble a run.
+    seen = UNSEEN.sub(_escaped, text)
+    if encoding is None or seen.isascii():
+        return seen
+    return seen.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def forgive(stream: IO[str]) -> None:
+    """Let a stream escape characters that its encoding lacks, instead of raising.
+
+    A stream whose error handler somebody has chosen is left alone.
+    """
+    reconfigure = getattr(stream, "reconfigure", None)
+    if reconfigure is not None and getattr(stream, "errors", None) == "strict":
+        reconfigure(errors="backslashreplace")
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found.group().encode("unicode_escape").decode("ascii")
 
 
 class OutputFailed(StreamletError):
@@ -84,44 +115,3 @@ def give_up_output() -> None:
         sys.stdout.flush()
     except (OSError, OutputFailed):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-class LastingView:
-    """A view whose broken output asks the run to drain.
-
-    ``lost`` is the error, for the caller to raise after the run.
-    """
-
-    def __init__(self, view: View, drain: Callable[[], None]) -> None:
-        self._view = view
-        self._drain = drain
-        self.lost: OutputFailed | BrokenPipeError | None = None
-        self.log = view.log
-        self.notice = view.notice
-        self.killed = view.killed
-        self.close = view.close
-
-    def start(self, request: RunRequest, backend: str) -> None:
-        """Start the view. Raises its errors: nothing runs yet."""
-        self._view.start(request, backend)
-
-    def on_status(self, status: RunStatus) -> None:
-        self._shown(lambda: self._view.on_status(status))
-
-    def on_event(self, level: str, text: str) -> None:
-        self._shown(lambda: self._view.on_event(level, text))
-
-    def finish(self, result: RunResult, exit_status: int = 0) -> None:
-        self._shown(lambda: self._view.finish(result, exit_status))
-
-    def failed(self, error: BaseException, exit_status: int) -> None:
-        self._shown(lambda: self._view.failed(error, exit_status))
-
-    def _shown(self, show: Callable[[], None]) -> None:
-        if self.lost is not None:
-            return
-        try:
-            show()
-        except (OutputFailed, BrokenPipeError) as error:
-            self.lost = error
-            self._drain()

@@ -4,33 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from streamlet.base.errors import BadInput
+from streamlet.kafka import ConsumerRecord
 
 NULL = b"null"
 """What stands for a key or value that there is none of, as Kafka's own tool shows it; ``--json`` tells it apart."""
-
-
-class Shown(Protocol):
-    """The shown fields of a record."""
-
-    @property
-    def topic(self) -> str: ...
-    @property
-    def partition(self) -> int: ...
-    @property
-    def offset(self) -> int: ...
-    @property
-    def timestamp(self) -> int: ...
-    @property
-    def key(self) -> bytes | None: ...
-    @property
-    def value(self) -> bytes | None: ...
-    @property
-    def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +20,7 @@ class Lines:
     keys: bool = False
     headers: bool = False
 
-    def line(self, record: Shown) -> bytes:
-        """One record."""
+    def line(self, record: ConsumerRecord) -> bytes:
         parts = [NULL if record.value is None else record.value]
         if self.keys:
             parts.insert(0, NULL if record.key is None else record.key)
@@ -54,8 +33,7 @@ class Lines:
 class JsonLines:
     """Each record as one JSON object: text where its bytes are UTF-8, ``{"base64": "..."}`` where they are not."""
 
-    def line(self, record: Shown) -> bytes:
-        """One record."""
+    def line(self, record: ConsumerRecord) -> bytes:
         row = {
             "topic": record.topic,
             "partition": record.partition,

@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -15,14 +15,11 @@ from streamlet.cli.errors import explain
 from streamlet.cli.interrupts import Interrupts
 from streamlet.cli.metrics_file import MetricsFile
 from streamlet.cli.options import given_in_file, given_on_line
-from streamlet.cli.output import LastingView, OutputFailed
-from streamlet.cli.show import JsonView, PlainView, View
+from streamlet.cli.output import OutputFailed
+from streamlet.cli.show import JsonView, LastingView, PlainView, View
 from streamlet.cli.target import Target, debug_option, target_argument
 from streamlet.running import BACKENDS, make_backend, make_request
 from streamlet.runtime.worker.log_lines import logs_shown
-
-if TYPE_CHECKING:
-    pass
 
 
 class RunCommand(click.Command):
@@ -88,7 +85,19 @@ def run(
     """
     try:
         _check_options(backend, master, workers, seconds, until_caught_up)
-        request = _request(target, backend, master, workers, pairs, config, seconds, until_caught_up, as_json)
+        topology = target.load()
+        request = make_request(
+            topology,
+            [*(given_in_file(config, topology) if config else []), *given_on_line(pairs)],
+            backend=backend,
+            workers=workers,
+            until_caught_up=until_caught_up,
+            seconds=seconds,
+            master=master,
+            file=target.file.absolute(),
+            attribute=target.attribute,
+            quiet_stdout=as_json,
+        )
         made = make_backend(backend, debug)
         stop = Stop()
         lasting = LastingView(choose_view(as_json), stop.ask)
@@ -98,34 +107,6 @@ def run(
             _refused_as_json(error)
         raise
     return _watched(made, request, stop, lasting, view, debug)
-
-
-def _request(
-    target: Target,
-    backend: str,
-    master: str | None,
-    workers: int | None,
-    pairs: tuple[str, ...],
-    config: Path | None,
-    seconds: float | None,
-    until_caught_up: bool,
-    as_json: bool,
-) -> RunRequest:
-    """Load the topology and return the request. Raises BadInput."""
-    topology = target.load()
-    given = [*(given_in_file(config, topology) if config else []), *given_on_line(pairs)]
-    return make_request(
-        topology,
-        given,
-        backend=backend,
-        workers=workers,
-        until_caught_up=until_caught_up,
-        seconds=seconds,
-        master=master,
-        file=target.file.absolute(),
-        attribute=target.attribute,
-        quiet_stdout=as_json,
-    )
 
 
 def _check_options(

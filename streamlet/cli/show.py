@@ -9,7 +9,7 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -17,7 +17,7 @@ from streamlet.backends.contract import ComponentStatus, Observer, RunRequest, R
 from streamlet.backends.outcome import MISSING
 from streamlet.cli.check import summary
 from streamlet.cli.errors import explain
-from streamlet.cli.printable import printable
+from streamlet.cli.output import OutputFailed, printable
 from streamlet.model.spec import SPOUT
 
 
@@ -44,6 +44,47 @@ class View(Observer, Protocol):
 
     def close(self) -> None:
         """Nothing more is shown. Always called."""
+
+
+class LastingView:
+    """A view whose broken output asks the run to drain.
+
+    ``lost`` is the error, for the caller to raise after the run.
+    """
+
+    def __init__(self, view: View, drain: Callable[[], None]) -> None:
+        self._view = view
+        self._drain = drain
+        self.lost: OutputFailed | BrokenPipeError | None = None
+        self.log = view.log
+        self.notice = view.notice
+        self.killed = view.killed
+        self.close = view.close
+
+    def start(self, request: RunRequest, backend: str) -> None:
+        """Start the view. Raises its errors: nothing runs yet."""
+        self._view.start(request, backend)
+
+    def on_status(self, status: RunStatus) -> None:
+        self._shown(lambda: self._view.on_status(status))
+
+    def on_event(self, level: str, text: str) -> None:
+        self._shown(lambda: self._view.on_event(level, text))
+
+    def finish(self, result: RunResult, exit_status: int = 0) -> None:
+        self._shown(lambda: self._view.finish(result, exit_status))
+
+    def failed(self, error: BaseException, exit_status: int) -> None:
+        self._shown(lambda: self._view.failed(error, exit_status))
+
+    def _shown(self, show: Callable[[], None]) -> None:
+        if self.lost is not None:
+            return
+        try:
+            show()
+        except (OutputFailed, BrokenPipeError) as error:
+            self.lost = error
+            self._drain()
 
 
 class JsonView:

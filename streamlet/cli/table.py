@@ -13,7 +13,7 @@ from rich.text import Text
 
 from streamlet.backends.contract import RunRequest, RunResult, RunStatus
 from streamlet.cli import show
-from streamlet.cli.printable import printable
+from streamlet.cli.output import printable
 from streamlet.model.spec import SPOUT
 
 REFRESH_A_SECOND = 4

@@ -1,19 +1,132 @@
-"""Every problem of a topology at once, each with its remedy. Pure."""
+"""Everything that can be wrong with a topology, said before anything runs."""
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from streamlet.base.errors import BadInput, SettingError
 from streamlet.model.grouping import KINDS, Grouping
-from streamlet.model.problem import InvalidTopology, Problem, listed, nearest
+from streamlet.model.settings import SETTINGS, parse_setting
 from streamlet.model.spec import BOLT, SPOUT
 from streamlet.model.stream import DEFAULT_STREAM, Stream
 from streamlet.model.topology import ComponentDef, Subscription, TopologySpec, declared_streams
-from streamlet.model.validate_settings import config_problems, misplaced_settings, override_problems, unknown_components
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a topology cannot run. ``component`` is None where the topology as a whole is meant."""
+
+    component: str | None
+    message: str
+    remedy: str
+
+    def __str__(self) -> str:
+        where = f"{self.component}: " if self.component else ""
+        return f"{where}{self.message} {self.remedy}"
+
+
+class InvalidTopology(BadInput):
+    """A topology with problems; ``problems`` has them all, the message too."""
+
+    def __init__(self, topology: str, problems: tuple[Problem, ...]) -> None:
+        self.problems = problems
+        if len(problems) == 1:
+            message = f"{topology} cannot run. {problems[0]}"
+        else:
+            listed = "\n".join(f"{number}. {problem}" for number, problem in enumerate(problems, 1))
+            message = f"{topology} cannot run: {len(problems)} problems.\n{listed}"
+        super().__init__(message)
+
+
+def nearest(wrong: Any, right: Iterable[str], otherwise: str) -> str:
+    """Ask for the nearest right name, or return ``otherwise``."""
+    # A low cutoff: a wrong guess costs the reader less than a list of all names.
+    near = difflib.get_close_matches(str(wrong), list(right), n=1, cutoff=0.5)
+    return f"Did you mean {near[0]!r}?" if near else otherwise
+
+
+def listed(names: Iterable[str]) -> str:
+    """Join names for a sentence."""
+    return ", ".join(sorted(names)) or "none"
+
+
+def config_problems(component: str | None, config: Mapping[Any, Any]) -> Iterator[Problem]:
+    """Yield reserved keys that nothing reads, and values a setting cannot have. ``component`` None: the topology."""
+    for key, value in config.items():
+        reserved = isinstance(key, str) and key.startswith(("topology.", "streamlet."))
+        if not isinstance(key, str):
+            yield Problem(component, f"config has the key {key!r}.", "Keys are strings.")
+        elif key in SETTINGS:
+            try:
+                parse_setting(key, value, "config")
+            except SettingError as error:
+                yield Problem(component, error.message, "Change it, or leave it out for the default.")
+        elif reserved:
+            yield Problem(
+                component,
+                f"config has the setting {key!r}, which nothing reads (topology.* and streamlet.* are reserved).",
+                nearest(key, SETTINGS, "`streamlet check --settings` lists them; a key of your own begins otherwise."),
+            )
+
+
+def misplaced_settings(component: ComponentDef) -> Iterator[Problem]:
+    """Yield a component's settings that nothing reads there.
+
+    They are the whole run's, or the other kind of component's.
+    """
+    for key in component.config:
+        of = SETTINGS[key].component if key in SETTINGS else component.kind
+        if of is None:
+            yield Problem(
+                component.name,
+                f"config has the setting {key!r}, which is the whole run's: nothing reads it here.",
+                "Move it into the topology's config, or give it by -c.",
+            )
+        elif of != component.kind:
+            yield Problem(
+                component.name,
+                f"config has the setting {key!r}, which only a {of} has, and this is a {component.kind}.",
+                f"Move it to the {of} that it is meant for, or into the topology's config for all of them.",
+            )
+
+
+def override_problems(component: ComponentDef, overrides: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield settings of ``-c COMPONENT.NAME=VALUE`` that the component refuses."""
+    if not overrides:
+        return
+    known: frozenset[str] = getattr(component.cls, "override_keys", frozenset)()
+    for name in overrides:
+        if name not in known:
+            yield Problem(
+                component.name,
+                f"There is no setting {component.name}.{name} that -c could change.",
+                nearest(name, known, f"There are: {listed(known)}.")
+                if known
+                else f"{component.cls.__qualname__} has none; a key of your own belongs into the topology's config.",
+            )
+    if all(name in known for name in overrides):
+        try:
+            component.cls.with_overrides(component.kwargs, overrides)  # type: ignore[attr-defined]
+        except SettingError as error:
+            yield Problem(component.name, error.message, "It was given by -c.")
+
+
+def unknown_components(topology: TopologySpec, overrides: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield components that ``-c`` names and the topology does not have."""
+    names = [component.name for component in topology.components]
+    for name in overrides:
+        if name not in names:
+            yield Problem(
+                None,
+                f"-c names the component {name!r}, which is not there.",
+                nearest(name, names, f"There are: {listed(names)}."),
+            )
 
 
 def checked(

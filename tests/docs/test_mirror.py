@@ -22,7 +22,6 @@ DECLARATIONS = {
     "kafka/producer/errors",
     "kafka/producer/metrics",
     "model/grouping",
-    "model/problem",
     "model/spec",
     "model/stream",
     "runtime/supervision/instructions",
@@ -53,7 +52,7 @@ HELD_BY = {
     "scripted/kafka/producer/test_wrong_arguments.py": ["kafka/arguments", "kafka/producer/serializing"],
     "scripted/runtime/links/test_handshake.py": ["runtime/links/dialing", "runtime/links/server"],
     "scripted/runtime/worker/test_loop.py": ["runtime/links/links", "runtime/links/peering"],
-    "unit/cli/test_show.py": ["cli/printable", "cli/table"],
+    "unit/cli/test_show.py": ["cli/table"],
     "unit/kafka/admin/test_requests.py": [
         f"kafka/admin/{name}" for name in ("configs", "errors", "groups", "model", "topics")
     ],
@@ -71,7 +70,7 @@ HELD_BY = {
         f"kafka/records/{name}" for name in ("appending", "compression", "varint", "writing")
     ],
     "unit/kafka/settings/test_foreign_names.py": ["kafka/consumer/consumer_config", "kafka/producer/producer_config"],
-    "unit/model/test_validate.py": ["model/topology", "model/validate_settings"],
+    "unit/model/test_validate.py": ["model/topology"],
     "unit/runtime/tasks/test_spout_task.py": ["runtime/tasks/ledgers", "runtime/tasks/task_stats"],
     "unit/spouts/kafka/test_readers.py": ["spouts/kafka/activity"],
     "unit/tracking/test_acker.py": ["base/clock", "tracking/pending"],

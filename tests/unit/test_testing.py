@@ -20,7 +20,7 @@ from streamlet import (
     Tuple,
     ValueCannotTravel,
 )
-from streamlet.model.problem import InvalidTopology
+from streamlet.model.validate import InvalidTopology
 from streamlet.testing import BoltTester, Emitted, ManualClock, TopologyTester
 
 

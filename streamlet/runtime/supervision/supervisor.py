@@ -167,7 +167,7 @@ class Supervisor:
         # the worker's spouts could still emit.
         worker.drained = drained and traffic is not None
         worker.traffic = traffic or ({}, {})
-        if self.ending is None and self.whole and self._all_spouts("caught_up"):
+        if self.ending is None and self.whole and all(self.workers[index].caught_up for index in self.spout_workers):
             return self.end("caught_up", now)
         return self._maybe_stop(now)
 
@@ -339,9 +339,6 @@ class Supervisor:
         replaced = [Replaced(index, self.workers[index].epoch) for index in sorted(self._replaced)]
         self._replaced.clear()
         return [Whole(self.version), *replaced]
-
-    def _all_spouts(self, what: str) -> bool:
-        return all(getattr(self.workers[index], what) for index in self.spout_workers)
 
     def _maybe_stop(self, now: float) -> list[Instruction]:
         # Every worker, those without spouts too: where nothing is tracked, tuples wait at bolts though no tree is open.

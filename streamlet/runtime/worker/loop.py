@@ -201,12 +201,6 @@ class WorkerLoop:
 
     # -- the turn --------------------------------------------------------------------------------------------
 
-    def run(self) -> None:
-        """Turn until ``stopped``."""
-        sleep_s = 0.0
-        while not self.stopped:
-            sleep_s = self.turn(sleep_s)
-
     def turn(self, sleep_s: float = 0.0) -> float:
         """Do one turn; return how long the next may wait for something to read.
 

@@ -149,7 +149,7 @@ class Fetcher:
         for manager in managers:
             connection = self._connections.get_connection(manager.partition)
             if connection is None:
-                total -= manager.buffered_bytes  # fetched from a leader that is gone
+                total -= manager.buffer.size_bytes  # fetched from a leader that is gone
             else:
                 by_broker.setdefault(connection.broker, []).append(manager)
         return {broker: _room(total // len(by_broker), mine) for broker, mine in by_broker.items()}
@@ -158,9 +158,9 @@ class Fetcher:
         self, connection: Connection, state: _Broker, managers: list[PartitionManager], room: int, wait_ms: int
     ) -> None:
         # The broker fills its answer in the order of the list: the partition with most bytes buffered goes to the end.
-        managers.sort(key=lambda manager: manager.buffered_bytes)
+        managers.sort(key=lambda manager: manager.buffer.size_bytes)
         state.asked = {
-            manager.partition.tp: _Asked(manager, manager.fetch_position, manager.current_leader_epoch)
+            manager.partition.tp: _Asked(manager, manager.buffer.position, manager.current_leader_epoch)
             for manager in managers
         }
         positions = {tp: FetchPosition(one.position, one.leader_epoch) for tp, one in state.asked.items()}
@@ -175,7 +175,7 @@ class Fetcher:
             manager, position, leader_epoch = asked[tp]
             # Stale: asked for from elsewhere, or under another leadership. Its records may be those of a log that was
             # truncated since (KIP-320).
-            if manager.closed or manager.fetch_position != position or manager.current_leader_epoch != leader_epoch:
+            if manager.closed or manager.buffer.position != position or manager.current_leader_epoch != leader_epoch:
                 continue
             partition = manager.partition
             if row.error is None:
@@ -196,9 +196,9 @@ class Fetcher:
 
 def _room(share: int, managers: Iterable[PartitionManager]) -> int:
     """Return the rest of a broker's share, in bytes; 0: ask for nothing now."""
-    room = share - sum(manager.buffered_bytes for manager in managers)
+    room = share - sum(manager.buffer.size_bytes for manager in managers)
     if room > 0:
         return room
     # Partitions that may emit nothing can fill the share for a long time. Then the others are asked for 1 byte, one
     # fetch at a time: Kafka sends the first batch whole, however small the limit.
-    return 0 if any(manager.buffered_bytes and manager.may_emit() for manager in managers) else 1
+    return 0 if any(manager.buffer.size_bytes and manager.may_emit() for manager in managers) else 1

@@ -7,8 +7,8 @@ A partition's offsets pass through these states; each offset is in one of them:
                         whole       rows or      waiting for       lowest open
                         answers     Records      a retry           offset
 
-- ``fetch_position`` is the first offset to ask for, ``ledger.position`` the first one not emitted or passed over,
-  ``ledger.committed`` the one in the offset store: committed <= position <= fetch_position.
+- ``buffer.position`` is the first offset to ask for, ``ledger.position`` the first one not emitted or passed over,
+  ``ledger.committed`` the one in the offset store: committed <= position <= buffer.position.
 - An answer is kept as bytes. A batch becomes *rows* (values of tuples) in one pass over its columns, or Records when
   the scheme has no way with columns or it failed; Records go through the scheme one by one at the emit.
 - An open record's values stay in memory until its ack: a retry never asks the broker again.
@@ -475,7 +475,7 @@ class PartitionManager:
     def add(
         self, batches: Iterator[RecordBatch], size_bytes: int, next_offset: int, log_end: int, *, leader_epoch: int = -1
     ) -> None:
-        """Take in an answer for ``fetch_position``; ``leader_epoch`` is the last batch's, -1 for no batch."""
+        """Take in an answer for ``buffer.position``; ``leader_epoch`` is the last batch's, -1 for no batch."""
         self.log_end = max(log_end, self.log_end)
         self.buffer.add(batches, size_bytes, next_offset, leader_epoch)
 
@@ -488,22 +488,3 @@ class PartitionManager:
         except KafkaError as error:
             self.damage = error
             return False
-
-    @property
-    def fetch_position(self) -> int:
-        """The next offset to ask a broker for."""
-        return self.buffer.position
-
-    @property
-    def buffered_bytes(self) -> int:
-        """Bytes fetched and not yet emitted; an answer counts whole until its last record is out."""
-        return self.buffer.size_bytes
-
-    def skip_to(self, log_start: int) -> None:
-        self.buffer.skip_to(log_start)
-
-    def refetch(self) -> None:
-        self.buffer.refetch()
-
-    def leader_epoch_at(self, offset: int) -> int:
-        return self.buffer.leader_epoch_at(offset)

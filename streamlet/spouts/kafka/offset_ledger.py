@@ -48,13 +48,13 @@ class OffsetLedger(Generic[V]):
         "_again",
         "_failed",
         "_first",
-        "_position",
         "acked_count",
         "committed",
         "failed_count",
         "given_up_count",
         "ignored_count",
         "lost_count",
+        "position",
     )
 
     def __init__(self, start: int) -> None:
@@ -62,7 +62,8 @@ class OffsetLedger(Generic[V]):
         self._first: dict[int, V] = {}
         self._failed: dict[int, V] = {}
         self._again: dict[int, V] = {}
-        self._position = start
+        self.position = start
+        """The next offset to read: everything below was emitted, passed over or lost."""
         self.committed = start
         self.acked_count = 0
         self.failed_count = 0
@@ -70,31 +71,26 @@ class OffsetLedger(Generic[V]):
         self.ignored_count = 0
         self.lost_count = 0
 
-    @property
-    def position(self) -> int:
-        """The next offset to read: everything below was emitted, passed over or lost."""
-        return self._position
-
     def emitted(self, offset: int, values: V) -> None:
         """Note a record's first emit."""
         # Called before the emit: a tree without receivers is acked inside it.
-        if offset < self._position:
-            raise LedgerViolation(f"offset {offset} emitted below the read position {self._position}")
+        if offset < self.position:
+            raise LedgerViolation(f"offset {offset} emitted below the read position {self.position}")
         self._first[offset] = values
-        self._position = offset + 1
+        self.position = offset + 1
 
     def pass_to(self, next_offset: int) -> None:
         """Pass everything below ``next_offset``: records without tuples, and gaps."""
-        if next_offset > self._position:
-            self._position = next_offset
+        if next_offset > self.position:
+            self.position = next_offset
 
     def lost(self, log_start: int) -> OffsetRange | None:
         """Skip to ``log_start``; return the unread range that is gone, or None."""
         # Open offsets stay: their values are here, so they can still be acked or replayed.
-        if log_start <= self._position:
+        if log_start <= self.position:
             return None
-        gone = OffsetRange(self._position, log_start)
-        self._position = log_start
+        gone = OffsetRange(self.position, log_start)
+        self.position = log_start
         self.lost_count += gone.end - gone.first
         return gone
 
@@ -135,15 +131,15 @@ class OffsetLedger(Generic[V]):
 
     def passed_poison(self, offset: int) -> None:
         """Pass over a record that cannot be decoded, by a named policy."""
-        if offset < self._position:
-            raise LedgerViolation(f"offset {offset} passed over below the read position {self._position}")
-        self._position = offset + 1
+        if offset < self.position:
+            raise LedgerViolation(f"offset {offset} passed over below the read position {self.position}")
+        self.position = offset + 1
         self.given_up_count += 1
 
     def next_committable(self) -> int:
         """Return the lowest open offset, else the read position. O(failed offsets)."""
         # A scan of the failed and retried ones only: they are few, and in no order.
-        lowest = next(iter(self._first), self._position)
+        lowest = next(iter(self._first), self.position)
         if self._failed:
             lowest = min(lowest, min(self._failed))
         if self._again:

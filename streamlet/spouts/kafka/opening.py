@@ -224,7 +224,7 @@ class PartitionOpener:
     def _reset_once(
         self, manager: PartitionManager, connection: Connection, topic_id: str | None
     ) -> Steps[PartitionManager | None]:
-        partition, position = manager.partition, manager.fetch_position
+        partition, position = manager.partition, manager.buffer.position
         bounds = yield from connection.log_bounds(partition)
         decision = judge(position, bounds, same_topic=_same(topic_id, manager.topic_id))
         if decision.reason is Reason.STORED:
@@ -233,7 +233,7 @@ class PartitionOpener:
         if decision.reason is Reason.STORED:
             # After a failed fetch, not an election: fetch again from the last emitted record on.
             if not manager.validating:
-                manager.refetch()
+                manager.buffer.refetch()
             return None
         if decision.reason in (Reason.AHEAD_OF_END, Reason.DIVERGED):
             # Open records are read again under the new slot as far as the log still has them; those behind the cut are
@@ -244,7 +244,7 @@ class PartitionOpener:
         self._report_loss(partition, decision)
         if decision.reason is Reason.BELOW_START:
             # Open records are neither lost nor fetched again: their values are in memory. Answers at hand go out first.
-            manager.skip_to(bounds.start)
+            manager.buffer.skip_to(bounds.start)
             return None
         # The offsets mean other records now: a new manager with a slot and a ledger of its own replaces this one.
         manager.closed = True

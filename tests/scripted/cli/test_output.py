@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from streamlet.backends.contract import RunStatus
-from streamlet.cli.output import LastingView, OutputFailed
+from streamlet.cli.output import OutputFailed
+from streamlet.cli.show import LastingView
 from tests.patience import PATIENCE_S
 from tests.scripted.cli.test_metrics_file import value
 from tests.scripted.cli.test_run import READINGS

@@ -6,9 +6,8 @@ import pytest
 
 from streamlet import Bolt, Grouping, ReliableSpout, Spout, Stream, StreamId, Topology
 from streamlet.base.errors import SettingError
-from streamlet.model.problem import InvalidTopology, Problem
 from streamlet.model.spec import ComponentSpec
-from streamlet.model.validate import checked, validate
+from streamlet.model.validate import InvalidTopology, Problem, checked, validate
 
 
 class Lines(Spout):

@@ -63,7 +63,9 @@ class Commits:
             expiring = again_after is not None and now - written >= again_after
             if manager.closed or (offset == manager.ledger.committed and not expiring):
                 continue
-            positions[partition] = CommitPosition(offset, manager.leader_epoch_at(offset), self._leader(partition))
+            positions[partition] = CommitPosition(
+                offset, manager.buffer.leader_epoch_at(offset), self._leader(partition)
+            )
             self._writing[partition] = (manager, offset)
         if positions:
             self._round = Activity(self._store.commit(positions))

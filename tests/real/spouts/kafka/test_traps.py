@@ -288,7 +288,7 @@ def test_t14_what_is_fetched_ahead_is_bounded(
         assert time.monotonic() < deadline
         before = most
         spout.spout.on_timer()
-        most = max(most, sum(manager.buffered_bytes for manager in spout.spout._managers))
+        most = max(most, sum(manager.buffer.size_bytes for manager in spout.spout._managers))
         quiet = quiet + 1 if most == before else 0
         time.sleep(0.01)
     assert 100_000 <= most <= 200_000 + 20_000, "the budget, and one batch that always comes whole"

@@ -110,7 +110,7 @@ def test_t11_a_broker_that_does_not_answer_holds_up_no_other(client: Client, par
     fetcher.send(managers, None, 0.0)
     for _ in range(5):
         client.answer(
-            len(client.asked) - 1, p1=(0, empty_batch(managers[1].fetch_position, managers[1].fetch_position))
+            len(client.asked) - 1, p1=(0, empty_batch(managers[1].buffer.position, managers[1].buffer.position))
         )
         assert fetcher.collect(0.0) == []
         managers[1]._load()
@@ -185,7 +185,7 @@ def test_t14_what_is_buffered_and_what_is_in_flight_never_exceed_the_budget(step
         connections.register(one.partition, broker)
     for what, part in steps:
         fetcher.send(managers, None, 0.0)
-        assert sum(one.buffered_bytes for one in managers) + in_flight(client) <= 1000
+        assert sum(one.buffer.size_bytes for one in managers) + in_flight(client) <= 1000
         if what < 3:
             managers[what].buffer.size_bytes = int(managers[what].buffer.size_bytes * part)
             continue
@@ -245,12 +245,12 @@ def test_an_answer_for_where_reading_is_no_more_is_dropped(client: Client, parts
     for one in (moved, closed):
         connections.register(one.partition, A)
     fetcher.send([moved, closed], None, 0.0)
-    moved.skip_to(50)
+    moved.buffer.skip_to(50)
     closed.closed = True
     client.answer(0, p0=(0, empty_batch(0, 9)), p1=(0, empty_batch(0, 9)))
     assert fetcher.collect(0.0) == []
-    assert moved.fetch_position == 50
-    assert closed.fetch_position == 0
+    assert moved.buffer.position == 50
+    assert closed.buffer.position == 0
 
 
 def test_a_partitions_error_is_reported_and_pauses_that_partition_alone(client: Client, parts: Any) -> None:
@@ -293,7 +293,7 @@ def test_the_next_offset_is_read_off_the_headers() -> None:
         fetcher.send([one], None, 0.0)
         client.answer(0, p0=(0, data))
         assert fetcher.collect(0.0) == []
-        return one.fetch_position
+        return one.buffer.position
 
     whole = empty_batch(10, 14) + empty_batch(20, 29)
     assert read_on_at(b"") == 10

@@ -198,7 +198,7 @@ def test_t03_t08_a_failed_record_that_the_log_no_longer_has_is_retried_from_memo
     one.add(*fetched(batch(0, [b"a", b"b"])), 2)
     drain(one, out)
     one.fail(0, 0.0)
-    one.skip_to(50)
+    one.buffer.skip_to(50)
     one.begin_turn(5.0, 10)
     drain(one, out)
     assert out.sent[-1] == (["a"], (7, 0))
@@ -395,7 +395,7 @@ def test_a_damaged_batch_is_not_taken_for_an_empty_one() -> None:
     assert one.next(out) is EMITTED_END
     assert isinstance(one.damage, CorruptRecord)
     assert one.next(out) is NO_EMITTED
-    assert (one.ledger.position, one.fetch_position, one.buffered_bytes) == (1, 1, 0)
+    assert (one.ledger.position, one.buffer.position, one.buffer.size_bytes) == (1, 1, 0)
 
 
 # -- bounds -----------------------------------------------------------------------------------------------------
@@ -407,9 +407,9 @@ def test_t14_at_most_one_whole_answer_waits_behind_the_one_being_emitted() -> No
     assert one.wants_fetch()
     one.add(*fetched(batch(2, [b"c"]), size=20), 9)
     assert not one.wants_fetch()
-    assert one.buffered_bytes == 30
+    assert one.buffer.size_bytes == 30
     drain(one, out)
-    assert one.buffered_bytes == 0
+    assert one.buffer.size_bytes == 0
     assert one.wants_fetch()
 
 
@@ -504,7 +504,7 @@ def test_the_leader_epoch_of_a_commit_is_that_of_the_record_before_it() -> None:
     one, out = manager(), Out()
     one.add(*fetched(batch(0, [b"a", b"b"], epoch=4), batch(2, [b"c"], epoch=9)), 3)
     drain(one, out)
-    assert [one.leader_epoch_at(offset) for offset in (0, 1, 2, 3)] == [-1, 4, 4, 9]
+    assert [one.buffer.leader_epoch_at(offset) for offset in (0, 1, 2, 3)] == [-1, 4, 4, 9]
 
 
 def test_k9_5_how_far_behind_a_partition_is_counts_from_what_is_committed() -> None:
@@ -544,10 +544,10 @@ class ManagerMachine(RuleBasedStateMachine):
         self.log += [(base + index, value) for index, value in enumerate(values)]
         self.log_end = base + len(values) + tail
 
-    @precondition(lambda self: self.one.wants_fetch() and self.one.fetch_position < self.log_end)
+    @precondition(lambda self: self.one.wants_fetch() and self.one.buffer.position < self.log_end)
     @rule(count=st.integers(1, 5))
     def fetch(self, count: int) -> None:
-        start = self.one.fetch_position
+        start = self.one.buffer.position
         rows = [row for row in self.log if row[0] >= start]
         taken = rows[:count]
         end = self.log_end if len(taken) == len(rows) else taken[-1][0] + 1
@@ -584,7 +584,7 @@ class ManagerMachine(RuleBasedStateMachine):
 
     @rule()
     def connection_lost(self) -> None:
-        self.one.refetch()
+        self.one.buffer.refetch()
 
     @rule()
     def commit(self) -> None:
@@ -598,7 +598,7 @@ class ManagerMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         for _ in range(200):
             self.now += 100
-            while self.one.wants_fetch() and self.one.fetch_position < self.log_end:
+            while self.one.wants_fetch() and self.one.buffer.position < self.log_end:
                 self.fetch(5)
             self.emit(4)
             for offset in list(self.in_flight):
