@@ -24,7 +24,7 @@ WORD_COUNT = Path(__file__).parent.parent / "topologies" / "word_count.py"
 
 
 def say(text: str) -> None:
-    """A step, at once."""
+    """Print a step at once: a pipe must not hold it back."""
     print(text, flush=True)
 
 
@@ -37,7 +37,7 @@ def lines(count: int) -> Iterator[str]:
 
 
 def consumed(cluster: DevCluster, count: int) -> Counter[str]:
-    """The truth: what Kafka's own console consumer reads, through a Counter."""
+    """Count the words that Kafka's own console consumer reads: the truth."""
     truth: Counter[str] = Counter()
     for line in cluster.console_consume(TOPIC, max_messages=count):
         truth.update(line.split())
@@ -55,7 +55,7 @@ def run(backend: str, cluster: DevCluster, out: Path) -> float:
 
 
 def counted(out: Path) -> Counter[str]:
-    """The counts as the topology wrote them."""
+    """Return the counts as the topology wrote them."""
     total: Counter[str] = Counter()
     for path in sorted(out.glob("counts.*.json")):
         total.update(json.loads(path.read_text()))
@@ -63,7 +63,7 @@ def counted(out: Path) -> Counter[str]:
 
 
 def committed(cluster: DevCluster, backend: str) -> dict[int, int]:
-    """The offsets in ZooKeeper, read by kazoo alone."""
+    """Return the offsets in ZooKeeper, read by kazoo alone."""
     client = KazooClient(cluster.zookeeper)
     client.start(timeout=10)
     try:
@@ -77,7 +77,7 @@ def committed(cluster: DevCluster, backend: str) -> dict[int, int]:
 
 
 def demo(backends: list[str], count: int) -> bool:
-    """The steps; whether all agreed."""
+    """Run the steps; return whether all agreed."""
     agreed = True
     with tempfile.TemporaryDirectory(prefix="streamlet-demo-") as folder:
         say("Starting ZooKeeper and Kafka 3.9 on loopback ...")

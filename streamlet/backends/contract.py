@@ -128,18 +128,14 @@ class Stop:
 
     def __init__(self) -> None:
         # No lock: a signal handler may interrupt code that holds it on the same thread, and the program would hang.
-        self._asked = False
+        self.asked = False
+        """Whether somebody asked; read by backends."""
         # Acts that kill at once, in the order in which they were registered.
         self._kills: list[Callable[[], None]] = []
 
     def ask(self) -> None:
         """Drain and stop."""
-        self._asked = True
-
-    @property
-    def asked(self) -> bool:
-        """Whether somebody asked."""
-        return self._asked
+        self.asked = True
 
     def on_kill(self, act: Callable[[], None]) -> None:
         """Register an act of ``kill``, which may run in a signal handler.
@@ -150,7 +146,7 @@ class Stop:
 
     def kill(self) -> None:
         """End every process of the run without draining. The next run replays whatever was not committed."""
-        self._asked = True
+        self.asked = True
         for act in self._kills:
             with contextlib.suppress(OSError):  # one that is gone already must not keep the others alive
                 act()

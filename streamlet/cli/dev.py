@@ -44,7 +44,7 @@ def _show(cluster: Resident) -> None:
 
 @click.group()
 def dev() -> None:
-    """A real ZooKeeper and Kafka on this machine."""
+    """Run a real ZooKeeper and Kafka on this machine."""
 
 
 @dev.command()

@@ -1,4 +1,4 @@
-"""Standard output: what may be written there, and what happens where it cannot be written.
+"""Standard output: which text may go there, and how a command ends where it cannot be written.
 
 The rule: nothing in a user's text stops the writer or moves the cursor; a command whose output is gone ends with one
 paragraph, and a run is drained first.

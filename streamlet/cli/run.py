@@ -79,7 +79,7 @@ def run(
     metrics_file: Path | None,
     debug: bool,
 ) -> int:
-    """Run the topology in FILE until caught up, out of time, or Ctrl-C.
+    """Run FILE's topology until caught up, out of time, or Ctrl-C.
 
     `streamlet check --settings [FILE]` lists what -c may set.
     """

@@ -38,12 +38,12 @@ class MemoryTree:
 class MemoryNodeStore:
     """A ``NodeStore`` over a ``MemoryTree``, with faults on demand. One thread."""
 
-    __slots__ = ("_closed", "_session", "_state", "_tree", "_waiting")
+    __slots__ = ("_closed", "_tree", "_waiting", "session_id", "state")
 
     def __init__(self, tree: MemoryTree | None = None) -> None:
         self._tree = MemoryTree() if tree is None else tree
-        self._session = next(self._tree.sessions)
-        self._state = ConnectionState.CONNECTED
+        self.session_id: int | None = next(self._tree.sessions)
+        self.state = ConnectionState.CONNECTED
         self._waiting: list[tuple[str, bytes, int, Future[int]]] = []
         self._closed = False
 
@@ -51,34 +51,26 @@ class MemoryNodeStore:
 
     def suspend(self) -> None:
         """Cut the connection: synchronous calls fail, asynchronous writes wait."""
-        self._state = ConnectionState.SUSPENDED
+        self.state = ConnectionState.SUSPENDED
 
     def resume(self) -> None:
         """Restore the connection, and carry out the writes that waited.
 
         The session is the same; after ``expire`` it is a new one.
         """
-        if self._state is ConnectionState.LOST:
-            self._session = next(self._tree.sessions)
-        self._state = ConnectionState.CONNECTED
+        if self.state is ConnectionState.LOST:
+            self.session_id = next(self._tree.sessions)
+        self.state = ConnectionState.CONNECTED
         waiting, self._waiting = self._waiting, []
         for path, data, version, future in waiting:
             self._carry_out(path, data, version, future)
 
     def expire(self) -> None:
         """Lose the session, and the writes that waited; ``resume`` brings a new one."""
-        self._state = ConnectionState.LOST
+        self.state = ConnectionState.LOST
         self._fail_waiting("its session has expired")
 
     # -- NodeStore
-
-    @property
-    def state(self) -> ConnectionState:
-        return self._state
-
-    @property
-    def session_id(self) -> int | None:
-        return self._session
 
     def get(self, path: str) -> tuple[bytes, int] | None:
         self._reach(path)
@@ -121,7 +113,7 @@ class MemoryNodeStore:
 
     def set_async(self, path: str, data: bytes, version: int) -> Future[int]:
         future: Future[int] = Future()
-        if self._state is ConnectionState.SUSPENDED and not self._closed:
+        if self.state is ConnectionState.SUSPENDED and not self._closed:
             self._waiting.append((path, data, version, future))
         else:
             self._carry_out(path, data, version, future)
@@ -139,15 +131,15 @@ class MemoryNodeStore:
 
     def close(self) -> None:
         self._closed = True
-        self._state = ConnectionState.LOST
+        self.state = ConnectionState.LOST
         self._fail_waiting("it was closed")
 
     # -- inside
 
     def _reach(self, path: str) -> None:
         check_path(path)
-        if self._closed or self._state is not ConnectionState.CONNECTED:
-            state = "closed" if self._closed else self._state.value
+        if self._closed or self.state is not ConnectionState.CONNECTED:
+            state = "closed" if self._closed else self.state.value
             raise NodeStoreUnavailable(f"The node store in memory cannot be asked for {path}: it is {state}.")
 
     def _carry_out(self, path: str, data: bytes, version: int, future: Future[int]) -> None:

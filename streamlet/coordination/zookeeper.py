@@ -71,7 +71,7 @@ class ZooKeeperNodeStore:
         self._ensemble = Ensemble.parse(hosts)
         self._where = f"ZooKeeper {self._ensemble}"
         self._request_timeout_s = request_timeout_s
-        self._state = ConnectionState.SUSPENDED
+        self.state = ConnectionState.SUSPENDED
         self._lock = threading.Lock()
         self._open: set[Future[int]] = set()
         self._closed = False
@@ -98,13 +98,9 @@ class ZooKeeperNodeStore:
             raise self._unavailable(f"it granted no session within {connect_timeout_s:.0f} s")
 
     def __repr__(self) -> str:
-        return f"<ZooKeeperNodeStore {self._ensemble} {self._state.value}>"
+        return f"<ZooKeeperNodeStore {self._ensemble} {self.state.value}>"
 
     # -- NodeStore
-
-    @property
-    def state(self) -> ConnectionState:
-        return self._state
 
     @property
     def session_id(self) -> int | None:
@@ -162,7 +158,7 @@ class ZooKeeperNodeStore:
         closer = threading.Thread(target=self._stop_client, name="streamlet-zookeeper-close", daemon=True)
         closer.start()
         closer.join(CLOSE_TIMEOUT_S)
-        self._state = ConnectionState.LOST
+        self.state = ConnectionState.LOST
         with self._lock:
             left, self._open = self._open, set()
         for future in left:
@@ -207,7 +203,7 @@ class ZooKeeperNodeStore:
     def _hear(self, state: str) -> None:
         """On kazoo's connection thread: must not block."""
         if not self._closed:
-            self._state = ConnectionState[state]  # kazoo calls its states by the same names
+            self.state = ConnectionState[state]  # kazoo calls its states by the same names
         if state == KazooState.CONNECTED:
             self._connected.set()
 

@@ -31,6 +31,10 @@ class Problem:
         return f"{where}{self.message} {self.remedy}"
 
 
+Finding = tuple[str, str]
+"""Message and remedy of a component's problem; ``validate`` adds the component's name."""
+
+
 class InvalidTopology(BadInput):
     """A topology with problems; ``problems`` has them all, the message too."""
 
@@ -56,79 +60,6 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(names)) or "none"
 
 
-def config_problems(component: str | None, config: Mapping[Any, Any]) -> Iterator[Problem]:
-    """Yield reserved keys that nothing reads, and values a setting cannot have. ``component`` None: the topology."""
-    for key, value in config.items():
-        reserved = isinstance(key, str) and key.startswith(("topology.", "streamlet."))
-        if not isinstance(key, str):
-            yield Problem(component, f"config has the key {key!r}.", "Keys are strings.")
-        elif key in SETTINGS:
-            try:
-                parse_setting(key, value, "config")
-            except SettingError as error:
-                yield Problem(component, error.message, "Change it, or leave it out for the default.")
-        elif reserved:
-            yield Problem(
-                component,
-                f"config has the setting {key!r}, which nothing reads (topology.* and streamlet.* are reserved).",
-                nearest(key, SETTINGS, "`streamlet check --settings` lists them; a key of your own begins otherwise."),
-            )
-
-
-def misplaced_settings(component: ComponentDef) -> Iterator[Problem]:
-    """Yield a component's settings that nothing reads there.
-
-    They are the whole run's, or the other kind of component's.
-    """
-    for key in component.config:
-        of = SETTINGS[key].component if key in SETTINGS else component.kind
-        if of is None:
-            yield Problem(
-                component.name,
-                f"config has the setting {key!r}, which is the whole run's: nothing reads it here.",
-                "Move it into the topology's config, or give it by -c.",
-            )
-        elif of != component.kind:
-            yield Problem(
-                component.name,
-                f"config has the setting {key!r}, which only a {of} has, and this is a {component.kind}.",
-                f"Move it to the {of} that it is meant for, or into the topology's config for all of them.",
-            )
-
-
-def override_problems(component: ComponentDef, overrides: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield settings of ``-c COMPONENT.NAME=VALUE`` that the component refuses."""
-    if not overrides:
-        return
-    known: frozenset[str] = getattr(component.cls, "override_keys", frozenset)()
-    for name in overrides:
-        if name not in known:
-            yield Problem(
-                component.name,
-                f"There is no setting {component.name}.{name} that -c could change.",
-                nearest(name, known, f"There are: {listed(known)}.")
-                if known
-                else f"{component.cls.__qualname__} has none; a key of your own belongs into the topology's config.",
-            )
-    if all(name in known for name in overrides):
-        try:
-            component.cls.with_overrides(component.kwargs, overrides)  # type: ignore[attr-defined]
-        except SettingError as error:
-            yield Problem(component.name, error.message, "It was given by -c.")
-
-
-def unknown_components(topology: TopologySpec, overrides: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield components that ``-c`` names and the topology does not have."""
-    names = [component.name for component in topology.components]
-    for name in overrides:
-        if name not in names:
-            yield Problem(
-                None,
-                f"-c names the component {name!r}, which is not there.",
-                nearest(name, names, f"There are: {listed(names)}."),
-            )
-
-
 def checked(
     topology: TopologySpec, overrides: Mapping[str, Mapping[str, Any]] | None = None, imported: bool = True
 ) -> TopologySpec:
@@ -147,14 +78,17 @@ def validate(
     Components come in declaration order. ``overrides`` are the ``-c COMPONENT.NAME=VALUE`` of a run, by component.
     ``imported``: whether other processes are to import the components' classes.
     """
-    problems = [*_whole(topology), *config_problems(None, topology.config)]
+    problems = [*_whole(topology), *(Problem(None, *finding) for finding in config_problems(topology.config))]
     for component in topology.components:
-        problems += _component(component)
-        problems += _place(component) if imported else ()
-        problems += input_problems(topology, component)
-        problems += config_problems(component.name, component.config)
-        problems += misplaced_settings(component)
-        problems += override_problems(component, (overrides or {}).get(component.name, {}))
+        findings = [
+            *_component(component),
+            *(_place(component) if imported else ()),
+            *input_problems(topology, component),
+            *config_problems(component.config),
+            *misplaced_settings(component),
+            *override_problems(component, (overrides or {}).get(component.name, {})),
+        ]
+        problems += [Problem(component.name, *finding) for finding in findings]
     return [*problems, *unknown_components(topology, overrides or {}), *_unreachable(topology)]
 
 
@@ -199,28 +133,22 @@ def _unreachable(topology: TopologySpec) -> Iterator[Problem]:
             )
 
 
-def _component(component: ComponentDef) -> Iterator[Problem]:
+def _component(component: ComponentDef) -> Iterator[Finding]:
     yield from _name(component)
     if isinstance(component.par, bool) or not isinstance(component.par, int) or component.par < 1:
-        yield Problem(
-            component.name, f"par is {component.par!r}.", "It is the number of tasks: a whole number of at least 1."
-        )
+        yield f"par is {component.par!r}.", "It is the number of tasks: a whole number of at least 1."
     if component.kind == BOLT and not component.inputs:
-        yield Problem(component.name, "It is a bolt without inputs.", "Say what it reads: inputs=[a_spout].")
+        yield "It is a bolt without inputs.", "Say what it reads: inputs=[a_spout]."
     yield from _class(component)
     yield from _outputs(component)
 
 
-def _name(component: ComponentDef) -> Iterator[Problem]:
+def _name(component: ComponentDef) -> Iterator[Finding]:
     name: Any = component.name
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        yield Problem(
-            str(name),
-            f"The name {name!r} cannot be used.",
-            "Use a letter, then letters, digits, underscores or hyphens.",
-        )
+        yield f"The name {name!r} cannot be used.", "Use a letter, then letters, digits, underscores or hyphens."
     elif name.startswith("__"):
-        yield Problem(name, "Names that begin with two underscores are streamlet's own.", "Give it another name.")
+        yield "Names that begin with two underscores are streamlet's own.", "Give it another name."
 
 
 HOOKS = (
@@ -238,24 +166,22 @@ NEVER_RUN: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def _place(component: ComponentDef) -> Iterator[Problem]:
+def _place(component: ComponentDef) -> Iterator[Finding]:
     cls = component.cls
     if cls.__module__ == "__main__":
-        yield Problem(
-            component.name,
+        yield (
             f"The class {cls.__qualname__} stands in __main__, where no worker could import it.",
             "Put it into a file of its own and run that: `streamlet run FILE`.",
         )
     elif "<" in cls.__qualname__:
-        yield Problem(
-            component.name,
+        yield (
             f"The class {cls.__module__}.{cls.__qualname__} is made inside a function, where no worker could import "
             "it.",
             "Move it to the top level of its module.",
         )
 
 
-def _class(component: ComponentDef) -> Iterator[Problem]:
+def _class(component: ComponentDef) -> Iterator[Finding]:
     """Yield the reasons why a class cannot run."""
     cls = component.cls
     shown = f"{cls.__module__}.{cls.__qualname__}"
@@ -265,8 +191,7 @@ def _class(component: ComponentDef) -> Iterator[Problem]:
         if owner is None or "must_define" in vars(owner):
             what = "handles a tuple" if component.kind == BOLT else "emits tuples"
             signature = f"{duty}(self, tup)" if component.kind == BOLT else f"{duty}(self)"
-            yield Problem(
-                component.name,
+            yield (
                 f"The class {shown} does not define {duty}.",
                 f"Give it a method {signature} that {what}.",
             )
@@ -276,19 +201,17 @@ def _class(component: ComponentDef) -> Iterator[Problem]:
         method = getattr(cls, name, None) if name in ours else None
         kind = next((kind for kind, test in NEVER_RUN.items() if test(method)), None)
         if kind is not None:
-            yield Problem(
-                component.name,
+            yield (
                 f"The method {name} of {shown} is {kind}: a call of it runs none of it, and what it was given, or is "
                 "asked for, would count as done.",
                 "Make it a plain method; run coroutines with asyncio.run inside it.",
             )
 
 
-def _outputs(component: ComponentDef) -> Iterator[Problem]:
+def _outputs(component: ComponentDef) -> Iterator[Finding]:
     problem = outputs_problem(component.outputs)
     if problem is not None:
-        yield Problem(
-            component.name,
+        yield (
             problem,
             'Declare field names, outputs = ["word"], or streams, outputs = [Stream(["word"]), Stream(["why"], '
             'name="errors")].',
@@ -331,25 +254,23 @@ def _fields_problem(fields: Iterable[Any], where: str) -> str | None:
     return f"{where} names the field {twice[0]!r} twice." if twice else None
 
 
-def input_problems(topology: TopologySpec, component: ComponentDef) -> Iterator[Problem]:
+def input_problems(topology: TopologySpec, component: ComponentDef) -> Iterator[Finding]:
     """Everything wrong with the inputs of one component."""
     for subscription in component.inputs:
         yield from _subscription(topology, component, subscription)
     seen = Counter((sub.source, str(sub.grouping)) for sub in component.inputs)
     for (source, _), count in seen.items():
         if count > 1:
-            yield Problem(
-                component.name,
+            yield (
                 f"inputs names {source} {count} times with one grouping, so each tuple would come {count} times.",
                 "Name it once.",
             )
 
 
-def _subscription(topology: TopologySpec, component: ComponentDef, sub: Subscription) -> Iterator[Problem]:
+def _subscription(topology: TopologySpec, component: ComponentDef, sub: Subscription) -> Iterator[Finding]:
     grouping = sub.grouping
     if grouping is not None and (not isinstance(grouping, Grouping) or str(grouping.kind) not in KINDS):
-        yield Problem(
-            component.name,
+        yield (
             f"The grouping of input {sub.source} is {grouping!r:.80}.",
             'Use one of Grouping\'s: Grouping.SHUFFLE, Grouping.fields("word"), Grouping.ALL, Grouping.GLOBAL, '
             "Grouping.LOCAL_OR_SHUFFLE, Grouping.NONE, Grouping.DIRECT.",
@@ -357,73 +278,132 @@ def _subscription(topology: TopologySpec, component: ComponentDef, sub: Subscrip
         grouping = None
     source = next((c for c in topology.components if c.name == sub.source.component), None)
     if sub.stray:
-        yield Problem(
-            component.name,
+        yield (
             f"inputs holds {sub.source.component}, which stands in no line of this topology.",
             "Use a name assigned in the topology's own body, as in `split = Split.spec(inputs=[lines])`.",
         )
     elif source is None:
         names = [c.name for c in topology.components if c is not component]
-        yield Problem(
-            component.name,
+        yield (
             f"inputs names the component {sub.source.component!r}, and there is none of that name.",
             nearest(sub.source.component, names, f"The others are: {listed(names)}."),
         )
     elif outputs_problem(source.outputs) is None:
-        yield from _stream(component, sub, source, grouping)
+        yield from _stream(sub, source, grouping)
 
 
-def _stream(
-    component: ComponentDef, sub: Subscription, source: ComponentDef, grouping: Grouping | None
-) -> Iterator[Problem]:
+def _stream(sub: Subscription, source: ComponentDef, grouping: Grouping | None) -> Iterator[Finding]:
     declared = {stream.name: stream for stream in declared_streams(source.outputs)}
     stream = declared.get(sub.source.stream)
     if stream is None and not declared:
-        yield Problem(
-            component.name,
+        yield (
             f"It reads {source.name}, which declares no outputs.",
             f'Give the class {source.cls.__qualname__} a line such as outputs = ["word"].',
         )
     elif stream is None:
         name = next(iter(declared))
         example = source.name if name == DEFAULT_STREAM else f"{source.name}[{name!r}]"
-        yield Problem(
-            component.name,
+        yield (
             f"It reads the stream {sub.source.stream!r} of {source.name}, which declares "
             f"{', '.join(map(repr, declared))} only.",
             nearest(sub.source.stream, declared, f"As an input, write {example}."),
         )
     elif grouping is not None:
-        yield from _grouping(component, source, stream, grouping)
+        yield from _grouping(source, stream, grouping)
 
 
-def _grouping(component: ComponentDef, source: ComponentDef, stream: Stream, grouping: Grouping) -> Iterator[Problem]:
+def _grouping(source: ComponentDef, stream: Stream, grouping: Grouping) -> Iterator[Finding]:
     of = source.name if stream.name == DEFAULT_STREAM else f"{source.name}[{stream.name}]"
     if stream.direct and grouping.kind != "direct":
-        yield Problem(
-            component.name,
+        yield (
             f"It reads {of} with {grouping}, but that stream is direct: its producer names the task.",
             "Use Grouping.DIRECT, or declare the stream without direct=True.",
         )
     if grouping.kind == "direct" and not stream.direct:
-        yield Problem(
-            component.name,
+        yield (
             f"It reads {of} with Grouping.DIRECT, but that stream is not declared as direct.",
             f"Declare it so: Stream({list(stream.fields)!r}, name={stream.name!r}, direct=True).",
         )
     if grouping.kind == "fields":
         if not grouping.field_names:
-            yield Problem(
-                component.name,
+            yield (
                 f"It reads {of} with Grouping.fields() that names no field.",
                 f"Name at least one of: {', '.join(stream.fields)}.",
             )
         for name in grouping.field_names:
             if name not in stream.fields:
                 remedy = "Group by one of these."
-                yield Problem(
-                    component.name,
+                yield (
                     f"It groups {of} by the field {name!r}, which that stream does not have: it declares "
                     f"{', '.join(map(repr, stream.fields)) or 'none'}.",
                     nearest(name, stream.fields, remedy) if isinstance(name, str) else remedy,
                 )
+
+
+def config_problems(config: Mapping[Any, Any]) -> Iterator[Finding]:
+    """Yield reserved keys that nothing reads, and values a setting cannot have."""
+    for key, value in config.items():
+        reserved = isinstance(key, str) and key.startswith(("topology.", "streamlet."))
+        if not isinstance(key, str):
+            yield f"config has the key {key!r}.", "Keys are strings."
+        elif key in SETTINGS:
+            try:
+                parse_setting(key, value, "config")
+            except SettingError as error:
+                yield error.message, "Change it, or leave it out for the default."
+        elif reserved:
+            yield (
+                f"config has the setting {key!r}, which nothing reads (topology.* and streamlet.* are reserved).",
+                nearest(key, SETTINGS, "`streamlet check --settings` lists them; a key of your own begins otherwise."),
+            )
+
+
+def misplaced_settings(component: ComponentDef) -> Iterator[Finding]:
+    """Yield a component's settings that nothing reads there.
+
+    They are the whole run's, or the other kind of component's.
+    """
+    for key in component.config:
+        of = SETTINGS[key].component if key in SETTINGS else component.kind
+        if of is None:
+            yield (
+                f"config has the setting {key!r}, which is the whole run's: nothing reads it here.",
+                "Move it into the topology's config, or give it by -c.",
+            )
+        elif of != component.kind:
+            yield (
+                f"config has the setting {key!r}, which only a {of} has, and this is a {component.kind}.",
+                f"Move it to the {of} that it is meant for, or into the topology's config for all of them.",
+            )
+
+
+def override_problems(component: ComponentDef, overrides: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield settings of ``-c COMPONENT.NAME=VALUE`` that the component refuses."""
+    if not overrides:
+        return
+    known: frozenset[str] = getattr(component.cls, "override_keys", frozenset)()
+    for name in overrides:
+        if name not in known:
+            yield (
+                f"There is no setting {component.name}.{name} that -c could change.",
+                nearest(name, known, f"There are: {listed(known)}.")
+                if known
+                else f"{component.cls.__qualname__} has none; a key of your own belongs into the topology's config.",
+            )
+    if all(name in known for name in overrides):
+        try:
+            component.cls.with_overrides(component.kwargs, overrides)  # type: ignore[attr-defined]
+        except SettingError as error:
+            yield error.message, "It was given by -c."
+
+
+def unknown_components(topology: TopologySpec, overrides: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield components that ``-c`` names and the topology does not have."""
+    names = [component.name for component in topology.components]
+    for name in overrides:
+        if name not in names:
+            yield Problem(
+                None,
+                f"-c names the component {name!r}, which is not there.",
+                nearest(name, names, f"There are: {listed(names)}."),
+            )

@@ -95,17 +95,12 @@ class SlotLauncher:
 
     def _welcomed(self, secured: Secured) -> None:
         hello = secured.hello
-        with self._lock:
-            expected = self._expected.get(hello.worker)
-            if expected is not None and expected[0] == hello.epoch:
-                del self._expected[hello.worker]  # one task for each epoch, whatever Spark does
-            else:
-                expected = None
-        if expected is None:
+        adopt = self._forget(hello.worker, hello.epoch)  # one task for each epoch, whatever Spark does
+        if adopt is None:
             secured.sock.close()
         else:
             channel = ControlChannel(secured.sock, secured.writer, secured.reader)
-            expected[1](hello.worker, hello.epoch, channel)
+            adopt(hello.worker, hello.epoch, channel)
 
     # -- what the coordinator calls --------------------------------------------------------------------------------
 
@@ -129,11 +124,13 @@ class SlotLauncher:
         if thread is not None and thread.is_alive():
             self._cancel(worker, epoch, LAST_S)
 
-    def _forget(self, worker: int, epoch: int) -> None:
+    def _forget(self, worker: int, epoch: int) -> Adopt | None:
         with self._lock:
             expected = self._expected.get(worker)
-            if expected is not None and expected[0] == epoch:
-                del self._expected[worker]
+            if expected is None or expected[0] != epoch:
+                return None
+            del self._expected[worker]
+            return expected[1]
 
     def _cancel(self, worker: int, epoch: int, after_s: float) -> None:
         """Cancel a slot on another thread. A driver JVM that hangs must not stop the coordinator's heart."""

@@ -58,11 +58,6 @@ class Session:
         spark.conf.set(KILL_ON_IDLE, "false")
 
     @property
-    def created(self) -> bool:
-        """Whether it is ours to stop."""
-        return self.directory is not None
-
-    @property
     def master(self) -> str:
         """The master's URL."""
         return str(self.context.master)

@@ -74,7 +74,9 @@ class Worker:
         self.index = plan.worker
         self.epoch = plan.epoch
         self.clock = SystemClock()
-        self.complaints = Complaints(self.tell, self.clock, self._complain)
+        self.complaints = Complaints(
+            self.tell, self.clock, lambda text: self.channel.try_send(messages.Complaint(text))
+        )
         self.numbers = messages.Beat({}, [], 0, 0)
         """Written by the loop, sent by the control thread; replaced as a whole."""
         self.reported: messages.State | None = None
@@ -351,9 +353,6 @@ class Worker:
         self.loop.post(lambda: self._stop(False))
         if not self.over.wait(ORPHAN_S):
             os._exit(1)
-
-    def _complain(self, text: str) -> None:
-        self.channel.try_send(messages.Complaint(text))
 
     def tell(self, level: str, text: str) -> None:
         """Show a line to the person who watches the run. Any thread."""

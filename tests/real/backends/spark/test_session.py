@@ -29,7 +29,7 @@ def test_a_process_can_have_one_after_the_other_and_is_left_as_it_was(
         try:
             found = active_session()
             assert found is not None
-            assert (found.created, found.master) == (False, "local[1]")
+            assert (found.directory, found.master) == (None, "local[1]")
             found.close()
             assert session.alive()
             assert [executor.slots for executor in session.executors()] == [1]
