@@ -24,6 +24,8 @@ def said(error: BaseException) -> str:
         return f"(its text could not be had: __str__ raised {type(broken).__name__})"
 
 
+# The status stands in the class and not at the command line: an error that crosses from a worker, or is raised in a
+# library call, means the same everywhere.
 class StreamletError(Exception):
     """Base of all errors streamlet raises on purpose.
 

@@ -112,6 +112,7 @@ class Reading(ConsumerRebalanceListener):
             left = None if self._wanted.max_records is None else self._wanted.max_records - self.shown
             most = 500 if left is None else min(left, 500)
             polled = self._consumer.poll(_POLL_MS, most)
+            # From here to the flush a commit would cover records that may never leave us.
             self._unwritten = True
             for tp, records in polled.items():
                 self._out.writelines(map(self._form.line, records))
@@ -141,6 +142,7 @@ class Reading(ConsumerRebalanceListener):
 
     def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
         """They are others' already: a commit would be refused."""
+        # Another member reads them by now: a commit for them would be refused, so none is owed.
         self._given_s, self._stored = None, self.shown
 
     @property
@@ -237,6 +239,8 @@ def consume(
     settings = _settings(servers, config)
     there = _partitions(settings, wanted)
     form: Lines | JsonLines = JsonLines() if as_json else Lines(keys, headers)
+    # Set last, so that no file of settings changes them: a commit may only cover what was written, values stay bytes, and
+    # a misspelt topic must not be created. The isolation level stands first: there the file decides.
     own = {
         "group_id": group,
         "enable_auto_commit": False,
@@ -268,6 +272,8 @@ def _settings(servers: str | None, config: Path | None) -> dict[str, Any]:
     if config is not None:
         settings |= client_settings_in_file(config)
         try:
+            # Checked with an address made up, before the cluster is known: an error can then name the file it comes
+            # from.
             ConsumerConfig.of({"bootstrap_servers": "127.0.0.1:1", **settings})
         except SettingError as error:
             raise SettingError(f"{config}: {error.message}") from error
@@ -283,6 +289,7 @@ def _settings(servers: str | None, config: Path | None) -> dict[str, Any]:
 def _partitions(settings: Mapping[str, Any], wanted: Wanted) -> list[TopicPartition]:
     """Those to read. BadInput for a topic or a partition that is not there, with the nearest one."""
     _reach(ConsumerConfig.of(settings))
+    # The same file configures both clients, and each refuses settings that are only the other's.
     shared = {field.name for field in dataclasses.fields(ClientConfig)}
     own = {name: value for name, value in settings.items() if name in shared}
     with _telling(settings["bootstrap_servers"]), Admin(**own, default_api_timeout_ms=_ANSWER_MS) as admin:
@@ -309,6 +316,7 @@ def _partitions(settings: Mapping[str, Any], wanted: Wanted) -> list[TopicPartit
 def _telling(servers: object) -> Iterator[None]:
     """Say which address is waited for, and for how long."""
     words = f"No answer from {servers} yet: waiting for up to {_ANSWER_MS // 1000} s. Ctrl-C ends."
+    # A timer, because the call that waits is one blocking request on this thread.
     timer = threading.Timer(_TOLD_AFTER_S, click.echo, (words,), {"err": True})
     timer.daemon = True
     timer.start()
@@ -344,6 +352,7 @@ def _heeding(reading: Reading) -> Iterator[None]:
 
     def came(number: int, _frame: object) -> None:
         reading.stop = number
+        # The second Ctrl-C ends a poll or a commit that hangs, and the loop that would look at `stop` with it.
         signal.signal(number, before[number])
 
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -34,11 +34,14 @@ class Writing:
         """All of them; records without a key go round ``partitions`` one by one. Raises the first record's error."""
         for number, line in enumerate(lines):
             key, value = key_and_value(line, number + 1, self._separator)
+            # One by one, and not by the producer, which stays with one partition for a whole batch: a short file shall
+            # reach all.
             partition = self._partitions[number % len(self._partitions)] if self._separator is None else None
             try:
                 self._open.append(self._producer.send(self._topic, value, key, partition=partition))
             except BadInput as error:
                 raise BadInput(f"Line {number + 1}: {error.message}") from error
+            # Answers are taken while lines are still sent: a file of any length is written in a bounded memory.
             if len(self._open) >= _OPEN:
                 self._settle(_OPEN // 2)
 
@@ -72,6 +75,7 @@ def produce(
         raise click.BadParameter("--key-separator cannot be empty")
     cluster = standing_cluster()
     with administrator(cluster) as admin:
+        # A partition whose brokers have all ended would hold each record until its delivery time-out.
         partitions = [part.partition for part in partitions_of(admin, name) if is_served(part, cluster)]
     if not partitions:
         remedy = cluster.loss() or "`streamlet dev status` shows what is up."
@@ -86,6 +90,7 @@ def produce(
         try:
             writing.write(file)
         except KeyboardInterrupt:
+            # Not raised: what was sent before is waited for, so that the count printed below is true.
             interrupted = True
         except BadInput as error:
             writing.finish()

@@ -91,6 +91,8 @@ def topic(name: str, partitions: int, replication: int, configs: dict[str, str])
                 f"Ask for fewer. {more}"
             ) from error
         except AdminError as error:
+            # A refusal that time does not change is bad input; a broker that did not answer is a failure, with another
+            # status.
             if error.retriable:
                 raise
             raise BadInput(error.message) from error

@@ -20,6 +20,7 @@ WIDEST = 100
 def columns(stream: IO[str]) -> int | None:
     """How many columns text for this stream may use; None where it goes to no terminal and is not wrapped."""
     try:
+        # A pipe gets each paragraph as one line: grep and log collectors work by lines.
         return max(30, min(os.get_terminal_size(stream.fileno()).columns, WIDEST))
     except (OSError, ValueError):
         return None
@@ -31,6 +32,7 @@ def wrapped(text: str, width: int | None) -> str:
         return text
     lines = []
     for line in text.split("\n"):
+        # The problems of a topology are numbered: the second line of one begins below the text, not below the number.
         number = line.split(" ", 1)[0]
         hanging = " " * (len(number) + 1) if number.rstrip(".").isdigit() else ""
         lines += textwrap.wrap(

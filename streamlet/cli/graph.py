@@ -28,6 +28,7 @@ def graph(target: Target, kind: str, workers: int | None, debug: bool) -> None:
     elif kind == "mermaid":
         click.echo(render.mermaid(topology), nl=False)
     else:
+        # A terminal or file without UTF-8 cannot hold the strokes: they would be escaped one by one.
         strokes = render.LINES if "utf" in (sys.stdout.encoding or "").lower() else render.ASCII
         click.echo(f"{topology.name}: {summary(topology)}\n")
         click.echo(render.text(topology, strokes), nl=False)

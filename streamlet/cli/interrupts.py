@@ -11,6 +11,9 @@ from typing import Any
 from streamlet.backends.contract import Stop
 
 
+# Two signals, two meanings. The first only notes the wish: a handler runs between any two lines of the main thread, so
+# the run itself drains, commits and closes where its loop stands. The second kills by process id and leaves by
+# `os._exit`, because what it interrupted may hold locks and half-written buffers.
 class Interrupts:
     """While entered, owns SIGINT and SIGTERM. Main thread only. ``exit_status`` is 130 or 143 once one came."""
 
@@ -25,6 +28,7 @@ class Interrupts:
         self.exit_status: int | None = None
 
     def __enter__(self) -> Interrupts:
+        # SIGTERM as well: a service manager or container that stops a run wants its offsets committed, too.
         for number in (signal.SIGINT, signal.SIGTERM):
             self._before[number] = signal.signal(number, self._came)
         return self

@@ -33,6 +33,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
+        # Imported when it is called: help, completion and `--version` need neither rich nor a Kafka client.
         module, attribute = COMMANDS[cmd_name][0].split(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
@@ -92,9 +93,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
         sys.exit(2)
     try:
+        # The order counts. First the descriptors, for the next file that is opened takes the number of a closed one;
+        # then the stream that names its errors, which wraps the one there is; the escaping belongs to that new stream.
         open_standard_streams()
         name_output_errors()
         forgive(sys.stdout)
+        # Not standalone: click would print errors in a form of its own and choose other exit statuses.
         answer = streamlet.main(given, prog_name="streamlet", standalone_mode=False)
         sys.stdout.flush()
         status = answer if isinstance(answer, int) else 0

@@ -52,6 +52,7 @@ class MetricsFile:
         self._complained = False
         self._last = RunStatus("starting", 0.0)
         try:
+            # Here and not above: the package is an extra, and only this option needs it.
             from prometheus_client import write_to_textfile
         except ImportError as error:
             raise MetricsUnavailable(

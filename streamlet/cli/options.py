@@ -35,6 +35,7 @@ def client_settings_in_file(path: Path) -> dict[str, Any]:
     """Read a Kafka client's settings; ``sasl.mechanism`` is ``sasl_mechanism``. Raises SettingError."""
     settings: dict[str, Any] = {}
     for key, value in _rows_in(path, {}):
+        # Java's names have dots and ours underscores; given both ways, nothing would say which of the two counts.
         name = key.replace(".", "_")
         if name in settings:
             raise SettingError(f"{path}: {name} is given twice, with dots and with underscores: leave one of them out.")
@@ -66,6 +67,7 @@ def _table_in(path: Path) -> dict[str, Any]:
 def _flat(table: Mapping[str, Any], prefix: str, own: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in table.items():
         key = prefix + name
+        # A table that the topology itself has as a value stays whole: its parts are not settings.
         if isinstance(value, dict) and key not in own:
             yield from _flat(value, f"{key}.", own)
         else:

@@ -71,6 +71,7 @@ class _Descriptor(io.FileIO):
         # A file object of our own: nothing else in an OSError says that it came from standard output.
         try:
             return super().write(data)
+        # `| head` is no fault of the output: `main` ends quietly where nobody reads any more.
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -95,6 +96,7 @@ def open_standard_streams() -> None:
 def name_output_errors() -> None:
     """From here on an error of standard output is an OutputFailed. A stream that somebody put in its place is left."""
     plain = sys.stdout
+    # A stream that a test or an embedding program put there is not ours to wrap.
     if plain is not sys.__stdout__ or not isinstance(plain, io.TextIOWrapper):
         return
     plain.flush()
@@ -114,4 +116,6 @@ def give_up_output() -> None:
     try:
         sys.stdout.flush()
     except (OSError, OutputFailed):
+        # Not closed but led into nothing: the interpreter flushes once more when it ends, and would print a second
+        # error and end with status 120.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -28,6 +28,7 @@ class RunCommand(click.Command):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
+        # Looked for by hand: where an option is wrong, click has not parsed the others.
         as_json = "--json" in args
         try:
             return super().make_context(info_name, args, parent, **extra)
@@ -126,6 +127,7 @@ def choose_view(as_json: bool) -> View:
     if as_json:
         return JsonView()
     if sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+        # rich is imported only where a person looks on: a pipe or a container does not need it.
         from streamlet.cli.table import TableView
 
         return TableView()
@@ -139,11 +141,14 @@ def _watched(backend: Backend, request: RunRequest, stop: Stop, lasting: Lasting
     """
     interrupts = Interrupts(stop, view.notice, view.killed, request.conf["streamlet.drain.timeout.secs"])
     try:
+        # The handlers stand before anything starts and until the last table is drawn: Ctrl-C drains a Spark that is
+        # still coming up, and raises no KeyboardInterrupt in the middle of the result.
         with logs_shown(view.log, debug), interrupts:
             view.start(request, backend.name)
             result = backend.run(request, view, stop)
             status = interrupts.exit_status if result.reason == "interrupted" and interrupts.exit_status else 0
             view.finish(result, status)
+        # After the handlers are gone, and after the run: everything that was emitted is committed by now.
         if lasting.lost is not None:
             raise lasting.lost
         return status

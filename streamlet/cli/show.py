@@ -46,6 +46,8 @@ class View(Observer, Protocol):
         """Nothing more is shown. Always called."""
 
 
+# A reader that goes away, or a full disk, does not stop the run in the middle: it drains, so that what was emitted is
+# committed, and the error is told afterwards.
 class LastingView:
     """A view whose broken output asks the run to drain.
 
@@ -120,6 +122,7 @@ class JsonView:
         _unbuffered(text)
 
     def killed(self, exit_status: int) -> None:
+        # From a handler, with the numbers at hand: the loop that would give newer ones is what was interrupted.
         status = dataclasses.asdict(self._status or RunStatus("starting", 0.0))
         result = {"event": "result", "reason": "killed", "drained": False, "exit_status": exit_status, **status}
         _unbuffered(json.dumps(result, default=str), self._out.fileno())
@@ -164,6 +167,7 @@ class PlainView:
         self._status = status
         if status.state == "ended" or status.elapsed_s < self._next_s:
             return
+        # Ever rarer, up to half a minute: the log of a run of hours stays readable.
         self._next_s = status.elapsed_s + min(30.0, max(1.0, status.elapsed_s / 2))
         _say(status_line(status))
 
@@ -282,6 +286,7 @@ class Rates:
 def component_table(status: RunStatus, rates: Mapping[str, float] | None = None) -> list[tuple[str, ...]]:
     """Return the table of components as text: its heads, which are some of COLUMNS, then a row each."""
     without = {"per s"} if rates is None else set()
+    # A column of zeros takes room from those that say something.
     if not any(row.timed_out for row in status.components):
         without.add("timed out")
     kept = [at for at, name in enumerate(COLUMNS) if name not in without]
@@ -375,4 +380,6 @@ def _line(level: str, text: str) -> None:
 
 
 def _unbuffered(text: str, descriptor: int = 2) -> None:
+    # Past the stream: this runs in a signal handler, which may have interrupted a write of the same stream, and a
+    # buffered stream refuses to be entered twice.
     os.write(descriptor, printable(text).encode() + b"\n")

@@ -43,6 +43,8 @@ class TableView:
             get_renderable=self._draw,
             console=self._console,
             refresh_per_second=REFRESH_A_SECOND,
+            # rich would put streams of its own before ours, and an error of standard output would lose its name
+            # (output.py).
             redirect_stdout=False,
             redirect_stderr=False,
         )

@@ -14,6 +14,7 @@ from streamlet.model.stream import Stream
 COMPONENT_LOGGER = "streamlet.component"
 """Parent of every component's logger: ``streamlet.component.count``."""
 
+# Storm's and pystorm's names of levels; logging knows neither "trace" nor "warn".
 _LEVELS = {"trace": 5, "debug": 10, "info": 20, "warn": 30, "warning": 30, "error": 40, "critical": 50}
 
 
@@ -70,6 +71,8 @@ class Component:
     def report_metric(self, name: str, value: float) -> None:
         """Set a metric of your own; its latest value is shown."""
 
+    # `emit`, `ack` and the like are methods that raise; `bind` puts the task's own functions over them on the instance.
+    # A call from user code is then one call, and a component outside a topology says why it cannot emit.
     def bind(self, port: TaskPort) -> None:
         """Make ``emit``, ``ack``, ``fail`` and ``report_metric`` live, for the runtime."""
         raise NotImplementedError

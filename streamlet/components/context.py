@@ -27,6 +27,7 @@ class TopologyContext:
     tasks: Mapping[int, str] = field(default_factory=dict)
     clock: Clock = field(default_factory=SystemClock)
     wake: Callable[[], None] = lambda: None
+    # Chance comes from here, and time from `clock`: with a seed and a clock of its own a run can be repeated.
     uniform: Callable[[], float] | None = None
     """A source of numbers in [0, 1), seeded where the run is (``streamlet.seed``); None: use your own."""
 

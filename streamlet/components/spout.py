@@ -89,6 +89,8 @@ class Spout(Component):
     def fail(self, tup_id: Any) -> None:
         """Note that the tree of ``tup_id`` failed: see ``fail_reason``."""
 
+    # The runtime calls only these two: a spout that has a cheaper way for many overrides them and pays no call for
+    # each.
     def ack_many(self, tup_ids: Sequence[Any]) -> None:
         """Call ``ack`` for each; override it for one cheaper pass over many."""
         for tup_id in tup_ids:

@@ -53,6 +53,7 @@ TICK_COMPONENT = "__system"
 TICK_STREAM = "__tick"
 
 
+# A root of 0 is nobody's tree: acking or failing a tick has no effect on any spout.
 def tick_tuple(period_s: float) -> Tuple:
     """Make the tuple for ``process_tick``. Never tracked, never emitted on a stream of the user's."""
     return Tuple((period_s,), TICK_COMPONENT, TICK_STREAM)

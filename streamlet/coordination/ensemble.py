@@ -73,6 +73,7 @@ def ask_for_session(host: str, port: int, timeout_s: float) -> None:
     Raises OSError when there is no answer in time, ``NotZooKeeper`` when the answer is something else. At
     most 64 bytes of an answer are read.
     """
+    # A real request and not an open port: a ZooKeeper without a quorum takes connections, too.
     body = struct.pack(">iqiqi", 0, 0, _PROBE_SESSION_MS, 0, 16) + bytes(16) + b"\0"
     with socket.create_connection((host, port), timeout_s) as link:
         link.sendall(struct.pack(">i", len(body)) + body)

@@ -113,6 +113,8 @@ class MemoryNodeStore:
 
     def set_async(self, path: str, data: bytes, version: int) -> Future[int]:
         future: Future[int] = Future()
+        # Only these wait: kazoo, too, keeps asynchronous writes over a lost connection and fails them when the session
+        # is gone.
         if self.state is ConnectionState.SUSPENDED and not self._closed:
             self._waiting.append((path, data, version, future))
         else:

@@ -48,6 +48,9 @@ if _log.level == logging.NOTSET:
     _log.setLevel(logging.CRITICAL)
 
 
+# Sessions. kazoo keeps one session over lost connections (SUSPENDED) and opens another when it has expired (LOST). A
+# write that was under way then may or may not have been carried out: it fails as `outcome_unknown`, and the caller
+# reads the node again before it repeats anything. Nothing here is ephemeral; who owns a node is said by its version.
 class ZooKeeperNodeStore:
     """A ``NodeStore`` in an ensemble, ``host:port,host:port/chroot``; opens its session when made.
 
@@ -73,6 +76,8 @@ class ZooKeeperNodeStore:
         self._request_timeout_s = request_timeout_s
         self.state = ConnectionState.SUSPENDED
         self._lock = threading.Lock()
+        # Writes that nobody has settled yet. kazoo answers on its own threads and `close` on the caller's: whoever
+        # takes a future out of the set, under the lock, settles it.
         self._open: set[Future[int]] = set()
         self._closed = False
         self._connected = threading.Event()
@@ -81,6 +86,7 @@ class ZooKeeperNodeStore:
         self._client = KazooClient(
             hosts=self._ensemble.servers,
             timeout=session_timeout_s,
+            # Without end: an ensemble may be away for an hour, and each request has a time-out of its own.
             connection_retry={"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 2.0},
             auth_data=None if digest is None else [("digest", ":".join(digest))],
             default_acl=None if digest is None else [make_digest_acl(*digest, all=True)],

@@ -20,9 +20,11 @@ def zookeeper(data: Path, port: int) -> dict[str, object]:
         "dataDir": data,
         "clientPort": port,
         "clientPortAddress": "127.0.0.1",
+        # No limit for one address: here every client comes from 127.0.0.1.
         "maxClientCnxns": 0,
         "admin.enableServer": "false",
         "4lw.commands.whitelist": "srvr,ruok,dump",
+        # The shortest session a ZooKeeper grants has two ticks: tests of expiry need not wait long.
         "tickTime": 1000,
     }
 
@@ -34,11 +36,14 @@ def _broker(data: Path, replicas: int) -> dict[str, object]:
     """
     return {
         "log.dirs": data,
+        # A misspelt topic shall be an error, as on most real clusters.
         "auto.create.topics.enable": "false",
+        # A first member is not kept waiting three seconds for others.
         "group.initial.rebalance.delay.ms": 0,
         "offsets.topic.replication.factor": replicas,
         "offsets.topic.num.partitions": 4,
         "transaction.state.log.replication.factor": replicas,
+        # Transactions go on while a test has killed two of three brokers.
         "transaction.state.log.min.isr": 1,
         "transaction.state.log.num.partitions": 4,
     }

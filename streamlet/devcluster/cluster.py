@@ -151,6 +151,7 @@ class DevCluster(KafkaTools):
             raise DevStackError("This development cluster has been started already: stop() it first.")
         if not hasattr(os, "pidfd_open"):
             raise DevStackError("The development cluster needs Linux (pidfd_open, kernel 5.3 or newer).")
+        # What the user has to mend is found before a directory is made or a port is chosen.
         java = find_java()
         jars = ensure_jars(RELEASES[self.kafka], java, progress=self._progress)
         try:
@@ -162,6 +163,8 @@ class DevCluster(KafkaTools):
             self._installation = Installation(self.kafka, java, jars, directory.absolute(), self._figures)
             self._installation.write_logging()
             start()
+        # Apart from the other errors: a full or read-only disk is for the user to mend, and nothing in its text says
+        # where.
         except OSError as error:
             self.stop()
             where = self._wanted_directory or tempfile.gettempdir()
@@ -184,6 +187,7 @@ class DevCluster(KafkaTools):
 
     def _stop_members(self) -> None:
         # A kept directory is closed in order; what is removed anyway needs no orderly end.
+        # Brokers before their ZooKeeper: one that has lost it waits for it instead of closing its logs.
         for member in reversed(self.members):
             if member.jvm is not None:
                 if self._owned is None and member.alive:
@@ -201,6 +205,8 @@ class DevCluster(KafkaTools):
                 member.jvm = None
 
     def _start_on_free_ports(self) -> None:
+        # A port that was free may be taken before the JVM binds it, seconds later. Then everything is laid out anew:
+        # brokers name each other's ports in their files.
         for left in reversed(range(_PORT_TRIES)):
             self._lay_out()
             try:
@@ -319,6 +325,8 @@ class DevCluster(KafkaTools):
         """
         if self._zookeeper is None:
             return
+        # A broker whose own id is still in ZooKeeper ends at once; the node goes when the session of the killed one
+        # expires.
         port, node = self._zookeeper.port, f"/brokers/ids/{broker}\n"
 
         def gone() -> bool:
@@ -328,10 +336,12 @@ class DevCluster(KafkaTools):
 
     def _await_brokers(self, brokers: Iterable[int]) -> None:
         """Wait until each broker names all running ones, and a controller."""
+        # All that run, and not only the new one: a topic with three copies can then be made at once.
         running = frozenset(number for number, member in enumerate(self._brokers) if member.alive)
         for number in brokers:
             member = self._brokers[number]
 
+            # The port as a default: a closure would see the loop's last member.
             def serves(port: int = member.port) -> bool:
                 state = probes.kafka_state(port)
                 return state.brokers >= running and state.controller >= 0
@@ -358,6 +368,7 @@ class DevCluster(KafkaTools):
     def _ended(self, member: Member) -> Exception:
         error = self._failure(f"{member.name} ended before it was ready", member)
         tail = log_tail(member.log)
+        # ZooKeeper and Kafka, and each version of them, say it in one of these two ways.
         return _PortTaken(error.message) if "Address already in use" in tail or "BindException" in tail else error
 
     def _failure(self, what: str, member: Member) -> ClusterFailed:

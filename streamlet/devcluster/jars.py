@@ -113,6 +113,7 @@ def _fetch_into(wanted: Path, release: Release, java: Java, progress: Progress, 
 
     Called with the lock held, so every old temporary is stale.
     """
+    # Of fetches that were killed. The lock is ours, so none of them is still being written.
     for stale in wanted.parent.glob(f".{release.key}.*"):
         shutil.rmtree(stale)
     partial = wanted.parent / f".{release.key}.{os.getpid()}"
@@ -131,6 +132,7 @@ def _fetch_into(wanted: Path, release: Release, java: Java, progress: Progress, 
                 f"{fetcher} said it fetched Kafka {release.kafka}, but {', '.join(missing)} did not arrive "
                 f"in {jars}. Nothing was kept; try again."
             )
+        # Renamed when whole: whoever finds a directory of this name, without the lock, finds all of it.
         jars.rename(wanted)
     finally:
         shutil.rmtree(partial, ignore_errors=True)

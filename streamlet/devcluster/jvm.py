@@ -23,6 +23,7 @@ SMALL_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 def keeper_command(mode: str, command: Sequence[str]) -> list[str]:
     """``command`` under a keeper whose owner is this process. Modes: see ``keeper.py``."""
+    # -I -S: no site packages and no PYTHON variables, so that it starts in milliseconds and runs nothing of the user's.
     return [sys.executable, "-I", "-S", str(_KEEPER), str(os.getpid()), mode, *command]
 
 
@@ -107,6 +108,7 @@ class Jvm:
 
     def stop(self, grace_s: float) -> None:
         """SIGTERM, then SIGKILL when it is not gone after ``grace_s``. May be repeated."""
+        # A stopped process does not take SIGTERM before it goes on.
         if self._paused:
             self.resume()
         self.send(signal.SIGTERM)
@@ -138,6 +140,7 @@ def log_tail(log: Path, lines: int = 8) -> str:
             text = stream.read().decode(errors="replace")
     except OSError:
         return "(no log)"
+    # A Java stack has dozens of lines that begin with "at"; the message stands above them.
     said = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("\tat ")]
     told = [line for line in said if "ERROR" in line or "FATAL" in line or "Exception" in line or "cannot run" in line]
     return " | ".join((told or said)[-lines:]) or "(its log is empty)"

@@ -27,6 +27,8 @@ PR_SET_PDEATHSIG = 1
 
 def exec_jvm(command: list[str], keeper: int, mode: str) -> None:
     """In the forked child: own session; a server also gets no input and writes to its log. Never returns."""
+    # A session of its own: Ctrl-C goes to the whole foreground group of a terminal, and would end servers in any order
+    # before their owner has said how.
     os.setsid()
     if mode != "detachable":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -47,6 +49,8 @@ def keep(owner: int, mode: str, command: list[str]) -> int:
 
     Returns the JVM's exit status (128 + signal).
     """
+    # Opened first and compared after: if the owner is still our parent, the descriptor is the owner's for good, whoever
+    # gets its number later.
     owner_fd = os.pidfd_open(owner)
     me = os.getpid()
     if os.getppid() != owner:
@@ -62,6 +66,8 @@ def keep(owner: int, mode: str, command: list[str]) -> int:
         watched.register(fd, select.POLLIN)
     ready = {fd for fd, _ in watched.poll()}
     if jvm_fd not in ready:
+        # An end of file is no release: an owner that closes the pipe without its byte is ending, and takes the JVM
+        # along.
         if owner_fd not in ready and os.read(0, 1):
             return 0  # released: the JVM now lives on its own
         signal.pidfd_send_signal(jvm_fd, signal.SIGKILL)

@@ -53,6 +53,7 @@ def sweep() -> list[Path]:
             if directory.stat().st_uid != os.getuid():
                 continue
             with (directory / _MARK).open("r") as mark:
+                # The lock goes with its owner, however that ends; a pid written there could be somebody else's by now.
                 fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(directory, ignore_errors=True)
                 removed.append(directory)
@@ -80,6 +81,7 @@ class ProcessIdentity:
     @property
     def alive(self) -> bool:
         """Whether this very process still runs (a zombie does not)."""
+        # Starts are counted from the boot: after a reboot pid and start together may be another process's.
         return self.boot == _boot() and _started(self.pid) == self.started
 
     def kill(self) -> bool:
@@ -128,6 +130,7 @@ def ephemeral_floor() -> int:
 def is_free(port: int) -> bool:
     """Whether 127.0.0.1:port can be bound now."""
     with socket.socket() as probe:
+        # As servers bind: connections that linger in TIME_WAIT do not keep a port from them.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
@@ -166,6 +169,7 @@ def listens(pid: int, port: int) -> bool:
                     return True
     except FileNotFoundError:
         return False
+    # Another user's process cannot be looked into; then the protocol's answer has to do.
     except PermissionError:
         return True
     return False

@@ -68,6 +68,7 @@ def lay_out(
     secure_ports = [spare[kinds * i : kinds * (i + 1)] for i in range(count)]
     if certificates is not None:
         pem, ca = certificates.broker, certificates.ca
+        # Before `extra`, which is the last word of a test about its broker.
         values = [settings.secured(values[i], secure_ports[i], pem, ca) for i in range(count)]
     brokers = [_broker(installation, i, ports[i], {**values[i], **extra}) for i in range(count)]
     for member, chosen in zip(brokers, secure_ports, strict=True):
@@ -108,6 +109,7 @@ def format_storage(installation: Installation, brokers: Sequence[Member], timeou
     """
     # Not all of base64's characters: an id that begins with a dash would be taken for an option.
     cluster_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "A")
+    # All at the same time: nearly all of it is the start of a JVM.
     formatting = []
     for number, member in enumerate(brokers):
         data = data_directory(installation, number)

@@ -169,6 +169,7 @@ def up(kafka: str | None = None, brokers: int | None = None, *, progress: Progre
             return Up(_revive(state, found, gone, progress), already=False)
         progress(f"{found.described()} had ended; starting it again on its data")
         taken = [process.port for process in found.processes]
+        # The ports it had: what people wrote into topologies and shells goes on working.
         ports = (*([] if found.kafka == "3.9" else [WELL_KNOWN_PORTS[0]]), *taken)
         return Up(_start(state, found.kafka, found.brokers, ports, progress), already=False)
 
@@ -199,6 +200,7 @@ def _revive(state: Path, found: Resident, gone: tuple[ResidentProcess, ...], pro
     cluster.revive(ports, {process.name for process in gone})
 
     def with_those() -> Resident:
+        # Those that ran on keep their entry: their processes are not this cluster's to describe.
         fresh = {process.name: process for process in _started(cluster)}
         return dataclasses.replace(found, processes=tuple(fresh.get(old.name, old) for old in found.processes))
 
@@ -246,6 +248,7 @@ def require() -> Resident:
 
     ``loss`` tells which parts have ended. Raises NotAsWanted.
     """
+    # No lock: a command that only uses the cluster must not wait for an `up` that is fetching jars.
     found = status()
     if found is None:
         raise NotAsWanted("No development cluster is up. Start one: `streamlet dev up`.")
@@ -331,8 +334,11 @@ def _locked(state: Path) -> Iterator[None]:
     with contextlib.ExitStack() as held:
         with _kept_in(state):
             state.mkdir(parents=True, exist_ok=True)
+            # After mkdir, which obeys the umask: data and logs are this user's alone.
             state.chmod(0o700)
             lock = held.enter_context((state / "lock").open("a"))
+            # Held over the whole of `up` or `down`, minutes if jars are fetched: two of them would start two clusters
+            # on one directory. The file stays: who waits for a removed one would hold a lock that nobody else sees.
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -349,6 +355,7 @@ def _kept_in(state: Path) -> Iterator[None]:
 
 
 def _write(state: Path, resident: Resident) -> None:
+    # Written beside and renamed: `status` takes no lock and must never read half a file.
     fresh = _file(state).with_suffix(".new")
     with _kept_in(state):
         fresh.write_text(json.dumps(dataclasses.asdict(resident), indent=1), encoding="utf-8")
@@ -366,6 +373,7 @@ def _read(state: Path) -> Resident | None:
             "Make it readable, or let XDG_STATE_HOME name another directory."
         ) from error
     try:
+        # Read field by field, and nothing is guessed: `down` kills the processes that stand here.
         told = json.loads(text.decode())
         processes = tuple(
             ResidentProcess(

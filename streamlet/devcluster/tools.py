@@ -118,6 +118,8 @@ class KafkaTools(ABC):
             json.dump(plan, file)
             file.flush()
             self.run_tool(_REASSIGN, "--execute", "--reassignment-json-file", file.name)
+        # An election cannot choose a replica that lags behind; the reassignment alone moves the leader when it has
+        # caught up.
         if to in state.isr:
             self.run_tool(_ELECTION, "--election-type", "preferred", "--topic", topic, "--partition", str(partition))
 
@@ -251,6 +253,7 @@ class KafkaTools(ABC):
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             status = _run(command, lines, out, err, timeout_s)
             said, complaint = _text(out), _text(err)
+        # A tool may end with 0 after it has failed: its log, kept apart from its output, is asked as well.
         errors = [line for line in complaint.splitlines() if re.search(r"\bERROR\b|Exception", line)]
         errors = [line for line in errors if not any(word in line for word in may_fail)]
         if status is None or errors or (status and not any(word in complaint + said for word in may_fail)):

@@ -67,6 +67,7 @@ def make_plan(topology: TopologySpec, workers: int) -> Plan:
     for component in topology.components:
         # The turn goes on from component to component, so that single-task components do not pile up on worker 0.
         for index in range(component.par):
+            # From 1: a root has its spout's task id in the upper bits, and root 0 means untracked.
             task_id = len(tasks) + 1
             tasks.append(TaskPlan(task_id, component.name, index, (task_id - 1) % workers))
     routes = tuple(

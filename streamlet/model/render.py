@@ -48,6 +48,7 @@ def text(topology: TopologySpec, strokes: Strokes = LINES) -> str:
 def _tree(
     topology: TopologySpec, routes: tuple[Route, ...], name: str, strokes: Strokes, drawn: set[str]
 ) -> Iterator[str]:
+    # Each component is drawn once: circles end, and a bolt with two sources does not double everything below it.
     drawn.add(name)
     yield _title(topology.component(name), strokes)
     children = [route for route in routes if route.source.component == name]

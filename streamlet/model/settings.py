@@ -119,6 +119,7 @@ def resolve(
 
 def _check_together(conf: Mapping[str, Any]) -> None:
     """Refuse settings that contradict each other. Raises SettingError."""
+    # Two beats: one may come late on a busy machine without costing a healthy worker its life.
     beat, silent = conf["streamlet.worker.heartbeat.secs"], conf["streamlet.worker.timeout.secs"]
     if 2 * beat > silent:
         raise SettingError(
@@ -148,6 +149,7 @@ def unknown_key(key: str, source: str, known: Iterable[str], components: Mapping
 
 def _like(key: str, default: Any, text: str, given_by: str) -> Any:
     """Read a user's own key from text, as the config's type."""
+    # By the exact type: a bool is an int to isinstance, and "true" would be read as a number.
     readers: dict[type, Callable[[Any], Any]] = {bool: _boolean, int: int, float: float}
     try:
         return readers[type(default)](text) if type(default) in readers else text

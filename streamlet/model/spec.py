@@ -21,6 +21,8 @@ class OutputRef:
         self.stream = stream
 
     def __hash__(self) -> int:
+        # By identity, like specs: names are known only when the class body has ended, and `inputs` may be a dict of
+        # these.
         return hash((id(self.spec), self.stream))
 
     def __eq__(self, other: object) -> bool:

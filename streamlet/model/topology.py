@@ -82,6 +82,8 @@ class TopologyMeta(type):
         for base in reversed(cls.__mro__):
             config.update(vars(base).get("config") or {})
             inherited.update({k: v for k, v in vars(base).items() if isinstance(v, ComponentSpec)})
+        # Frozen when the class body ends: from here on the topology is data. Coordinator and workers each import the
+        # file and derive the same plan from it; nothing that code does to a spec afterwards can make them differ.
         cls.__topology__ = _freeze(name, inherited, config)
         return cls
 
@@ -111,6 +113,8 @@ def _subscription(source: Any, grouping: Any, names: Mapping[int, str]) -> Subsc
     if isinstance(source, str):
         return Subscription(StreamId(source, DEFAULT_STREAM), grouping)
     spec = source.spec if isinstance(source, OutputRef) else source
+    # A spec that stands in no line of this class (one of another topology, say) is kept as stray, for `validate` to
+    # name.
     if id(spec) in names:
         return Subscription(StreamId(names[id(spec)], source_stream(source)), grouping)
     shown = as_name(spec.name or spec.cls.__name__) if isinstance(spec, ComponentSpec) else repr(spec)

@@ -80,6 +80,8 @@ def validate(
     """
     problems = [*_whole(topology), *(Problem(None, *finding) for finding in config_problems(topology.config))]
     for component in topology.components:
+        # All of them at once, in the order of the declaration: who mends a topology wants one list and not one error a
+        # start.
         findings = [
             *_component(component),
             *(_place(component) if imported else ()),
@@ -275,6 +277,7 @@ def _subscription(topology: TopologySpec, component: ComponentDef, sub: Subscrip
             'Use one of Grouping\'s: Grouping.SHUFFLE, Grouping.fields("word"), Grouping.ALL, Grouping.GLOBAL, '
             "Grouping.LOCAL_OR_SHUFFLE, Grouping.NONE, Grouping.DIRECT.",
         )
+        # The other checks go on without it: a wrong grouping hides no wrong name.
         grouping = None
     source = next((c for c in topology.components if c.name == sub.source.component), None)
     if sub.stray:
