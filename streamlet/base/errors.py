@@ -18,14 +18,13 @@ INTERRUPTED = 130
 
 def said(error: BaseException) -> str:
     """``str(error)``, whatever a class of somebody else makes of that; its ``__str__`` may raise, too."""
+    # Every message about somebody's code comes through here: telling of one error must not raise another.
     try:
         return str(error)
     except Exception as broken:  # noqa: BLE001 - the user's code
         return f"(its text could not be had: __str__ raised {type(broken).__name__})"
 
 
-# The status stands in the class and not at the command line: an error that crosses from a worker, or is raised in a
-# library call, means the same everywhere.
 class StreamletError(Exception):
     """Base of all errors streamlet raises on purpose.
 

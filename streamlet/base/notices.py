@@ -25,7 +25,7 @@ class Notices(Generic[K]):
         return key in self._given
 
     def due(self, key: K, now_s: float) -> int | None:
-        """Return how many were left out before this notice, None for one more."""
+        """Return the number left out before this notice; None: leave it out."""
         given_s, left_out = self._given.get(key, (float("-inf"), 0))
         if now_s - given_s < self._again_s:
             self._given[key] = given_s, left_out + 1
@@ -34,6 +34,6 @@ class Notices(Generic[K]):
         return left_out
 
     def take_left_out(self) -> dict[K, int]:
-        """Return how many notices were left out, by key, and forget all keys."""
+        """Return the notices left out, by key, and forget all keys."""
         given, self._given = self._given, {}
         return {key: left_out for key, (_given_s, left_out) in given.items() if left_out}

@@ -12,6 +12,7 @@ import struct
 PATIENCE_S = 0.5
 """For each of the three questions."""
 
+# A stranger may answer without end: its first bytes are enough to name it.
 MOST_BYTES = 64
 _CORRELATION = 0x736C7374
 _API_VERSIONS = struct.pack(

@@ -239,8 +239,8 @@ def consume(
     settings = _settings(servers, config)
     there = _partitions(settings, wanted)
     form: Lines | JsonLines = JsonLines() if as_json else Lines(keys, headers)
-    # Set last, so that no file of settings changes them: a commit may only cover what was written, values stay bytes, and
-    # a misspelt topic must not be created. The isolation level stands first: there the file decides.
+    # Set last, so that no file of settings changes them: a commit may only cover what was written, values stay bytes,
+    # and a misspelt topic must not be created. The isolation level stands first: there the file decides.
     own = {
         "group_id": group,
         "enable_auto_commit": False,

@@ -45,6 +45,7 @@ class Interrupts:
             self._stop.ask()
             self._notice(f"Draining, for {self._drain_s:g} s at most. Once more kills: what is open is then replayed.")
             return
+        # Processes first: what is shown below may hang on a terminal that nobody reads.
         self._stop.kill()
         try:
             self._killed(128 + number)

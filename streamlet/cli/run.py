@@ -148,7 +148,7 @@ def _watched(backend: Backend, request: RunRequest, stop: Stop, lasting: Lasting
             result = backend.run(request, view, stop)
             status = interrupts.exit_status if result.reason == "interrupted" and interrupts.exit_status else 0
             view.finish(result, status)
-        # After the handlers are gone, and after the run: everything that was emitted is committed by now.
+        # After the handlers are gone, and after the run, which was asked to drain when the output broke.
         if lasting.lost is not None:
             raise lasting.lost
         return status

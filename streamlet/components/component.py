@@ -99,6 +99,7 @@ class Component:
     def with_overrides(cls, kwargs: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
         """Apply ``-c COMPONENT.NAME=VALUE`` to constructor arguments. Raises SettingError."""
         if overrides:
+            # Refused also here: a class that declares keys and forgets this would run with the old values.
             raise SettingError(f"{cls.__name__} has no settings that -c could override.")
         return dict(kwargs)
 

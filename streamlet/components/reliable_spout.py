@@ -34,6 +34,7 @@ class ReliableSpout(Spout):
     message's fault.
     """
 
+    # Three, and not for ever: a message that always fails would take a place of topology.max.spout.pending each time.
     max_fails: ClassVar[int | None] = 3
     replay_backoff: ClassVar[Backoff] = Backoff(initial=0.1, maximum=10.0)
     timer_interval_s = 0.05

@@ -18,6 +18,7 @@ class Tuple:
     anchored to it so far, ``anchors`` the (root, edge) pairs of a tuple with several roots, else None.
     """
 
+    # Slots and no dataclass: one is made for each tuple that a bolt receives, or filled again where nobody kept it.
     __slots__ = ("anchors", "children", "component", "edge", "root", "state", "stream", "task", "values")
 
     def __init__(

@@ -129,6 +129,7 @@ class NodeStore(Protocol):
         """End the session; futures still open fail. Bounded in time; may be repeated."""
 
 
+# ZooKeeper's own rules, asked before anything is sent: memory and server refuse the same paths in the same words.
 def check_path(path: str) -> str:
     """Return the path if ZooKeeper takes it. Raises ``ValueError``."""
     if path == "/":

@@ -59,6 +59,7 @@ def find_java(environ: Mapping[str, str] | None = None) -> Java:
     """
     environ = os.environ if environ is None else environ
     refused = []
+    # Asked and not only found: a JAVA_HOME may lead nowhere, and Debian's alternatives to a Java that is too old.
     for path in map(Path.absolute, candidates(environ)):
         if not path.is_file():
             refused.append(f"{path} is not there")

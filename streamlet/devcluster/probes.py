@@ -54,6 +54,7 @@ def kafka_state(port: int, timeout_s: float = 2.0) -> KafkaState:
 
 
 def _exchange(link: socket.socket, api_key: int, version: int, correlation: int, body: bytes) -> bytes:
+    # Header version 1: every broker since 0.8 reads it, so one form serves 3.9 and 4.x.
     client = b"streamlet-dev"
     request = struct.pack(">hhih", api_key, version, correlation, len(client)) + client + body
     link.sendall(struct.pack(">i", len(request)) + request)
@@ -96,6 +97,7 @@ def expire_session(port: int, session_id: int, password: bytes, timeout_s: float
 
     Its owner learns of it (EXPIRED, kazoo's LOST) when it next speaks; its ephemeral nodes go at once.
     """
+    # A session is taken over with its id and password, from any connection; closing it is then the owner's own right.
     with socket.create_connection(("127.0.0.1", port), timeout_s) as link:
         connect = struct.pack(">iqiqi", 0, 0, 10_000, session_id, len(password)) + password + b"\0"
         link.sendall(struct.pack(">i", len(connect)) + connect)

@@ -118,8 +118,7 @@ class KafkaTools(ABC):
             json.dump(plan, file)
             file.flush()
             self.run_tool(_REASSIGN, "--execute", "--reassignment-json-file", file.name)
-        # An election cannot choose a replica that lags behind; the reassignment alone moves the leader when it has
-        # caught up.
+        # Only a replica in sync can be elected; a new one becomes the leader by the reassignment itself, later.
         if to in state.isr:
             self.run_tool(_ELECTION, "--election-type", "preferred", "--topic", topic, "--partition", str(partition))
 

@@ -76,6 +76,7 @@ def input_pairs(inputs: Any) -> list[tuple[Any, Any]]:
         return []
     if isinstance(inputs, Mapping):
         return list(inputs.items())
+    # Anything else counts as one source without a grouping: `validate` can then say what was written there.
     if isinstance(inputs, (ComponentSpec, OutputRef, StreamId, str)) or not isinstance(inputs, Iterable):
         return [(inputs, None)]
     return [(source, None) for source in inputs]

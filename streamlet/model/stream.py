@@ -27,6 +27,7 @@ class Stream:
     __slots__ = ("direct", "fields", "name")
 
     def __init__(self, fields: Sequence[str] = (), name: str = DEFAULT_STREAM, direct: bool = False) -> None:
+        # A text is one name and not the sequence of its letters.
         self.fields = tuple(fields) if not isinstance(fields, str) else (fields,)
         self.name = name
         self.direct = direct

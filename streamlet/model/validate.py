@@ -43,6 +43,7 @@ class InvalidTopology(BadInput):
         if len(problems) == 1:
             message = f"{topology} cannot run. {problems[0]}"
         else:
+            # Numbered lines: the command line wraps each as a paragraph of its own.
             listed = "\n".join(f"{number}. {problem}" for number, problem in enumerate(problems, 1))
             message = f"{topology} cannot run: {len(problems)} problems.\n{listed}"
         super().__init__(message)
@@ -168,6 +169,7 @@ NEVER_RUN: dict[str, Callable[[Any], bool]] = {
 }
 
 
+# Asked only where other processes import the class: the inline backend runs whatever class it is given.
 def _place(component: ComponentDef) -> Iterator[Finding]:
     cls = component.cls
     if cls.__module__ == "__main__":
