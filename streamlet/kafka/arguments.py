@@ -58,13 +58,6 @@ def check_callable(name: str, given: object) -> None:
         raise WrongArgument(f"{name} = {given!r} must be a function, or left out.")
 
 
-def check_methods(name: str, given: object, methods: Iterable[str], remedy: str) -> None:
-    """Raise WrongArgument for an object that lacks one of these methods."""
-    for method in methods:
-        if not callable(getattr(given, method, None)):
-            raise WrongArgument(f"{name} = {given!r} has no {method}: {remedy}")
-
-
 def seconds(timeout: float) -> float:
     """Return a time-out in seconds; a negative one has passed already. Raises WrongArgument."""
     if not is_number(timeout):

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Never, Self, Unpack
 
-from streamlet.base.backoff import Backoff
 from streamlet.base.clock import SystemClock
 from streamlet.base.errors import BadInput
 from streamlet.kafka.admin import configs, groups, topics
@@ -98,7 +97,7 @@ class Admin:
         self.config = AdminConfig.of(settings)
         self._clock = SystemClock()
         self._client = KafkaClient(self.config, self._clock)
-        self._retry = Backoff(self.config.retry_backoff_ms / 1000, self.config.retry_backoff_max_ms / 1000)
+        self._retry = self.config.retry_backoff
         self._busy = threading.Lock()
         self._closed = False
 

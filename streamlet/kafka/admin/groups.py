@@ -160,12 +160,10 @@ def forget_request(group_id: str, partitions: Iterable[TopicPartition]) -> wire_
     """Return a request that deletes the group's offsets of these partitions."""
     return wire_offsets.OffsetDeleteRequest(
         group_id=group_id,
-        topics=tuple(
-            wire_offsets.OffsetDeleteRequestTopic(
-                name=topic,
-                partitions=tuple(wire_offsets.OffsetDeleteRequestPartition(partition_index=number) for number in rows),
-            )
-            for topic, rows in by_topic(dict.fromkeys(partitions)).items()
+        topics=by_topic(
+            dict.fromkeys(partitions),
+            lambda number, _: wire_offsets.OffsetDeleteRequestPartition(partition_index=number),
+            lambda topic, rows: wire_offsets.OffsetDeleteRequestTopic(name=topic, partitions=rows),
         ),
     )
 

@@ -244,15 +244,10 @@ def read_listed(response: wire_offsets.ListOffsetsResponse) -> Answers[TopicPart
 def records_request(before: Mapping[TopicPartition, int], timeout_ms: int) -> wire.DeleteRecordsRequest:
     """Return a request to delete the records below each offset; -1: all."""
     return wire.DeleteRecordsRequest(
-        topics=tuple(
-            wire.DeleteRecordsTopic(
-                name=topic,
-                partitions=tuple(
-                    wire.DeleteRecordsPartition(partition_index=number, offset=offset)
-                    for number, offset in rows.items()
-                ),
-            )
-            for topic, rows in by_topic(before).items()
+        topics=by_topic(
+            before,
+            lambda number, offset: wire.DeleteRecordsPartition(partition_index=number, offset=offset),
+            lambda topic, rows: wire.DeleteRecordsTopic(name=topic, partitions=rows),
         ),
         timeout_ms=timeout_ms,
     )

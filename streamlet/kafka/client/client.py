@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock, SystemClock
 from streamlet.kafka.client import diagnosis
 from streamlet.kafka.errors import (
@@ -156,7 +155,7 @@ class KafkaClient:
         self._clock = clock or SystemClock()
         self._uniform = uniform
         self._request_timeout_s = config.request_timeout_ms / 1000
-        self._retry = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self._retry = config.retry_backoff
         self.metadata = Metadata(
             self._retry,
             config.metadata_max_age_ms / 1000 if config.metadata_max_age_ms >= 0 else float("inf"),

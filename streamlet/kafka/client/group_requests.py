@@ -146,20 +146,15 @@ def offset_commit_request(
         generation_id=group.generation_id,
         member_id=group.member_id,
         group_instance_id=group.group_instance_id,
-        topics=tuple(
-            OffsetCommitTopic(
-                name=topic,
-                partitions=tuple(
-                    OffsetCommitPartition(
-                        partition_index=number,
-                        committed_offset=row.offset,
-                        committed_leader_epoch=row.leader_epoch,
-                        committed_metadata=row.metadata,
-                    )
-                    for number, row in rows.items()
-                ),
-            )
-            for topic, rows in by_topic(offsets).items()
+        topics=by_topic(
+            offsets,
+            lambda number, row: OffsetCommitPartition(
+                partition_index=number,
+                committed_offset=row.offset,
+                committed_leader_epoch=row.leader_epoch,
+                committed_metadata=row.metadata,
+            ),
+            lambda topic, rows: OffsetCommitTopic(name=topic, partitions=rows),
         ),
     )
 
@@ -170,8 +165,11 @@ def offset_fetch_request(
     """Return a request for stored offsets; ``partitions`` None: all that the group has."""
     topics = None
     if partitions is not None:
-        wanted = by_topic(dict.fromkeys(partitions))
-        topics = tuple(OffsetFetchTopic(name=name, partition_indexes=tuple(rows)) for name, rows in wanted.items())
+        topics = by_topic(
+            dict.fromkeys(partitions),
+            lambda number, _: number,
+            lambda topic, numbers: OffsetFetchTopic(name=topic, partition_indexes=numbers),
+        )
     return OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=require_stable)
 
 

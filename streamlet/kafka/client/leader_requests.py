@@ -6,7 +6,7 @@ the others: it is in that partition's row, and where it says that the metadata i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -20,6 +20,8 @@ from streamlet.kafka.records.batch import RecordBatch
 from streamlet.kafka.records.reading import DECOMPRESSED_LIMIT, ReadOptions, read_batches
 
 V = TypeVar("V")
+P = TypeVar("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +131,9 @@ def fetch(
     settings: FetchSettings | None = None,
 ) -> RequestFuture[dict[TopicPartition, FetchedPartition]]:
     """Fetch records from these positions on; the answer is filled in their order."""
-    ids = {topic: client.cluster.topic_id(topic) for topic in by_topic(positions)}
+    ids = {tp.topic: client.cluster.topic_id(tp.topic) for tp in positions}
     part = SessionPart(positions, positions, ids)
-    return fetch_in_session(client, broker, part, settings).then(lambda answer: answer.partitions)
+    return fetch_in_session(client, broker, part, settings or FetchSettings()).then(lambda answer: answer.partitions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +162,12 @@ class SessionAnswer:
 
 
 def fetch_in_session(
-    client: KafkaClient, broker: Broker, part: SessionPart, settings: FetchSettings | None = None
+    client: KafkaClient, broker: Broker, part: SessionPart, settings: FetchSettings
 ) -> RequestFuture[SessionAnswer]:
     """Fetch records within a session.
 
     An error of the session as a whole is in the answer; without a session it fails the future.
     """
-    chosen = settings or FetchSettings()
     # A topic that was deleted and created again has another id by now. The broker may still answer with the id of the
     # session, or already with that of the metadata: both lead to the name.
     ids, wanted = part.topic_ids, part.wanted
@@ -176,33 +177,28 @@ def fetch_in_session(
         if topic_id is not None:
             names.setdefault(topic_id, tp.topic)
     request = wire.FetchRequest(
-        max_wait_ms=chosen.fetch_max_wait_ms,
-        min_bytes=chosen.fetch_min_bytes,
-        max_bytes=chosen.fetch_max_bytes,
-        isolation_level=wire.READ_COMMITTED if chosen.read_committed else wire.READ_UNCOMMITTED,
+        max_wait_ms=settings.fetch_max_wait_ms,
+        min_bytes=settings.fetch_min_bytes,
+        max_bytes=settings.fetch_max_bytes,
+        isolation_level=wire.READ_COMMITTED if settings.read_committed else wire.READ_UNCOMMITTED,
         session_id=part.session_id,
         session_epoch=part.epoch,
-        rack_id=chosen.client_rack,
-        topics=tuple(
-            wire.FetchTopic(
-                topic=topic,
-                topic_id=ids[topic],
-                partitions=tuple(
-                    wire.FetchPartition(
-                        partition=number,
-                        current_leader_epoch=row.current_leader_epoch,
-                        fetch_offset=row.offset,
-                        last_fetched_epoch=row.last_fetched_epoch,
-                        partition_max_bytes=chosen.max_partition_fetch_bytes,
-                    )
-                    for number, row in rows.items()
-                ),
-            )
-            for topic, rows in by_topic(part.send).items()
+        rack_id=settings.client_rack,
+        topics=by_topic(
+            part.send,
+            lambda number, row: wire.FetchPartition(
+                partition=number,
+                current_leader_epoch=row.current_leader_epoch,
+                fetch_offset=row.offset,
+                last_fetched_epoch=row.last_fetched_epoch,
+                partition_max_bytes=settings.max_partition_fetch_bytes,
+            ),
+            lambda topic, rows: wire.FetchTopic(topic=topic, topic_id=ids[topic], partitions=rows),
         ),
-        forgotten_topics_data=tuple(
-            wire.ForgottenTopic(topic=topic, topic_id=ids[topic], partitions=tuple(numbers))
-            for topic, numbers in by_topic(dict.fromkeys(part.forget)).items()
+        forgotten_topics_data=by_topic(
+            dict.fromkeys(part.forget),
+            lambda number, _: number,
+            lambda topic, numbers: wire.ForgottenTopic(topic=topic, topic_id=ids[topic], partitions=numbers),
         ),
     )
 
@@ -219,12 +215,14 @@ def fetch_in_session(
                 tp = TopicPartition(name, row.partition_index)
                 # Rows that were not asked for are left out, and so is a topic whose id no name is known for.
                 if tp in wanted:
-                    found[tp] = _fetched(tp, row, wanted[tp].offset, chosen)
+                    found[tp] = _fetched(tp, row, wanted[tp].offset, settings)
                     note_error(client, found[tp].error)
         return SessionAnswer(response.session_id, fault, found)
 
     # The broker's own waiting comes on top of the time that an answer may take.
-    return client.send(request, broker, (client.config.request_timeout_ms + chosen.fetch_max_wait_ms) / 1000).then(read)
+    return client.send(request, broker, (client.config.request_timeout_ms + settings.fetch_max_wait_ms) / 1000).then(
+        read
+    )
 
 
 def _fetched(
@@ -251,15 +249,10 @@ def list_offsets_request(timestamps: Mapping[TopicPartition, int], *, read_commi
     """Return a request for one leader's partitions."""
     return wire.ListOffsetsRequest(
         isolation_level=1 if read_committed else 0,
-        topics=tuple(
-            wire.ListOffsetsTopic(
-                name=topic,
-                partitions=tuple(
-                    wire.ListOffsetsPartition(partition_index=number, timestamp=timestamp)
-                    for number, timestamp in rows.items()
-                ),
-            )
-            for topic, rows in by_topic(timestamps).items()
+        topics=by_topic(
+            timestamps,
+            lambda number, timestamp: wire.ListOffsetsPartition(partition_index=number, timestamp=timestamp),
+            lambda topic, rows: wire.ListOffsetsTopic(name=topic, partitions=rows),
         ),
     )
 
@@ -297,15 +290,12 @@ def offsets_for_leader_epoch(
     ``epochs``: by partition, the leader epoch of the last record read, and that of the metadata.
     """
     request = wire.OffsetForLeaderEpochRequest(
-        topics=tuple(
-            wire.OffsetForLeaderTopic(
-                topic=topic,
-                partitions=tuple(
-                    wire.OffsetForLeaderPartition(partition=number, leader_epoch=epoch, current_leader_epoch=current)
-                    for number, (epoch, current) in rows.items()
-                ),
-            )
-            for topic, rows in by_topic(epochs).items()
+        topics=by_topic(
+            epochs,
+            lambda number, row: wire.OffsetForLeaderPartition(
+                partition=number, leader_epoch=row[0], current_leader_epoch=row[1]
+            ),
+            lambda topic, rows: wire.OffsetForLeaderTopic(topic=topic, partitions=rows),
         )
     )
 
@@ -322,12 +312,17 @@ def offsets_for_leader_epoch(
     return client.send(request, broker).then(read)
 
 
-def by_topic(rows: Mapping[TopicPartition, V]) -> dict[str, dict[int, V]]:
-    """Group rows by topic, as requests have them; the order is kept."""
-    found: dict[str, dict[int, V]] = {}
+def by_topic(
+    rows: Mapping[TopicPartition, V], partition: Callable[[int, V], P], topic: Callable[[str, tuple[P, ...]], T]
+) -> tuple[T, ...]:
+    """Return rows as requests have them, grouped by topic; the order is kept.
+
+    ``partition`` makes the entry of one number, ``topic`` that of one name with its partitions.
+    """
+    found: dict[str, list[P]] = {}
     for tp, value in rows.items():
-        found.setdefault(tp.topic, {})[tp.partition] = value
-    return found
+        found.setdefault(tp.topic, []).append(partition(tp.partition, value))
+    return tuple(topic(name, tuple(entries)) for name, entries in found.items())
 
 
 def partition_rows(topics: Iterable[Any]) -> Iterator[tuple[TopicPartition, Any]]:  # Any: rows of several answers

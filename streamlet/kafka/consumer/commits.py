@@ -84,7 +84,7 @@ class Commits:
         self._now_s = now_s
         self._group_id = config.group_id
         self._offsets = GroupOffsets(client, config.group_id, "group")
-        self._retry = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self._retry = config.retry_backoff
         self._order: deque[tuple[RequestFuture[None], Offsets, OffsetCommitCallback | None]] = deque()
         self.generation: Generation = NO_GENERATION
         """Generation of the present assignment. Written by the rebalancer."""

@@ -19,7 +19,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from streamlet.base.backoff import Backoff
 from streamlet.kafka.broker_errors import (
     CorruptMessage,
     GroupAuthorizationFailed,
@@ -131,7 +130,7 @@ class Fetcher:
         self._positions = positions
         self._now_s = now_s
         self._sessions_enabled = config.enable_fetch_sessions
-        self._retry = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self._retry = config.retry_backoff
         self._replica_lease_s = config.metadata_max_age_ms / 1000
         self.settings = FetchSettings(
             fetch_max_wait_ms=config.fetch_max_wait_ms,

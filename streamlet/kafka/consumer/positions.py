@@ -68,7 +68,7 @@ class Positions:
         self._subscriptions = subscriptions
         self._now_s = now_s
         self._read_committed = config.isolation_level == READ_COMMITTED
-        self._retry = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self._retry = config.retry_backoff
         self._request_timeout_s = config.request_timeout_ms / 1000
         self._metadata_seen: tuple[object, int] | None = None
         self._error: KafkaError | None = None
@@ -133,7 +133,7 @@ class Positions:
         ]
         return max(min(waits, default=float("inf")), 0.0)
 
-    def start_at(self, tp: TopicPartition, offset: int, epoch: int = -1) -> None:
+    def start_at(self, tp: TopicPartition, offset: int, epoch: int) -> None:
         """Begin at a committed or sought offset; it is checked when its epoch is known."""
         leader_epoch = self._client.cluster.leader_epoch(tp)
         self._subscriptions.seek_unvalidated(tp, Position(offset, epoch, leader_epoch))

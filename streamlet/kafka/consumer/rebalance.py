@@ -22,9 +22,8 @@ import logging
 import random
 from collections.abc import Collection, Iterable
 
-from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
-from streamlet.kafka.arguments import check_methods
+from streamlet.base.errors import WrongArgument
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.consumer.assignors import PartitionAssignor, RebalanceProtocol, common_protocol, resolve_assignor
 from streamlet.kafka.consumer.assignors.base import Subscription, decode_assignment
@@ -70,9 +69,11 @@ class ConsumerRebalanceListener:
 
 def checked(given: ConsumerRebalanceListener | None) -> ConsumerRebalanceListener:
     """Return the user's listener, or one that does nothing. Raises WrongArgument."""
-    methods = ("on_partitions_revoked", "on_partitions_assigned", "on_partitions_lost")
-    if given is not None:
-        check_methods("listener", given, methods, "derive its class from ConsumerRebalanceListener.")
+    for method in ("on_partitions_revoked", "on_partitions_assigned", "on_partitions_lost"):
+        if given is not None and not callable(getattr(given, method, None)):
+            raise WrongArgument(
+                f"listener = {given!r} has no {method}: derive its class from ConsumerRebalanceListener."
+            )
     return given or ConsumerRebalanceListener()
 
 
@@ -96,7 +97,7 @@ class Rebalancer:
         self._fetcher = fetcher
         self._handed_out = handed_out
         self._consumed = handed_out.consumed
-        self._retry = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self._retry = config.retry_backoff
         assignors = [resolve_assignor(one) for one in config.partition_assignment_strategy]
         self._assignors: dict[str, PartitionAssignor] = {one.name: one for one in assignors}
         self.protocol = common_protocol(assignors)

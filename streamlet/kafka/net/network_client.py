@@ -415,7 +415,7 @@ class MetadataUpdater:
         metadata: Metadata,
         bootstrap: tuple[Broker, ...],
         uniform: Callable[[], float],
-        rebootstrap_after_s: float = float("inf"),
+        rebootstrap_after_s: float,
     ) -> None:
         self._rebootstrap_after_s = rebootstrap_after_s
         self._wanted_since: float | None = None

@@ -62,8 +62,8 @@ class RecordMetadata(NamedTuple):
 class SenderThread(threading.Thread):
     """The thread that settles the batches of one producer."""
 
-    def __init__(self, holds_lock: Callable[[], bool], target: Callable[[], None], name: str, daemon: bool) -> None:
-        super().__init__(target=target, name=name, daemon=daemon)
+    def __init__(self, holds_lock: Callable[[], bool], target: Callable[[], None], name: str) -> None:
+        super().__init__(target=target, name=name, daemon=True)
         self._holds_lock = holds_lock
 
     def check_wait(self) -> None:

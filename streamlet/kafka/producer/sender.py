@@ -80,9 +80,9 @@ class Sender:
         """Whether the calling thread holds the lock, in a call that it now interrupts."""
         self.changed = threading.Condition(self.lock)
         """Notified of every change that a caller may wait for: metadata, memory, batches, transactions."""
-        self._thread = SenderThread(self.holds_lock, target=self._run, name=f"producer-{config.client_id}", daemon=True)
+        self._thread = SenderThread(self.holds_lock, target=self._run, name=f"producer-{config.client_id}")
         self.metrics = ProducerMetrics()
-        retry = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        retry = config.retry_backoff
         self.sequences = Sequences(config.transactional_id is not None) if config.idempotent else None
         self.manager = (
             None

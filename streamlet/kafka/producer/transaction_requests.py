@@ -12,6 +12,7 @@ from typing import Any
 
 from streamlet.kafka import broker_errors as e
 from streamlet.kafka.client.group_requests import ConsumerGroupMetadata, OffsetAndMetadata
+from streamlet.kafka.client.leader_requests import by_topic
 from streamlet.kafka.errors import BrokerError
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.producer.sequences import Sequences
@@ -82,13 +83,14 @@ def add_partitions(
     transactional_id: str, to: Broker | None, sequences: Sequences, partitions: Iterable[TopicPartition]
 ) -> Ask:
     """Announce partitions that are about to be written to."""
-    rows = _by_topic(partitions)
     request = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
         v3_and_below_producer_id=sequences.producer_id,
         v3_and_below_producer_epoch=sequences.producer_epoch,
-        v3_and_below_topics=tuple(
-            AddPartitionsToTxnTopic(name=name, partitions=tuple(numbers)) for name, numbers in rows.items()
+        v3_and_below_topics=by_topic(
+            dict.fromkeys(sorted(partitions)),
+            lambda number, _: number,
+            lambda topic, numbers: AddPartitionsToTxnTopic(name=topic, partitions=numbers),
         ),
     )
     return Ask(Kind.ADD_PARTITIONS, request, to)
@@ -113,7 +115,6 @@ def commit_offsets(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> Ask:
     """Store the offsets themselves, at the group's coordinator."""
-    rows = _by_topic(offsets)
     request = TxnOffsetCommitRequest(
         transactional_id=transactional_id,
         group_id=group.group_id,
@@ -122,12 +123,15 @@ def commit_offsets(
         generation_id=group.generation_id,
         member_id=group.member_id,
         group_instance_id=group.group_instance_id,
-        topics=tuple(
-            TxnOffsetCommitRequestTopic(
-                name=name,
-                partitions=tuple(_offset_row(number, offsets[TopicPartition(name, number)]) for number in numbers),
-            )
-            for name, numbers in rows.items()
+        topics=by_topic(
+            {tp: offsets[tp] for tp in sorted(offsets)},
+            lambda number, row: TxnOffsetCommitRequestPartition(
+                partition_index=number,
+                committed_offset=row.offset,
+                committed_leader_epoch=row.leader_epoch,
+                committed_metadata=row.metadata,
+            ),
+            lambda topic, rows: TxnOffsetCommitRequestTopic(name=topic, partitions=rows),
         ),
     )
     return Ask(Kind.COMMIT_OFFSETS, request, to)
@@ -142,22 +146,6 @@ def end(transactional_id: str, to: Broker | None, sequences: Sequences, commit: 
         committed=commit,
     )
     return Ask(Kind.END, request, to)
-
-
-def _offset_row(number: int, row: OffsetAndMetadata) -> TxnOffsetCommitRequestPartition:
-    return TxnOffsetCommitRequestPartition(
-        partition_index=number,
-        committed_offset=row.offset,
-        committed_leader_epoch=row.leader_epoch,
-        committed_metadata=row.metadata,
-    )
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    rows: dict[str, list[int]] = {}
-    for topic, number in sorted(partitions):
-        rows.setdefault(topic, []).append(number)
-    return rows
 
 
 # -- errors in answers

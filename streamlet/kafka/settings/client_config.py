@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Required, Self, TypedDict
 
+from streamlet.base.backoff import Backoff
 from streamlet.base.errors import SettingError
 from streamlet.kafka.metadata.cluster import UNKNOWN_NODE, Broker
 from streamlet.kafka.settings import foreign_names
@@ -128,6 +129,11 @@ class ClientConfig(SecuritySettings):
                 )
         parse_servers(self.bootstrap_servers)
         check_security(self)
+
+    @property
+    def retry_backoff(self) -> Backoff:
+        """Pauses before a request is tried again, in seconds."""
+        return Backoff(self.retry_backoff_ms / 1000, self.retry_backoff_max_ms / 1000)
 
     @classmethod
     def of(cls, settings: Mapping[str, object]) -> Self:
