@@ -220,9 +220,8 @@ def fetch_in_session(
         return SessionAnswer(response.session_id, fault, found)
 
     # The broker's own waiting comes on top of the time that an answer may take.
-    return client.send(request, broker, (client.config.request_timeout_ms + settings.fetch_max_wait_ms) / 1000).then(
-        read
-    )
+    timeout_ms = client.config.request_timeout_ms + settings.fetch_max_wait_ms
+    return client.send(request, broker, timeout_ms / 1000).then(read)
 
 
 def _fetched(

@@ -2,7 +2,7 @@
 
 A record passes four places, and a commit without named offsets covers only the last one:
 
-1. taken: the fetcher has moved the position behind it and it is being unpacked (:meth:`HandedOut.taking`);
+1. taken: the fetcher has moved the position behind it and it is being unpacked (:class:`Taking`);
 2. undelivered: an iteration took it with many others and has not given it yet (:class:`Undelivered`);
 3. in hand: it was given last, and its user may be at work on it (:class:`InHand`);
 4. consumed: its user came back for more, or committed.

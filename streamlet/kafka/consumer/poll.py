@@ -71,7 +71,7 @@ class Poller:
     def poll(self, timeout_ms: int, limit: int, build: Callable[[list[DecodedChunk]], T]) -> T | None:
         """Return ``build`` of at most ``limit`` records as soon as any arrive.
 
-        None when the time is up. Called inside ``HandedOut.taking``, which moves the positions back when an interrupt
+        None when the time is up. Called inside ``Taking``, which moves the positions back when an interrupt
         ends the poll.
         """
         if self._subscriptions.kind is SubscriptionType.NONE:

@@ -92,14 +92,14 @@ class NodeConnection:
     last_used: SocketAddress | None = None
 
 
+@dataclass(slots=True, eq=False)
 class ConnectionStates:
     """All connections, by address. One thread."""
 
-    def __init__(self, reconnect: Backoff, setup_timeout: Backoff, uniform: Callable[[], float]) -> None:
-        self._reconnect = reconnect
-        self._setup_timeout = setup_timeout
-        self._uniform = uniform
-        self._nodes: dict[Address, NodeConnection] = {}
+    _reconnect: Backoff
+    _setup_timeout: Backoff
+    _uniform: Callable[[], float]
+    _nodes: dict[Address, NodeConnection] = field(default_factory=dict)
 
     def get(self, address: Address) -> NodeConnection:
         """Return the entry of an address, making it where there is none."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from streamlet.base.backoff import Backoff
@@ -403,31 +404,24 @@ class NetworkClient:
 # -- metadata
 
 
+@dataclass(slots=True, eq=False)
 class MetadataUpdater:
     """Decides in each poll whether to connect, to ask or to wait.
 
     At most one request is in flight.
     """
 
-    def __init__(
-        self,
-        client: NetworkClient,
-        metadata: Metadata,
-        bootstrap: tuple[Broker, ...],
-        uniform: Callable[[], float],
-        rebootstrap_after_s: float,
-    ) -> None:
-        self._rebootstrap_after_s = rebootstrap_after_s
-        self._wanted_since: float | None = None
-        """Since when no metadata came though it was wanted; None: it is fresh."""
-        self._from_the_start = False
-        """Whether the bootstrap addresses are asked again in place of the known brokers."""
-        self._client = client
-        self._metadata = metadata
-        self._bootstrap = bootstrap
-        self._uniform = uniform
-        self._asked: Broker | None = None
-        self._faulty: dict[str | None, int] = {}
+    _client: NetworkClient
+    _metadata: Metadata
+    _bootstrap: tuple[Broker, ...]
+    _uniform: Callable[[], float]
+    _rebootstrap_after_s: float
+    _wanted_since: float | None = None
+    """Since when no metadata came though it was wanted; None: it is fresh."""
+    _from_the_start: bool = False
+    """Whether the bootstrap addresses are asked again in place of the known brokers."""
+    _asked: Broker | None = None
+    _faulty: dict[str | None, int] = field(default_factory=dict)
 
     def is_due(self, now_s: float) -> bool:
         """Return whether an update is wanted now and none is under way."""

@@ -24,13 +24,14 @@ The rules of the end:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 from streamlet.base.backoff import Backoff
 from streamlet.kafka.broker_errors import ConcurrentTransactions, OperationNotAttempted, error_class
 from streamlet.kafka.client.group_requests import ConsumerGroupMetadata, OffsetAndMetadata
+from streamlet.kafka.client.leader_requests import partition_rows
 from streamlet.kafka.errors import AuthenticationFailed, BrokerError, Disconnected, KafkaError, MalformedFrame, copy_of
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.producer import transaction_requests as ask
@@ -105,41 +106,34 @@ _BEGUN_BY = {
 }
 
 
+@dataclass(slots=True, eq=False)
 class TransactionManager:
     """One producer's id, and its transactions if it has a transactional id. Times in seconds."""
 
-    def __init__(
-        self,
-        sequences: Sequences,
-        transactional_id: str | None,
-        transaction_timeout_ms: int,
-        retry: Backoff,
-        uniform: Callable[[], float],
-    ) -> None:
-        self.sequences = sequences
-        self.transactional_id = transactional_id
-        self._timeout_ms = transaction_timeout_ms
-        self._retry = retry
-        self._uniform = uniform
-        self.state = State.UNINITIALIZED
-        self.error: KafkaError | None = None
-        """The reason for ABORTABLE_ERROR or FATAL_ERROR."""
-        self.coordinator: Broker | None = None
-        self._group_coordinators: dict[str, Broker] = {}
-        self._new_partitions: set[TopicPartition] = set()
-        self._partitions: set[TopicPartition] = set()
-        self._offsets: list[PendingOffsets] = []
-        self._started = False
-        """The coordinator may know of this transaction: it must be told of its end."""
-        self._bump = False
-        """A request's outcome is unknown, or sequences are lost: the next transaction needs a new epoch."""
-        self._asked: Ask | None = None
-        self._not_before = 0.0
-        self._tries = 0
-        self.result: TransactionResult | None = None
-        """The result of the init, commit or abort under way."""
-        self._unclaimed: TransactionResult | None = None
-        """The last init, commit or abort, until its caller has its result, perhaps by a second call."""
+    sequences: Sequences
+    transactional_id: str | None
+    _timeout_ms: int
+    _retry: Backoff
+    _uniform: Callable[[], float]
+    state: State = State.UNINITIALIZED
+    error: KafkaError | None = None
+    """The reason for ABORTABLE_ERROR or FATAL_ERROR."""
+    coordinator: Broker | None = None
+    _group_coordinators: dict[str, Broker] = field(default_factory=dict)
+    _new_partitions: set[TopicPartition] = field(default_factory=set)
+    _partitions: set[TopicPartition] = field(default_factory=set)
+    _offsets: list[PendingOffsets] = field(default_factory=list)
+    _started: bool = False
+    """The coordinator may know of this transaction: it must be told of its end."""
+    _bump: bool = False
+    """A request's outcome is unknown, or sequences are lost: the next transaction needs a new epoch."""
+    _asked: Ask | None = None
+    _not_before: float = 0.0
+    _tries: int = 0
+    result: TransactionResult | None = None
+    """The result of the init, commit or abort under way."""
+    _unclaimed: TransactionResult | None = None
+    """The last init, commit or abort, until its caller has its result, perhaps by a second call."""
 
     @property
     def is_transactional(self) -> bool:
@@ -412,11 +406,7 @@ class TransactionManager:
             self._partitions |= added
             what = "Adding %s to the transaction"
         elif asked.kind is Kind.COMMIT_OFFSETS:
-            rows = {
-                TopicPartition(topic.name, row.partition_index): error_class(row.error_code)
-                for topic in response.topics
-                for row in topic.partitions
-            }
+            rows = {tp: error_class(row.error_code) for tp, row in partition_rows(response.topics)}
             pending = self._offsets[0]
             pending.offsets = {tp: row for tp, row in pending.offsets.items() if rows.get(tp, BrokerError) is not None}
             what = f"Storing the offset of %s for group {pending.group.group_id!r}"
