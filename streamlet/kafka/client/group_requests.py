@@ -173,16 +173,16 @@ def offset_fetch_request(
     return OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=require_stable)
 
 
+@dataclass(slots=True, eq=False)
 class GroupOffsets:
     """One group's offsets over one client, with the search for its coordinator."""
 
-    def __init__(self, client: KafkaClient, group_id: str, purpose: str = "") -> None:
-        """``purpose``: the connection it is kept apart for (:meth:`Broker.dedicated`)."""
-        self._client = client
-        self._purpose = purpose
-        self.group_id = group_id
-        self.coordinator: Broker | None = None
-        self._search: RequestFuture[Broker] | None = None
+    _client: KafkaClient
+    group_id: str
+    _purpose: str = ""
+    """The connection it is kept apart for (:meth:`Broker.dedicated`)."""
+    coordinator: Broker | None = None
+    _search: RequestFuture[Broker] | None = None
 
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: ConsumerGroupMetadata | None = None

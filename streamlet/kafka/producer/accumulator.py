@@ -149,6 +149,7 @@ class ReadyNodes:
     leaderless: list[PartitionQueue] = field(default_factory=list)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class RecordAccumulator:
     """The queues of all partitions, and every batch that is not finished.
 
@@ -156,32 +157,23 @@ class RecordAccumulator:
     the batches made here.
     """
 
-    def __init__(
-        self,
-        settings: AccumulatorSettings,
-        pool: BufferPool,
-        sequences: Sequences | None,
-        uniform: Callable[[], float],
-        may_send: Callable[[TopicPartition], bool] = lambda _tp: True,
-        settler: Settler | None = None,
-    ) -> None:
-        self._settings = settings
-        self._uniform = uniform
-        self.pool = pool
-        self.sequences = sequences
-        self._may_send = may_send
-        self._settler = settler
-        self._queues: dict[TopicPartition, PartitionQueue] = {}
-        self._active: dict[TopicPartition, PartitionQueue] = {}
-        """Queues that have a batch: only these are looked at each turn, so that idle partitions cost nothing."""
-        self.live: dict[ProducerBatch, None] = {}
-        """Every batch from its first record until its callbacks have run, in order of age."""
-        self.flushes = 0
-        """Callers in flush(): nothing lingers meanwhile."""
-        self.closed = False
-        self._turn = 0
-        self._drained = 0
-        self._largest: dict[str, int] = {}
+    _settings: AccumulatorSettings
+    pool: BufferPool
+    sequences: Sequences | None
+    _uniform: Callable[[], float]
+    _may_send: Callable[[TopicPartition], bool] = lambda _tp: True
+    _settler: Settler | None = None
+    _queues: dict[TopicPartition, PartitionQueue] = field(default_factory=dict)
+    _active: dict[TopicPartition, PartitionQueue] = field(default_factory=dict)
+    """Queues that have a batch: only these are looked at each turn, so that idle partitions cost nothing."""
+    live: dict[ProducerBatch, None] = field(default_factory=dict)
+    """Every batch from its first record until its callbacks have run, in order of age."""
+    flushes: int = 0
+    """Callers in flush(): nothing lingers meanwhile."""
+    closed: bool = False
+    _turn: int = 0
+    _drained: int = 0
+    _largest: dict[str, int] = field(default_factory=dict)
 
     @property
     def incomplete(self) -> list[ProducerBatch]:

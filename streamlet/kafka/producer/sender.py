@@ -145,9 +145,8 @@ class Sender:
             transactional=config.transactional_id is not None,
         )
         pool = BufferPool(config.buffer_memory)
-        if manager is None:
-            return RecordAccumulator(settings, pool, None, self.uniform, settler=self._thread)
-        return RecordAccumulator(settings, pool, self.sequences, self.uniform, manager.may_send_to, self._thread)
+        may_send = (lambda _tp: True) if manager is None else manager.may_send_to
+        return RecordAccumulator(settings, pool, self.sequences, self.uniform, may_send, self._thread)
 
     # -- for callers, with the lock held
 
