@@ -13,6 +13,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from streamlet.base.processes import start_ticks
+
 LONGEST = 80
 """Most bytes of a folder's path. The path of a Unix socket may have 107, and the socket's own name takes up to 20."""
 
@@ -40,7 +42,7 @@ def spark_folder() -> Path:
 
 def _prefix(kind: str) -> str:
     own = os.getpid()
-    return f"{kind}{own}-{_started(own)}-{_namespace()}-"
+    return f"{kind}{own}-{start_ticks(own)}-{_namespace()}-"
 
 
 def _remove_dead(places: set[str]) -> None:
@@ -65,17 +67,7 @@ def _is_dead(entry: os.DirEntry[str]) -> bool:
         return False
     pid, started, namespace = map(int, named.groups())
     # The processes of another container are not to be seen from here.
-    return namespace == _namespace() and _started(pid) != started
-
-
-def _started(pid: int) -> int | None:
-    """Return the start of a process in the machine's ticks; None without such a process."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    fields = text[text.rindex(")") + 2 :].split()  # the name before it may hold anything
-    return None if fields[0] in ("Z", "X") else int(fields[19])
+    return namespace == _namespace() and start_ticks(pid) != started
 
 
 def _namespace() -> int:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from streamlet.base.processes import start_ticks
+
 _PREFIX = "streamlet-dev-"
 _MARK = "owner.lock"
 
@@ -73,7 +75,7 @@ class ProcessIdentity:
     @classmethod
     def of(cls, pid: int) -> ProcessIdentity:
         """Of a process that runs now; raises ProcessLookupError."""
-        started = _started(pid)
+        started = start_ticks(pid)
         if started is None:
             raise ProcessLookupError(pid)
         return cls(pid, started, _boot())
@@ -82,7 +84,7 @@ class ProcessIdentity:
     def alive(self) -> bool:
         """Whether this very process still runs (a zombie does not)."""
         # Starts are counted from the boot: after a reboot pid and start together may be another process's.
-        return self.boot == _boot() and _started(self.pid) == self.started
+        return self.boot == _boot() and start_ticks(self.pid) == self.started
 
     def kill(self) -> bool:
         """SIGKILL it and wait until it is gone; False when it was gone already."""
@@ -100,16 +102,6 @@ class ProcessIdentity:
             return True
         finally:
             os.close(fd)
-
-
-def _started(pid: int) -> int | None:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    # The name, in parentheses, may hold spaces and parentheses; state is the first field after it, start the 20th.
-    fields = stat.rpartition(")")[2].split()
-    return None if fields[0] in ("Z", "X") else int(fields[19])
 
 
 def _boot() -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from streamlet.model.plan import Plan, Route, make_plan, stream_of
 from streamlet.model.spec import SPOUT
 from streamlet.model.stream import DEFAULT_STREAM
-from streamlet.model.topology import ComponentDef, TopologySpec
+from streamlet.model.topology import TopologySpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,8 @@ def _tree(
 ) -> Iterator[str]:
     # Each component is drawn once: circles end, and a bolt with two sources does not double everything below it.
     drawn.add(name)
-    yield _title(topology.component(name), strokes)
+    component = topology.component(name)
+    yield f"{name} {strokes.times}{component.par} ({component.cls.__name__})"
     children = [route for route in routes if route.source.component == name]
     for route in children:
         is_last = route is children[-1]
@@ -62,10 +63,6 @@ def _tree(
         subtree = _tree(topology, routes, route.target, strokes, drawn)
         yield branch + next(subtree)
         yield from (below + line for line in subtree)
-
-
-def _title(component: ComponentDef, strokes: Strokes) -> str:
-    return f"{component.name} {strokes.times}{component.par} ({component.cls.__name__})"
 
 
 def _label(topology: TopologySpec, route: Route) -> str:

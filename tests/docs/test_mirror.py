@@ -41,6 +41,7 @@ HELD_BY = {
     "real/devcluster/test_cluster.py": ["devcluster/cluster", "devcluster/members", "devcluster/tools"],
     "real/kafka/settings/test_security.py": ["kafka/net/tls"],
     "scripted/backends/spark/test_launcher.py": ["backends/spark/jobs"],
+    "scripted/backends/test_folders.py": ["base/processes"],
     "scripted/cli/test_consume.py": ["cli/interrupts", "cli/records", "cli/target"],
     "scripted/cli/test_dev.py": ["devcluster/machine", "devcluster/resident"],
     "scripted/cli/test_run.py": ["runtime/tasks/building", "runtime/worker/log_lines", "runtime/worker/worker"],
