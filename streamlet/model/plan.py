@@ -88,6 +88,7 @@ def effective_grouping(topology: TopologySpec, source: StreamId, grouping: Group
 
 def stream_of(component: ComponentDef, name: str) -> Stream:
     """Return the declared stream of that name. Raises KeyError."""
+    # Searched each time: plans are made once a process, and a topology has a handful of streams.
     for stream in component.streams():
         if stream.name == name:
             return stream
