@@ -19,6 +19,7 @@ import click
 
 from streamlet.base.errors import BadInput, SettingError, StreamletError
 from streamlet.cli.dev_topics import standing_cluster
+from streamlet.cli.interrupts import interrupts_to
 from streamlet.cli.options import client_settings_in_file
 from streamlet.cli.records import JsonLines, Lines
 from streamlet.devcluster import resident
@@ -124,6 +125,12 @@ class Reading(ConsumerRebalanceListener):
         if self._uncommitted:
             self._stored = self.shown
             self._consumer.commit()
+
+    def interrupted(self, number: int, before: Mapping[int, Any]) -> None:
+        """End after the records at hand. Runs in the signal's handler."""
+        self.stop = number
+        # The second Ctrl-C ends a poll or a commit that hangs, and the loop that would look at `stop` with it.
+        signal.signal(number, before[number])
 
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
         """Commit, so that the next owner goes on behind the shown records."""
@@ -251,7 +258,7 @@ def consume(
     }
     with Consumer(**{"isolation_level": "read_committed", **settings, **own}) as consumer:
         reading = Reading(consumer, wanted, form, sys.stdout.buffer)
-        with _heeding(reading):
+        with interrupts_to(reading.interrupted):
             reading.begin(there)
             reading.read()
     count = len(reading.partitions)
@@ -340,25 +347,3 @@ def _reach(config: ConsumerConfig) -> None:
         f"No Kafka broker can be reached. {'; '.join(refused)}. Check that the broker runs, and that host and port are "
         "those of its listener."
     )
-
-
-@contextmanager
-def _heeding(reading: Reading) -> Iterator[None]:
-    """Let the first signal end the reading after the records at hand.
-
-    The second does what it always does.
-    """
-    before: dict[int, Any] = {}
-
-    def came(number: int, _frame: object) -> None:
-        reading.stop = number
-        # The second Ctrl-C ends a poll or a commit that hangs, and the loop that would look at `stop` with it.
-        signal.signal(number, before[number])
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        before[number] = signal.signal(number, came)
-    try:
-        yield
-    finally:
-        for taken, handler in before.items():
-            signal.signal(taken, handler)

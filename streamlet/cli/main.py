@@ -52,17 +52,13 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
 
-def installed_version() -> str:
-    """Return the version of the installed package."""
-    try:
-        return version("streamlet-storm")
-    except PackageNotFoundError:
-        return "of a source tree that is not installed"
-
-
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
-        click.echo(f"streamlet {installed_version()}")
+        try:
+            installed = version("streamlet-storm")
+        except PackageNotFoundError:
+            installed = "of a source tree that is not installed"
+        click.echo(f"streamlet {installed}")
         ctx.exit()
 
 

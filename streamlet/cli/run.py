@@ -12,7 +12,7 @@ import click
 
 from streamlet.backends.contract import Backend, RunRequest, Stop
 from streamlet.cli.errors import explain
-from streamlet.cli.interrupts import Interrupts
+from streamlet.cli.interrupts import Interrupts, interrupts_to
 from streamlet.cli.metrics_file import MetricsFile
 from streamlet.cli.options import given_in_file, given_on_line
 from streamlet.cli.output import OutputFailed
@@ -143,7 +143,7 @@ def _watched(backend: Backend, request: RunRequest, stop: Stop, lasting: Lasting
     try:
         # The handlers stand before anything starts and until the last table is drawn: Ctrl-C drains a Spark that is
         # still coming up, and raises no KeyboardInterrupt in the middle of the result.
-        with logs_shown(view.log, debug), interrupts:
+        with logs_shown(view.log, debug), interrupts_to(interrupts.came):
             view.start(request, backend.name)
             result = backend.run(request, view, stop)
             status = interrupts.exit_status if result.reason == "interrupted" and interrupts.exit_status else 0

@@ -73,7 +73,6 @@ def default_cache(environ: Mapping[str, str] | None = None) -> Path:
 def ensure_jars(
     release: Release,
     java: Java,
-    cache: Path | None = None,
     progress: Progress = silent,
     environ: Mapping[str, str] | None = None,
 ) -> Path:
@@ -83,7 +82,7 @@ def ensure_jars(
     one another on a lock file. Raises ``JarsUnavailable``.
     """
     environ = os.environ if environ is None else environ
-    cache = default_cache(environ) if cache is None else cache
+    cache = default_cache(environ)
     wanted = cache / release.key
     if wanted.is_dir():
         return wanted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from streamlet.model.stream import DEFAULT_STREAM, StreamId
@@ -11,51 +12,36 @@ SPOUT = "spout"
 BOLT = "bolt"
 
 
+@dataclass(frozen=True, slots=True)
 class OutputRef:
     """One named stream of a spec: what ``spec["errors"]`` gives."""
 
-    __slots__ = ("spec", "stream")
-
-    def __init__(self, spec: ComponentSpec, stream: str) -> None:
-        self.spec = spec
-        self.stream = stream
-
-    def __hash__(self) -> int:
-        # By identity, like specs: names are known only when the class body has ended, and `inputs` may be a dict of
-        # these.
-        return hash((id(self.spec), self.stream))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, OutputRef) and self.spec is other.spec and self.stream == other.stream
+    spec: ComponentSpec
+    stream: str
 
 
+# Compared by identity: two lines that look alike are two components, and a spec has no name before the class body ends.
+@dataclass(eq=False, repr=False)
 class ComponentSpec:
-    """One line of a topology's class body: a component class and how it is wired. Compared by identity.
+    """One line of a topology's class body: a component class and how it is wired.
 
     Nothing is checked here: ``model.validate`` reads the whole topology and reports every problem at once.
     """
 
-    def __init__(
-        self,
-        cls: type,
-        kind: str,
-        *,
-        name: str | None = None,
-        inputs: Any = None,
-        par: Any = 1,
-        config: Mapping[str, Any] | None = None,
-        outputs: Any = None,
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> None:
+    cls: type
+    kind: str
+    _: KW_ONLY
+    name: str | None = None
+    inputs: Any = None
+    par: Any = 1
+    config: Mapping[str, Any] = field(default_factory=dict)
+    outputs: Any = None
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
         # Nothing is checked or copied here but dictionaries, so that `validate` sees what the user wrote.
-        self.cls = cls
-        self.kind = kind
-        self.name = name
-        self.inputs = inputs
-        self.par = par
-        self.config = dict(config or {})
-        self.outputs = outputs
-        self.kwargs = dict(kwargs or {})
+        self.config = dict(self.config)
+        self.kwargs = dict(self.kwargs)
 
     def __getitem__(self, stream: str) -> OutputRef:
         """Return the named stream of this component, for ``inputs``."""
