@@ -160,15 +160,18 @@ class KafkaTools(ABC):
         max_messages: int | None = None,
         partition: int | None = None,
         offset: int | None = None,
-        idle_s: float = 5.0,
+        idle_s: float | None = None,
         read_committed: bool = True,
         show: Sequence[str] = (),
     ) -> list[str]:
         """Return the topic's values as Kafka's console consumer prints them.
 
-        Ends after ``max_messages``, or when nothing has come for ``idle_s``. ``show``: what to print before
+        Ends after ``max_messages``, or when nothing has come for ``idle_s`` seconds (None: 5; 60 with
+        ``max_messages``, for a consumer that starts slowly has not met the end). ``show``: what to print before
         the value, tab between: ``key``, ``partition``, ``offset``, ``timestamp``, ``headers``.
         """
+        if idle_s is None:
+            idle_s = 5.0 if max_messages is None else 60.0
         arguments = ["--topic", topic, "--timeout-ms", str(int(idle_s * 1000))]
         arguments += ["--isolation-level", "read_committed" if read_committed else "read_uncommitted"]
         if max_messages is not None:
@@ -253,8 +256,8 @@ class KafkaTools(ABC):
             status = _run(command, lines, out, err, timeout_s)
             said, complaint = _text(out), _text(err)
         # A tool may end with 0 after it has failed: its log, kept apart from its output, is asked as well.
-        errors = [line for line in complaint.splitlines() if re.search(r"\bERROR\b|Exception", line)]
-        errors = [line for line in errors if not any(word in line for word in may_fail)]
+        errors = [entry for entry in _entries(complaint) if re.search(r"\bERROR\b|Exception", entry)]
+        errors = [entry for entry in errors if not any(word in entry for word in may_fail)]
         if status is None or errors or (status and not any(word in complaint + said for word in may_fail)):
             why = f"was not done after {timeout_s:.0f} s" if status is None else f"failed, exit status {status}"
             lines_said = errors or (complaint + said).splitlines()
@@ -265,6 +268,20 @@ class KafkaTools(ABC):
                 "(`streamlet dev status`) and whether the topic is there."
             )
         return said
+
+
+def _entries(log: str) -> list[str]:
+    """Return a tool's log by entries: an exception belongs to the dated line above it."""
+    entries: list[str] = []
+    dated = False
+    for line in log.splitlines():
+        begins = re.match(r"\[?\d{4}-\d\d-\d\d", line) is not None
+        if dated and not begins:
+            entries[-1] += f" {line.strip()}"
+        else:
+            entries.append(line)
+        dated = dated or begins
+    return entries
 
 
 def _run(

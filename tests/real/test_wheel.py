@@ -18,7 +18,7 @@ import pytest
 from tests.marked_processes import REPOSITORY, Marked
 from tests.patience import PATIENCE_S
 
-TOPOLOGIES = REPOSITORY / "tests" / "backends" / "spark" / "topologies"
+TOPOLOGIES = REPOSITORY / "tests" / "topologies"
 SPARK = ("pyspark", "py4j", "pyarrow", "pandas", "numpy", "dateutil", "python_dateutil", "pytz", "tzdata", "six")
 """The extra ``spark``, and what it needs. Half a gigabyte: linked, not installed again."""
 COMPILED = ("msgpack", "crc32c", "cramjam")

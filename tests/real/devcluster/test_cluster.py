@@ -70,6 +70,14 @@ def test_a_file_can_be_produced(kafka39: DevCluster, make_topic: Callable[..., s
     assert kafka39.console_consume(topic, max_messages=2) == ["one", "two"]
 
 
+def test_a_topic_with_fewer_records_is_read_to_its_end(shared: DevCluster, make_topic: Callable[..., str]) -> None:
+    """The console consumer calls it an error when nothing more comes; here it is the end."""
+    topic = make_topic(shared)
+    shared.produce(topic, ["one"])
+    assert shared.console_consume(topic, idle_s=2.0) == ["one"]
+    assert shared.console_consume(topic, max_messages=3, idle_s=2.0) == ["one"]
+
+
 def test_a_tool_that_fails_says_so(shared: DevCluster, topic_name: Callable[[], str]) -> None:
     """Producing to a topic that is not there is an error although the console producer ends with 0."""
     with pytest.raises(ToolFailed, match="ConsoleProducer"):
