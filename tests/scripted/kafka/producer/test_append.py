@@ -118,7 +118,7 @@ def test_an_iterable_that_raises_is_told_of_its_own_error() -> None:
 
 def test_a_buffer_that_fills_up_half_way_says_what_was_taken() -> None:
     """Who goes on behind what was taken has every record in the log once."""
-    with scripted(buffer_memory=40_000, batch_size=5000, max_block_ms=300) as (broker, log, producer):
+    with scripted(buffer_memory=40_000, batch_size=5000, max_block_ms=1500) as (broker, log, producer):
         producer.send("t", b"x").get(10)
         gate = threading.Event()
 

@@ -34,8 +34,8 @@ def test_nobody_at_the_address_is_told_and_the_record_stays_the_callers(
 def test_a_topic_that_is_not_there_ends_the_send_by_name(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(append, "TOLD_AFTER_S", 0.3)
-    with scripted(max_block_ms=600) as (_broker, _log, producer):
+    monkeypatch.setattr(append, "TOLD_AFTER_S", 1.0)
+    with scripted(max_block_ms=1300) as (_broker, _log, producer):
         said = r"'lines'.*Create the topic \(`streamlet dev topic lines`, or Admin\.create_topics\).*was not taken\.$"
         with pytest.raises(UnknownTopicOrPartition, match=said):
             producer.send("lines", b"x")
@@ -43,8 +43,8 @@ def test_a_topic_that_is_not_there_ends_the_send_by_name(
 
 
 def test_a_partition_that_is_not_there(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(append, "TOLD_AFTER_S", 0.1)
-    with scripted(max_block_ms=300) as (_broker, _log, producer):
+    monkeypatch.setattr(append, "TOLD_AFTER_S", 1.0)
+    with scripted(max_block_ms=1300) as (_broker, _log, producer):
         with pytest.raises(ClientTimeout, match=r"Partition 17 of topic 't' is not there.*The record was not taken\.$"):
             producer.send("t", b"x", partition=17)
         assert "a record for topic 't' waits, at most 0 s more (max_block_ms): the topic has no such" in caplog.text
