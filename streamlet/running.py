@@ -201,6 +201,8 @@ def _importable(topology: TopologyMeta, backend: str) -> tuple[TopologySpec, Pat
 
     module = sys.modules.get(topology.__module__)
     file = getattr(module, "__file__", None)
+    if file is not None and not Path(file).is_file():  # a program read from standard input is called "<stdin>"
+        file = None
     if file is None or vars(module).get(topology.__name__) is not topology:
         where = "has no file (a notebook, a prompt, `python -c`)" if file is None else f"has it in no line of {file}"
         raise BadInput(
@@ -257,6 +259,10 @@ def _interrupts(stop: Stop) -> Iterator[None]:
     signal.signal(signal.SIGINT, interrupted)
     try:
         yield
+    except StreamletError as error:
+        if came:  # what was asked for is the program's end, however the run ended
+            raise KeyboardInterrupt from error
+        raise
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if came:  # the run is over in good order; the program that was to end is not

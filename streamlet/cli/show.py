@@ -95,6 +95,7 @@ class JsonView:
     def __init__(self) -> None:
         self._out = sys.stdout  # held, for a backend sends what users print elsewhere
         self._status: RunStatus | None = None
+        self._content_shown = dataclasses.asdict(RunStatus("starting", 0.0))
         self._rates = Rates()
         self._begun = False
 
@@ -109,8 +110,8 @@ class JsonView:
         )
 
     def on_status(self, status: RunStatus) -> None:
-        self._status = status
-        self._put("status", **self._content(status))
+        self._status, self._content_shown = status, self._content(status)
+        self._put("status", **self._content_shown)
 
     def on_event(self, level: str, text: str) -> None:
         self._put("log", level=level, text=text)
@@ -123,8 +124,8 @@ class JsonView:
 
     def killed(self, exit_status: int) -> None:
         # From a handler, with the numbers at hand: the loop that would give newer ones is what was interrupted.
-        status = dataclasses.asdict(self._status or RunStatus("starting", 0.0))
-        result = {"event": "result", "reason": "killed", "drained": False, "exit_status": exit_status, **status}
+        ended = {"event": "result", "reason": "killed", "drained": False, "exit_status": exit_status}
+        result = {**ended, **self._content_shown}
         _unbuffered(json.dumps(result, default=str), self._out.fileno())
         _unbuffered(killed(self._status))
 

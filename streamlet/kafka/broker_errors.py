@@ -197,3 +197,4 @@ ShareSessionLimitReached = _error(133, "The broker holds as many share sessions 
 _named = {kind: name for name, kind in globals().items() if isinstance(kind, type)}
 for _kind in _TABLE.values():
     _kind.__name__ = _kind.__qualname__ = _named[_kind]
+del _kind, _named

@@ -84,8 +84,7 @@ def validate(
         # All of them at once, in the order of the declaration: who mends a topology wants one list and not one error a
         # start.
         findings = [
-            *_component(component),
-            *(_place(component) if imported else ()),
+            *_component(component, imported),
             *input_problems(topology, component),
             *config_problems(component.config),
             *misplaced_settings(component),
@@ -136,12 +135,14 @@ def _unreachable(topology: TopologySpec) -> Iterator[Problem]:
             )
 
 
-def _component(component: ComponentDef) -> Iterator[Finding]:
+def _component(component: ComponentDef, imported: bool) -> Iterator[Finding]:
     yield from _name(component)
     if isinstance(component.par, bool) or not isinstance(component.par, int) or component.par < 1:
         yield f"par is {component.par!r}.", "It is the number of tasks: a whole number of at least 1."
     if component.kind == BOLT and not component.inputs:
         yield "It is a bolt without inputs.", "Say what it reads: inputs=[a_spout]."
+    if imported:
+        yield from _place(component)
     yield from _class(component)
     yield from _outputs(component)
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import streamlet
-from streamlet import BadInput, Bolt, ReliableSpout, RunResult, RunStatus, SettingError, Stop, Topology
+from streamlet import BadInput, Bolt, ReliableSpout, RunResult, RunStatus, SettingError, Stop, Topology, running
 from streamlet.backends import InlineBackend
 from streamlet.backends.outcome import TreesFailed
 from streamlet.base.clock import ManualClock
@@ -295,3 +295,36 @@ def test_a_second_ctrl_c_does_not_wait(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=PATIENCE_S)
     assert out == "interrupted True\n" and process.returncode == 0
+
+
+class Interrupted(InlineBackend):
+    """Is interrupted, and cannot go on."""
+
+    def run(self, request: Any, observer: Any, stop: Stop) -> RunResult:
+        os.kill(os.getpid(), signal.SIGINT)
+        while not stop.asked:
+            pass
+        raise StreamletError("close failed")
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_ctrl_c_ends_the_program_though_the_run_failed_meanwhile(check: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "make_backend", lambda *_args, **_kwargs: Interrupted())
+    with pytest.raises(KeyboardInterrupt) as caught:
+        Picking.run(backend="inline", check=check)
+    assert str(caught.value.__cause__) == "close failed"
+
+
+def test_a_program_from_standard_input_has_no_file(tmp_path: Path) -> None:
+    tried = "try:\n    Counting.run(backend='processes')\nexcept streamlet.BadInput as error:\n    print(error)\n"
+    done = subprocess.run(
+        [sys.executable, "-"],
+        input=f"import streamlet\n{SCRIPT}\n{tried}",
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=PATIENCE_S,
+        check=True,
+    )
+    assert "has no file (a notebook, a prompt" in done.stdout

@@ -63,6 +63,10 @@ def _neighbours(file: Path) -> Iterator[tuple[Path, str]]:
     folder = root / name.partition(".")[0] if "." in name else file.parent
     size = 0
     for count, path in enumerate(_python_files(folder), 1):
+        if path == root / "__init__.py":
+            # The slot's folder has a name of ours. With this file it would look like a package there, and the module
+            # get another name than on the driver.
+            continue
         size += path.stat().st_size
         if count > MAX_FILES or size > MAX_BYTES:
             raise BadInput(

@@ -24,7 +24,7 @@ Changes = Mapping[str, str | AlterConfig | None]
 
 def resources_of(given: ConfigResource | Iterable[ConfigResource]) -> list[ConfigResource]:
     """Return one resource or several as a list without doubles. Raises BadInput."""
-    found = one_or_several(given, ConfigResource, "[ConfigResource.topic('lines'), ...]")
+    found = one_or_several(given, ConfigResource, "[ConfigResource.topic('lines'), ...], or .broker(1)")
     for row in found:
         owner(row)
     return list(dict.fromkeys(found))

@@ -63,7 +63,7 @@ class NewTopic:
             ("num_partitions", self.num_partitions),
             ("replication_factor", self.replication_factor),
         ):
-            if number != BROKER_DEFAULT and not is_whole(number, 1):
+            if not is_whole(number, 1) and not (is_whole(number, BROKER_DEFAULT) and number == BROKER_DEFAULT):
                 raise BadInput(
                     f"NewTopic {self.name!r}: {what} = {number!r} must be a whole number of at least 1, or -1 for "
                     "the broker's default."

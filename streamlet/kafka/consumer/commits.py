@@ -34,7 +34,7 @@ from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.client.group_requests import ConsumerGroupMetadata, GroupOffsets, OffsetAndMetadata
 from streamlet.kafka.consumer.consumer_config import ConsumerConfig
 from streamlet.kafka.consumer.errors import CommitFailed, MembershipFenced, RebalanceUnderWay
-from streamlet.kafka.consumer.membership import NO_GENERATION, Generation
+from streamlet.kafka.consumer.membership import NO_GENERATION, TAKES_LONG, Generation
 from streamlet.kafka.errors import BrokerError, ClientTimeout, KafkaError
 from streamlet.kafka.future import RequestFuture, failed_future
 from streamlet.kafka.metadata.cluster import TopicPartition
@@ -163,11 +163,9 @@ class Commits:
                 "first poll joins. Poll until it has partitions, then commit what it was given."
             )
         name = f" ({error.__name__})" if error is not None else ""
-        # A reason that is known brings its own advice.
+        # Each reason brings its own advice; only where none is known the usual causes stand for it.
         why = self.lost_reason or (
-            "it was silent for longer than session_timeout_ms, or did not poll for max_poll_interval_ms. If one round "
-            f"of work takes long, raise max_poll_interval_ms (now {config.max_poll_interval_ms}) or lower "
-            f"max_poll_records (now {config.max_poll_records})"
+            "it was silent for longer than session_timeout_ms, or did not poll for max_poll_interval_ms. " + TAKES_LONG
         )
         return CommitFailed(
             f"The offsets were not committed: group {config.group_id!r} has gone on without this member{name}, and its "

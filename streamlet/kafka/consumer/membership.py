@@ -152,6 +152,8 @@ class Fatal:
 News = Joined | RejoinNeeded | MembershipLost | Fatal
 
 
+TAKES_LONG = "If one round of work takes long, raise max_poll_interval_ms or lower max_poll_records."
+"""Advice of a reason that has none of its own."""
 JOIN_GRACE_S = 5.0
 """Seconds to wait for a JoinGroup answer beyond the rebalance time-out."""
 
@@ -349,7 +351,7 @@ class Membership:
             known = bool(self.generation.member_id)
             self._reset(keep_member_id=False)
             if known:
-                self._lost("the coordinator does not know this member any more")
+                self._lost(f"the coordinator does not know this member any more. {TAKES_LONG}")
         else:
             self._failed(error, now_s)
 
@@ -366,7 +368,7 @@ class Membership:
         self._waiting = False
         if isinstance(error, (UnknownMemberId, IllegalGeneration)):
             self._reset(keep_member_id=isinstance(error, IllegalGeneration))
-            self._lost(f"the group went on without this member while it joined ({error.message})")
+            self._lost(f"the group went on without this member while it joined ({error.message}). {TAKES_LONG}")
             return
         self.state = MemberState.PREPARING_REBALANCE
         if not isinstance(error, RebalanceInProgress):

@@ -74,7 +74,8 @@ def checked(given: ConsumerRebalanceListener | None) -> ConsumerRebalanceListene
             raise WrongArgument(
                 f"listener = {given!r} has no {method}: derive its class from ConsumerRebalanceListener."
             )
-    return given or ConsumerRebalanceListener()
+    # Not `or`: a listener that is also an empty list is one all the same.
+    return ConsumerRebalanceListener() if given is None else given
 
 
 class Rebalancer:

@@ -412,8 +412,10 @@ class TransactionManager:
             what = f"Storing the offset of %s for group {pending.group.group_id!r}"
         else:
             return error_class(response.error_code), ""
-        # OperationNotAttempted: another partition of the request was refused, and this one is asked for again.
-        refused = {tp: fault for tp, fault in rows.items() if fault is not None and fault is not OperationNotAttempted}
+        # A partition to be added was passed over because another one was refused, and is asked for again. Offsets that
+        # were not attempted are not stored: for them it is an error.
+        passed_over = OperationNotAttempted if asked.kind is Kind.ADD_PARTITIONS else None
+        refused = {tp: fault for tp, fault in rows.items() if fault is not None and fault is not passed_over}
         if not refused:
             return None, ""
         tp, fault = ask.worst(refused)

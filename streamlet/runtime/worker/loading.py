@@ -93,7 +93,8 @@ def _import(file: Path) -> ModuleType:
     if present is not None and Path(getattr(present, "__file__", None) or "").absolute() != wanted:
         raise CannotLoad(
             f"{file} would be imported as {name!r}, and a module named {top!r} is loaded already, from "
-            f"{getattr(present, '__file__', 'the interpreter itself')}. Rename the file."
+            f"{getattr(present, '__file__', 'the interpreter itself')}. Rename "
+            f"{'the file' if top == name else f'the folder {folder / top}'}."
         )
     token = _file_at_hand.set(file)
     try:

@@ -163,7 +163,11 @@ class KafkaSpout(Spout):
     # -- answers --------------------------------------------------------------------------------------------
 
     def ack(self, tup_id: Any) -> None:
-        self.ack_many((tup_id,))
+        # Not by way of ack_many: a subclass may override that in terms of this.
+        slot, offset = tup_id
+        manager = self._slots.get(slot)
+        if manager is not None:
+            manager.ack(offset)
 
     def ack_many(self, tup_ids: Sequence[Any]) -> None:
         slots = self._slots

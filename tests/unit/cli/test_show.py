@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from typing import Any
 
 import pytest
@@ -202,3 +203,12 @@ def test_partitions_stand_in_order() -> None:
     assert [line.split()[0] for line in show.partition_lines(rows)][1:] == ["t/0", "t/2", "t/9", "t/10"]
     text = drawn(80, status(partitions=rows))
     assert text.index("t/0") < text.index("t/2") < text.index("t/9") < text.index("t/10")
+
+
+def test_the_result_of_a_killed_run_has_the_fields_of_its_status(capfd: pytest.CaptureFixture[str]) -> None:
+    view = show.JsonView()
+    view.on_status(status())
+    view.killed(137)
+    shown, result = (json.loads(line) for line in capfd.readouterr().out.splitlines())
+    assert set(shown) <= set(result)
+    assert [row.keys() for row in shown["components"]] == [row.keys() for row in result["components"]]

@@ -13,6 +13,7 @@ import pytest
 
 from streamlet.backends.spark import shipping
 from streamlet.base.errors import BadInput
+from streamlet.runtime.worker.loading import place_of
 
 
 def names(file: Path) -> set[str]:
@@ -88,3 +89,16 @@ def test_a_huge_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_the_secret_is_in_no_repr() -> None:
     slot = shipping.Slot(None, ("127.0.0.1", 1), b"run", b"the secret", 0, 1, "/a/b.py", None)
     assert "secret" not in repr(slot)
+
+
+def test_a_topology_has_the_name_on_an_executor_that_it_has_here(tmp_path: Path) -> None:
+    """In a folder that looks like a package but for its name, too: the slot's folder has another name."""
+    project = tmp_path / "my-app"
+    project.mkdir()
+    (project / "__init__.py").write_text("")
+    (project / "topo.py").write_text("x = 1\n")
+    here = place_of(project / "topo.py")[1]
+    slot = tmp_path / "slot"
+    with zipfile.ZipFile(io.BytesIO(shipping.make_archive(project / "topo.py"))) as archive:
+        archive.extractall(slot)
+    assert place_of(slot / "topology" / "topo.py")[1] == here == "topo"

@@ -335,3 +335,13 @@ def test_a_group_that_rebalances_fails_the_transaction_not_the_producer() -> Non
     manager.send_offsets({TP: OffsetAndMetadata(5)}, ConsumerGroupMetadata("g"))
     far.run()
     assert manager.state is State.ABORTABLE_ERROR
+
+
+def test_offsets_that_were_not_attempted_are_not_stored() -> None:
+    """A partition that is to be added and was not attempted is asked for again; offsets are not."""
+    far = Coordinator()
+    manager = far.in_transaction()
+    far.errors = {Kind.COMMIT_OFFSETS: [55]}
+    offsets = manager.send_offsets({TP: OffsetAndMetadata(5)}, ConsumerGroupMetadata("g"))
+    far.run()
+    assert offsets.done and "OperationNotAttempted" in str(offsets.error)

@@ -118,3 +118,11 @@ def test_a_file_in_a_package_is_imported_as_a_module_of_it(tmp_path: Path) -> No
                "class Sale(Topology):\n    lines = Lines.spec()\n")  # fmt: skip
     assert load_topology(file).component("lines").cls.__module__ == "shop_of_it.flows.spouts"
     assert load_topology(file).name == "Sale"
+
+
+def test_a_package_whose_name_is_taken_is_told_by_its_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "json"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    with pytest.raises(CannotLoad, match=rf"a module named 'json' is loaded already.*Rename the folder {folder}\.$"):
+        load_topology(put(folder, "topo.py", ONE))

@@ -233,3 +233,15 @@ def test_k9_1_and_k11_the_interface_and_the_names_of_the_articles_table_exist() 
         assert list(inspect.signature(getattr(DynamicPartitionConnections, method)).parameters)[1] == "partition"
     for name in ("Broker", "Partition", "GlobalPartitionInformation", "StaticHosts", "ZkHosts", "KafkaHosts", "Scheme"):
         assert hasattr(package, name)
+
+
+def test_a_subclass_may_take_acks_one_by_one() -> None:
+    class OneByOne(KafkaSpout):
+        def ack_many(self, tup_ids: Any) -> None:
+            for tup_id in tup_ids:
+                self.ack(tup_id)
+
+    spout, manager = OneByOne(CONFIG), Manager(0, 0)
+    spout._slots = {manager.slot: manager}  # type: ignore[assignment]
+    spout.ack_many([(manager.slot, 5), (manager.slot, 6)])
+    assert manager.acked == [5, 6]
