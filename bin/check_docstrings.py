@@ -1,4 +1,4 @@
-"""Check the English of docstrings that ruff cannot: length, banned phrases, names repeated. Exit status 1 if any fails.
+"""Check the English that ruff cannot: docstrings, and texts of errors and logs. Exit status 1 if any fails.
 
 Usage: python bin/check_docstrings.py [PATH ...] (default: streamlet). CONTRIBUTING.md has the rules.
 """
@@ -15,9 +15,12 @@ from pathlib import Path
 MOST_WORDS = 12
 BANNED = re.compile(
     r"\b(what (is|are|was|were|has|have|can|may|must|became|becomes)|(of|to|in|from|for|by|with) (which|whom)|whoever"
-    r"|(it|he|she|who|that|one) is told|is (told|said) (of|what|when|why|anew)|or (it|they) would|lest|in vain"
+    r"|(it|he|she|who|that|one) is told|is (told|said) (of|what|when|why)|or (it|they) would|lest|in vain|anew"
     r"|heed(s|ed)?|unto|thereof|therein|herein|is no [a-z]+$|such as have|no more than that)\b",
     re.IGNORECASE,
+)
+BANNED_IN_TEXTS = re.compile(
+    r"\b(in vain|anew|lest|whoever|heed|(?<!\bthere )(is|are|be) no(?! longer\b| more\b))\b", re.IGNORECASE
 )
 SMALL = {
     "a",
@@ -58,17 +61,36 @@ def documented(tree: ast.Module) -> Iterator[tuple[int, str, str, bool]]:
                     yield after.lineno, "", value.value, False
 
 
+def texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield line and text of each string that is not a docstring, with {} in place of values."""
+    seen = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):  # breadth first: an f-string comes before its parts
+        if id(node) in seen:
+            continue
+        if isinstance(node, ast.JoinedStr):
+            seen.update(map(id, node.values))
+            parts = (str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+            yield node.lineno, "".join(parts)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, node.value
+
+
 def faults(name: str, text: str, function: bool) -> Iterator[str]:
     """Yield one sentence for each rule that a docstring breaks."""
     first = re.split(r"(?<=[.:;?!])\s|\n\n", text.strip(), maxsplit=1)[0]
     if name and len(first.split()) > MOST_WORDS:
         yield f"the first sentence has {len(first.split())} words, {MOST_WORDS} at most"
     if found := BANNED.search(text):
-        yield f"say it plainly, without {found[0]!r}"
+        yield plainly(found[0])
     words = {word.rstrip("s") for word in re.findall(r"[a-z]+", text.lower())} - SMALL
     named = {word.rstrip("s") for word in re.findall(r"[a-z]+", re.sub(r"(?<!^)([A-Z])", r" \1", name).lower())}
     if function and words and words <= named | {"return", "yield", "whether", "it"}:
         yield "it repeats the name: say more, or nothing"
+
+
+def plainly(phrase: str) -> str:
+    """Return the sentence about a banned phrase."""
+    return f"say it plainly, without {phrase!r}"
 
 
 def main() -> int:
@@ -76,10 +98,12 @@ def main() -> int:
     roots = [Path(argument) for argument in sys.argv[1:]] or [Path("streamlet"), Path("topologies")]
     wrong = 0
     for path in sorted(file for root in roots for file in (root.rglob("*.py") if root.is_dir() else [root])):
-        for line, name, text, function in documented(ast.parse(path.read_text(encoding="utf-8"))):
-            for fault in faults(name, text, function):
-                print(f"{path}:{line}: {fault}")
-                wrong += 1
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        found = [(line, fault) for line, *doc in documented(tree) for fault in faults(*doc)]
+        found += [(line, plainly(hit[0])) for line, text in texts(tree) if (hit := BANNED_IN_TEXTS.search(text))]
+        for line, fault in found:
+            print(f"{path}:{line}: {fault}")
+        wrong += len(found)
     return min(wrong, 1)
 
 

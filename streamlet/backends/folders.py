@@ -18,7 +18,7 @@ from streamlet.base.processes import start_ticks
 LONGEST = 80
 """Most bytes of a folder's path. The path of a Unix socket may have 107, and the socket's own name takes up to 20."""
 
-SHORT = "/tmp"  # noqa: S108 - what is made there has a name of its own and is 0700
+SHORT = "/tmp"  # noqa: S108 - each folder in it has its own name and mode 0700
 
 _NAME = re.compile(r"slt-(?:spark-)?(\d{1,10})-(\d{1,20})-(\d{1,20})-\w+")
 

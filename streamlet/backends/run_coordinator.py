@@ -349,7 +349,7 @@ class RunCoordinator:
         if self.supervisor.ending is not None:
             return  # nobody takes its place: its last numbers stand, and what was open with it is not done
         beat = self.beats.pop(worker, None)
-        # The spouts of a replacement begin anew: what the old ones had still to send again is counted no more.
+        # The spouts of a replacement start over: what the old ones had still to send again is counted no more.
         for task_id, snapshot in beat.tasks.items() if beat else ():
             self.dead.setdefault(self._component_of(task_id), []).append({**snapshot, "unreplayed": 0})
 

@@ -54,7 +54,7 @@ class Wanted:
     def check(self) -> None:
         """BadInput for what contradicts itself, or names nothing."""
         if self.group == "":
-            raise BadInput("--group '' is no name of a group: give its name, or leave the option out.")
+            raise BadInput("--group '' is not a name of a group: give its name, or leave the option out.")
         if self.from_beginning and self.from_offset is not None:
             raise BadInput("--from-beginning and --from-offset say two places to begin at: leave one out.")
         if self.group is not None and (self.partitions or self.from_offset is not None):

@@ -34,7 +34,7 @@ class Writing:
         """All of them; records without a key go round ``partitions`` one by one. Raises the first record's error."""
         for number, line in enumerate(lines):
             key, value = key_and_value(line, number + 1, self._separator)
-            # One by one, and not by the producer, which stays with one partition for a whole batch: a short file shall
+            # One by one, and not by the producer, which stays with one partition for a whole batch: a short file must
             # reach all.
             partition = self._partitions[number % len(self._partitions)] if self._separator is None else None
             try:

@@ -97,7 +97,8 @@ def docs(page: str | None) -> None:
     name, _, anchor = page.partition("#")
     found = known.get(name.rpartition("/")[2].removesuffix(".md").lower() or "")
     if found is None:
-        raise BadInput(f"There is no page {name!r}. {_near(name, list(known))} `streamlet docs` lists them.")
+        near = _near(name, list(known))
+        raise BadInput(" ".join(filter(None, [f"There is no page {name!r}.", near, "`streamlet docs` lists them."])))
     text = found.section(anchor) if anchor else found.text
     if text is None:
         raise BadInput(f"Page {found.name} has no section {anchor!r}. {_near(anchor, found.anchors())}".rstrip())

@@ -47,10 +47,10 @@ class Interrupts:
             self._stop.ask()
             self._notice(f"Draining, for {self._drain_s:g} s at most. Once more kills: what is open is then replayed.")
             return
-        # Processes first: what is shown below may hang on a terminal that nobody reads.
+        # Kill the processes first: printing may hang on a terminal that nobody reads.
         self._stop.kill()
         try:
             self._killed(128 + number)
         finally:
-            # No clean-up, no flush: whoever asks twice does not want to wait for whatever hangs.
+            # No clean-up, no flush: a second Ctrl-C must not wait for anything that hangs.
             os._exit(128 + number)

@@ -130,7 +130,10 @@ class TableView:
 
 
 def fitting(widths: Sequence[int], gap: int, width: int, unimportant: Sequence[str], names: Sequence[str]) -> list[int]:
-    """Which columns fit into ``width``, in their order: the unimportant ones go first, and no number is ever cut."""
+    """Return the columns that fit into ``width``, in order.
+
+    The unimportant ones are left out first; no number is ever cut.
+    """
     kept = list(range(len(widths)))
     for name in unimportant:
         if sum(widths[at] for at in kept) + gap * (len(kept) - 1) <= width:

@@ -37,7 +37,7 @@ class Ensemble:
             addresses = tuple(_address(server.strip()) for server in servers.split(","))
         except ValueError as error:
             raise SettingError(
-                f"{text!r} is no ZooKeeper ensemble: {error}. Write host:port,host:port, and after that the "
+                f"{text!r} is not a ZooKeeper ensemble: {error}. Write host:port,host:port, and after that the "
                 "path everything lies under, if there is one: zk1:2181,zk2:2181/streamlet."
             ) from error
         return cls(addresses, chroot)
@@ -55,12 +55,12 @@ def _address(server: str) -> tuple[str, int]:
     if server.startswith("["):
         host, closed, rest = server[1:].partition("]")
         if not closed or (rest and not rest.startswith(":")):
-            raise ValueError(f"{server!r} is no address")
+            raise ValueError(f"{server!r} is not an address")
         port = rest[1:]
     else:
         host, _, port = server.partition(":")
     if not host or not ((port.isascii() and port.isdigit()) or not port):
-        raise ValueError(f"{server!r} is no address")
+        raise ValueError(f"{server!r} is not an address")
     number = int(port) if port else DEFAULT_PORT
     if not 0 < number < 65536:
         raise ValueError(f"{server!r} has no port between 1 and 65535")

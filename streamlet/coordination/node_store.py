@@ -136,9 +136,9 @@ def check_path(path: str) -> str:
         return path
     parts = path.split("/")
     if not path.startswith("/") or any(part in ("", ".", "..") for part in parts[1:]):
-        raise ValueError(f"{path!r} is no node path: write '/a/b', without '.', '..' and empty parts")
+        raise ValueError(f"{path!r} is not a node path: write '/a/b', without '.', '..' and empty parts")
     if any(ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 or 0xD800 <= ord(char) <= 0xF8FF for char in path):
-        raise ValueError(f"{path!r} is no node path: it holds a control, surrogate or private character")
+        raise ValueError(f"{path!r} is not a node path: it holds a control, surrogate or private character")
     return path
 
 

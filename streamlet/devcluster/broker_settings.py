@@ -36,7 +36,7 @@ def _broker(data: Path, replicas: int) -> dict[str, object]:
     """
     return {
         "log.dirs": data,
-        # A misspelt topic in a test shall be an error and not a new topic.
+        # A misspelt topic in a test must be an error and not a new topic.
         "auto.create.topics.enable": "false",
         # A first member is not kept waiting three seconds for others.
         "group.initial.rebalance.delay.ms": 0,

@@ -186,8 +186,8 @@ class DevCluster(KafkaTools):
             self._owned = None
 
     def _stop_members(self) -> None:
-        # A kept directory is closed in order; what is removed anyway needs no orderly end.
-        # Brokers before their ZooKeeper: one that has lost it waits for it instead of closing its logs.
+        # A kept directory is closed in order; one that will be removed needs only a kill.
+        # Brokers end before their ZooKeeper: a broker that loses it waits for it instead of closing its logs.
         for member in reversed(self.members):
             if member.jvm is not None:
                 if self._owned is None and member.alive:
@@ -205,7 +205,7 @@ class DevCluster(KafkaTools):
                 member.jvm = None
 
     def _start_on_free_ports(self) -> None:
-        # A port that was free may be taken before the JVM binds it, seconds later. Then everything is laid out anew:
+        # A port that was free may be taken before the JVM binds it, seconds later. Then everything is laid out again:
         # brokers name each other's ports in their files.
         for left in reversed(range(_PORT_TRIES)):
             self._lay_out()
@@ -362,7 +362,7 @@ class DevCluster(KafkaTools):
             if member.jvm is not None and not member.alive:
                 raise self._ended(member)
             if time.monotonic() > deadline:
-                raise self._failure(f"Waited {self._start_timeout_s:.0f} s for {what}, in vain", member)
+                raise self._failure(f"Waited {self._start_timeout_s:.0f} s for {what}, which did not happen", member)
             time.sleep(0.05)
 
     def _ended(self, member: Member) -> Exception:

@@ -132,10 +132,11 @@ def is_free(port: int) -> bool:
 
 
 def free_ports(count: int, preferred: Sequence[int] = ()) -> list[int]:
-    """``count`` different free ports; the i-th is ``preferred[i]`` where that one is free, else a random one.
+    """Return ``count`` free ports; port i is ``preferred[i]`` if that is free.
 
-    Random ones lie *below* the ephemeral range. Above it, a client that keeps dialling a dead broker's port can be
-    given that very port as its source: it then connects to itself, and the broker cannot bind its port again.
+    All are different. The others are random, and lie *below* the ephemeral range. Above it, a client that keeps
+    dialling a dead broker's port can be given that very port as its source: it then connects to itself, and the broker
+    cannot bind its port again.
     """
     chosen = {at: port for at, port in enumerate(preferred[:count]) if is_free(port)}
     ceiling = ephemeral_floor()

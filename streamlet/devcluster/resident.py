@@ -102,7 +102,7 @@ class Resident:
         )
 
     def described(self) -> str:
-        """In a few words."""
+        """Describe the cluster in a few words."""
         return _described(self.kafka, self.brokers)
 
 

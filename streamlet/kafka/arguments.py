@@ -72,7 +72,7 @@ def several(given: Iterable[V], what: str, example: str, where: str = "") -> Ite
     """Return an iterable of items. Raises WrongArgument for a single item."""
     # A str is an iterable of its letters, and a TopicPartition one of its two fields: both are single items here.
     if isinstance(given, (str, bytes, TopicPartition)) or not isinstance(given, Iterable):
-        raise WrongArgument(f"{where and where + ': '}{given!r} is no list of {what}: write {example}.")
+        raise WrongArgument(f"{where and where + ': '}{given!r} is not a list of {what}: write {example}.")
     return given
 
 
@@ -81,14 +81,14 @@ def one_or_several(given: V | Iterable[V], kind: type[V], example: str) -> list[
     items = [given] if isinstance(given, kind) else list(several(given, kind.__name__, example))  # type: ignore[arg-type]
     for item in items:
         if not isinstance(item, kind):
-            raise BadInput(f"{item!r} is no {kind.__name__}: write {example}.")
+            raise BadInput(f"{item!r} is not a {kind.__name__}: write {example}.")
     return items
 
 
 def mapping(given: Mapping[K, V], key: str, value: str, where: str = "") -> Mapping[K, V]:
     """Return a mapping. Raises WrongArgument, which shows ``key`` and ``value`` as an example."""
     if not isinstance(given, Mapping):
-        raise WrongArgument(f"{where and where + ': '}{given!r} is no mapping: write {{{key}: {value}, ...}}.")
+        raise WrongArgument(f"{where and where + ': '}{given!r} is not a mapping: write {{{key}: {value}, ...}}.")
     return given
 
 
@@ -117,11 +117,11 @@ def check_topic(topic: object, note: str = "") -> None:
 def check_name(name: object, what: str = "topic") -> None:
     """Raise BadInput for an empty name; the broker judges the rest of it."""
     if not isinstance(name, str) or not name:
-        raise BadInput(f"{name!r} is no name of a {what}: give a string that is not empty.")
+        raise BadInput(f"{name!r} is not a name of a {what}: give a string that is not empty.")
 
 
 def names_of(given: str | Iterable[str], what: str = "topic") -> list[str]:
-    """Return one name or several as a list without doubles. Raises BadInput."""
+    """Return one name or several as a list without duplicates. Raises BadInput."""
     found = [given] if isinstance(given, str) else list(several(given, f"{what}s", "['name', ...]"))
     for name in found:
         check_name(name, what)
@@ -131,7 +131,7 @@ def names_of(given: str | Iterable[str], what: str = "topic") -> list[str]:
 def offset_of(tp: TopicPartition, spec: object, words: str) -> int:
     """Return an offset. Raises BadInput; ``words`` name the words allowed in its place."""
     if not is_whole(spec, 0):
-        raise BadInput(f"{tp}: {spec!r} is no offset: write a whole number from 0, or {words}.")
+        raise BadInput(f"{tp}: {spec!r} is not an offset: write a whole number from 0, or {words}.")
     return spec
 
 

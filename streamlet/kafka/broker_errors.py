@@ -155,12 +155,12 @@ PrincipalDeserializationFailure = _error(97, "The forwarded principal could not 
 SnapshotNotFound = _error(98, "The snapshot does not exist.")
 PositionOutOfRange = _error(99, "The position is outside of the snapshot.")
 UnknownTopicId = _error(
-    100, "The broker does not know this topic id: the topic was deleted or created anew.", RETRIABLE | STALE
+    100, "The broker does not know this topic id: the topic was deleted or created again.", RETRIABLE | STALE
 )
 DuplicateBrokerRegistration = _error(101, "A broker with this id is registered already.")
 BrokerIdNotRegistered = _error(102, "No broker with this id is registered.")
 InconsistentTopicId = _error(
-    103, "The topic id is not the one in the log: the topic was deleted and created anew.", RETRIABLE | STALE
+    103, "The topic id is not the one in the log: the topic was deleted and created again.", RETRIABLE | STALE
 )
 InconsistentClusterId = _error(104, "The cluster id is not this cluster's.")
 TransactionalIdNotFound = _error(105, "The transactional id is not known.")
@@ -178,7 +178,7 @@ UnknownControllerId = _error(116, "The controller id is not known.")
 UnknownSubscriptionId = _error(117, "The telemetry subscription is not known.")
 TelemetryTooLarge = _error(118, "The telemetry is too large.")
 InvalidRegistration = _error(119, "The registration of the broker is not valid.")
-TransactionAbortable = _error(120, "The transaction must be aborted, then begun anew.")
+TransactionAbortable = _error(120, "The transaction must be aborted, then begun again.")
 InvalidRecordState = _error(121, "The record is in a state that does not allow this.")
 ShareSessionNotFound = _error(122, "The broker has forgotten the share session.", RETRIABLE)
 InvalidShareSessionEpoch = _error(123, "The epoch of the share session is not the expected one.", RETRIABLE)

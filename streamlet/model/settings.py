@@ -104,7 +104,7 @@ def resolve(
     resolved: dict[str, Any] = {key: setting.default for key, setting in SETTINGS.items()}
     for source, values in (("the topology's config", topology), (given_by, overrides)):
         for key, value in values.items():
-            # A key that nothing reads is refused, or a typing error would pass for a setting.
+            # A key that nothing reads is refused: it may be a typing error.
             reserved = key.startswith(("topology.", "streamlet."))
             if key not in SETTINGS and (reserved or key not in known):
                 raise SettingError(unknown_key(key, source, known))

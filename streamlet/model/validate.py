@@ -207,8 +207,7 @@ def _class(component: ComponentDef) -> Iterator[Finding]:
         kind = next((kind for kind, test in NEVER_RUN.items() if test(method)), None)
         if kind is not None:
             yield (
-                f"The method {name} of {shown} is {kind}: a call of it runs none of it, and what it was given, or is "
-                "asked for, would count as done.",
+                f"The method {name} of {shown} is {kind}: calling it runs nothing, and its work would count as done.",
                 "Make it a plain method; run coroutines with asyncio.run inside it.",
             )
 
@@ -254,7 +253,7 @@ def _fields_problem(fields: Iterable[Any], where: str) -> str | None:
     names = list(fields)
     for name in names:
         if not isinstance(name, str) or not name:
-            return f"{where} holds {name!r:.80}, which is no field name."
+            return f"{where} holds {name!r:.80}, which is not a field name."
     twice = [name for name, count in Counter(names).items() if count > 1]
     return f"{where} names the field {twice[0]!r} twice." if twice else None
 

@@ -67,7 +67,7 @@ def test_create_makes_the_path_and_reads_back(store: NodeStore) -> None:
     assert store.children("/") == ["a"]
 
 
-def test_what_is_not_there(store: NodeStore) -> None:
+def test_a_missing_node_is_none_or_raises(store: NodeStore) -> None:
     """``get`` and ``exists`` say None; ``children``, ``set`` and ``delete`` raise ``NodeMissing`` with the
     path.
     """

@@ -61,8 +61,8 @@ def test_a_sign_of_a_comment_in_code_is_no_heading(capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("asked", "remedy"),
     [
-        ("tutoral", "Did you mean 'tutorial'? "),
-        ("zzz", "`streamlet docs` lists them."),
+        ("tutoral", "There is no page 'tutoral'. Did you mean 'tutorial'? `streamlet docs` lists them."),
+        ("zzz", "There is no page 'zzz'. `streamlet docs` lists them."),
         ("reference#exit-status", "'exit-statuses'"),
     ],
 )

@@ -124,7 +124,7 @@ def test_the_page_lists_every_grouping() -> None:
 
 
 @pytest.mark.parametrize("cls", [Bolt, Spout])
-def test_what_may_be_overridden(cls: type) -> None:
+def test_the_page_lists_every_method_a_component_may_override(cls: type) -> None:
     """Every name of the tables is there, and every public method of the class is on the page."""
     text = section("## What a component may override")
     tables = text.split("| method of a spout")

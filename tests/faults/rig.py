@@ -50,7 +50,7 @@ def wait_for(what: str, reached: Callable[[], Any], patience_s: float = PATIENCE
     """Look until it is so; what ``reached`` gave. ``told`` is asked for what to add to the failure."""
     deadline = time.monotonic() + patience_s
     while not (found := reached()):
-        assert time.monotonic() < deadline, f"waited {patience_s:.0f} s for {what}, in vain. {told()}"
+        assert time.monotonic() < deadline, f"waited {patience_s:.0f} s for {what}, which did not happen. {told()}"
         time.sleep(0.01)
     return found
 

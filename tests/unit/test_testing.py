@@ -144,7 +144,7 @@ class Route(Bolt):
         self.emit(tup.values, stream="to", direct_task=self.tasks[tup.values[0] % len(self.tasks)])
 
 
-def test_direct_streams_and_sources() -> None:
+def test_direct_emits_reach_the_named_task_and_wrong_sources_are_refused() -> None:
     with BoltTester(Route, readers={"store": 2}, sources=("left", "right")) as route:
         route.give(1, 2, source="right")
         assert route.emitted("to") == [[1], [2]]
@@ -242,7 +242,7 @@ def test_a_line_of_a_topology_brings_its_config() -> None:
         assert keeper.acked == [["a"]]
 
 
-def test_metrics_of_a_bolt() -> None:
+def test_a_bolts_metrics_are_kept_by_name() -> None:
     class Metered(Bolt):
         def process(self, tup: Tuple) -> None:
             self.report_metric("size", len(tup.values[0]))

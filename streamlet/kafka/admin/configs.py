@@ -23,7 +23,7 @@ Changes = Mapping[str, str | AlterConfig | None]
 
 
 def resources_of(given: ConfigResource | Iterable[ConfigResource]) -> list[ConfigResource]:
-    """Return one resource or several as a list without doubles. Raises BadInput."""
+    """Return one resource or several as a list without duplicates. Raises BadInput."""
     found = one_or_several(given, ConfigResource, "[ConfigResource.topic('lines'), ...], or .broker(1)")
     for row in found:
         owner(row)
@@ -38,7 +38,7 @@ def owner(resource: ConfigResource) -> int | None:
     if not resource.name:
         return None
     if not resource.name.isdecimal():
-        raise BadInput(f"{resource.name!r} is no broker: broker ids are numbers, as in ConfigResource.broker(1).")
+        raise BadInput(f"{resource.name!r} is not a broker: broker ids are numbers, as in ConfigResource.broker(1).")
     return int(resource.name)
 
 

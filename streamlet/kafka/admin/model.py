@@ -58,7 +58,7 @@ class NewTopic:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
-            raise BadInput(f"NewTopic: {self.name!r} is no name of a topic: give a string that is not empty.")
+            raise BadInput(f"NewTopic: {self.name!r} is not a name of a topic: give a string that is not empty.")
         for what, number in (
             ("num_partitions", self.num_partitions),
             ("replication_factor", self.replication_factor),
@@ -101,7 +101,7 @@ class CreatedTopic:
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """The number of partitions a topic shall have.
+    """The number of partitions a topic should have.
 
     ``assignment``: broker ids of each new one.
     """
@@ -287,4 +287,4 @@ def checked_values(where: str, values: Mapping[str, str | None]) -> None:
 def _check_brokers(where: str, brokers: Iterable[int]) -> None:
     ids = list(several(brokers, "broker ids", "[1, 2]", f"{where}: assignment"))
     if not ids or not all(is_whole(one, 0) for one in ids):
-        raise BadInput(f"{where}: {brokers!r} in the assignment are no broker ids: write them as numbers, as [1, 2].")
+        raise BadInput(f"{where}: {brokers!r} in the assignment are not broker ids: write them as numbers, as [1, 2].")

@@ -48,7 +48,7 @@ def new_by_name(given: NewTopic | Iterable[NewTopic]) -> dict[str, NewTopic]:
 
 
 def totals_by_name(given: Mapping[str, int | NewPartitions]) -> dict[str, NewPartitions]:
-    """Return how many partitions each topic shall have. Raises BadInput."""
+    """Return how many partitions each topic should have. Raises BadInput."""
     for name in mapping(given, "'lines'", "6"):
         check_name(name)
     return {name: row if isinstance(row, NewPartitions) else NewPartitions(row) for name, row in given.items()}
@@ -74,7 +74,7 @@ def timestamp_of(spec: OffsetSpec) -> int:
     if is_whole(spec, 0):
         return spec
     raise BadInput(
-        f'{spec!r} is no place in a partition: write "earliest", "latest", an aware datetime, or milliseconds '
+        f'{spec!r} is not a place in a partition: write "earliest", "latest", an aware datetime, or milliseconds '
         "since 1970."
     )
 

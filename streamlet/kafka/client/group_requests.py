@@ -57,7 +57,9 @@ class ConsumerGroupMetadata:
         if isinstance(group, str) and group:
             return cls(group)
         if not isinstance(getattr(group, "group_id", None), str) or not hasattr(group, "member_id"):
-            raise WrongArgument(f"{group!r} is no group: give consumer.group_metadata(), or the group's id as a str.")
+            raise WrongArgument(
+                f"{group!r} is not a group: give consumer.group_metadata(), or the group's id as a str."
+            )
         return cls(group.group_id, group.generation_id, group.member_id, getattr(group, "group_instance_id", None))
 
 
@@ -79,7 +81,7 @@ def offset_rows(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:  # Any
     Raises WrongArgument.
     """
     if not isinstance(offsets, Mapping):
-        raise WrongArgument(f"{offsets!r} are no offsets: write {{TopicPartition(topic, number): offset}}.")
+        raise WrongArgument(f"{offsets!r} are not offsets: write {{TopicPartition(topic, number): offset}}.")
     return {TopicPartition.of(tp): _row(tp, row) for tp, row in offsets.items()}
 
 
@@ -99,7 +101,7 @@ def _row(tp: object, row: Any) -> OffsetAndMetadata:
 
 def _no_offset(tp: object, row: object) -> WrongArgument:
     return WrongArgument(
-        f"{row!r} is no offset to store for {tp}: write a number from 0 (the next offset to read), or "
+        f"{row!r} is not an offset to store for {tp}: write a number from 0 (the next offset to read), or "
         "OffsetAndMetadata(offset, leader_epoch, metadata)."
     )
 
@@ -108,7 +110,7 @@ def _check_text(tp: object, text: str) -> None:
     try:
         size = len(text.encode())
     except UnicodeEncodeError as err:
-        raise WrongArgument(f"The metadata of the offset for {tp} is no text that can be sent ({err}).") from err
+        raise WrongArgument(f"The metadata of the offset for {tp} is not text that can be sent ({err}).") from err
     if size > _LONGEST_TEXT:
         raise WrongArgument(
             f"The metadata of the offset for {tp} has {size} bytes; Kafka's protocol takes {_LONGEST_TEXT}, and a "

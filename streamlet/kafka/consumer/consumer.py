@@ -154,7 +154,7 @@ class Consumer:
         state = "closed" if self._closed else what
         return f"<Consumer {self.config.client_id!r} in group {self.config.group_id!r}: {state}>"
 
-    # -- subscription (C1)
+    # -- subscription
 
     def subscribe(
         self,
@@ -212,7 +212,7 @@ class Consumer:
         """Return the partitions read now."""
         return frozenset(self._subscriptions.assigned)
 
-    # -- records (C3)
+    # -- records
 
     def poll(self, timeout_ms: int = 0, max_records: int | None = None) -> dict[TopicPartition, list[ConsumerRecord]]:
         """Return records by partition as soon as there are any; {} when the time is up.
@@ -368,7 +368,7 @@ class Consumer:
             check_topic(topic)
             return self._queries.partitions(topic, self._limit(timeout))
 
-    # -- commits (C7)
+    # -- commits
 
     def commit(self, offsets: Offsets | None = None, timeout: float | None = None) -> None:
         """Store offsets and wait for it; by default those behind all records handed out.

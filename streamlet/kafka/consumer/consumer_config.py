@@ -114,7 +114,7 @@ class ConsumerConfig(ClientConfig):
                 "membership."
             )
         if self.group_id == "":
-            raise SettingError("group_id = '' is no name of a group: give a name, or None to read without a group.")
+            raise SettingError("group_id = '' is not a name of a group: give a name, or None to read without a group.")
         if self.group_instance_id is not None and self.group_id is None:
             raise SettingError(f"group_instance_id = {self.group_instance_id!r} needs a group_id.")
         for name in ("key_deserializer", "value_deserializer"):

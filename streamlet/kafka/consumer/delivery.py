@@ -352,8 +352,8 @@ class Taking:
 
     ``alone`` is entered inside it: the lock that keeps other threads out.
 
-    Rule: an interrupt (Ctrl-C, no memory) moves the positions back, or the commit at close would cover records that
-    nobody got. A KafkaError does not: the fetcher has put the positions right before it raised that.
+    Rule: an interrupt (Ctrl-C, no memory) moves the positions back: the commit at close must not cover records
+    that nobody got. A KafkaError moves nothing: the fetcher has put the positions right before it raised that.
 
     Rule: the store that lets the positions count is the last statement of all, after the lock is released. A signal's
     handler may run at each call before it, and commit; plain assignments and returns let no handler in between. Hence

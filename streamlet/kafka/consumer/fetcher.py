@@ -352,7 +352,7 @@ class Fetcher:
                     chunks += part
                     taken += sum(chunk.stop - chunk.start for chunk in part)
             except KafkaError as err:
-                # Rule: positions go back to the batches that could not be unpacked, or damage would be passed over.
+                # Rule: positions go back to the batches that could not be unpacked. Otherwise damage is passed over.
                 # Answers to the fetches behind them do not fit these positions and are dropped.
                 for later in run[index:]:
                     self._move(later.topic_partition, later.next_offset, later.next_epoch)

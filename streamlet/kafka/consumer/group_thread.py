@@ -10,7 +10,7 @@ Two queues connect it with the user's thread, both deques, whose ``append`` and 
   belong to: a ``leave`` begins a new life, and news of earlier ones are dropped by the reader.
 
 Beside them, single values that one side writes and the other reads: ``polled_s`` of the membership, ``_lives``,
-``_died``. Rule: nothing here may lead to the consumer object, or a dropped one would live as long as its thread.
+``_died``. Rule: nothing here may lead to the consumer object. A dropped one would live as long as its thread.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class GroupThread:
     def _end_within(self, timeout_s: float) -> None:
         def ask() -> None:
             self._stop_by_s = self._clock.monotonic() + timeout_s
-            self._joins += 1  # a join under way shall not make us a member any more
+            self._joins += 1  # a join under way must not make us a member
             self._membership.leave()
 
         self._wish(ask)

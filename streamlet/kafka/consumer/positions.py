@@ -178,7 +178,7 @@ class Positions:
         row, policy = self._subscriptions.require(tp), self._subscriptions.default_reset
         assert row.position is not None
         what = (
-            f"Topic {tp.topic!r} was deleted and made anew: the position in partition {tp.partition}, "
+            f"Topic {tp.topic!r} was deleted and created again: the position in partition {tp.partition}, "
             f"{row.position.offset}, says nothing about the new log"
         )
         if policy is ResetStrategy.NONE:
@@ -491,7 +491,7 @@ class OffsetQueries:
         wanted = by_partition(timestamps, "milliseconds")
         for tp, when in wanted.items():
             if isinstance(when, bool) or not isinstance(when, int) or not 0 <= when < 1 << 63:
-                raise WrongArgument(f"{when!r} is no time to look for in {tp}: write whole milliseconds since 1970.")
+                raise WrongArgument(f"{when!r} is not a time to look for in {tp}: write whole milliseconds since 1970.")
         rows = self._ask(wanted, timeout_s)
         return {
             tp: None if row.offset < 0 else OffsetAndTimestamp(row.offset, row.timestamp, row.leader_epoch)

@@ -342,7 +342,8 @@ def _compiled(given: str | re.Pattern[str]) -> re.Pattern[str]:
         found = re.compile(given)
     except (re.error, TypeError) as error:
         raise IllegalSubscription(
-            f"pattern = {given!r} is no regular expression ({error}): correct it; re.escape() takes names as they are."
+            f"pattern = {given!r} is not a regular expression ({error}): correct it; re.escape() takes "
+            "names as they are."
         ) from error
     if not isinstance(found.pattern, str) or not found.pattern:
         raise IllegalSubscription(f"pattern = {given!r} matches no topic: give a str that is not empty, as 'lines.*'.")

@@ -78,7 +78,7 @@ class FetchSession:
     def _ids_changed(self, known: Mapping[str, str | None]) -> bool:
         """Return whether topic ids forbid an incremental request.
 
-        A topic was created again, or the session would mix topics with and without an id.
+        They do after a topic was created again, and where topics with and without an id would be mixed.
         """
         if any(topic in known and known[topic] != topic_id for topic, topic_id in self._topic_ids.items()):
             return True

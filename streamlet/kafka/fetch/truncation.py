@@ -29,7 +29,7 @@ class Finding(Enum):
     HOLDS = "the log holds what was read so far"
     BELOW_START = "the log begins behind the position: retention or DeleteRecords removed records"
     AHEAD_OF_END = "the log ends before the position: it was truncated"
-    DIVERGED = "the log was truncated below the position and written anew"
+    DIVERGED = "the log was truncated below the position and written again"
     NO_COMMON_EPOCH = "the log has no leader epoch in common with what was read"
     TOPIC_RECREATED = "the topic was deleted and created again"
 

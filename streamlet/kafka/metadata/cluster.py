@@ -44,7 +44,7 @@ class TopicPartition(NamedTuple):
         match value:
             case (str(topic), int(number)) if topic and number >= 0 and not isinstance(number, bool):
                 return cls(topic, number)
-        raise WrongArgument(f"{value!r} is no partition: write TopicPartition(topic, number), numbered from 0.")
+        raise WrongArgument(f"{value!r} is not a partition: write TopicPartition(topic, number), numbered from 0.")
 
 
 @dataclass(frozen=True, slots=True)

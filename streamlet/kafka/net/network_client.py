@@ -128,8 +128,7 @@ class NetworkClient:
 
     def is_ready(self, broker: Broker, now_s: float) -> bool:
         """Return whether a request may be sent now."""
-        # While a metadata update is due no broker is ready: the update goes first, or a busy client would never send
-        # it.
+        # While a metadata update is due, no broker is ready. Otherwise a busy client would never send the update.
         return not self.updater.is_due(now_s) and self.can_send(broker, now_s)
 
     def can_send(self, broker: Broker, now_s: float) -> bool:
@@ -480,7 +479,7 @@ class MetadataUpdater:
             self._from_the_start = True
 
     def least_loaded(self, now_s: float) -> Broker | None:
-        """Return the broker to ask when any will do, if one can."""
+        """Return the broker to ask when any will do, or None."""
         states, in_flight = self._client.states, self._client.in_flight
         found = least_loaded_node(self.candidates(), states, in_flight, now_s, self._uniform)
         if found is None:

@@ -128,7 +128,7 @@ def _fields(challenge: bytes) -> dict[str, str]:
     try:
         text = challenge.decode("utf-8")
     except UnicodeDecodeError as err:
-        raise AuthenticationFailed("the broker's SCRAM answer is no text") from err
+        raise AuthenticationFailed("the broker's SCRAM answer is not text") from err
     return {part[0]: part[2:] for part in text.split(",") if part[1:2] == "="}
 
 

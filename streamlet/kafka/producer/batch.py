@@ -162,7 +162,7 @@ class ProducerBatch:
 
     @property
     def was_sent(self) -> bool:
-        """Whether a broker may have it."""
+        """Whether any broker may hold this batch."""
         return self.state in _ON_WIRE or self.attempts > 0
 
     # -- states

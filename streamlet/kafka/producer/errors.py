@@ -21,7 +21,7 @@ class BufferExhausted(ClientTimeout):
 
 
 class RecordTooLarge(KafkaError, BadInput):
-    """One record is larger than ``max_request_size`` or ``buffer_memory`` lets any be; it was not taken."""
+    """A record exceeds ``max_request_size`` or ``buffer_memory``; it was not taken."""
 
 
 class SerializationFailed(KafkaError, BadInput):

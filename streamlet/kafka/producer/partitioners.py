@@ -166,8 +166,8 @@ def check_partitioner(partitioner: object) -> None:
     """Raise SettingError unless it is one of ours or a user's partitioner."""
     if partitioner not in NAMES if isinstance(partitioner, str) else not callable(custom(partitioner)):
         raise SettingError(
-            f"partitioner = {partitioner!r} is no partitioner: choose from {', '.join(NAMES)}, or give a function of "
-            "(key, number of partitions), or an object with such a method `partition`."
+            f"partitioner = {partitioner!r} is not a partitioner: choose from {', '.join(NAMES)}, or give a function "
+            "of (key, number of partitions), or an object with such a method `partition`."
         )
 
 

@@ -97,7 +97,10 @@ class FutureRecordMetadata:
         return f"<FutureRecordMetadata {self._index} of {self._batch!r}>"
 
     def _place(self) -> tuple[ProducerBatch, int]:
-        """Return the batch that decides, and the place in it: after a split, those of the record's part."""
+        """Return the batch that decides, and the record's place in it.
+
+        After a split it is the part that holds the record.
+        """
         # Counted from the start each time and stored nowhere: two threads that both moved a stored place on to the
         # part would count the way twice.
         batch, index = self._batch, self._index
@@ -197,7 +200,7 @@ class FutureRecordMetadata:
 
 def _bound(call: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> Callable[..., object]:
     if not callable(call):
-        raise WrongArgument(f"{call!r} is no callback: give a function of the record's metadata, or of its error.")
+        raise WrongArgument(f"{call!r} is not a callback: give a function of the record's metadata, or of its error.")
     if not args and not kwargs:
         return call
     return lambda outcome: call(*args, outcome, **kwargs)

@@ -120,7 +120,7 @@ class Sender:
         """Something happened that the next turn must look at before it sleeps."""
         self.closing = False
         self.forced = False
-        """The thread shall give up open batches, and end now."""
+        """The thread must give up open batches, and end now."""
         self.over = False
         """The thread has done all it will do."""
         self.at_exit: Callable[[], None] | None = None

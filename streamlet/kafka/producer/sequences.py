@@ -111,7 +111,7 @@ class Sequences:
         row = self.of(batch.topic_partition)
         if not batch.has_sequence:
             return not row.unresolved and not self._is_stale(row) and row.takes_more
-        # Retries go one at a time: the lowest sequence first, or the broker would refuse the ones behind it.
+        # Retries go one at a time, the lowest sequence first: the broker refuses any other.
         return not row.in_flight or row.in_flight[0].base_sequence == batch.base_sequence
 
     def assign(self, batch: ProducerBatch) -> None:

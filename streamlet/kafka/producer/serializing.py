@@ -61,7 +61,7 @@ def check_headers(topic: str, headers: Any) -> tuple[tuple[str, bytes | None], .
         name, value = row if isinstance(row, (tuple, list)) and len(row) == 2 else (None, None)
         if not _is_text(name) or not (value is None or isinstance(value, (bytes, bytearray, memoryview))):
             raise SerializationFailed(
-                f"headers = {shortened(headers)} of a record for topic {topic!r}: {shortened(row)} is no pair of a "
+                f"headers = {shortened(headers)} of a record for topic {topic!r}: {shortened(row)} is not a pair of a "
                 "name and bytes (or None). Write [('source', b'docs'), ...], or a dict. The record was not taken."
             )
         found.append((name, None if value is None else bytes(value)))

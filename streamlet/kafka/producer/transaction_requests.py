@@ -150,7 +150,7 @@ def end(transactional_id: str, to: Broker | None, sequences: Sequences, commit: 
 
 # -- errors in answers
 
-ABORT = "Call abort_transaction(), then begin the transaction anew."
+ABORT = "Call abort_transaction(), then begin the transaction again."
 
 
 class Reaction(Enum):

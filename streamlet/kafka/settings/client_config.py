@@ -218,11 +218,11 @@ def parse_server(text: str) -> Broker:
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
     if not colon or not host or "://" in text or (":" in host and not text.startswith("[")):
-        raise SettingError(f"{text!r} is no broker address: write host:port, as in 127.0.0.1:9092.")
+        raise SettingError(f"{text!r} is not a broker address: write host:port, as in 127.0.0.1:9092.")
     if not _can_be_host(host):
-        raise SettingError(f"{text!r} is no broker address: {host!r} can be no name of a host.")
+        raise SettingError(f"{text!r} is not a broker address: {host!r} cannot be a host name.")
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        raise SettingError(f"{text!r} is no broker address: the port must be a number from 1 to 65535.")
+        raise SettingError(f"{text!r} is not a broker address: the port must be a number from 1 to 65535.")
     return Broker(UNKNOWN_NODE, host, int(port))
 
 

@@ -208,10 +208,17 @@ _CLASSES = {
 }
 """Classes of kafka-python and confluent-kafka, and ours."""
 
+_NO_ACLS = "there are no calls for ACLs; Kafka's own kafka-acls.sh changes and lists them"
+
 # These names are no aliases: results, units and rules differ, and a program that ran with the wrong ones would do
 # something else in silence. The error names ours, and the page with the differences.
 _METHODS: Mapping[str, Mapping[str, str]] = {
     "Admin": {
+        "topics": "list_topics gives a TopicListing by name",
+        "create_acls": _NO_ACLS,
+        "describe_acls": _NO_ACLS,
+        "delete_acls": _NO_ACLS,
+        "bootstrap_connected": "the first call connects; list_topics(timeout=5) raises when no broker answers",
         "describe_consumer_groups": "describe_groups gives a GroupDescription by group",
         "list_consumer_groups": "list_groups gives a GroupListing by group",
         "list_consumer_group_offsets": "list_group_offsets gives an OffsetAndMetadata by partition",
@@ -223,6 +230,7 @@ _METHODS: Mapping[str, Mapping[str, str]] = {
         "highwater": "lag(partition) is the distance to the end, end_offsets([partition]) the end itself",
         "metrics": "there are no metrics; lag(partition) is the distance to the end of a partition",
         "list_topics": "topics() gives the names, Admin.list_topics more",
+        "bootstrap_connected": "the first call connects; topics(timeout=5) raises when no broker answers",
     },
 }
 

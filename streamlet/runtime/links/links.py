@@ -136,7 +136,7 @@ class SocketLinks:
             if (present.epoch, present.version) >= (epoch, secured.hello.version):
                 secured.sock.close()
                 return
-            self._close(present, "the peer has connected anew")
+            self._close(present, "the peer has connected again")
         link = self._links[worker] = _Link(secured, worker, epoch)
         self._selector.register(link.sock, selectors.EVENT_READ, lambda: self._ready(link))
 

@@ -28,7 +28,7 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """Tuples flow again through a replacement: its components began anew."""
+    """Tuples flow again through a replacement: its components started over."""
 
     worker: int
     epoch: int

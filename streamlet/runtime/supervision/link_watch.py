@@ -89,7 +89,7 @@ class LinkWatch:
                 out.append(
                     GiveUp(
                         f"The link between worker {one} and worker {other} was lost {len(pair.lost)} times within "
-                        f"{self._window_s:.0f} s; the last time, {text}. Making it anew would not help: look at the "
+                        f"{self._window_s:.0f} s; the last time, {text}. Connecting again would not help: look at the "
                         "network between their machines and at what the two exchange, or raise "
                         "streamlet.worker.restarts.max."
                     )

@@ -2,7 +2,7 @@
 
 Pure: events are method calls with the time in seconds; the deeds come back as instructions, in order.
 
-    STARTING --ready--> READY --all linked--> UP          a link of a pair is cut: the pair links anew
+    STARTING --ready--> READY --all linked--> UP          a link of a pair is cut: the pair links again
        ^                  |                   |           by the next version of the book, UP stays
        |                  +------ gone -------+
        +--- restart_at ---- GONE <------------+
@@ -176,7 +176,7 @@ class Supervisor:
     ) -> list[Instruction]:
         """Note the loss of a link that was made by ``version``.
 
-        If both workers live on, they link anew by the next version.
+        If both workers live on, they link again by the next version.
         """
         worker, other = self.workers[index], self.workers[peer]
         if worker.epoch != epoch or other.epoch != peer_epoch or self._stopping:
@@ -283,7 +283,7 @@ class Supervisor:
         return [Tell("warning", text)] if text else []
 
     def _forgive_own_stall(self, now: float) -> None:
-        """Give workers their time anew after the coordinator itself stood still."""
+        """Give workers their full time again after the coordinator itself stood still."""
         # After Ctrl-Z, or a pause of the whole machine, every worker looks silent for too long: the silence is ours,
         # and healthy workers would be replaced.
         before, self._ticked = self._ticked, now

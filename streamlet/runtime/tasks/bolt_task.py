@@ -87,7 +87,7 @@ class BoltTask:
         bolt.bind(self)
 
     def initialized(self) -> None:
-        """Choose the emit anew after ``initialize``, which may set ``auto_anchor``."""
+        """Choose the emit again after ``initialize``, which may set ``auto_anchor``."""
         before, self.emit = self.emit, self._fast_emit() or self.emit_anywhere
         if vars(self.bolt).get("emit") is before:  # else it has put something of its own around it
             self.bolt.bind(self)

@@ -224,7 +224,7 @@ class Worker:
     def _close(self) -> int:
         raised = self.loop.close(self.clean)
         try:
-            self._look()  # after the spouts' last commit, or it would be missing in the last numbers
+            self._look()  # after the spouts' last commit: the last numbers count it
             self._beat()
         except Exception:
             logger.debug("worker %d: the last numbers were not told", self.index, exc_info=True)

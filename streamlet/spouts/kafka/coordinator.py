@@ -64,7 +64,7 @@ def calculate_partitions_for_task(
     if not 0 <= task_index < total_tasks:
         raise TaskIndexOutOfRange(
             f"Task index {task_index} of {total_tasks} tasks of the spout on topic {info.topic!r}: the index counts "
-            "from 0 and must be less than the number of tasks. This is a fault of whoever started the task."
+            "from 0 and must be less than the number of tasks. The fault is in the code that started it."
         )
     partitions = info.get_ordered_partitions()
     # Discovered partitions go by number: one that is missing from a look moves no other. A list written by hand goes by

@@ -41,7 +41,7 @@ class StaticHosts:
         parsed: dict[int, Broker | str] = {}
         for number, broker in self.leaders.items():
             if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-                raise SettingError(f"StaticHosts: {number!r} is no partition number. They are integers from 0.")
+                raise SettingError(f"StaticHosts: {number!r} is not a partition number. They are integers from 0.")
             parsed[number] = broker if isinstance(broker, Broker) else Broker.parse(broker)
         object.__setattr__(self, "leaders", MappingProxyType(parsed))
 
@@ -271,7 +271,7 @@ class ZkBrokerReader:
                     return Broker.parse(address)
                 except SettingError as err:
                     raise UnreadableNode(
-                        f"Broker {name} in {self._where} says that it listens at {endpoint[:80]!r}, which is no "
+                        f"Broker {name} in {self._where} says that it listens at {endpoint[:80]!r}, which is not an "
                         "address. Correct the broker's `advertised.listeners`."
                     ) from err
         raise NoUsableListener(

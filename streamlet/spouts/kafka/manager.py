@@ -469,7 +469,7 @@ class PartitionManager:
         return self.end is not None and self.buffer.position >= self.end
 
     def wants_fetch(self) -> bool:
-        """Return whether the broker shall be asked for more."""
+        """Return whether the broker should be asked for more."""
         return not self.validating and self.buffer.has_room and not self.fetched_all and self.may_emit()
 
     def add(

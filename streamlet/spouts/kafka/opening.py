@@ -110,7 +110,7 @@ def _loss_in_words(partition: Partition, offset: int, decision: StartDecision) -
         Reason.AHEAD_OF_END: f"the log ends at {decision.offset}. Its end {decision.lost} was truncated (an unclean "
         "leader election, or a cluster restored from a backup).",
         Reason.DIVERGED: f"what the log holds from offset {decision.offset} on is not what was read there. Its end "
-        f"{decision.lost} was truncated (an unclean leader election) and is written anew by another leader.",
+        f"{decision.lost} was truncated (an unclean leader election) and is written again by another leader.",
     }[decision.reason]
     return f"{where} reading should go on at offset {offset}, but {what}"
 

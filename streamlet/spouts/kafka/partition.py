@@ -47,7 +47,7 @@ class Broker:
         number = int(port) if port.isascii() and port.isdigit() and len(port) <= 5 else 0
         if not host or not 0 < number < 65536:
             raise SettingError(
-                f"{text!r} is no broker address. Write host:port (the port may be left out: {DEFAULT_PORT}), "
+                f"{text!r} is not a broker address. Write host:port (the port may be left out: {DEFAULT_PORT}), "
                 "for example kafka1.example.org:9092."
             )
         return cls(host, number)

@@ -107,7 +107,7 @@ def test_fault_f9_f10_a_topic_deleted_under_the_reader_is_waited_for_and_the_new
         admin.create_topics([NewTopic(topic, 1)])
     write(cluster, topic, *(b"new %d" % n for n in range(50)))
     assert take(consumer, 50) == [b"new %d" % n for n in range(50)]
-    assert "was deleted and made anew" in caplog.text
+    assert "was deleted and created again" in caplog.text
     consumer.commit()
     tp = TopicPartition(topic, 0)
     assert consumer.committed(tp)[tp].offset == 50

@@ -192,7 +192,7 @@ def test_a_settings_file_that_is_not_there(refused, streamlet) -> None:
         ["--no-such-option"],
     ],
 )
-def test_options_that_cannot_be(refused, streamlet, arguments: list[str]) -> None:
+def test_an_impossible_option_names_the_help(refused, streamlet, arguments: list[str]) -> None:
     assert "streamlet run --help" in refused("run", streamlet.write(made()), *arguments)
 
 

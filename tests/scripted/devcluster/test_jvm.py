@@ -112,8 +112,8 @@ def state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def test_pause_resume_stop_kill(jvm: Jvm) -> None:
-    """A paused one is stopped in bounded time; what has ended may be ended again, and leaves no zombie."""
+def test_a_paused_jvm_is_stopped_in_bounded_time(jvm: Jvm) -> None:
+    """Paused and resumed, it shows as such; one that has ended may be ended again, and leaves no zombie."""
     sleeper = ProcessIdentity.of(jvm.pid)
     jvm.pause()
     assert is_stopped(jvm.pid) and state_of(jvm.pid) == "T"

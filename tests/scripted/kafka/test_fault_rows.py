@@ -144,7 +144,7 @@ def test_fault_f10_positions_in_a_deleted_topic_mean_nothing_in_the_one_made_ane
     assert poll_to(consumer, 10) == list(range(10))
     serve(Log.of(records(length)), NEW)
     assert poll_to(consumer, length) == list(range(length))
-    assert "'t' was deleted and made anew" in caplog.text
+    assert "'t' was deleted and created again" in caplog.text
 
 
 def test_fault_f10_without_a_policy_it_is_an_error(
@@ -157,7 +157,7 @@ def test_fault_f10_without_a_policy_it_is_an_error(
     assert poll_to(consumer, 10) == list(range(10))
     serve(Log.of(records(50)), NEW)
     deadline = time.monotonic() + PATIENCE_S
-    with pytest.raises(PositionOutOfRange, match=r"'t' was deleted and made anew.*10") as caught:
+    with pytest.raises(PositionOutOfRange, match=r"'t' was deleted and created again.*10") as caught:
         while True:
             assert time.monotonic() < deadline
             assert consumer.poll(50) == {}, "nothing of the new topic at an offset of the old one"

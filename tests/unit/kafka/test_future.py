@@ -1,4 +1,4 @@
-"""RequestFuture: resolved once, heard by every listener (C8)."""
+"""RequestFuture: resolved once, heard by every listener."""
 
 from __future__ import annotations
 

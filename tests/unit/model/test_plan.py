@@ -44,7 +44,7 @@ def test_equal_inputs_give_equal_plans() -> None:
     assert make_plan(Planned.__topology__, 3) == make_plan(Planned.__topology__, 3)
 
 
-def test_the_grouping_nobody_named() -> None:
+def test_an_input_without_a_grouping_gets_shuffle_or_direct() -> None:
     """SHUFFLE, as streamparse has it, and DIRECT on a direct stream."""
     plan = make_plan(Planned.__topology__, 1)
     assert {(str(r.source), r.grouping) for r in plan.routes if r.target == "third"} == {

@@ -33,14 +33,14 @@ def resolve_assignor(given: AssignorLike) -> PartitionAssignor:
     if isinstance(given, str):
         if given not in _KNOWN:
             raise SettingError(
-                f"partition_assignment_strategy names {given!r}, which is no assignor: choose from "
+                f"partition_assignment_strategy names {given!r}, which is not an assignor: choose from "
                 f"{', '.join(sorted(_KNOWN))}, or give an object of your own."
             )
         return _KNOWN[given]()
     found = given() if isinstance(given, type) else given
     if not isinstance(found, PartitionAssignor):
         raise SettingError(
-            f"partition_assignment_strategy has {given!r}, which is no PartitionAssignor: derive it from that class."
+            f"partition_assignment_strategy has {given!r}, which is not a PartitionAssignor: derive it from that class."
         )
     return found
 

@@ -32,7 +32,7 @@ from streamlet.spouts.kafka.stores.port import (
 )
 
 RECOMMIT_INTERVAL_S = 3600.0
-"""Seconds after which an unchanged offset is written again, or the broker would expire it in the end."""
+"""Seconds before an unchanged offset is written again, so that the broker does not expire it."""
 
 
 @dataclass(slots=True)

@@ -58,7 +58,7 @@ class Reason(enum.Enum):
     NEW_PARTITION = "a partition that appeared while running: earliest"
     BELOW_START = "the next offset is below the start of the log: retention or DeleteRecords removed it"
     AHEAD_OF_END = "the next offset is ahead of the end of the log: it was truncated"
-    DIVERGED = "the next offset is in the log, but below it the log was truncated and written anew"
+    DIVERGED = "the next offset is in the log, but below it the log was truncated and written again"
     TOPIC_RECREATED = "the topic was deleted and created again: the next offset belongs to the old one"
 
 

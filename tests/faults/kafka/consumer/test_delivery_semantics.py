@@ -1,4 +1,4 @@
-"""The programs of docs/guide/delivery-semantics.md, killed in the middle: how often each record was done (C9)."""
+"""The programs of docs/guide/delivery-semantics.md, killed in the middle: how often each record was done."""
 
 from __future__ import annotations
 

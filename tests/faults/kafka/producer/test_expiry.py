@@ -1,4 +1,4 @@
-"""Expired batches (E1-E5) on a broker that is paused past the delivery time-out; the log is read by librdkafka."""
+"""Expired batches on a broker that is paused past the delivery time-out; the log is read by librdkafka."""
 
 from __future__ import annotations
 

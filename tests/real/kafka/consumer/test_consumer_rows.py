@@ -1,4 +1,4 @@
-"""The consumer's rows C3 and C12 (docs/evidence/mechanisms.md) on real brokers: what is asked when, and what is not."""
+"""Joins, fetches ahead and long polls on real brokers: what is asked when, and what is not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""M1 to M7 on real brokers; what the client knows is compared with what librdkafka sees."""
+"""Metadata and connections on real brokers; what the client knows is compared with what librdkafka sees."""
 
 from __future__ import annotations
 

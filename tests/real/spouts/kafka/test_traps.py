@@ -212,7 +212,7 @@ def test_a_topic_re_created_while_running_begins_anew_or_stops(
         strict.until(lambda: False)
 
 
-# -- K8 ---------------------------------------------------------------------------------------------------------
+# -- where to start, and what is stored -------------------------------------------------------------------------
 
 
 def test_k8_a_start_is_latest_by_time_or_forced_and_what_is_stored_wins(

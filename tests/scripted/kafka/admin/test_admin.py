@@ -238,11 +238,11 @@ def test_names_and_settings_are_checked(admin: Admin) -> None:
     """The nearest right setting is named; nothing that is no name goes out."""
     with pytest.raises(SettingError, match="default_api_timeout_ms"):
         Admin(bootstrap_servers="127.0.0.1:1", api_timeout_ms=5)
-    with pytest.raises(BadInput, match="is no name"):
+    with pytest.raises(BadInput, match="is not a name"):
         admin.delete_topics(["t", ""])
-    with pytest.raises(BadInput, match="no offset"):
+    with pytest.raises(BadInput, match="not an offset"):
         admin.delete_records({TopicPartition("t", 0): "earliest"})
-    with pytest.raises(BadInput, match="no offset"):
+    with pytest.raises(BadInput, match="not an offset"):
         admin.alter_group_offsets("g", {TopicPartition("t", 0): -5})
 
 

@@ -158,7 +158,7 @@ def test_c2_a_topic_made_anew_is_read_by_policy_and_told(
     ids["t"] = "AAAAAAAAAAAAAAAAAAAAAg"
     consumer._client.request_update()
     if policy == "none":
-        with pytest.raises(PositionOutOfRange, match="Topic 't' was deleted and made anew"):
+        with pytest.raises(PositionOutOfRange, match="Topic 't' was deleted and created again"):
             poll_until(consumer, lambda: False)
         return
     seen: list[int] = []
@@ -166,7 +166,7 @@ def test_c2_a_topic_made_anew_is_read_by_policy_and_told(
     while len(seen) < 12 and time.monotonic() < deadline:
         seen += [row.offset for rows in consumer.poll(50).values() for row in rows]
     assert seen == found
-    assert "was deleted and made anew" in caplog.text
+    assert "was deleted and created again" in caplog.text
 
 
 def test_c2_out_of_range_without_a_policy_names_both_ends(

@@ -1,4 +1,4 @@
-"""What is no partition, no offset or no time is refused at once, by name, before anything is asked of a broker."""
+"""Wrong partitions, offsets and times are refused at once, by name, before anything is asked of a broker."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def consumer(broker: FakeBroker, consumer_of: Callable[..., Consumer]) -> Consum
 def test_a_partition_that_is_none_is_refused(
     broker: FakeBroker, consumer: Consumer, call: Callable[[Consumer, Any], object], wrong: Any
 ) -> None:
-    with pytest.raises(TypeError, match=re.escape(f"{wrong!r} is no partition: write TopicPartition(topic, number)")):
+    refusal = f"{wrong!r} is not a partition: write TopicPartition(topic, number)"
+    with pytest.raises(TypeError, match=re.escape(refusal)):
         call(consumer, wrong)
     assert broker.connections == 0
 
@@ -54,24 +55,24 @@ def test_a_partition_that_is_none_is_refused(
 def test_what_is_no_offset_to_store_is_refused(broker: FakeBroker, consumer: Consumer, row: Any) -> None:
     """By a consumer or, in a transaction, by a producer; neither waits for anything first."""
     for store in (consumer.commit, consumer.commit_async):
-        with pytest.raises(TypeError, match=r"is no offset to store for .*t.*: write a number from 0"):
+        with pytest.raises(TypeError, match=r"is not an offset to store for .*t.*: write a number from 0"):
             store({ZERO: row})
     assert broker.connections == 0
     producer = Producer(bootstrap_servers=broker.address, transactional_id="x")
-    with producer, pytest.raises(TypeError, match="is no offset to store"):
+    with producer, pytest.raises(TypeError, match="is not an offset to store"):
         producer.send_offsets_to_transaction({ZERO: row}, "g")
 
 
 @pytest.mark.parametrize("offsets", [[ZERO], 5, "t"], ids=repr)
 def test_what_is_no_mapping_of_offsets_is_refused(consumer: Consumer, offsets: Any) -> None:
     for store in (consumer.commit, consumer.commit_async):
-        with pytest.raises(TypeError, match=r"are no offsets: write \{TopicPartition\(topic, number\): offset\}"):
+        with pytest.raises(TypeError, match=r"are not offsets: write \{TopicPartition\(topic, number\): offset\}"):
             store(offsets)
 
 
 @pytest.mark.parametrize("when", [-1, "now", 1.5, True, 1 << 63], ids=repr)
 def test_a_time_that_is_none_is_refused(broker: FakeBroker, consumer: Consumer, when: Any) -> None:
-    with pytest.raises(TypeError, match=f"{when!r} is no time to look for in t-0: write whole milliseconds"):
+    with pytest.raises(TypeError, match=f"{when!r} is not a time to look for in t-0: write whole milliseconds"):
         consumer.offsets_for_times({TopicPartition("t", 0): when})
     assert broker.connections == 0
 
@@ -80,9 +81,9 @@ def test_a_time_that_is_none_is_refused(broker: FakeBroker, consumer: Consumer, 
 def test_what_is_no_list_of_partitions_is_refused(broker: FakeBroker, consumer: Consumer, given: Any) -> None:
     """A partition is a tuple, and a str its letters: neither is taken apart."""
     for call in (consumer.assign, consumer.beginning_offsets, consumer.end_offsets):
-        with pytest.raises(BadInput, match=r"is no list of partitions: write \[TopicPartition\(topic, number\)"):
+        with pytest.raises(BadInput, match=r"is not a list of partitions: write \[TopicPartition\(topic, number\)"):
             call(given)
-    with pytest.raises(TypeError, match=r"is no mapping: write \{TopicPartition\(topic, number\): milliseconds"):
+    with pytest.raises(TypeError, match=r"is not a mapping: write \{TopicPartition\(topic, number\): milliseconds"):
         consumer.offsets_for_times(given)
     assert broker.connections == 0 and consumer.assignment() == {ZERO}
 
@@ -106,11 +107,11 @@ def test_a_topic_that_is_none_is_refused(broker: FakeBroker, consumer_of: Callab
     ("arguments", "error", "said"),
     [
         ({}, TypeError, "was given nothing"),
-        ({"topics": 5}, TypeError, r"5 is no list of topics: write subscribe\(\['lines', \.\.\.\]\)"),
+        ({"topics": 5}, TypeError, r"5 is not a list of topics: write subscribe\(\['lines', \.\.\.\]\)"),
         ({"topics": re.compile("a")}, TypeError, r"subscribe\(pattern='a'\)"),
         ({"topics": ["t"], "pattern": "t"}, IllegalSubscription, "not both"),
-        ({"pattern": "("}, IllegalSubscription, r"pattern = '\(' is no regular expression \(missing \)"),
-        ({"pattern": 5}, IllegalSubscription, "pattern = 5 is no regular expression"),
+        ({"pattern": "("}, IllegalSubscription, r"pattern = '\(' is not a regular expression \(missing \)"),
+        ({"pattern": 5}, IllegalSubscription, "pattern = 5 is not a regular expression"),
         ({"pattern": ""}, IllegalSubscription, "pattern = '' matches no topic"),
         ({"pattern": re.compile(b"a")}, IllegalSubscription, "matches no topic"),
         ({"topics": ["t"], "listener": 5}, TypeError, "listener = 5 has no on_partitions_revoked"),

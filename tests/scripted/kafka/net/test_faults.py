@@ -1,5 +1,6 @@
-"""Clusters that fail, move, grow, lie and throttle, as scripted brokers play them: the faults F1 to F27 that concern
-connections and metadata, and P3, P7, P11, P12 as far as the client decides them.
+"""Clusters that fail, move, grow, lie and throttle, as scripted brokers play them.
+
+The names begin with the fault in docs/evidence (f1 to f27) or the mechanism (p3, p7, p11, p12).
 """
 
 from __future__ import annotations

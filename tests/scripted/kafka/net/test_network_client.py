@@ -1,4 +1,4 @@
-"""The network layer against a scripted broker on real sockets: M1, M3, M4, M6, M7 and what may go wrong."""
+"""The network layer against a scripted broker on real sockets, and what may go wrong."""
 
 from __future__ import annotations
 
@@ -552,7 +552,7 @@ def test_close_with_a_silent_broker_returns_at_its_time_out(
         client.poll(0)
 
 
-def test_close_from_a_listener(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
+def test_a_close_in_a_listener_ends_the_poll(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
     """The poll that ran the listener ends without more."""
     client = make_client(broker)
     client.bootstrap(PATIENCE_S)

@@ -65,7 +65,8 @@ def test_a_partition_that_is_none_is_refused(written: tuple[FakeCluster, Produce
 def test_headers_that_are_none_are_refused(written: tuple[FakeCluster, Producer], headers: Any) -> None:
     for call in (written[1].send, lambda topic, value, **rest: written[1].send_many(topic, [value], **rest)):
         with pytest.raises(
-            SerializationFailed, match=r"headers = .* is no pair of a name and bytes.*(not|0 of 1 records were) taken"
+            SerializationFailed,
+            match=r"headers = .* is not a pair of a name and bytes.*(not|0 of 1 records were) taken",
         ):
             call("t", b"x", headers=headers)
 
@@ -95,17 +96,17 @@ def test_a_callback_that_is_none_is_refused(written: tuple[FakeCluster, Producer
     """Told where it is given, and not in the log later."""
     future = written[1].send("t", b"x")
     for add in (future.add_callback, future.add_errback, future.add_both):
-        with pytest.raises(TypeError, match="5 is no callback"):
+        with pytest.raises(TypeError, match="5 is not a callback"):
             add(5)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("group", [5, None, "", object()], ids=kind)
 def test_what_is_no_group_is_refused(group: Any) -> None:
     with scripted(transactional_id="x") as (_broker, _log, producer):
-        with pytest.raises(TypeError, match=r"is no group: give consumer.group_metadata\(\)"):
+        with pytest.raises(TypeError, match=r"is not a group: give consumer.group_metadata\(\)"):
             producer.send_offsets_to_transaction({TopicPartition("t", 0): 1}, group)
         for offsets in (None, []):
-            with pytest.raises(TypeError, match="are no offsets"):
+            with pytest.raises(TypeError, match="are not offsets"):
                 producer.send_offsets_to_transaction(offsets, "g")  # type: ignore[arg-type]
 
 

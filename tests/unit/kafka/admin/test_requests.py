@@ -42,8 +42,8 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"name": ""}, "no name of a topic"),
-        ({"name": 7}, "no name of a topic"),
+        ({"name": ""}, "not a name of a topic"),
+        ({"name": 7}, "not a name of a topic"),
         ({"name": "t", "num_partitions": 0}, "num_partitions = 0"),
         ({"name": "t", "num_partitions": True}, "num_partitions = True"),
         ({"name": "t", "replication_factor": 1.5}, "replication_factor = 1.5"),

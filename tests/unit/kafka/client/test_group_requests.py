@@ -78,8 +78,8 @@ def test_a_commit_that_cannot_be_asked_once_the_coordinator_is_found_fails_and_t
     [
         (OffsetAndMetadata(1, -1, "x" * 40_000), "has 40000 bytes; Kafka's protocol takes 32767"),
         (OffsetAndMetadata(1, -1, "\u00e9" * 20_000), "has 40000 bytes"),
-        (OffsetAndMetadata(1, -1, "\ud800"), "no text that can be sent"),
-        (OffsetAndMetadata(1, 1 << 31), "is no offset to store"),
+        (OffsetAndMetadata(1, -1, "\ud800"), "not text that can be sent"),
+        (OffsetAndMetadata(1, 1 << 31), "is not an offset to store"),
     ],
 )
 def test_an_offset_that_the_protocol_has_no_room_for_is_refused_at_once(row: OffsetAndMetadata, words: str) -> None:

@@ -1,4 +1,4 @@
-"""When metadata is asked for and what is believed of an answer (M1, M4, M6).
+"""When metadata is asked for and what is believed of an answer.
 
 All of it without a clock or a socket.
 """

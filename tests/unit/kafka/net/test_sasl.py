@@ -45,7 +45,7 @@ def test_a_broker_that_does_not_know_the_password_is_found_out() -> None:
         (SERVER_FIRST.replace(b"4096", b"x"), "x iterations"),
         (SERVER_FIRST.replace(b",i=4096", b""), "no iterations"),
         (b"e=unknown-user", "'unknown-user'"),
-        (b"\xff\xfe", "is no text"),
+        (b"\xff\xfe", "is not text"),
         (b"", "is not valid"),
     ],
 )

@@ -40,7 +40,10 @@ def test_an_unknown_name_of_the_package_is_an_ordinary_error() -> None:
         (Admin, "list_consumer_group_offsets", "list_group_offsets"),
         (Admin, "delete_consumer_groups", "delete_groups"),
         (Admin, "reset_group_offsets", "alter_group_offsets"),
+        (Admin, "topics", "list_topics"),
+        (Admin, "bootstrap_connected", "list_topics"),
         (Consumer, "highwater", "end_offsets"),
+        (Consumer, "bootstrap_connected", "topics"),
     ],
 )
 def test_another_clients_method_names_ours(client: type[Admin] | type[Consumer], theirs: str, ours: str) -> None:
@@ -51,6 +54,13 @@ def test_another_clients_method_names_ours(client: type[Admin] | type[Consumer],
         assert callable(getattr(made, ours))
         with pytest.raises(AttributeError, match=f"^{start} 'nothing'$"):
             _ = made.nothing  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("theirs", ["create_acls", "describe_acls", "delete_acls"])
+def test_a_call_for_acls_names_kafkas_tool(theirs: str) -> None:
+    said = rf"no attribute '{theirs}': .*kafka-acls\.sh.*`streamlet docs {GUIDE}`"
+    with Admin(bootstrap_servers=SERVERS) as made, pytest.raises(AttributeError, match=said):
+        getattr(made, theirs)
 
 
 @pytest.mark.parametrize(("theirs", "ours"), [("topic_configs", "configs"), ("replica_assignments", "assignment")])

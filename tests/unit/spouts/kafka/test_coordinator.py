@@ -1,4 +1,4 @@
-"""When a task looks for its partitions again, and what a look changes (K4)."""
+"""When a task looks for its partitions again, and what a look changes."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def test_brokers_given_as_text_replace_static_hosts() -> None:
 @pytest.mark.parametrize(
     "text", ["a:1", "zk://", "kafka://", "http://a:1", "kafka://a:1/x", "kafka://a:x", "zk:a:1", ""]
 )
-def test_what_names_no_hosts(text: str) -> None:
+def test_text_that_names_no_hosts_is_refused(text: str) -> None:
     with pytest.raises(SettingError):
         hosts_from_text(text, ZK)
 

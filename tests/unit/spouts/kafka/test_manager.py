@@ -88,7 +88,7 @@ def drain(one: PartitionManager, out: Out) -> list[Any]:
     return states
 
 
-# -- K5, K6, K12 ------------------------------------------------------------------------------------------------
+# -- emits and offsets ------------------------------------------------------------------------------------------
 
 
 def test_k5_emit_states_say_what_is_left() -> None:

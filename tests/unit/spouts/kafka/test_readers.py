@@ -102,7 +102,7 @@ def test_a_topic_node_that_is_none_is_told_and_not_taken_for_a_topic_without_par
 
 @pytest.mark.parametrize("leader", [None, [], {}, "1", 1.5, 1 << 80, True])
 def test_a_state_that_makes_no_sense_is_a_partition_without_a_leader(leader: Any, background: Background) -> None:
-    """As one whose state is not there yet (trap T9)."""
+    """As one whose state is not there yet."""
     store = nodes({1: {**PLAIN, "endpoints": ["PLAINTEXT://h:1"]}}, {0: 1})
     state = json.dumps({"leader": leader, "leader_epoch": leader}).encode()
     store.set("/brokers/topics/t/partitions/0/state", state, -1)

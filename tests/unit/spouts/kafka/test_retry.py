@@ -1,4 +1,4 @@
-"""Retries: real pauses, a limit that counts, nothing forgotten (K10)."""
+"""Retries: real pauses, a limit that counts, nothing forgotten."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemes: one record to many tuples, columns equal to one by one (K6, K12)."""
+"""Schemes: one record to many tuples, columns equal to one by one."""
 
 from __future__ import annotations
 

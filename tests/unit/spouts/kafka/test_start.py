@@ -1,4 +1,4 @@
-"""Where reading begins: one test per named case (K8, K9.6, traps T1, T2, T4)."""
+"""Where reading begins: one test per named case."""
 
 from __future__ import annotations
 

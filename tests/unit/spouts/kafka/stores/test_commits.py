@@ -1,4 +1,4 @@
-"""When progress is written, with a store that answers when the test says so (K7, K13)."""
+"""When progress is written, with a store that answers when the test says so."""
 
 from __future__ import annotations
 
