@@ -16,7 +16,7 @@ from pathlib import Path
 from kazoo.client import KazooClient
 
 from streamlet.base.errors import StreamletError
-from streamlet.devcluster.cluster import DevCluster
+from streamlet.devcluster.dev_cluster import DevCluster
 
 TOPIC = "lines"
 PARTITIONS = 2

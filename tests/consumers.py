@@ -11,7 +11,15 @@ from confluent_kafka import Producer
 
 from streamlet.devcluster import DevCluster
 from streamlet.kafka import Consumer, ConsumerRecord
+from tests.brokers import BROKERS
 from tests.patience import PATIENCE_S
+
+
+@pytest.fixture(params=BROKERS)
+def cluster(request: pytest.FixtureRequest) -> DevCluster:
+    """Each broker that the run has, one after the other."""
+    found: DevCluster = request.getfixturevalue(request.param)
+    return found
 
 
 @pytest.fixture

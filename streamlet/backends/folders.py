@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from streamlet.base.processes import start_ticks
+from streamlet.base.process_identity import start_ticks
 
 LONGEST = 80
 """Most bytes of a folder's path. The path of a Unix socket may have 107, and the socket's own name takes up to 20."""
@@ -41,6 +41,8 @@ def spark_folder() -> Path:
 
 
 def _prefix(kind: str) -> str:
+    # The owner stands in the name: a later run removes what a killed one left. The start tells apart two processes with
+    # one number, the namespace those of another container.
     own = os.getpid()
     return f"{kind}{own}-{start_ticks(own)}-{_namespace()}-"
 

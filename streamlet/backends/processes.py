@@ -55,8 +55,12 @@ class ProcessLauncher:
                 [sys.executable, "-P", "-m", "streamlet.runtime.worker.worker", str(theirs.fileno())],
                 env=_environment(),
                 pass_fds=[theirs.fileno()],
+                # A component that reads finds an empty input. Reading from the terminal would stop its worker by
+                # SIGTTIN, since its group is in the background.
                 stdin=subprocess.DEVNULL,
                 stdout=sys.stderr.fileno() if self._quiet else None,
+                # A group of its own. A terminal sends Ctrl-C to the whole foreground group, and workers would die
+                # before they are drained; and the group can be killed together with what components have forked.
                 process_group=0,
             )
         self._processes[worker] = (epoch, process)

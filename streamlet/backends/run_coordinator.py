@@ -142,6 +142,8 @@ class RunCoordinator:
         while not supervisor.over and self.failure is None:
             self._read()
             now = self.clock.monotonic()
+            # The last words come before the death: the reason of a failure ends the run, where the death alone would
+            # start a replacement that fails in the same way.
             for worker, epoch, how in self.launcher.ended():
                 self._last_words(worker, epoch)
                 self._do(supervisor.gone(worker, epoch, how, now))
@@ -169,6 +171,8 @@ class RunCoordinator:
                 self._last_words(worker, epoch)
 
     def _clear(self) -> None:
+        # Channels first: a worker that is still there takes the end of its channel for the sign to end by itself, and
+        # the launcher then has less to kill.
         for channel in [*(held for _, held in self.channels.values()), *(adopted[2] for adopted in self._adopted)]:
             channel.close()
         self.launcher.close()
@@ -182,6 +186,8 @@ class RunCoordinator:
 
     def adopt(self, worker: int, epoch: int, channel: ControlChannel) -> None:
         """Take a worker's channel. Any thread."""
+        # Taken over by the coordinator's thread, where everything else lives; a list is enough, since append and pop
+        # are atomic. The byte in the pipe ends the coordinator's sleep.
         self._adopted.append((worker, epoch, channel))
         try:
             os.write(self._wake_write, b"\0")

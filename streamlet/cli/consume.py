@@ -21,7 +21,7 @@ from streamlet.base.errors import BadInput, SettingError, StreamletError
 from streamlet.cli.dev_topics import standing_cluster
 from streamlet.cli.interrupts import interrupts_to
 from streamlet.cli.options import client_settings_in_file
-from streamlet.cli.records import JsonLines, Lines
+from streamlet.cli.record_format import JsonLines, Lines
 from streamlet.devcluster import resident
 from streamlet.kafka import Admin, AdminError, ClientConfig, Consumer, ConsumerConfig, TopicPartition
 from streamlet.kafka.broker_errors import UnknownTopicOrPartition

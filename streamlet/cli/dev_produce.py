@@ -10,7 +10,7 @@ import click
 
 from streamlet.base.errors import INTERRUPTED, BadInput
 from streamlet.cli.dev_topics import administrator, is_served, partitions_of, standing_cluster
-from streamlet.cli.records import key_and_value
+from streamlet.cli.record_format import key_and_value
 from streamlet.kafka import Producer
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.producer import FutureRecordMetadata

@@ -6,18 +6,8 @@ import itertools
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from streamlet.coordination.node_store import (
-    ANY_VERSION,
-    ConnectionState,
-    NodeStoreError,
-    NodeStoreUnavailable,
-    check_path,
-    check_size,
-    conflict,
-    exists_already,
-    missing,
-    not_empty,
-)
+from streamlet.coordination import node_store
+from streamlet.coordination.node_store import ANY_VERSION, ConnectionState, NodeStoreError, NodeStoreUnavailable
 
 _WHERE = "memory"
 
@@ -83,30 +73,30 @@ class MemoryNodeStore:
     def children(self, path: str) -> list[str]:
         self._reach(path)
         if path not in self._tree.nodes:
-            raise missing(path, _WHERE)
+            raise node_store.missing(path, _WHERE)
         return self._tree.children(path)
 
     def create(self, path: str, data: bytes = b"", *, makepath: bool = True) -> int:
         self._reach(path)
-        check_size(path, data)
+        node_store.check_size(path, data)
         if path in self._tree.nodes:
-            raise exists_already(path, _WHERE)
+            raise node_store.exists_already(path, _WHERE)
         parts = path.split("/")
         for depth in range(2, len(parts)):
             parent = "/".join(parts[:depth])
             if parent not in self._tree.nodes:
                 if not makepath:
-                    raise missing(parent, _WHERE)
+                    raise node_store.missing(parent, _WHERE)
                 self._tree.nodes[parent] = (b"", 0)
         self._tree.nodes[path] = (data, 0)
         return 0
 
     def set(self, path: str, data: bytes, version: int) -> int:
         self._reach(path)
-        check_size(path, data)
+        node_store.check_size(path, data)
         old = self._tree.nodes.get(path)
         if old is None:
-            raise missing(path, _WHERE)
+            raise node_store.missing(path, _WHERE)
         self._match(path, old[1], version)
         self._tree.nodes[path] = (data, old[1] + 1)
         return old[1] + 1
@@ -125,10 +115,10 @@ class MemoryNodeStore:
         self._reach(path)
         old = self._tree.nodes.get(path)
         if old is None:
-            raise missing(path, _WHERE)
+            raise node_store.missing(path, _WHERE)
         self._match(path, old[1], version)
         if self._tree.children(path):
-            raise not_empty(path, _WHERE)
+            raise node_store.not_empty(path, _WHERE)
         del self._tree.nodes[path]
 
     def close(self) -> None:
@@ -139,7 +129,7 @@ class MemoryNodeStore:
     # -- inside
 
     def _reach(self, path: str) -> None:
-        check_path(path)
+        node_store.check_path(path)
         if self._closed or self.state is not ConnectionState.CONNECTED:
             state = "closed" if self._closed else self.state.value
             raise NodeStoreUnavailable(f"The node store in memory cannot be asked for {path}: it is {state}.")
@@ -158,4 +148,4 @@ class MemoryNodeStore:
     @staticmethod
     def _match(path: str, found: int, expected: int) -> None:
         if expected not in (ANY_VERSION, found):
-            raise conflict(path, _WHERE, expected)
+            raise node_store.conflict(path, _WHERE, expected)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from streamlet.base.processes import start_ticks
+from streamlet.base.process_identity import start_ticks
 
 _PREFIX = "streamlet-dev-"
 _MARK = "owner.lock"

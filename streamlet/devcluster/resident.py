@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from streamlet.devcluster import probes
-from streamlet.devcluster.cluster import DevCluster
+from streamlet.devcluster.dev_cluster import DevCluster
 from streamlet.devcluster.errors import DevStackError, NotAsWanted
 from streamlet.devcluster.installation import Installation, find_java
 from streamlet.devcluster.jars import RELEASES, Progress, ensure_jars, silent

@@ -18,7 +18,7 @@ import subprocess
 import sys
 from typing import NamedTuple
 
-from streamlet.devcluster.cluster import DevCluster
+from streamlet.devcluster.dev_cluster import DevCluster
 from tests.benchmarks.rivals.clients import JOBS, PARTITIONS
 
 PRODUCERS = [name for name in JOBS if "-produce" in name]

@@ -19,7 +19,7 @@ import sys
 import threading
 from collections import Counter
 
-from streamlet.devcluster.cluster import DevCluster
+from streamlet.devcluster.dev_cluster import DevCluster
 from streamlet.devcluster.machine import free_ports
 from streamlet.kafka.protocol.api import ApiKey
 from tests.benchmarks.rivals.idle_clients import TOPIC

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from streamlet.devcluster.cluster import DevCluster
+from streamlet.devcluster.dev_cluster import DevCluster
 from tests.benchmarks.word_count import generate
 
 HERE = Path(__file__).resolve().parent

@@ -9,29 +9,16 @@ from typing import Any
 
 import pytest
 
-from streamlet.backends.contract import RunRequest, RunStatus, Stop
+from streamlet.backends.contract import RunRequest, Stop
 from streamlet.backends.inline import InlineBackend
 from streamlet.backends.outcome import TreesFailed
 from streamlet.backends.processes import ProcessesBackend
 from streamlet.model.settings import resolve
 from streamlet.runtime.worker.loading import load_topology
 from tests.patience import PATIENCE_S
+from tests.run_observer import Watcher
 
 SUITE = Path(__file__).with_name("suite.py")
-
-
-class Watcher:
-    """An observer that keeps everything."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[str, str]] = []
-        self.statuses: list[RunStatus] = []
-
-    def on_status(self, status: RunStatus) -> None:
-        self.statuses.append(status)
-
-    def on_event(self, level: str, text: str) -> None:
-        self.events.append((level, text))
 
 
 class Outcome:

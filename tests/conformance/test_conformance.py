@@ -179,7 +179,7 @@ def test_fail_and_raise_both_fail_the_tree_once(outcome: Outcome) -> None:
 
 def test_an_exception_is_told_with_component_and_place(outcome: Outcome) -> None:
     """One paragraph, then counted: no flood, no traceback."""
-    told = [text for _, text in outcome.watcher.events if text.startswith("fail_some (task")]
+    told = [text for text in outcome.watcher.texts if text.startswith("fail_some (task")]
     assert told and all("RuntimeError" in text and "suite.py:" in text for text in told)
     assert len(told) <= 2
 

@@ -12,8 +12,9 @@ import pytest
 from streamlet.backends.contract import RunRequest, Stop
 from streamlet.model.settings import resolve
 from streamlet.runtime.worker.loading import load_topology
-from tests.conformance.conftest import Watcher, backend_named
+from tests.conformance.conftest import backend_named
 from tests.patience import PATIENCE_S
+from tests.run_observer import Watcher
 
 FILE = Path(__file__).with_name("drained.py")
 UNTRACKED = FILE.with_name("untracked.py")

@@ -10,27 +10,14 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from streamlet.backends.contract import RunRequest, RunResult, RunStatus, Stop
+from streamlet.backends.contract import RunRequest, RunResult, Stop
 from streamlet.backends.processes import Adopt, ProcessLauncher
 from streamlet.backends.run_coordinator import Launcher, RunCoordinator
 from streamlet.model.settings import resolve
 from streamlet.runtime.worker.loading import load_topology
 from streamlet.runtime.worker.messages import Raw
 from tests.faults.rig import MAX_PENDING, PATIENCE_S, Rig, wait_for
-
-
-class Watcher:
-    """Keeps what an observer is told."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[str, str]] = []
-        self.statuses: list[RunStatus] = []
-
-    def on_status(self, status: RunStatus) -> None:
-        self.statuses.append(status)
-
-    def on_event(self, level: str, text: str) -> None:
-        self.events.append((level, text))
+from tests.run_observer import Watcher
 
 
 class Inside:

@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from streamlet.backends.contract import RunRequest, RunResult, RunStatus, Stop
+from streamlet.backends.contract import RunRequest, RunResult, Stop
 from streamlet.backends.processes import ProcessLauncher
 from streamlet.backends.run_coordinator import Adopt, RunCoordinator
 from streamlet.model.plan import Plan
@@ -38,6 +38,7 @@ from streamlet.runtime.worker.loading import load_topology
 from streamlet.runtime.worker.messages import Raw
 from tests.faults.bad_frames import mutated, stranger, without_secret
 from tests.patience import PATIENCE_S
+from tests.run_observer import Watcher
 from tests.seeds import seeds
 
 ME = 2
@@ -112,16 +113,6 @@ class Launcher(ProcessLauncher):
         theirs, ours = socket.socketpair()
         self.mine.append(ours)
         adopt(worker, epoch, ControlChannel.inherited(theirs))
-
-
-class Silent:
-    def __init__(self) -> None:
-        self.events: list[str] = []
-
-    def on_status(self, status: RunStatus) -> None: ...
-
-    def on_event(self, level: str, text: str) -> None:
-        self.events.append(text)
 
 
 class Me:
@@ -315,7 +306,7 @@ class Run:
             },
             also_known=["test.folder"],
         )
-        self.observer = Silent()
+        self.observer = Watcher()
         request = RunRequest(topology, conf, file=file, workers=3, until_caught_up=True)
         self.coordinator = RunCoordinator(request, self.observer, Stop())
         self.launcher = Launcher(str(self.coordinator.directory))
@@ -339,7 +330,7 @@ def run(tmp_path: Path) -> Iterator[tuple[Run, Me]]:
         time.sleep(0.005)
     me = Me(made.launcher.mine[0], made.coordinator.plan)
     yield made, me
-    print(made.observer.events[-20:], made.result)  # shown when the test fails
+    print(made.observer.texts[-20:], made.result)  # shown when the test fails
     made.coordinator.stop.ask()
     me.channel.close()
     made.thread.join(PATIENCE_S)
@@ -383,8 +374,8 @@ def test_10000_bad_frames_to_living_workers_move_no_tuple_and_stop_no_run(
     me.until(lambda: me.stopped, "the run ends")
     made.thread.join(PATIENCE_S)
     assert isinstance(made.result, RunResult) and made.result.reason == "caught_up", made.result
-    assert made.launcher.started == [(0, 1), (1, 1), (2, 1)] and not me.lost, made.observer.events
-    assert len([text for text in made.observer.events if "was refused" in text]) < 30, "strangers fill no log"
+    assert made.launcher.started == [(0, 1), (1, 1), (2, 1)] and not me.lost, made.observer.texts
+    assert len([text for text in made.observer.texts if "was refused" in text]) < 30, "strangers fill no log"
     emitted = int((tmp_path / "emitted").read_text())
     seen = [json.loads(line) for line in (tmp_path / "seen").read_text().splitlines()]
     assert {(component, stream) for component, stream, _ in seen} == {("numbers", "default")}

@@ -22,7 +22,7 @@ from streamlet.kafka.metadata.cluster import UNKNOWN_NODE, Broker
 from streamlet.kafka.protocol import primitives as p
 from streamlet.kafka.protocol.api import ApiKey, Request, skip_tags
 from streamlet.kafka.protocol.messages import REQUESTS
-from streamlet.kafka.protocol.messages.connections import ApiVersionsRange, ApiVersionsResponse
+from streamlet.kafka.protocol.messages.api_versions_and_sasl import ApiVersionsRange, ApiVersionsResponse
 from streamlet.kafka.protocol.messages.metadata import (
     MetadataBroker,
     MetadataPartition,

@@ -20,7 +20,8 @@ from unittest import mock
 
 import pytest
 
-from streamlet.devcluster import DevCluster, cluster
+from streamlet.devcluster import DevCluster
+from streamlet.devcluster import dev_cluster as cluster
 from streamlet.devcluster.installation import Java
 from streamlet.devcluster.jars import RELEASES, Release, default_cache
 

@@ -16,7 +16,8 @@ from streamlet.backends.spark import preflight
 from streamlet.backends.spark.jobs import SparkJobs, run_tasks, spark_thread
 from streamlet.backends.spark.launcher import SlotLauncher
 from streamlet.backends.spark.masters import DEFAULT_MASTER, check_slots, parse_master, too_few_slots
-from streamlet.backends.spark.session import (
+from streamlet.backends.spark.shipping import make_archive
+from streamlet.backends.spark.spark_session import (
     Cancelled,
     Executor,
     Session,
@@ -24,7 +25,6 @@ from streamlet.backends.spark.session import (
     open_session,
     wait_for_executors,
 )
-from streamlet.backends.spark.shipping import make_archive
 from streamlet.base.errors import BadInput
 
 SLOTS_S = 60.0

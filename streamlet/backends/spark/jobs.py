@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from streamlet.backends.spark.preflight import last_words
-from streamlet.backends.spark.session import Session
 from streamlet.backends.spark.shipping import EXIT_SCHEMA, Slot, make_host
+from streamlet.backends.spark.spark_session import Session
 
 
 class SparkJobs:

@@ -105,6 +105,7 @@ class SlotLauncher:
     # -- what the coordinator calls --------------------------------------------------------------------------------
 
     def start(self, worker: int, epoch: int, adopt: Adopt) -> None:
+        # Expected before its job is started: the task may dial in before this method has returned.
         with self._lock:
             self._expected[worker] = epoch, adopt
         thread = self._jobs.thread(lambda: self._run(worker, epoch), f"slot {worker}.{epoch}")
@@ -170,6 +171,8 @@ class SlotLauncher:
             if thread.is_alive():
                 self._cancel(worker, epoch, 0.0)
         _join([*self._slots.values(), *self._cancellers], CANCEL_S)
+        # The listener goes last: a task that is still coming up finds it and is refused at once, and does not dial
+        # until its own time-out.
         self._closed.set()
         os.write(self._wake_write, b"\0")
         self._acceptor.join()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Never, Self, Unpack
 from streamlet.base.clock import SystemClock
 from streamlet.base.errors import BadInput
 from streamlet.kafka.admin import configs, groups, topics
+from streamlet.kafka.admin.call_rounds import Anywhere, Ask, Call, ToBrokers, ToController, ToCoordinators
 from streamlet.kafka.admin.errors import admin_error
 from streamlet.kafka.admin.model import (
     ClusterDescription,
@@ -26,7 +27,6 @@ from streamlet.kafka.admin.model import (
     TopicDescription,
     TopicListing,
 )
-from streamlet.kafka.admin.rounds import Anywhere, Ask, Call, ToBrokers, ToController, ToCoordinators
 from streamlet.kafka.admin.topics import ToLeaders
 from streamlet.kafka.arguments import (
     by_name_only,

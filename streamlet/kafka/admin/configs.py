@@ -73,6 +73,8 @@ def alter_request(
     changes: Mapping[ConfigResource, Changes], validate_only: bool
 ) -> wire.IncrementalAlterConfigsRequest:
     """Return a request that changes only the named settings. Raises BadInput."""
+    # Not AlterConfigs: it replaces all settings of a resource, so that two administrators who change one setting each
+    # would undo each other's change.
     return wire.IncrementalAlterConfigsRequest(
         resources=tuple(
             wire.AlterConfigsResource(

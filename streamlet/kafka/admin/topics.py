@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, TypeGuard
 
 from streamlet.base.errors import BadInput
+from streamlet.kafka.admin.call_rounds import AT_ONCE, Call, Found
 from streamlet.kafka.admin.errors import Answers, item_error
 from streamlet.kafka.admin.model import (
     BROKER_DEFAULT,
@@ -18,7 +19,6 @@ from streamlet.kafka.admin.model import (
     TopicDescription,
     TopicListing,
 )
-from streamlet.kafka.admin.rounds import AT_ONCE, Call, Found
 from streamlet.kafka.arguments import check_name, is_whole, mapping, one_or_several
 from streamlet.kafka.broker_errors import UnknownTopicOrPartition
 from streamlet.kafka.client.leader_requests import ListedOffset, by_topic, list_offsets_request, partition_rows
@@ -204,6 +204,8 @@ class ToLeaders:
     doing: str
 
     def find(self, items: Sequence[TopicPartition], call: Call) -> Found[TopicPartition]:
+        # Asked in each round, not read from the client's metadata: that has only topics which the client itself uses,
+        # and may be minutes old.
         response = call.wait(call.client.send(metadata_request(dict.fromkeys(tp.topic for tp in items))))
         brokers = read_brokers(response)
         known = read_descriptions(response).results

@@ -26,8 +26,7 @@ from streamlet.kafka.errors import (
 from streamlet.kafka.future import RequestFuture, failed_future
 from streamlet.kafka.metadata.cluster import Address, Broker, Cluster
 from streamlet.kafka.metadata.metadata import Metadata
-from streamlet.kafka.net.in_flight import Counts
-from streamlet.kafka.net.network_client import NetworkClient
+from streamlet.kafka.net.network_client import Counts, NetworkClient
 from streamlet.kafka.net.tls import dial_for
 from streamlet.kafka.net.transport import resolve_all
 from streamlet.kafka.protocol.api import Request
@@ -361,6 +360,7 @@ class KafkaClient:
             except KafkaError as err:
                 attempt += 1
                 resume = self._clock.monotonic() + self._retry.delay(attempt, self._uniform)
+                # A pause that would last until the deadline is not begun: the last error says more than a time-out.
                 if isinstance(err, ClientTimeout) or not err.retriable or resume >= deadline:
                     raise
                 if err.stale_metadata:
@@ -428,6 +428,7 @@ class KafkaClient:
             if left <= 0:
                 break
             self.poll(left)
+        # Closed before the futures fail: one of their listeners may send, and must be refused at once.
         self.closed = True
         self._network.close()
         gone = ClientClosed("The client was closed before the request was sent.")
@@ -440,6 +441,7 @@ class KafkaClient:
         self._unsent.hand_over(lambda broker: self._network.ready(broker, now), self._hand_over)
         anywhere = self._unsent.anywhere
         while anywhere:
+            # Chosen for each request anew: the request before may have filled this broker's connection.
             found = self._network.updater.least_loaded(now)
             if found is None or not self._network.ready(found, now):
                 break

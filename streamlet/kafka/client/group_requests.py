@@ -194,6 +194,8 @@ class GroupOffsets:
 
         def read(response: OffsetCommitResponse) -> dict[TopicPartition, type[BrokerError] | None]:
             rows = {tp: error_class(row.error_code) for tp, row in partition_rows(response.topics)}
+            # These errors stand in the rows of a commit's answer. The future succeeds, so `_forget_if_moved` does not
+            # see them.
             if {NotCoordinator, CoordinatorNotAvailable} & set(rows.values()):
                 self.coordinator = None
             return rows

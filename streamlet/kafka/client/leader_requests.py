@@ -170,13 +170,40 @@ def fetch_in_session(
     """
     # A topic that was deleted and created again has another id by now. The broker may still answer with the id of the
     # session, or already with that of the metadata: both lead to the name.
-    ids, wanted = part.topic_ids, part.wanted
-    names = {topic_id: topic for topic, topic_id in ids.items() if topic_id is not None}
+    wanted = part.wanted
+    names = {topic_id: topic for topic, topic_id in part.topic_ids.items() if topic_id is not None}
     for tp in wanted:
         topic_id = client.cluster.topic_id(tp.topic)
         if topic_id is not None:
             names.setdefault(topic_id, tp.topic)
-    request = wire.FetchRequest(
+
+    def read(response: wire.FetchResponse) -> SessionAnswer:
+        fault = error_class(response.error_code)
+        # An error of the session is the caller's matter, who begins a new session. Without one there is nobody to take
+        # it.
+        if fault is not None:
+            note_error(client, fault)
+            if part.epoch < 0:
+                raise fault(f"Fetching from {broker}")
+        found: dict[TopicPartition, FetchedPartition] = {}
+        for topic in response.topics:
+            name = topic.topic if topic.topic_id is None else names.get(topic.topic_id, "")
+            for row in topic.partitions:
+                tp = TopicPartition(name, row.partition_index)
+                # Rows that were not asked for are left out, and so is a topic whose id no name is known for.
+                if tp in wanted:
+                    found[tp] = _fetched(tp, row, wanted[tp].offset, settings)
+                    note_error(client, found[tp].error)
+        return SessionAnswer(response.session_id, fault, found)
+
+    # The broker's own waiting comes on top of the time that an answer may take.
+    timeout_ms = client.config.request_timeout_ms + settings.fetch_max_wait_ms
+    return client.send(_fetch_request(part, settings), broker, timeout_ms / 1000).then(read)
+
+
+def _fetch_request(part: SessionPart, settings: FetchSettings) -> wire.FetchRequest:
+    ids = part.topic_ids
+    return wire.FetchRequest(
         max_wait_ms=settings.fetch_max_wait_ms,
         min_bytes=settings.fetch_min_bytes,
         max_bytes=settings.fetch_max_bytes,
@@ -201,27 +228,6 @@ def fetch_in_session(
             lambda topic, numbers: wire.ForgottenTopic(topic=topic, topic_id=ids[topic], partitions=numbers),
         ),
     )
-
-    def read(response: wire.FetchResponse) -> SessionAnswer:
-        fault = error_class(response.error_code)
-        if fault is not None:
-            note_error(client, fault)
-            if part.epoch < 0:
-                raise fault(f"Fetching from {broker}")
-        found: dict[TopicPartition, FetchedPartition] = {}
-        for topic in response.topics:
-            name = topic.topic if topic.topic_id is None else names.get(topic.topic_id, "")
-            for row in topic.partitions:
-                tp = TopicPartition(name, row.partition_index)
-                # Rows that were not asked for are left out, and so is a topic whose id no name is known for.
-                if tp in wanted:
-                    found[tp] = _fetched(tp, row, wanted[tp].offset, settings)
-                    note_error(client, found[tp].error)
-        return SessionAnswer(response.session_id, fault, found)
-
-    # The broker's own waiting comes on top of the time that an answer may take.
-    timeout_ms = client.config.request_timeout_ms + settings.fetch_max_wait_ms
-    return client.send(request, broker, timeout_ms / 1000).then(read)
 
 
 def _fetched(

@@ -38,9 +38,9 @@ from streamlet.kafka.consumer.positions import Positions
 from streamlet.kafka.consumer.records import Chunk
 from streamlet.kafka.consumer.subscription_state import PartitionState, Position, SubscriptionState
 from streamlet.kafka.errors import KafkaError
+from streamlet.kafka.fetch.fetch_session import FetchSession
 from streamlet.kafka.fetch.header_scan import scan_headers
 from streamlet.kafka.fetch.pauses import Pauses
-from streamlet.kafka.fetch.session import FetchSession
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.records.batch import RecordBatch

@@ -379,6 +379,8 @@ class Membership:
         self._beating = False
         if generation != self.generation:
             return  # an older generation's answer says nothing about this one
+        # Silence is counted from when the accepted heartbeat was sent, as the coordinator counts from when it came. A
+        # member that slept in between reads the answer only when it wakes, and would report a silence of 0 s.
         if error is None:
             self._heard_s, self._taken_s, self._failures = now_s, self._beat_sent_s, 0
         elif isinstance(error, RebalanceInProgress):
@@ -386,6 +388,8 @@ class Membership:
             if self.state is MemberState.STABLE:
                 self.rejoin("the group rebalances")
         elif isinstance(error, (UnknownMemberId, IllegalGeneration)):
+            # Only the coordinator's answer ends the membership. Our own clock cannot know why this process was asleep,
+            # and would give up memberships that the coordinator still has.
             reason = self.without_us(type(error), now_s)
             self._reset(keep_member_id=isinstance(error, IllegalGeneration))
             self._lost(reason)

@@ -14,12 +14,11 @@ from typing import Any
 
 from streamlet.kafka.broker_errors import SaslAuthenticationFailed, error_class
 from streamlet.kafka.errors import AuthenticationFailed, Disconnected, ForeignProtocol, MalformedFrame
-from streamlet.kafka.metadata.cluster import Address
+from streamlet.kafka.metadata.cluster import Address, Broker
 from streamlet.kafka.net.connection_states import ConnectionState, ConnectionStates
-from streamlet.kafka.net.in_flight import InFlightRequest
 from streamlet.kafka.net.sasl import SaslClient, sasl_client
 from streamlet.kafka.protocol.api import ApiRanges, Request, choose_version, decode_response
-from streamlet.kafka.protocol.messages.connections import (
+from streamlet.kafka.protocol.messages.api_versions_and_sasl import (
     UNSUPPORTED_VERSION,
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -167,23 +166,23 @@ class ConnectionSetups:
         to_say, self._to_say = self._to_say, {}
         return to_say
 
-    def answered(self, entry: InFlightRequest, frame: bytearray, now_s: float) -> None:
-        """Take an answer, and move the connection's state.
+    def answered(self, broker: Broker, said: Say, frame: bytearray, now_s: float) -> None:
+        """Take a broker's answer to ``said``, and move the connection's state.
 
         Raises MalformedFrame, and the errors of :meth:`ConnectionSetup.answered`.
         """
-        address, request = entry.broker.address, entry.request
+        address, request = broker.address, said.request
         answer: object
         if isinstance(request, ApiVersionsRequest):
             # Whatever a foreign server sends first is read here, so that is the place to say that it is not Kafka.
             try:
-                answer = decode_api_versions(request, entry.version, frame)
+                answer = decode_api_versions(request, said.version, frame)
             except MalformedFrame as err:
                 raise ForeignProtocol(f"its first answer is not Kafka's ({err.message})") from err
         else:
-            answer = decode_response(request, entry.version, frame)
+            answer = decode_response(request, said.version, frame)
         setup = self._open[address]
-        say = setup.answered(Say(request, entry.version), answer, str(entry.broker))
+        say = setup.answered(said, answer, str(broker))
         state = self._states.get(address).state
         if say is not None:
             self._to_say[address] = say

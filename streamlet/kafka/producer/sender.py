@@ -25,7 +25,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.client.closing import TOLD_AFTER_S
@@ -74,6 +73,8 @@ class Sender:
         self.config = config
         self.clock = clock
         self.uniform = uniform
+        # Reentrant only because this kind knows its holder. A signal handler or a __del__ may run on the thread that is
+        # in the middle of a send: it must be refused with the reason, and not wait for itself or change data half-way.
         self.lock = threading.RLock()
         """Guards all state that callers share with the thread. No call takes it twice (see the module)."""
         self.holds_lock: Callable[[], bool] = self.lock._is_owned  # type: ignore[attr-defined]  # Condition's, too
@@ -82,34 +83,12 @@ class Sender:
         """Notified of every change that a caller may wait for: metadata, memory, batches, transactions."""
         self._thread = SenderThread(self.holds_lock, target=self._run, name=f"producer-{config.client_id}")
         self.metrics = ProducerMetrics()
-        retry = config.retry_backoff
         self.sequences = Sequences(config.transactional_id is not None) if config.idempotent else None
-        self.manager = (
-            None
-            if self.sequences is None
-            else TransactionManager(
-                self.sequences, config.transactional_id, config.transaction_timeout_ms, retry, uniform
-            )
-        )
-        self.accumulator = self._make_accumulator(retry)
+        self.manager = self._make_manager()
+        self.accumulator = self._make_accumulator()
         self.topics = Topics(config, self.accumulator, uniform)
-        self.client = KafkaClient(
-            config,
-            clock,
-            uniform,
-            topic_idle_s=config.metadata_max_idle_ms / 1000,
-            allow_auto_topic_creation=config.allow_auto_create_topics,
-        )
-        self.ledger = BatchLedger(
-            self.accumulator,
-            RetryLimits(config.retries, config.delivery_timeout_s),
-            self.manager,
-            self.metrics,
-            failed_try=self.topics.send_failed,
-            memory_served=self.changed.notify_all,
-            connections=self.client.connections,
-            one_at_a_time=config.max_in_flight_requests_per_connection == 1,
-        )
+        self.client = self._make_client()
+        self.ledger = self._make_ledger()
         self.touched: set[str] = set()
         """Topics that were sent to since the last turn. Written by callers, taken by the thread."""
         self.wanted_update = False
@@ -134,13 +113,42 @@ class Sender:
         self._seen_refresh: tuple[float | None, int] = (None, 0)
         self.client.metadata.add_listener(self._note_cluster)
 
-    def _make_accumulator(self, retry: Backoff) -> RecordAccumulator:
+    def _make_manager(self) -> TransactionManager | None:
+        config = self.config
+        if self.sequences is None:
+            return None
+        return TransactionManager(
+            self.sequences, config.transactional_id, config.transaction_timeout_ms, config.retry_backoff, self.uniform
+        )
+
+    def _make_client(self) -> KafkaClient:
+        return KafkaClient(
+            self.config,
+            self.clock,
+            self.uniform,
+            topic_idle_s=self.config.metadata_max_idle_ms / 1000,
+            allow_auto_topic_creation=self.config.allow_auto_create_topics,
+        )
+
+    def _make_ledger(self) -> BatchLedger:
+        return BatchLedger(
+            self.accumulator,
+            RetryLimits(self.config.retries, self.config.delivery_timeout_s),
+            self.manager,
+            self.metrics,
+            failed_try=self.topics.send_failed,
+            memory_served=self.changed.notify_all,
+            connections=self.client.connections,
+            one_at_a_time=self.config.max_in_flight_requests_per_connection == 1,
+        )
+
+    def _make_accumulator(self) -> RecordAccumulator:
         config, manager = self.config, self.manager
         settings = AccumulatorSettings(
             batch_size=config.batch_bytes,
             linger_s=config.linger_ms / 1000,
             delivery_timeout_s=config.delivery_timeout_s,
-            retry=retry,
+            retry=config.retry_backoff,
             max_request_size=config.max_request_size,
             transactional=config.transactional_id is not None,
         )

@@ -188,6 +188,7 @@ def decode_response(request: Request[ResponseT], version: int, frame: bytes | by
 
 def skip_tags(reader: Reader) -> None:
     """Skip a block of tagged fields."""
+    # Tags are skipped unread: KIP-482 lets a newer broker send some that this client has never heard of.
     for _ in range(reader.uvarint()):
         reader.uvarint()
         reader.take(reader.uvarint())

@@ -54,6 +54,7 @@ class FrameBuffer:
         view, self._view = self._view, None
         if view is None:
             raise RuntimeError("buffer_updated without get_buffer")
+        # The view is given back at once: a bytearray that has one cannot grow, and `get_buffer` extends the frame.
         direct = view.obj is self._frame
         view.release()
         if direct:
@@ -87,6 +88,7 @@ class FrameBuffer:
         return frames
 
     def _begin(self, length: int, start: bytes) -> None:
+        # Every answer begins with four bytes of correlation id: a shorter frame is no answer of Kafka.
         if not 4 <= length <= self._limit:
             raise self._bad_length(length, start)
         self._frame = bytearray()

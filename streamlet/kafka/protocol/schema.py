@@ -92,6 +92,12 @@ def _length_codec(flexible: bool, layout: Layout) -> tuple[Callable[[int, bytear
     return write, lambda reader: reader.fixed(layout), layout.size
 
 
+def _write_null(write_length: Callable[[int, bytearray], None], nullable: bool, out: bytearray) -> None:
+    if not nullable:
+        raise ValueError("None where the protocol has no null")
+    write_length(-1, out)
+
+
 class _Sized(Kind):
     """Strings and byte strings: a length, then the bytes."""
 
@@ -104,9 +110,7 @@ class _Sized(Kind):
 
         def encode(value: Any, out: bytearray) -> None:
             if value is None:
-                if not nullable:
-                    raise ValueError("None where the protocol has no null")
-                write_length(-1, out)
+                _write_null(write_length, nullable, out)
                 return
             raw = to_bytes(value)
             write_length(len(raw), out)
@@ -134,9 +138,7 @@ class Array(Kind):
 
         def encode(value: Any, out: bytearray) -> None:
             if value is None:
-                if not nullable:
-                    raise ValueError("None where the protocol has no null")
-                write_length(-1, out)
+                _write_null(write_length, nullable, out)
                 return
             write_length(len(value), out)
             for element in value:

@@ -182,6 +182,8 @@ class SocketLinks:
 
     def _read(self, link: _Link, reads: int = READS_PER_TURN) -> str | None:
         """Read the bytes there are; return why the link has ended, or None."""
+        # A bounded number of reads: a peer that sends as fast as we read must not keep the other links and the bolts
+        # waiting.
         for _ in range(reads):
             try:
                 data = link.sock.recv(READ_BYTES)
@@ -194,6 +196,7 @@ class SocketLinks:
             try:
                 for payload in link.secured.reader.feed(data):
                     incoming = decode_data(payload)
+                    # Known from the handshake, which has proved who is at the other end, and not from the frame.
                     incoming.worker = link.worker
                     self._check(incoming)
                     self._received.append(incoming)

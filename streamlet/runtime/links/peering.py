@@ -87,6 +87,8 @@ class Peering:
     def _add(self, secured: Secured, worker: int, epoch: int) -> None:
         self._dialing.discard(worker)
         self._failed_dials.pop(worker, None)
+        # A handshake takes its time: this link may have been void before it was added. Kept, one end would count the
+        # pair as linked while the other has dropped it.
         if secured.hello.version < self._void_before.get(worker, 0):
             secured.sock.close()
         else:
@@ -122,6 +124,8 @@ class Peering:
         """Dial each missing peer, with one attempt at a time."""
         have = self._links.epochs()
         for worker, (epoch, address) in self._peers.items():
+            # Of two workers the one with the higher index dials: if both did, each could close the connection that the
+            # other has just kept.
             if worker < self.index and have.get(worker) != epoch and worker not in self._dialing:
                 self._dialing.add(worker)
                 args = (worker, epoch, address, self._version)
@@ -134,6 +138,7 @@ class Peering:
             secured = dial(address, hello, self._secret, MAX_DATA_FRAME)
         except (Refused, OSError) as error:
             logger.debug("worker %d cannot reach worker %d yet: %s", self.index, worker, error)
+            # Slept here, on the thread of the dial: the loop must not wait, and the peer may only be about to listen.
             time.sleep(DIAL_AGAIN_S)
             why = str(error)  # the name is unbound when this block ends
             self._post(lambda: self._dial_again(worker, why))

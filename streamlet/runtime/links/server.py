@@ -66,6 +66,8 @@ class LinkServer:
         except OSError:
             return
         with self._proving:
+            # Strangers can open connections without end, and each handshake has a thread: their number is bounded. A
+            # peer that is turned away dials again.
             if len(self._unproved) == MAX_UNPROVED:
                 sock.close()
                 return

@@ -81,6 +81,7 @@ class LinkWatch:
             pair.lost.extend([now] * len(pair.waiting))
             while now - pair.lost[0] > self._window_s:
                 pair.lost.popleft()
+            # Not base.notices: what was left out is told late, not only counted, and is forgotten if a worker dies.
             often = f" ({len(pair.waiting)} times since the last report)" if len(pair.waiting) > 1 else ""
             text = pair.waiting[-1] + often
             pair.waiting, pair.due_s = [], now + AGAIN_S

@@ -101,6 +101,8 @@ class Supervisor:
     def ready(self, index: int, epoch: int, address: Address, now: float) -> list[Instruction]:
         """Note that a worker listens."""
         worker = self.workers[index]
+        # What an earlier epoch says is about a process that was replaced. It may still come: messages and deaths reach
+        # the coordinator in different ways.
         if worker.epoch != epoch or worker.state is not WorkerState.STARTING:
             return []
         worker.state, worker.address, worker.heard_s = WorkerState.READY, address, now
@@ -211,6 +213,8 @@ class Supervisor:
             return [*lost, *self._not_closed(index, f"{why} before it was to close"), *self._stop(now)]
         if self.began:
             self._replaced.add(index)
+        # Two counts. Deaths within the window stop a worker that comes up and dies; `barren` stops one that never comes
+        # up, since its long starts and growing pauses would leave too few deaths in the window.
         worker.barren = 0 if was_up else worker.barren + 1
         hopeless = self._out_of_restarts(index, why, now)
         if hopeless is not None:
@@ -243,6 +247,8 @@ class Supervisor:
         self.ending = reason
         self._ended_s = now
         self._deadline = now + self.limits.drain_s
+        # While a worker is missing the open trees cannot all be acked: a drain would only wait for its deadline. What
+        # they stand for is read again by the next run.
         if not self.whole:
             return [Pause(), *self._stop(now)]
         return [Pause(), *self._maybe_stop(now)]
@@ -331,6 +337,7 @@ class Supervisor:
         if self.whole or self._stopping:
             return []
         for worker in self.workers.values():
+            # Linked by this very version: links of an earlier book may lead to a worker that was replaced since.
             if worker.address is None or not worker.initialized or worker.linked != self.version:
                 return []
         for worker in self.workers.values():
@@ -364,6 +371,8 @@ class Supervisor:
         )
 
     def _stop(self, now: float) -> list[Instruction]:
+        # The stop has a deadline of its own, whatever the run was given before: a cleanup that hangs, or a worker that
+        # never came up, must not keep the run from ending.
         self._stopping = True
         self._stopped_s, self._deadline = now, self._closed_by(now)
         out: list[Instruction] = [Stop(clean=True)]

@@ -40,6 +40,8 @@ class _Holder:
 
 
 def _unkept() -> int:
+    # Counted, not assumed, in the shape that the question has in the slice: the number depends on the interpreter. One
+    # too many, and a tuple that somebody kept would be filled again.
     tup = _Holder._current = object()
     return getrefcount(tup)
 
@@ -47,8 +49,7 @@ def _unkept() -> int:
 UNKEPT = _unkept()
 """References to a tuple that only the slice holds.
 
-These are its variable, ``_current`` and, in some interpreters, the question itself. So the number is counted here, in
-the shape it has there, and not assumed: one too many, and a tuple somebody kept would be filled again.
+These are its variable, ``_current`` and, in some interpreters, the argument of the question itself.
 """
 
 Report = Callable[[BaseException, Tuple | None], None]
@@ -297,6 +298,7 @@ class BoltTask:
                 otherwise += 1
                 tup = None
                 continue
+            # Deltas of one root are joined before they go into the dictionary: runs often hold many tuples of one tree.
             if root == last:
                 delta ^= edge ^ tup.children
             else:
@@ -331,6 +333,8 @@ class BoltTask:
                 self.ack(tup)
 
     def _raised(self, error: Exception, tup: Tuple) -> None:
+        # No longer the present tuple: what the bolt emits from elsewhere must not be anchored to a tree that has
+        # failed.
         self._current = None
         self.stats.errors += 1
         if self.bolt.auto_fail:

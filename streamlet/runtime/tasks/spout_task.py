@@ -263,6 +263,7 @@ class SpoutTask:
     def _failed(self, roots: list[int], reason: FailReason) -> None:
         if not roots:
             return
+        # The time of a tree that failed says nothing about the latency of those that are acked.
         for root in roots:
             self._born.pop(root, None)
         self.stats.failed += len(roots)
@@ -280,6 +281,7 @@ class SpoutTask:
         spout = self.spout
         if isinstance(spout, ReliableSpout):  # it replays all but what it has given up
             ids = [tup_id for tup_id in ids if tup_id not in spout.unacked_tuples]
+        # Bounded: a spout that replays under new ids never has the old ones acked, and the set would fill the memory.
         if len(self._failed_ids) < MOST_FOLLOWED:
             self._failed_ids.update(map(_key, ids))
             self.stats.unreplayed = len(self._failed_ids)

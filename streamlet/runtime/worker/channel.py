@@ -28,6 +28,8 @@ class ControlChannel:
 
     def __init__(self, sock: socket.socket, writer: FrameWriter, reader: FrameReader) -> None:
         self.sock = sock
+        # A bound for sends: a coordinator that is stopped and reads nothing must not hold the worker's threads for
+        # ever.
         self.sock.settimeout(SEND_S)
         self._writer = writer
         self._reader = reader
@@ -49,6 +51,8 @@ class ControlChannel:
         # Users' code makes these texts. A frame beyond the limit would close the channel and cost the worker its life.
         if len(payload) > LONGEST_TEXT:
             payload = pack({key: _cut(value) for key, value in raw.items()})
+        # Numbered and sent under one lock. The tag of a frame covers its number, and the other end refuses frames that
+        # come in another order than they were numbered in.
         with self._lock:
             try:
                 self.sock.sendall(self._writer.frame(payload))

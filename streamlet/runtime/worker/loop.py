@@ -217,6 +217,7 @@ class WorkerLoop:
         self.ledgers.settle()
         self.timers.run_due(now)
         emitted = self._ask_spouts(now)
+        # Worked off in the same turn, so that what a lone tuple leads to leaves with this turn's frames.
         if self.inbox:
             self._run_bolts(now)
             self.ledgers.settle()
@@ -379,6 +380,8 @@ class WorkerLoop:
     def _sleep(self, now: float) -> float:
         self._watch_descriptors()
         due = max(0.0, self.timers.next_due() - now)
+        # A spout without a descriptor cannot wake the loop, so it is asked each millisecond. One that may not emit
+        # waits for the ack that makes room, and that wakes the loop.
         for spout in self._polls:
             if spout.active and not spout.full:
                 return min(POLL_S, due)

@@ -29,6 +29,8 @@ class Timers:
         """Run every act that is due at ``now``, earliest first."""
         while self._heap and self._heap[0][0] <= now:
             _, order, period_s, act, aligned = heapq.heappop(self._heap)
+            # Due again from now on, not from when it was due: after a long turn an act runs once, not once for each
+            # period missed. Entered before it runs, so that an act that raises is not lost.
             heapq.heappush(self._heap, (_next(now, period_s, aligned), order, period_s, act, aligned))
             act()
 

@@ -172,6 +172,8 @@ class Worker:
         loop, sleep_s = self.loop, 0.0
         while not loop.stopped:
             sleep_s = loop.turn(sleep_s)
+            # Only a worker that is about to sleep can have come to an end. The turns of a busy one do not count open
+            # trees.
             if sleep_s > 0:
                 self._report_state()
 
@@ -208,6 +210,7 @@ class Worker:
         self.channel.try_send(messages.Failed(message, status, trace, _retriable(error)))
 
     def _failed(self, error: Exception, status: int) -> int:
+        # Reported first: a `cleanup` that hangs must not keep the reason from the user.
         self._report_failed(error, status)
         if hasattr(self, "loop"):
             self.loop.close(clean=False)
@@ -275,6 +278,8 @@ class Worker:
         assert self.server is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self.channel, selectors.EVENT_READ, self._read_messages)
+            # Peers and the coordinator are served here, not on the loop's thread: a `process` that takes a minute must
+            # neither keep a peer from linking nor stop the heartbeat, or a healthy worker would be replaced.
             selector.register(self.server, selectors.EVENT_READ, self.server.serve)
             selector.register(self._wake_read, selectors.EVENT_READ, lambda: None)
             period, due = self.plan.heartbeat_s, 0.0
@@ -299,6 +304,8 @@ class Worker:
             self._handle(raw)
 
     def _handle(self, raw: Raw) -> None:
+        # Each message becomes an act on the loop's thread. Tasks, ledgers and links belong to that thread alone, and so
+        # none of them has a lock.
         post = self.loop.post
         match from_coordinator(raw):
             case messages.Book(version, workers):

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from streamlet.base.backoff import Backoff
@@ -27,13 +27,13 @@ from streamlet.base.errors import StreamletError
 from streamlet.kafka.broker_errors import NotLeaderOrFollower, OffsetOutOfRange, UnknownTopicId, UnknownTopicOrPartition
 from streamlet.kafka.errors import Disconnected
 from streamlet.spouts.kafka.activity import Activity, NextPoll, Pause, Steps
-from streamlet.spouts.kafka.connections import DynamicPartitionConnections
+from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.errors import NoSuchTopic, PartitionsMissing, StaticLeaderMoved, TaskIndexOutOfRange
 from streamlet.spouts.kafka.fetcher import FailedFetch
 from streamlet.spouts.kafka.hosts import BrokerReader
 from streamlet.spouts.kafka.manager import PartitionManager
-from streamlet.spouts.kafka.opening import PartitionOpener
 from streamlet.spouts.kafka.partition import Broker, GlobalPartitionInformation, Partition
+from streamlet.spouts.kafka.partition_opening import PartitionOpener
 
 log = logging.getLogger(__name__)
 
@@ -133,30 +133,23 @@ class Task:
     count: int
 
 
+@dataclass(eq=False, repr=False)
 class PartitionCoordinator:
     """The partitions of this task and their managers. Used from the worker's loop only.
 
     ``poll`` moves everything on; errors that it raises must stop the spout.
     """
 
-    def __init__(
-        self,
-        task: Task,
-        reader: BrokerReader,
-        connections: DynamicPartitionConnections,
-        opener: PartitionOpener,
-        clock: Clock,
-        on_close: Callable[[PartitionManager], None],
-        refresh_interval_s: float | None = None,
-    ) -> None:
-        self.refresh_interval_s = refresh_interval_s
-        """Age of the last look, in seconds, at which the next is due; None: no look for age."""
-        self._task = task
-        self._reader = reader
-        self._connections = connections
-        self._opener = opener
-        self._clock = clock
-        self._on_close = on_close
+    _task: Task
+    _reader: BrokerReader
+    _connections: DynamicPartitionConnections
+    _opener: PartitionOpener
+    _clock: Clock
+    _on_close: Callable[[PartitionManager], None]
+    refresh_interval_s: float | None = None
+    """Age of the last look, in seconds, at which the next is due; None: no look for age."""
+
+    def __post_init__(self) -> None:
         self.version = 0
         """Grows whenever the list of managers changes; the spout compares it."""
         self.info: GlobalPartitionInformation | None = None
@@ -166,7 +159,7 @@ class PartitionCoordinator:
         self._opening: dict[Partition, Activity[PartitionManager]] = {}
         self._resetting: dict[Partition, Activity[PartitionManager | None]] = {}
         self._looking: Activity[GlobalPartitionInformation] | None = None
-        self._last_look_s = clock.monotonic()
+        self._last_look_s = self._clock.monotonic()
         self._look_not_before_s = 0.0
         self._failed_looks = 0
         self._asked_for_look = False
@@ -399,6 +392,7 @@ KafkaCoordinator = PartitionCoordinator
 """For KafkaHosts: the reader asks a broker for metadata."""
 
 
+@dataclass(eq=False, repr=False)
 class StaticCoordinator(PartitionCoordinator):
     """For StaticHosts: leaders are taken at their word and never replaced.
 
@@ -406,27 +400,18 @@ class StaticCoordinator(PartitionCoordinator):
     that leads no more would go unnoticed. After a failed fetch it is asked who leads now, only to name it and stop.
     """
 
-    def __init__(
-        self,
-        task: Task,
-        reader: BrokerReader,
-        connections: DynamicPartitionConnections,
-        opener: PartitionOpener,
-        clock: Clock,
-        on_close: Callable[[PartitionManager], None],
-        *,
-        asked_after_failure: BrokerReader,
-    ) -> None:
-        super().__init__(task, reader, connections, opener, clock, on_close)
-        self._asked_after_failure = asked_after_failure
+    asked_after_failure: BrokerReader = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self._known_as: dict[int, Broker | None] = {}
         self._unreachable: dict[Partition, tuple[float, float]] = {}
 
     def _first_look(self) -> Steps[GlobalPartitionInformation]:
         written = yield from self._reader.get_current_brokers()
-        known = yield from self._asked_after_failure.get_current_brokers()
+        known = yield from self.asked_after_failure.get_current_brokers()
         self._check_numbers(written, known)
-        self._reader = self._asked_after_failure
+        self._reader = self.asked_after_failure
         self._known_as = dict(known.leaders)
         return replace(written, topic_id=known.topic_id, leader_epochs=known.leader_epochs)
 

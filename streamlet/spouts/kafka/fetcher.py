@@ -23,13 +23,13 @@ from typing import NamedTuple
 
 from streamlet.base.backoff import Backoff
 from streamlet.kafka.broker_errors import UnknownTopicId
-from streamlet.kafka.client.leader_requests import FetchedPartition, FetchPosition, FetchSettings
+from streamlet.kafka.client.leader_requests import FetchedPartition, FetchPosition, FetchSettings, fetch
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.fetch.header_scan import scan_headers
 from streamlet.kafka.fetch.pauses import Pauses
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import TopicPartition
-from streamlet.spouts.kafka.connections import Connection, DynamicPartitionConnections
+from streamlet.spouts.kafka.broker_connections import Connection, DynamicPartitionConnections
 from streamlet.spouts.kafka.manager import PartitionManager
 from streamlet.spouts.kafka.partition import Broker, Partition
 
@@ -165,7 +165,7 @@ class Fetcher:
         }
         positions = {tp: FetchPosition(one.position, one.leader_epoch) for tp, one in state.asked.items()}
         settings = replace(self._settings, fetch_max_wait_ms=wait_ms, fetch_max_bytes=room)
-        state.answer = connection.fetch(positions, settings)
+        state.answer = fetch(connection.client, connection.address, positions, settings)
 
     def _take(
         self, found: dict[TopicPartition, FetchedPartition], asked: dict[TopicPartition, _Asked], now_s: float

@@ -25,19 +25,19 @@ from streamlet.kafka.client.leader_requests import FetchSettings
 from streamlet.kafka.errors import BootstrapFailed, ForeignProtocol, HungUp
 from streamlet.kafka.settings.client_config import ClientConfig
 from streamlet.spouts.kafka.activity import Activity, Background
-from streamlet.spouts.kafka.connections import DynamicPartitionConnections
+from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.coordinator import PartitionCoordinator, StaticCoordinator, Task
 from streamlet.spouts.kafka.errors import NoSuchTopic, NoZooKeeper, SpoutCannotStart
 from streamlet.spouts.kafka.fetcher import Fetcher
 from streamlet.spouts.kafka.hosts import KafkaBrokerReader, KafkaHosts, StaticBrokerReader, StaticHosts, ZkBrokerReader
 from streamlet.spouts.kafka.manager import PartitionManager
-from streamlet.spouts.kafka.opening import PartitionOpener
 from streamlet.spouts.kafka.partition import Broker
+from streamlet.spouts.kafka.partition_opening import PartitionOpener
 from streamlet.spouts.kafka.scheme import Scheme
 from streamlet.spouts.kafka.spout_config import GroupOffsets, SpoutConfig
-from streamlet.spouts.kafka.stores.commits import Commits
+from streamlet.spouts.kafka.stores.commit_rounds import CommitRounds
 from streamlet.spouts.kafka.stores.group import KafkaGroupOffsets
-from streamlet.spouts.kafka.stores.port import OffsetStore, Owner
+from streamlet.spouts.kafka.stores.offset_store import OffsetStore, Owner
 from streamlet.spouts.kafka.stores.zookeeper import ZooKeeperOffsets
 
 log = logging.getLogger(__name__)
@@ -61,6 +61,20 @@ def say_for(component: str, task_index: int) -> Say:
     return lambda text: log.log(level, "%s: %s", component, text)
 
 
+class StartNotice:
+    """The one notice of a wait that begins now, due after TOLD_AFTER_S."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._due_s = clock.monotonic() + TOLD_AFTER_S
+
+    def due(self, now_s: float) -> bool:
+        """Return whether to tell the user now; True at most once."""
+        if now_s < self._due_s:
+            return False
+        self._due_s = float("inf")
+        return True
+
+
 def living_brokers(
     read: Callable[[], dict[int, Broker]],
     deadline_s: float,
@@ -71,7 +85,7 @@ def living_brokers(
     """Call ``read`` until it finds brokers, until the deadline. Blocks. Raises the errors of ``read``."""
     # Retriable errors are raised only at the deadline: ZooKeeper knows a broker only once it is up, so a topology that
     # is started together with its cluster finds none at first.
-    tell_at_s: float | None = clock.monotonic() + TOLD_AFTER_S
+    notice = StartNotice(clock)
     for attempt in itertools.count(1):
         try:
             return sorted(read().values())
@@ -80,8 +94,7 @@ def living_brokers(
             pause_s = RETRY.delay(attempt)
             if not error.retriable or now + pause_s > deadline_s:
                 raise
-            if tell_at_s is not None and now >= tell_at_s:
-                tell_at_s = None
+            if notice.due(now):
                 say(f"waiting for a Kafka broker, for up to {deadline_s - now:.0f} s more. So far: {error.message}")
         pause(pause_s)
     raise AssertionError("unreachable")
@@ -121,7 +134,7 @@ class Parts:
     coordinator: PartitionCoordinator
     fetcher: Fetcher
     store: OffsetStore
-    commits: Commits
+    commits: CommitRounds
     held: Held
 
     def close(self) -> None:
@@ -230,7 +243,7 @@ class _Start:
             max_partition_fetch_bytes=config.fetch_size_bytes,
         )
         fetcher = Fetcher(connections, settings, config.buffer_size_bytes)
-        commits = Commits(store, clock, config.state_update_interval_ms / 1e3, coordinator.leader)
+        commits = CommitRounds(store, clock, config.state_update_interval_ms / 1e3, coordinator.leader)
         return Parts(client, coordinator, fetcher, store, commits, self._held)
 
     def _find_brokers(self) -> tuple[ZkBrokerReader | None, list[Broker]]:
@@ -290,14 +303,13 @@ class _Start:
     def _open_partitions(self, coordinator: PartitionCoordinator, opener: PartitionOpener, client: KafkaClient) -> None:
         """Poll until every partition is open. Raises SpoutCannotStart at the deadline."""
         starting = Activity(coordinator.start())
-        tell_at_s: float | None = self._clock.monotonic() + TOLD_AFTER_S
+        notice = StartNotice(self._clock)
         while not starting.poll():
             now = self._clock.monotonic()
             why = f" The last reason: {opener.last_error.message}" if opener.last_error else ""
             # A missing topic is waited for only a moment, then the error itself is raised: do not say it twice.
             absent = isinstance(opener.last_error, NoSuchTopic)
-            if tell_at_s is not None and now > tell_at_s and not absent:
-                tell_at_s = None
+            if not absent and notice.due(now):
                 if isinstance(opener.last_error, CoordinatorNotAvailable):  # usual on a fresh cluster, soon over
                     why = " Kafka makes the topic in which groups keep their offsets when it is first needed."
                 left_s = self._deadline_s - now

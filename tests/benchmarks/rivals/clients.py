@@ -12,11 +12,13 @@ import asyncio
 import json
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence, Sized
+from typing import TypeVar
 
-from streamlet.kafka import Consumer, Producer, TopicPartition
+from streamlet.kafka import Consumer, ConsumerRecord, Producer, TopicPartition
 
 LINGER_MS = 5
+Polled = TypeVar("Polled", bound=Sized)
 PARTITIONS = 2
 
 
@@ -75,37 +77,34 @@ def streamlet_produce_many(job: Job) -> int:
     return job.records // 1000 * 1000
 
 
-def _assigned(job: Job) -> Consumer:
-    consumer = Consumer(bootstrap_servers=job.servers, auto_offset_reset="earliest", enable_auto_commit=False)
-    consumer.assign([TopicPartition(job.topic, number) for number in range(PARTITIONS)])
-    return consumer
+def _consume(job: Job, poll: Callable[..., Mapping[TopicPartition, Polled]], size_of: Callable[[Polled], int]) -> int:
+    seen = size = 0
+    with Consumer(bootstrap_servers=job.servers, auto_offset_reset="earliest", enable_auto_commit=False) as consumer:
+        consumer.assign([TopicPartition(job.topic, number) for number in range(PARTITIONS)])
+        while seen < job.records:
+            for polled in poll(consumer, timeout_ms=1000, max_records=5000).values():
+                job.meter.start()
+                size += size_of(polled)
+                seen += len(polled)
+    assert size == seen * len(job.value)
+    return seen
 
 
 def streamlet_consume(job: Job) -> int:
     """Record objects."""
-    seen = size = 0
-    with _assigned(job) as consumer:
-        while seen < job.records:
-            for records in consumer.poll(timeout_ms=1000, max_records=5000).values():
-                job.meter.start()
-                for record in records:
-                    size += len(record.value)
-                seen += len(records)
-    assert size == seen * len(job.value)
-    return seen
+
+    def size_of(records: Sequence[ConsumerRecord]) -> int:
+        size = 0
+        for record in records:
+            size += len(record.value)
+        return size
+
+    return _consume(job, Consumer.poll, size_of)
 
 
 def streamlet_consume_columns(job: Job) -> int:
     """Columns: no object a record."""
-    seen = size = 0
-    with _assigned(job) as consumer:
-        while seen < job.records:
-            for columns in consumer.poll_columns(timeout_ms=1000, max_records=5000).values():
-                job.meter.start()
-                size += sum(map(len, columns.values))
-                seen += len(columns)
-    assert size == seen * len(job.value)
-    return seen
+    return _consume(job, Consumer.poll_columns, lambda columns: sum(map(len, columns.values)))
 
 
 def aiokafka_produce(job: Job) -> int:

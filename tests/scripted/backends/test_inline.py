@@ -7,27 +7,16 @@ from typing import Any
 import pytest
 
 from streamlet import BadInput, Bolt, Grouping, ReliableSpout, Topology, TopologyContext, Tuple
-from streamlet.backends.contract import RunRequest, RunResult, RunStatus, Stop
+from streamlet.backends.contract import RunRequest, RunResult, Stop
 from streamlet.backends.inline import InlineBackend
 from streamlet.backends.outcome import TreesFailed
 from streamlet.base.clock import ManualClock
 from streamlet.base.errors import StreamletError
 from streamlet.model.settings import resolve
 from streamlet.model.topology import TopologySpec
+from tests.run_observer import Watcher
 
 LINES = 200
-
-
-class Watch:
-    def __init__(self) -> None:
-        self.events: list[str] = []
-        self.statuses: list[RunStatus] = []
-
-    def on_status(self, status: RunStatus) -> None:
-        self.statuses.append(status)
-
-    def on_event(self, level: str, text: str) -> None:
-        self.events.append(text)
 
 
 class Ticking(ManualClock):
@@ -90,14 +79,14 @@ class Words(Topology):
 def run(
     topology: TopologySpec = Words.__topology__,
     seed: int | None = None,
-    watch: Watch | None = None,
+    watch: Watcher | None = None,
     trace: Any = None,
     **conf: Any,
 ) -> RunResult:
     Count.counts.clear()
     settings = {"streamlet.seed": seed, "streamlet.until.caught.up": True, **conf}
     request = RunRequest(topology, resolve(topology.config, settings), until_caught_up=True)
-    return InlineBackend(Ticking(), trace).run(request, watch or Watch(), Stop())
+    return InlineBackend(Ticking(), trace).run(request, watch or Watcher(), Stop())
 
 
 def test_every_line_is_counted_although_some_fail() -> None:
@@ -136,9 +125,9 @@ def test_tracking_off_means_acked_at_once() -> None:
 
 
 def test_an_error_is_told_once_and_then_counted() -> None:
-    watch = Watch()
+    watch = Watcher()
     run(seed=1, watch=watch)
-    told = [text for text in watch.events if "ConnectionError" in text]
+    told = [text for text in watch.texts if "ConnectionError" in text]
     assert "goes on with the next tuple" in told[0] and "more time(s)" in told[-1] and len(told) == 2
 
 
@@ -252,7 +241,7 @@ class Whole(Topology):
 @pytest.mark.parametrize(("topology", "drained"), [(Whole, True), (Words, False)])
 def test_a_stop_drains_and_says_what_is_left(topology: Any, drained: bool) -> None:
     """What failed meanwhile, and is replayed no more, is not done: the run says that something is left."""
-    stop, watch = Stop(), Watch()
+    stop, watch = Stop(), Watcher()
     stop.ask()
     conf = resolve({}, {"streamlet.seed": 1})
     fast = Ticking(0.000_01)  # a spout that is slow would emit one line before the stop, and none might fail

@@ -16,7 +16,7 @@ from streamlet.runtime.worker.loading import load_topology
 from streamlet.runtime.worker.messages import Raw
 from tests.faults.inside import Proxied
 from tests.patience import PATIENCE_S
-from tests.scripted.backends.test_processes import Silent
+from tests.run_observer import Watcher
 
 FILE = """
 import time
@@ -38,7 +38,7 @@ class Two(Topology):
 """
 
 
-class Until(Silent):
+class Until(Watcher):
     """Asks the run to stop at an event that holds these words."""
 
     def __init__(self, stop: Stop, words: str) -> None:
@@ -60,7 +60,7 @@ def run(folder: Path, kind: type[RunCoordinator], words: str, **settings: Any) -
     observer = Until(stop, words)
     coordinator = kind(RunRequest(topology, conf, file=file, workers=2, seconds=PATIENCE_S), observer, stop)
     result = coordinator.run(ProcessLauncher(str(coordinator.directory)))
-    (text,) = [text for text in observer.events if words in text]
+    (text,) = [text for text in observer.texts if words in text]
     assert result.reason == "interrupted"
     return result, text
 

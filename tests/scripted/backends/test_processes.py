@@ -14,6 +14,7 @@ from streamlet.backends.run_coordinator import RunFailed
 from streamlet.model.settings import resolve
 from streamlet.runtime.worker.loading import load_topology
 from tests.patience import PATIENCE_S
+from tests.run_observer import Watcher
 
 FILE = """
 from streamlet import Bolt, Spout, Topology
@@ -36,19 +37,7 @@ class Slow(Topology):
 """
 
 
-class Silent:
-    """An observer that keeps the events."""
-
-    def __init__(self) -> None:
-        self.events: list[str] = []
-
-    def on_status(self, status: RunStatus) -> None: ...
-
-    def on_event(self, level: str, text: str) -> None:
-        self.events.append(text)
-
-
-class StopWhenUp(Silent):
+class StopWhenUp(Watcher):
     """Asks the run to stop once all its workers are up, however long that took."""
 
     def __init__(self, stop: Stop) -> None:
@@ -71,7 +60,7 @@ def test_a_run_that_is_stopped_while_its_workers_start_ends(tmp_path: Path) -> N
     """Whatever of plan, pause and stop a worker reads at once, it heeds."""
     for n in range(3):
         began = time.monotonic()
-        run = ProcessesBackend().run(request(tmp_path / f"early{n}.py", 0.05 + 0.15 * n), Silent(), Stop())
+        run = ProcessesBackend().run(request(tmp_path / f"early{n}.py", 0.05 + 0.15 * n), Watcher(), Stop())
         assert run.reason == "time"
         assert time.monotonic() - began < 20
 
@@ -82,7 +71,7 @@ def test_a_cleanup_that_hangs_does_not_keep_the_run_from_ending(tmp_path: Path) 
     observer = StopWhenUp(stop)
     run = ProcessesBackend().run(request(tmp_path / "hanging.py", None, cleanup_s=120), observer, stop)
     assert run.reason == "interrupted"
-    assert any("did not stop" in text for text in observer.events)
+    assert any("did not stop" in text for text in observer.texts)
 
 
 def test_the_last_status_still_shows_the_partitions(tmp_path: Path) -> None:
@@ -129,10 +118,10 @@ def test_a_worker_that_dies_again_and_again_ends_the_run_with_a_paragraph(tmp_pa
     file.write_text(CRASHING)
     topology = load_topology(file)
     conf = resolve(topology.config, {"streamlet.worker.restarts.max": 2})
-    observer = Silent()
+    observer = Watcher()
     with pytest.raises(RunFailed, match=r"Worker 1 \(deadly\) died 3 times .* SIGSEGV.*worker\.restarts\.max"):
         ProcessesBackend().run(RunRequest(topology, conf, file=file, workers=2), observer, Stop())
-    assert sum("SIGSEGV" in text for text in observer.events) == 3
+    assert sum("SIGSEGV" in text for text in observer.texts) == 3
 
 
 LATE = """
@@ -169,7 +158,7 @@ def test_a_spout_at_its_end_before_the_others_are_up_ends_the_run_once_they_are(
     topology = load_topology(file)
     conf = resolve(topology.config, {"streamlet.until.caught.up": True})
     asked = RunRequest(topology, conf, file=file, workers=2, until_caught_up=True, seconds=PATIENCE_S)
-    run = ProcessesBackend().run(asked, Silent(), Stop())
+    run = ProcessesBackend().run(asked, Watcher(), Stop())
     assert run.reason == "caught_up"
     assert [row.acked for row in run.status.components] == [count, count]
 
@@ -195,4 +184,4 @@ def test_a_row_that_no_heartbeat_can_carry_is_named(tmp_path: Path) -> None:
     topology = load_topology(file)
     wanted = RunRequest(topology, resolve(topology.config, {}), file=file, workers=1, seconds=PATIENCE_S)
     with pytest.raises(RunFailed, match="TypeError"):
-        ProcessesBackend().run(wanted, Silent(), Stop())
+        ProcessesBackend().run(wanted, Watcher(), Stop())

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from streamlet.base.errors import BadInput, SettingError
 from streamlet.cli.consume import Reading, Wanted
 from streamlet.cli.consume import consume as consume_command
-from streamlet.cli.records import JsonLines, Lines, key_and_value
+from streamlet.cli.record_format import JsonLines, Lines, key_and_value
 from streamlet.kafka import Consumer, TopicPartition
 from streamlet.kafka.consumer import ConsumerRecord
 from streamlet.kafka.records.batch import TimestampType

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from streamlet.cli.consume import Reading, Wanted
-from streamlet.cli.records import Lines
+from streamlet.cli.record_format import Lines
 from streamlet.kafka import Consumer, TopicPartition
 from streamlet.kafka.broker_errors import NotCoordinator
 from streamlet.kafka.consumer import ConsumerRebalanceListener

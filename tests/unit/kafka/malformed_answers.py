@@ -17,14 +17,14 @@ from streamlet.kafka.consumer.assignors.base import (
     decode_subscription,
 )
 from streamlet.kafka.consumer.fetcher import CompletedFetch
-from streamlet.kafka.fetch.session import FetchSession
+from streamlet.kafka.fetch.fetch_session import FetchSession
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.metadata.metadata import Metadata
 from streamlet.kafka.producer import batch_ledger as responses
 from streamlet.kafka.protocol.api import ApiKey, Request, decode_response, skip_tags
 from streamlet.kafka.protocol.messages import REQUESTS
-from streamlet.kafka.protocol.messages.connections import ApiVersionsRequest, decode_api_versions
+from streamlet.kafka.protocol.messages.api_versions_and_sasl import ApiVersionsRequest, decode_api_versions
 from streamlet.kafka.protocol.schema import codec_of
 from streamlet.kafka.settings.client_config import ClientConfig
 from tests.unit.kafka.malformed import MEMORY_CONSTANT, Decoder, Span, SpanReader

@@ -25,7 +25,7 @@ from streamlet.kafka.protocol.framing import FrameBuffer
 from streamlet.kafka.protocol.schema import codec_of
 from streamlet.spouts.kafka.hosts import ZkBrokerReader
 from streamlet.spouts.kafka.partition import Partition
-from streamlet.spouts.kafka.stores import port as offset_store
+from streamlet.spouts.kafka.stores import offset_store
 from tests.unit.kafka.malformed import MEMORY_CONSTANT, Decoder, Span, SpanReader
 from tests.unit.kafka.malformed_answers import RECORDED, answers
 from tests.unit.kafka.malformed_records import (

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from streamlet.kafka.protocol.api import ApiKey, Request
-from streamlet.kafka.protocol.messages.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
-from streamlet.kafka.protocol.messages.connections import (
+from streamlet.kafka.protocol.messages.api_versions_and_sasl import (
     ApiVersionsRequest,
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
 )
+from streamlet.kafka.protocol.messages.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 from streamlet.kafka.protocol.messages.fetch import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest
 from streamlet.kafka.protocol.messages.groups import (
     DeleteGroupsRequest,

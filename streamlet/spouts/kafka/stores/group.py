@@ -17,7 +17,7 @@ from streamlet.kafka.errors import BrokerError, KafkaError
 from streamlet.spouts.kafka.activity import Steps, answer_to
 from streamlet.spouts.kafka.errors import Deposed, UnusableOffset
 from streamlet.spouts.kafka.partition import Broker, Partition
-from streamlet.spouts.kafka.stores.port import (
+from streamlet.spouts.kafka.stores.offset_store import (
     CommitPosition,
     Decide,
     NotAnOffset,

@@ -26,7 +26,7 @@ from streamlet.coordination.node_store import (
 from streamlet.spouts.kafka.activity import Background, Steps
 from streamlet.spouts.kafka.errors import Deposed, UnusableOffset
 from streamlet.spouts.kafka.partition import Broker, Partition
-from streamlet.spouts.kafka.stores.port import (
+from streamlet.spouts.kafka.stores.offset_store import (
     CommitPosition,
     Decide,
     NotAnOffset,

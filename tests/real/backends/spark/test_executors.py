@@ -19,7 +19,7 @@ from streamlet.backends.contract import RunRequest, RunResult, RunStatus, Stop
 from streamlet.backends.spark import SparkBackend, preflight
 from streamlet.backends.spark.launcher import SparkLost
 from streamlet.backends.spark.masters import DEFAULT_MASTER, parse_master
-from streamlet.backends.spark.session import KILL_ON_IDLE, Session, open_session
+from streamlet.backends.spark.spark_session import KILL_ON_IDLE, Session, open_session
 from streamlet.base.errors import BadInput
 from streamlet.model.settings import resolve
 from streamlet.runtime.worker.loading import load_topology

@@ -1,5 +1,5 @@
 """Consumers of real clusters, and what they read."""
 
-from tests.consumers import make_consumer, produce
+from tests.consumers import cluster, make_consumer, produce
 
-__all__ = ["make_consumer", "produce"]
+__all__ = ["cluster", "make_consumer", "produce"]

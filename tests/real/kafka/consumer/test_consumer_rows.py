@@ -12,17 +12,10 @@ from confluent_kafka.admin import AdminClient
 
 from streamlet.devcluster import DevCluster
 from streamlet.kafka import Consumer, TopicPartition
-from tests.brokers import BROKERS
 from tests.consumers import take, until
 from tests.patience import PATIENCE_S
 
 Make = Callable[..., Consumer]
-
-
-@pytest.fixture(params=BROKERS)
-def cluster(request: pytest.FixtureRequest) -> DevCluster:
-    found: DevCluster = request.getfixturevalue(request.param)
-    return found
 
 
 def test_c3_nothing_is_joined_before_the_first_poll_and_a_poll_ends_at_its_time_out(

@@ -21,18 +21,12 @@ from streamlet.kafka import (
     TopicPartition,
 )
 from streamlet.kafka.consumer.errors import CommitFailed, ConcurrentUse, ConsumerWakeup, MembershipFenced
-from tests.brokers import BROKERS, ONE_BROKER
+from tests.brokers import ONE_BROKER
 from tests.consumers import take, until
 from tests.patience import PATIENCE_S
 
 Make = Callable[..., Consumer]
 QUICK = {"heartbeat_interval_ms": 100, "session_timeout_ms": 6000}
-
-
-@pytest.fixture(params=BROKERS)
-def cluster(request: pytest.FixtureRequest) -> DevCluster:
-    found: DevCluster = request.getfixturevalue(request.param)
-    return found
 
 
 class Told(ConsumerRebalanceListener):

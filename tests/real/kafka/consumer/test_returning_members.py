@@ -8,17 +8,10 @@ import pytest
 
 from streamlet.devcluster import DevCluster
 from streamlet.kafka import Admin, Consumer, KafkaError, Producer, TopicPartition
-from tests.brokers import BROKERS
 from tests.consumers import take, until
 
 Make = Callable[..., Consumer]
 QUICK = {"heartbeat_interval_ms": 100, "session_timeout_ms": 6000}
-
-
-@pytest.fixture(params=BROKERS)
-def cluster(request: pytest.FixtureRequest) -> DevCluster:
-    found: DevCluster = request.getfixturevalue(request.param)
-    return found
 
 
 def test_c5_a_static_leader_that_comes_back_notices_new_partitions(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from streamlet.backends.contract import RunRequest, RunStatus, Stop
+from streamlet.backends.contract import RunRequest, Stop
 from streamlet.backends.run_coordinator import RunCoordinator, RunFailed
 from streamlet.backends.spark import launcher as launcher_module
 from streamlet.backends.spark.launcher import SlotLauncher, SparkLost
@@ -28,6 +28,7 @@ from streamlet.runtime.worker.loading import load_topology
 from streamlet.runtime.worker.messages import Initialized, Pause
 from tests.marked_processes import NUMBERED, REPOSITORY
 from tests.patience import PATIENCE_S
+from tests.run_observer import Watcher
 
 FILE = NUMBERED
 RUN, SECRET = b"r" * 16, b"s" * 32
@@ -213,18 +214,6 @@ def test_close_cancels_what_does_not_return_and_stops_listening(jobs: Waiting, m
 # -- a whole run ---------------------------------------------------------------------------------------------------
 
 
-class Watcher:
-    def __init__(self) -> None:
-        self.events: list[str] = []
-        self.statuses: list[RunStatus] = []
-
-    def on_status(self, status: RunStatus) -> None:
-        self.statuses.append(status)
-
-    def on_event(self, level: str, text: str) -> None:
-        self.events.append(text)
-
-
 class Run:
     """The numbered topology on two slots that are processes."""
 
@@ -265,7 +254,7 @@ def test_what_users_print_is_told(tmp_path: Path) -> None:
     """An executor's standard output is a file nobody looks at."""
     run = Run(tmp_path)
     run.go()
-    assert len([text for text in run.watcher.events if text.startswith("sums of ")]) == 2
+    assert len([text for text in run.watcher.texts if text.startswith("sums of ")]) == 2
 
 
 def test_an_error_of_a_worker_names_the_users_file(tmp_path: Path) -> None:

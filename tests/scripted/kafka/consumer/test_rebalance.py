@@ -161,9 +161,8 @@ def test_c7_nothing_is_handed_out_between_the_last_commit_and_the_revocation() -
     rig.consumer.close(0)
 
 
-def before_a_join(clock: ManualClock) -> Rig:
-    """One that commits before it gives its partition back, and joins."""
-    rig = Rig(enable_auto_commit=True, partition_assignment_strategy=["range"], clock=clock)
+def begin_commit_before_a_join(rig: Rig) -> None:
+    """Subscribe, get ZERO, read on to offset 5, and hear of a rebalance."""
     rig.consumer.subscribe(["t"])
     rig.coordinator.poll()
     rig.thread.news = [rig.joined(ZERO)]
@@ -171,6 +170,12 @@ def before_a_join(clock: ManualClock) -> Rig:
     rig.consumer.seek(ZERO, 5)
     rig.thread.news = [RejoinNeeded("a test")]
     rig.coordinator.poll()
+
+
+def before_a_join(clock: ManualClock) -> Rig:
+    """One that commits before it gives its partition back, and joins."""
+    rig = Rig(enable_auto_commit=True, partition_assignment_strategy=["range"], clock=clock)
+    begin_commit_before_a_join(rig)
     assert len(rig.committed) == 1 and len(rig.thread.joins) == 1
     return rig
 
@@ -296,13 +301,7 @@ def test_c7_a_commit_before_a_join_that_was_given_up_does_not_stand_for_the_next
     """unsubscribe() while it was under way; the next rebalance commits anew."""
     rig = Rig(enable_auto_commit=True, partition_assignment_strategy=["range"])
     for round_ in (1, 2):
-        rig.consumer.subscribe(["t"])
-        rig.coordinator.poll()
-        rig.thread.news = [rig.joined(ZERO)]
-        rig.coordinator.poll()
-        rig.consumer.seek(ZERO, 5)
-        rig.thread.news = [RejoinNeeded("a test")]
-        rig.coordinator.poll()
+        begin_commit_before_a_join(rig)
         assert len(rig.committed) == round_
         rig.consumer.unsubscribe()
         rig.committed[-1].complete({ZERO: None})

@@ -4,31 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 
 import pytest
 
-from streamlet.kafka import ClientConfig, KafkaClient
 from streamlet.kafka.errors import AuthenticationFailed
 from streamlet.kafka.protocol.api import ApiKey
-from streamlet.kafka.protocol.messages.connections import SaslAuthenticateResponse, SaslHandshakeResponse
+from streamlet.kafka.protocol.messages.api_versions_and_sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from tests.patience import PATIENCE_S
 from tests.scripted.fake_broker import FakeBroker
+from tests.scripted.kafka.net.polled_client import make, until
 
 FOUND = FindCoordinatorResponse(error_code=0, node_id=1, host="h", port=1)
-
-
-def make(*servers: FakeBroker, **settings: object) -> KafkaClient:
-    names = tuple(row.address for row in servers)
-    return KafkaClient(ClientConfig.of({"bootstrap_servers": names, **settings}))
-
-
-def until(client: KafkaClient, done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not done():
-        assert time.monotonic() < deadline, client
-        client.poll(0.05)
 
 
 def _user(**changes: object) -> dict[str, object]:

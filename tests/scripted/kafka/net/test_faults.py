@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -29,6 +29,7 @@ from streamlet.kafka.protocol.messages.metadata import (
 )
 from tests.patience import PATIENCE_S
 from tests.scripted.fake_broker import CLOSE, SILENCE, FakeBroker
+from tests.scripted.kafka.net.polled_client import make, until
 
 FOUND = FindCoordinatorResponse(error_code=0, node_id=1, host="h", port=1)
 TP = TopicPartition("lines", 0)
@@ -74,18 +75,6 @@ def cluster(
 
 def member(row: FakeBroker) -> MetadataBroker:
     return MetadataBroker(node_id=row.node_id, host="127.0.0.1", port=row.port)
-
-
-def make(*servers: FakeBroker, **settings: object) -> KafkaClient:
-    names = tuple(row.address for row in servers)
-    return KafkaClient(ClientConfig.of({"bootstrap_servers": names, **settings}))
-
-
-def until(client: KafkaClient, done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not done():
-        assert time.monotonic() < deadline, (client, client.cluster)
-        client.poll(0.05)
 
 
 def refreshed(client: KafkaClient) -> None:
@@ -263,7 +252,7 @@ def test_fault_f17_versions_that_do_not_meet_are_told_at_once(
 
 
 def _no_versions() -> object:
-    from streamlet.kafka.protocol.messages.connections import ApiVersionsResponse
+    from streamlet.kafka.protocol.messages.api_versions_and_sasl import ApiVersionsResponse
 
     return ApiVersionsResponse(error_code=0, api_keys=())
 

@@ -162,7 +162,7 @@ def test_a_port_that_accepts_and_never_answers_holds_up_no_other(
 
 def test_a_broker_that_authenticates_for_ever_is_given_up() -> None:
     """It takes the mechanism and never answers the password."""
-    from streamlet.kafka.protocol.messages.connections import SaslHandshakeResponse
+    from streamlet.kafka.protocol.messages.api_versions_and_sasl import SaslHandshakeResponse
 
     with FakeBroker() as broker:
         broker.on(ApiKey.SASL_HANDSHAKE, SaslHandshakeResponse(error_code=0, mechanisms=("PLAIN",)))

@@ -32,6 +32,7 @@ from streamlet.kafka.protocol.messages.metadata import MetadataResponse
 from streamlet.kafka.protocol.messages.produce import ProduceRequest
 from tests.patience import PATIENCE_S
 from tests.scripted.fake_broker import CLOSE, SILENCE, FakeBroker
+from tests.scripted.kafka.net.polled_client import until
 
 FOUND = FindCoordinatorResponse(error_code=0, node_id=1, host="h", port=1)
 
@@ -54,14 +55,6 @@ def make_client() -> Iterator[Callable[..., KafkaClient]]:
     yield make
     for client in clients:
         client.close()
-
-
-def until(client: KafkaClient, done: Callable[[], bool], deadline_s: float = PATIENCE_S) -> None:
-    """Poll until it is so."""
-    end = time.monotonic() + deadline_s
-    while not done():
-        assert time.monotonic() < end, repr(client)
-        client.poll(0.05)
 
 
 def free_port() -> int:

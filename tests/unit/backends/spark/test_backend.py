@@ -8,7 +8,7 @@ import pytest
 
 from streamlet.backends.contract import RunRequest, Stop
 from streamlet.backends.spark import backend
-from streamlet.backends.spark.session import Executor
+from streamlet.backends.spark.spark_session import Executor
 from streamlet.base.errors import BadInput
 from streamlet.runtime.worker.loading import load_topology
 from tests.marked_processes import NUMBERED

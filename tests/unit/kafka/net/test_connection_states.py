@@ -14,8 +14,7 @@ from streamlet.kafka.net.connection_states import (
     Move,
     SocketAddress,
 )
-from streamlet.kafka.net.in_flight import InFlightRequest, InFlightRequests
-from streamlet.kafka.net.network_client import least_loaded_node
+from streamlet.kafka.net.network_client import InFlightRequest, InFlightRequests, least_loaded_node
 from streamlet.kafka.protocol.messages.metadata import MetadataRequest
 
 A = Address("a", 1)

@@ -6,7 +6,7 @@ import pytest
 
 from streamlet.kafka.errors import AuthenticationFailed
 from streamlet.kafka.net.sasl import Plain, Scram, sasl_client
-from streamlet.kafka.protocol.messages.connections import SaslAuthenticateRequest
+from streamlet.kafka.protocol.messages.api_versions_and_sasl import SaslAuthenticateRequest
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 SERVER_FIRST = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"

@@ -18,7 +18,7 @@ from streamlet.kafka.net.sasl import SaslClient
 from streamlet.kafka.protocol import primitives as p
 from streamlet.kafka.protocol.api import ApiKey, Request, VersionRange, encode_request, skip_tags
 from streamlet.kafka.protocol.messages import REQUESTS, configs, fetch, groups, offsets, produce, topics, transactions
-from streamlet.kafka.protocol.messages.connections import (
+from streamlet.kafka.protocol.messages.api_versions_and_sasl import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     SaslAuthenticateRequest,

@@ -24,7 +24,7 @@ from streamlet.kafka.protocol.api import (
     encode_request,
 )
 from streamlet.kafka.protocol.messages import REQUESTS
-from streamlet.kafka.protocol.messages.connections import ApiVersionsRequest, decode_api_versions
+from streamlet.kafka.protocol.messages.api_versions_and_sasl import ApiVersionsRequest, decode_api_versions
 from streamlet.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from streamlet.kafka.protocol.messages.metadata import MetadataRequest
 from streamlet.kafka.protocol.primitives import Reader

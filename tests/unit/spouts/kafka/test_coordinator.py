@@ -13,7 +13,7 @@ from streamlet.base.errors import StreamletError
 from streamlet.kafka.broker_errors import NotLeaderOrFollower, OffsetOutOfRange, TopicAuthorizationFailed
 from streamlet.kafka.errors import Disconnected
 from streamlet.spouts.kafka.activity import Activity, Steps
-from streamlet.spouts.kafka.connections import DynamicPartitionConnections
+from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.coordinator import (
     TOPIC_GONE_GRACE_S,
     PartitionCoordinator,

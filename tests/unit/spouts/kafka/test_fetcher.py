@@ -18,7 +18,7 @@ from streamlet.kafka.errors import Disconnected
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.protocol.messages.fetch import FetchPartitionResponse, FetchResponse, FetchTopicResponse
 from streamlet.kafka.records.batch import HEADER
-from streamlet.spouts.kafka.connections import DynamicPartitionConnections
+from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.fetcher import BUSY_WAIT_MS, Fetcher
 from streamlet.spouts.kafka.manager import EmitLimits, PartitionManager
 from streamlet.spouts.kafka.offset_ledger import OffsetLedger

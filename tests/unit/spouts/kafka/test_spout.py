@@ -14,7 +14,7 @@ from streamlet.base.clock import ManualClock
 from streamlet.base.errors import SettingError
 from streamlet.components.spout import FailReason, Spout
 from streamlet.spouts.kafka import KafkaHosts, KafkaSpout, KeyValueScheme, Record, SpoutConfig
-from streamlet.spouts.kafka.connections import DynamicPartitionConnections
+from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.coordinator import PartitionCoordinator
 from streamlet.spouts.kafka.errors import PoisonRecord
 from streamlet.spouts.kafka.manager import EMITTED_END, EMITTED_MORE_LEFT, NO_EMITTED, PartitionManager

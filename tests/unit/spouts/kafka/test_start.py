@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamlet.spouts.kafka.connections import LogBounds
+from streamlet.spouts.kafka.broker_connections import LogBounds
 from streamlet.spouts.kafka.offset_ledger import OffsetRange
-from streamlet.spouts.kafka.opening import decide_start
+from streamlet.spouts.kafka.partition_opening import decide_start
 from streamlet.spouts.kafka.spout_config import StartPolicy
-from streamlet.spouts.kafka.stores.port import Reason, StoredOffset
+from streamlet.spouts.kafka.stores.offset_store import Reason, StoredOffset
 
 LOG = LogBounds(start=100, end=200, at_time=150)
 

@@ -15,7 +15,7 @@ from streamlet.spouts.kafka.activity import Activity, Background, Steps
 from streamlet.spouts.kafka.errors import Deposed, UnusableOffset
 from streamlet.spouts.kafka.offset_ledger import OffsetRange
 from streamlet.spouts.kafka.partition import Broker, Partition
-from streamlet.spouts.kafka.stores.port import CommitPosition, Owner, Reason, StartDecision, StoredOffset
+from streamlet.spouts.kafka.stores.offset_store import CommitPosition, Owner, Reason, StartDecision, StoredOffset
 from streamlet.spouts.kafka.stores.zookeeper import ZooKeeperOffsets
 
 P = Partition("lines", 0)

@@ -29,7 +29,7 @@ from streamlet.base.clock import Clock
 from streamlet.base.errors import StreamletError
 from streamlet.kafka.fetch.truncation import judge_position
 from streamlet.spouts.kafka.activity import Pause, Steps
-from streamlet.spouts.kafka.connections import Connection, DynamicPartitionConnections, LogBounds
+from streamlet.spouts.kafka.broker_connections import Connection, DynamicPartitionConnections, LogBounds
 from streamlet.spouts.kafka.errors import OffsetsLost
 from streamlet.spouts.kafka.manager import EmitLimits, PartitionManager
 from streamlet.spouts.kafka.offset_ledger import OffsetLedger, OffsetRange
@@ -37,7 +37,7 @@ from streamlet.spouts.kafka.partition import Broker, Partition
 from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
 from streamlet.spouts.kafka.scheme import Scheme
 from streamlet.spouts.kafka.spout_config import SpoutConfig, StartPolicy
-from streamlet.spouts.kafka.stores.port import OffsetStore, Owner, Reason, StartDecision, StoredOffset
+from streamlet.spouts.kafka.stores.offset_store import OffsetStore, Owner, Reason, StartDecision, StoredOffset
 
 log = logging.getLogger(__name__)
 

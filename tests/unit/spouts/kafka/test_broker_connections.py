@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.metadata.cluster import Broker as KafkaBroker
-from streamlet.spouts.kafka.connections import DynamicPartitionConnections
+from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.partition import Broker, Partition
 
 BROKERS = [Broker("a"), Broker("b"), Broker("c")]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from streamlet.backends.spark.masters import parse_master
-from streamlet.backends.spark.session import Cancelled, _Opening, active_session, environment, open_session
+from streamlet.backends.spark.spark_session import Cancelled, _Opening, active_session, environment, open_session
 
 pytestmark = pytest.mark.spark
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from streamlet.kafka import TopicPartition
 from streamlet.kafka.broker_errors import FetchSessionIdNotFound, InvalidFetchSessionEpoch
 from streamlet.kafka.client.leader_requests import FetchPosition, SessionPart
-from streamlet.kafka.fetch.session import FetchSession
+from streamlet.kafka.fetch.fetch_session import FetchSession
 
 TPS = [TopicPartition(topic, number) for topic in "ab" for number in range(3)]
 IDS = {"a": "ida", "b": "idb"}

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.client.leader_requests import (
-    FetchedPartition,
-    FetchPosition,
-    FetchSettings,
-    fetch,
     list_offsets,
     offsets_for_leader_epoch,
 )
 from streamlet.kafka.errors import KafkaError
-from streamlet.kafka.future import RequestFuture
-from streamlet.kafka.metadata.cluster import UNKNOWN_NODE, TopicPartition
+from streamlet.kafka.metadata.cluster import UNKNOWN_NODE
 from streamlet.kafka.metadata.cluster import Broker as KafkaBroker
 from streamlet.kafka.protocol.messages.fetch import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from streamlet.spouts.kafka.activity import Steps, answer_to
@@ -41,26 +35,20 @@ class LogBounds:
 class Connection:
     """The way to one broker, and this task's partitions on it."""
 
-    __slots__ = ("_address", "_client", "broker", "partitions")
+    __slots__ = ("address", "broker", "client", "partitions")
 
     def __init__(self, client: KafkaClient, broker: Broker) -> None:
-        self._client = client
+        self.client = client
         # The hosts of the settings come without node ids: the client takes a broker by its address just as well.
-        self._address = KafkaBroker(UNKNOWN_NODE, broker.host, broker.port)
+        self.address = KafkaBroker(UNKNOWN_NODE, broker.host, broker.port)
         self.broker = broker
         self.partitions: set[Partition] = set()
-
-    def fetch(
-        self, positions: Mapping[TopicPartition, FetchPosition], settings: FetchSettings
-    ) -> RequestFuture[dict[TopicPartition, FetchedPartition]]:
-        """Ask this broker for records from the positions on."""
-        return fetch(self._client, self._address, positions, settings)
 
     def log_bounds(self, partition: Partition, timestamp_ms: int | None = None) -> Steps[LogBounds]:
         """Ask for the log's ends and the offset of a time. Raises KafkaError."""
         asked = [EARLIEST_TIMESTAMP, LATEST_TIMESTAMP] + ([] if timestamp_ms is None else [timestamp_ms])
         # All requests leave before the first answer is awaited.
-        answers = [list_offsets(self._client, self._address, {partition.tp: time}) for time in asked]
+        answers = [list_offsets(self.client, self.address, {partition.tp: time}) for time in asked]
         found: list[int] = []
         for answer in answers:
             row = (yield from answer_to(answer)).get(partition.tp)
@@ -81,9 +69,7 @@ class Connection:
             return None
         wanted = {partition.tp: (leader_epoch, current_leader_epoch)}
         try:
-            row = (yield from answer_to(offsets_for_leader_epoch(self._client, self._address, wanted))).get(
-                partition.tp
-            )
+            row = (yield from answer_to(offsets_for_leader_epoch(self.client, self.address, wanted))).get(partition.tp)
             if row is not None and row.error is not None:
                 raise row.error(f"Asking {self.broker} where leader epoch {leader_epoch} of {partition} ends")
         except KafkaError as error:
@@ -104,7 +90,7 @@ class Connection:
 
     def disconnect(self) -> None:
         """Close the client's connection to this broker."""
-        self._client.disconnect(self._address)
+        self.client.disconnect(self.address)
 
 
 class DynamicPartitionConnections:

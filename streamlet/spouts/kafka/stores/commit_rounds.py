@@ -11,12 +11,12 @@ from streamlet.spouts.kafka.activity import Activity
 from streamlet.spouts.kafka.errors import Deposed, UnusableOffset
 from streamlet.spouts.kafka.manager import PartitionManager
 from streamlet.spouts.kafka.partition import Broker, Partition
-from streamlet.spouts.kafka.stores.port import CommitPosition, OffsetStore, Outcome
+from streamlet.spouts.kafka.stores.offset_store import CommitPosition, OffsetStore, Outcome
 
 log = logging.getLogger(__name__)
 
 
-class Commits:
+class CommitRounds:
     """Commits in rounds over all partitions, one round at a time.
 
     A failed write is made again by the next round; offsets only grow, so nothing is lost but time.

@@ -191,6 +191,8 @@ class Call:
             if not rounds.pending:
                 break
             resume = self._retry.delay(tries, self._uniform)
+            # A pause that ends after the deadline leaves no time for another try: the call ends now, with the last
+            # errors.
             if resume >= self.left_s():
                 rounds.give_up(self._timeout_s, tries, self.client.connections())
                 break
@@ -224,6 +226,8 @@ class Call:
                 rounds.take(share, told)
 
     def _back_off(self, seconds: float, stale: bool) -> None:
+        # With the metadata of before, the next round would ask the same wrong broker: it waits for the update, but not
+        # longer than the call.
         version = self.client.metadata.request_update(reset_equivalent=False) if stale else -1
         self.pause(seconds)
         while stale and self.client.metadata.update_version == version and self.left_s() > 0:
@@ -281,6 +285,7 @@ class ToCoordinators(Generic[K]):
     group_id: Callable[[K], str]
 
     def find(self, items: Sequence[K], call: Call) -> Found[K]:
+        # One search for each group, and all of them sent before the first is awaited.
         groups = dict.fromkeys(self.group_id(item) for item in items)
         searches = {group: find_coordinator(call.client, group) for group in groups}
         found: Found[K] = Found()
@@ -289,6 +294,7 @@ class ToCoordinators(Generic[K]):
         for group, search in searches.items():
             try:
                 brokers[group] = call.wait(search)
+            # The time of the whole call is up, for the other groups too: this is no error of one group.
             except ClientTimeout as err:
                 raise err from None
             except KafkaError as err:

@@ -10,13 +10,13 @@ import pytest
 from streamlet.base.clock import ManualClock
 from streamlet.kafka.broker_errors import CoordinatorNotAvailable
 from streamlet.spouts.kafka.activity import Activity, Steps
-from streamlet.spouts.kafka.connections import DynamicPartitionConnections
+from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.hosts import KafkaHosts
-from streamlet.spouts.kafka.opening import PartitionOpener
 from streamlet.spouts.kafka.partition import Broker, Partition
+from streamlet.spouts.kafka.partition_opening import PartitionOpener
 from streamlet.spouts.kafka.scheme import as_scheme
 from streamlet.spouts.kafka.spout_config import SpoutConfig
-from streamlet.spouts.kafka.stores.port import Owner
+from streamlet.spouts.kafka.stores.offset_store import Owner
 
 
 def test_what_mends_itself_alarms_nobody(caplog: pytest.LogCaptureFixture) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import product
 
+from streamlet.kafka.admin.call_rounds import Rounds
 from streamlet.kafka.admin.errors import Answers, Unanswered
-from streamlet.kafka.admin.rounds import Rounds
 from streamlet.kafka.broker_errors import (
     BrokerRequestTimedOut,
     InvalidPartitions,

@@ -17,8 +17,8 @@ from streamlet.spouts.kafka.offset_ledger import OffsetLedger
 from streamlet.spouts.kafka.partition import Partition
 from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
 from streamlet.spouts.kafka.scheme import StringScheme
-from streamlet.spouts.kafka.stores.commits import Commits
-from streamlet.spouts.kafka.stores.port import CommitPosition, Outcome
+from streamlet.spouts.kafka.stores.commit_rounds import CommitRounds
+from streamlet.spouts.kafka.stores.offset_store import CommitPosition, Outcome
 
 P = Partition("t", 0)
 
@@ -52,7 +52,7 @@ class Rig:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.store = Store()
-        self.commits = Commits(self.store, self.clock, 2.0, lambda partition: None)  # type: ignore[arg-type]
+        self.commits = CommitRounds(self.store, self.clock, 2.0, lambda partition: None)  # type: ignore[arg-type]
         retries = ExponentialBackoffMsgRetryManager(Backoff(1, 1), 0)
         self.manager = PartitionManager(P, 0, OffsetLedger(0), retries, StringScheme(), EmitLimits())
 
