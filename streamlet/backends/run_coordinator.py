@@ -58,7 +58,7 @@ class Launcher(Protocol):
         """Bring up a worker; hand its channel to ``adopt``, now or later, on any thread."""
 
     def kill(self, worker: int, epoch: int) -> None:
-        """End a worker so that nothing of it lives on."""
+        """End a worker and every process that it started."""
 
     def ended(self) -> list[tuple[int, int, str]]:
         """Return (worker, epoch, how) of workers that ended since the last call."""

@@ -23,7 +23,7 @@ from streamlet.runtime.worker.log_lines import logs_shown
 
 
 class RunCommand(click.Command):
-    """The command; with ``--json`` a wrong option is told on stdout, too."""
+    """The command; with ``--json`` a wrong option is printed on stdout, too."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any

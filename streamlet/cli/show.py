@@ -47,7 +47,7 @@ class View(Observer, Protocol):
 
 
 # A reader that goes away, or a full disk, does not stop the run in the middle: it drains, so that what was emitted is
-# committed, and the error is told afterwards.
+# committed, and the error is shown afterwards.
 class LastingView:
     """A view whose broken output asks the run to drain.
 

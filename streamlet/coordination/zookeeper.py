@@ -36,7 +36,7 @@ REQUEST_TIMEOUT_S = 10.0
 SESSION_TIMEOUT_S = 10.0
 CLOSE_TIMEOUT_S = 3.0
 WAIT_TOLD_S = 1.0
-"""Seconds before the user is told which server is waited for."""
+"""Seconds before a line names the server that the start waits for."""
 
 _PROBE_AGAIN_S = 0.2
 _PROBE_TIMEOUT_S = 1.0

@@ -34,7 +34,7 @@ LOCAL_S = 300.0
 """Seconds for all executors of a local master: a starved machine takes minutes."""
 
 TOLD_AFTER_S = 5.0
-"""Seconds before the user is told that the run waits for executors."""
+"""Seconds before a line says that the run waits for executors."""
 
 PROBE_S = 300.0
 """Seconds for the first Python tasks; executors may be started for them."""
@@ -140,7 +140,7 @@ def _slots(executors: list[Executor]) -> tuple[int, int]:
 
 
 def _probe(session: Session, workers: int, stop: Stop) -> None:
-    """Ask the executors for what they lack, and start their Python daemons. Raises BadInput or Cancelled."""
+    """Check what each executor lacks, and start its Python daemon. Raises BadInput or Cancelled."""
     host = socket.gethostbyname(session.driver_host())
     found: list[str] = []
     failure: list[str] = []

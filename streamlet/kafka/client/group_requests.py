@@ -228,7 +228,7 @@ class GroupOffsets:
         return self._ask(lambda: request, read)
 
     def _ask(self, make: Callable[[], Request[T]], read: Callable[[T], U]) -> RequestFuture[U]:
-        """Send a request to the coordinator, once it is found; return a future of what ``read`` makes of the answer."""
+        """Send a request to the coordinator once it is found; return a future of ``read(answer)``."""
         answer: RequestFuture[T] = RequestFuture()
         result = answer.then(read).add_listener(self._forget_if_moved)
         if self.coordinator is not None:

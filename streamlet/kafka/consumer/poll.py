@@ -45,7 +45,7 @@ T = TypeVar("T")
 _LONGEST_WAIT_S = 60.0
 
 TOLD_AFTER_S = 3.0
-"""Seconds without any broker's answer before the user is told."""
+"""Seconds without any broker's answer before a warning says so."""
 TOLD_AGAIN_S = 30.0
 """Seconds between two such warnings."""
 LOOKED_AGAIN_S = 0.5
@@ -180,7 +180,7 @@ class IdleReasons:
         self._began_s = now_s
         self._silences: Notices[None] = Notices(TOLD_AGAIN_S)
         self._told: dict[str, str] = {}
-        """Warnings that hold, by topic, partition or pattern: each is told once."""
+        """Warnings that hold, by topic, partition or pattern: each is logged once."""
         self._look_s = now_s
 
     def look(self, now_s: float) -> None:

@@ -94,7 +94,7 @@ class Sender:
         self.wanted_update = False
         """A caller waits for newer metadata."""
         self.sleeping = False
-        """The thread is in a poll that nothing of ours ends: a caller that adds work must wake it."""
+        """True while the thread waits in a poll: a caller that adds work must wake it."""
         self._poked = False
         """Something happened that the next turn must look at before it sleeps."""
         self.closing = False

@@ -23,7 +23,7 @@ SETTLES_S = 1.0
 """Seconds before a loss counts: until then it may be the first sign of a death."""
 
 AGAIN_S = 10.0
-"""Seconds before the same pair is told again, with the number in between."""
+"""Seconds before the same pair is reported again, with the number in between."""
 
 
 @dataclass
@@ -65,7 +65,7 @@ class LinkWatch:
             del self._refused[pair]
 
     def gone(self, worker: int) -> None:
-        """Forget the losses and failed dials of a dead worker: its death is told instead."""
+        """Forget the losses and failed dials of a dead worker: its death is reported instead."""
         for ends, pair in self._pairs.items():
             if worker in ends:
                 pair.waiting.clear()
