@@ -47,13 +47,13 @@ class Bolt(Component):
 
     def emit(
         self,
-        values: Sequence[Any],
+        tup: Sequence[Any],
         stream: str | None = None,
         anchors: Sequence[Tuple] | None = None,
         direct_task: int | None = None,
         need_task_ids: bool = False,
     ) -> list[int] | None:
-        """Send a tuple on. Raises ValueCannotTravel.
+        """Send a tuple on: ``tup`` is a list of values, one a field. Raises ValueCannotTravel.
 
         ``anchors`` None means the present tuple (if ``auto_anchor``), ``[]`` means none. Returns the receiving task ids
         if ``need_task_ids``. The error names component, stream and field of a value that the wire could not carry

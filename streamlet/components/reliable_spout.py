@@ -106,7 +106,7 @@ class ReliableSpout(Spout):
 
         # Kept only once it was sent: what an emit refused is nothing to wait for.
         def emit(
-            values: Sequence[Any],
+            tup: Sequence[Any],
             tup_id: Hashable | None = None,
             stream: str | None = None,
             direct_task: int | None = None,
@@ -114,8 +114,8 @@ class ReliableSpout(Spout):
         ) -> list[int] | None:
             if tup_id is None:
                 raise ValueError(_NO_ID)
-            tasks = send(values, tup_id, stream, direct_task, need_task_ids)
-            self.unacked_tuples[tup_id] = Unacked([*values], stream, direct_task)
+            tasks = send(tup, tup_id, stream, direct_task, need_task_ids)
+            self.unacked_tuples[tup_id] = Unacked([*tup], stream, direct_task)
             return tasks
 
         def emit_many(

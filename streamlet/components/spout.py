@@ -64,13 +64,13 @@ class Spout(Component):
 
     def emit(
         self,
-        values: Sequence[Any],
+        tup: Sequence[Any],
         tup_id: Hashable | None = None,
         stream: str | None = None,
         direct_task: int | None = None,
         need_task_ids: bool = False,
     ) -> list[int] | None:
-        """Send a tuple into the topology. Raises ValueCannotTravel.
+        """Send a tuple into the topology: ``tup`` is a list of values. Raises ValueCannotTravel.
 
         ``tup_id`` (any hashable) makes it the root of a tracked tree. Returns the receiving task ids if
         ``need_task_ids``.

@@ -108,32 +108,32 @@ class BoltTask:
         plain, task = PLAIN, self
 
         def emit(
-            values: Sequence[Any],
+            tup: Sequence[Any],
             stream: str | None = None,
             anchors: Sequence[Tuple] | None = None,
             direct_task: int | None = None,
             need_task_ids: bool = False,
         ) -> list[int] | None:
             if stream is not None or anchors is not None or need_task_ids or direct_task is not None:
-                return slow(values, stream, anchors, direct_task, need_task_ids)
-            for value in values:
+                return slow(tup, stream, anchors, direct_task, need_task_ids)
+            for value in tup:
                 if value.__class__ not in plain:
-                    return slow(values)
+                    return slow(tup)
             current = task._current
             if (
-                len(values) != width
+                len(tup) != width
                 or current is None
                 or current.anchors is not None
-                or (values.__class__ is not list and values.__class__ is not tuple)
+                or (tup.__class__ is not list and tup.__class__ is not tuple)
             ):
-                return slow(values)
+                return slow(tup)
             root = current.root
             if root:
                 edge = bits(64)
                 current.children ^= edge
-                pick(values).extend((root, edge, [*values]))
+                pick(tup).extend((root, edge, [*tup]))
             else:
-                pick(values).extend((0, 0, [*values]))
+                pick(tup).extend((0, 0, [*tup]))
             return None
 
         return emit
@@ -143,25 +143,25 @@ class BoltTask:
         slow, bits, plain, task = self.emit_anywhere, self.getrandbits, PLAIN, self
 
         def emit(
-            values: Sequence[Any],
+            tup: Sequence[Any],
             stream: str | None = None,
             anchors: Sequence[Tuple] | None = None,
             direct_task: int | None = None,
             need_task_ids: bool = False,
         ) -> list[int] | None:
             if stream is not None or anchors is not None or need_task_ids or direct_task is not None:
-                return slow(values, stream, anchors, direct_task, need_task_ids)
+                return slow(tup, stream, anchors, direct_task, need_task_ids)
             current = task._current
             if (
-                len(values) != 1
+                len(tup) != 1
                 or current is None
                 or current.anchors is not None
-                or (values.__class__ is not list and values.__class__ is not tuple)
+                or (tup.__class__ is not list and tup.__class__ is not tuple)
             ):
-                return slow(values)
-            value = values[0]
+                return slow(tup)
+            value = tup[0]
             if value.__class__ not in plain:
-                return slow(values)
+                return slow(tup)
             root = current.root
             if root:
                 edge = bits(64)
@@ -175,7 +175,7 @@ class BoltTask:
 
     def emit_anywhere(
         self,
-        values: Sequence[Any],
+        tup: Sequence[Any],
         stream: str | None = None,
         anchors: Sequence[Tuple] | None = None,
         direct_task: int | None = None,
@@ -183,7 +183,7 @@ class BoltTask:
     ) -> list[int] | None:
         """Emit on any stream, with any anchors, to any number of readers."""
         routes = self.emitter.routes(stream, direct_task)
-        values = self.emitter.checked(values, routes)
+        values = self.emitter.checked(tup, routes)
         if anchors is None:
             anchors = (self._current,) if self._current is not None and self.bolt.auto_anchor else ()
         else:

@@ -99,19 +99,19 @@ class SpoutTask:
         task = self
 
         def emit(
-            values: Sequence[Any],
+            tup: Sequence[Any],
             tup_id: Hashable | None = None,
             stream: str | None = None,
             direct_task: int | None = None,
             need_task_ids: bool = False,
         ) -> list[int] | None:
             if tup_id is None or stream is not None or need_task_ids or direct_task is not None:
-                return slow(values, tup_id, stream, direct_task, need_task_ids)
-            for value in values:
+                return slow(tup, tup_id, stream, direct_task, need_task_ids)
+            for value in tup:
                 if value.__class__ not in PLAIN:
-                    return slow(values, tup_id)
-            if len(values) != width or (values.__class__ is not list and values.__class__ is not tuple):
-                return slow(values, tup_id)
+                    return slow(tup, tup_id)
+            if len(tup) != width or (tup.__class__ is not list and tup.__class__ is not tuple):
+                return slow(tup, tup_id)
             root = pending.next_root
             pending.next_root = root + 1
             edge = bits(64)
@@ -120,14 +120,14 @@ class SpoutTask:
             if not root & SAMPLE:
                 born[root] = task._now
             task.emits += 1
-            pick(values).extend((root, edge, [*values]))
+            pick(tup).extend((root, edge, [*tup]))
             return None
 
         return emit
 
     def emit_anywhere(
         self,
-        values: Sequence[Any],
+        tup: Sequence[Any],
         tup_id: Hashable | None = None,
         stream: str | None = None,
         direct_task: int | None = None,
@@ -135,7 +135,7 @@ class SpoutTask:
     ) -> list[int] | None:
         """Emit on any stream, to any number of readers, tracked or not."""
         routes = self.emitter.routes(stream, direct_task)
-        values = self.emitter.checked(values, routes)
+        values = self.emitter.checked(tup, routes)
         boxes = routes.boxes(values, direct_task)
         self._open([*zip(boxes, copies(values, len(boxes)), strict=False)], tup_id, routes.name)
         return [box.target for box in boxes] if need_task_ids else None

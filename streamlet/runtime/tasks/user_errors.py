@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-import re
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -27,7 +26,6 @@ Defined = Callable[..., Any] | None
 
 _OURS = str(Path(__file__).parents[2])
 _CALLERS = str(Path(__file__).parents[1])
-_TUP = re.compile(r"\bemit(_anywhere)?\(\) got an unexpected keyword argument 'tup'$")
 
 logger = logging.getLogger("streamlet")
 
@@ -47,7 +45,7 @@ def could_not_start(
         return error
     return ComponentFailed(
         f"{component} (task {task_id}) raised {type(error).__name__} in {where}{_place(error, defined)}: "
-        f"{said(error)}. {remedy(error)}A component that cannot start stops the topology; no tuple of it was lost. "
+        f"{said(error)}. A component that cannot start stops the topology; no tuple of it was lost. "
         "The traceback is shown with --debug."
     )
 
@@ -58,7 +56,7 @@ def spout_failed(component: str, task_id: int, where: str, error: Exception, def
         return error
     return ComponentFailed(
         f"The spout {component} (task {task_id}) raised {type(error).__name__} in {where}{_place(error, defined)}: "
-        f"{said(error)}. {remedy(error)}A spout that raises cannot say which of its messages are safe, so the topology "
+        f"{said(error)}. A spout that raises cannot say which of its messages are safe, so the topology "
         "stops; nothing acked is lost. Handle the error in the spout, or see the traceback with --debug."
     )
 
@@ -126,7 +124,7 @@ def _paragraph(component: str, task_id: int, error: BaseException, tup: Any, uns
     what = f"on a tuple from {tup.component}" if tup is not None else "in process_tick"
     return (
         f"{component} (task {task_id}) raised {type(error).__name__}{at} {what}: {said(error)}{again}. "
-        f"{remedy(error)}{_consequence(tup)}"
+        f"{_consequence(tup)}"
     )
 
 
@@ -148,13 +146,6 @@ def _consequence(tup: Any) -> str:
 
 
 # -- parts of the paragraphs -----------------------------------------------------------------------------------------
-
-
-def remedy(error: BaseException) -> str:
-    """Return how to write a pystorm call here, else nothing."""
-    if isinstance(error, TypeError) and _TUP.search(said(error)):
-        return "pystorm's emit(tup=[...]) is emit([...]) here: the list of values comes first, without a name. "
-    return ""
 
 
 def place(error: BaseException, defined: Defined = None) -> str:

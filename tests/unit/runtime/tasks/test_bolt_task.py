@@ -270,3 +270,15 @@ def test_a_row_is_a_sequence_of_values(row: Any) -> None:
     rig.run((7, ["a"]))
     assert rig.emitted() == []
     assert isinstance(rig.reported[0][0], BadEmit)
+
+
+def test_the_payload_may_be_named_tup() -> None:
+    """pystorm's name of the parameter: ``emit(tup=[...])``, with one field and with two, anchored and not."""
+    rig = Rig(bolt(lambda self, tup: self.emit(tup=["one"])))
+    rig.run((1, [0]))
+    assert [values for _, _, values in rig.emitted()] == [["one"]]
+    wide = Rig(
+        bolt(lambda self, tup: (self.emit(tup=["a", 1]), self.emit(tup=["b", 2], anchors=[]))), (Stream(["v", "n"]),)
+    )
+    wide.run((1, [0]))
+    assert [values for _, _, values in wide.emitted()] == [["a", 1], ["b", 2]]

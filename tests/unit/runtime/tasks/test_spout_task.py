@@ -258,3 +258,10 @@ def test_named_streams_and_wide_emits_take_the_same_way() -> None:
     rig.turn(lambda spout: spout.emit([1, 2], "a", "pairs"), emit(3, "b"))
     (box,) = rig.boxes
     assert [(run.stream, run.values) for run in box.take()] == [("pairs", [[1, 2]]), ("default", [[3]])]
+
+
+def test_the_payload_may_be_named_tup() -> None:
+    """pystorm's name of the parameter: ``emit(tup=[...])``, on the fast path and on the slow one."""
+    rig = Rig()
+    rig.turn(lambda spout: spout.emit(tup=["fast"], tup_id=1), lambda spout: spout.emit(tup=["slow"]))
+    assert [values for _, _, values in rig.emitted()] == [["fast"], ["slow"]]

@@ -136,18 +136,6 @@ def test_a_components_own_names_are_left_alone(run: Run) -> None:
     assert "mine made here a method sink" in told
 
 
-@pytest.mark.parametrize("where", ["spout", "bolt", "bolt without a stream"])
-def test_emit_with_pystorms_keyword_says_what_to_write(run: Run, where: str) -> None:
-    emits = "self.emit(tup=[1])"
-    file, told = {
-        "spout": lambda: run(spout=f"def activate(self): {emits}"),
-        "bolt": lambda: run(sink=f"outputs = ['n']\n    def process(self, tup): {emits}"),
-        "bolt without a stream": lambda: run(sink=f"def process(self, tup): {emits}"),
-    }[where]()
-    assert f"{file}:" in told
-    assert "pystorm's emit(tup=[...]) is emit([...]) here: the list of values comes first, without a name. " in told
-
-
 def test_a_definition_is_found_for_functions_classes_and_nothing_else() -> None:
     """A class without a constructor of its own is where it begins; what is built in is nowhere."""
 
