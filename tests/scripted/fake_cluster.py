@@ -60,10 +60,9 @@ from streamlet.kafka.protocol.messages.transactions import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from streamlet.kafka.records.batch import HEADER
-from streamlet.kafka.records.reading import ReadOptions, read_batches
-from streamlet.kafka.records.writing import BatchFields, NewRecord, encode_batch
+from streamlet.kafka.records.batch import HEADER, ReadOptions, read_batches
 from tests.scripted.fake_broker import FakeBroker
+from tests.whole_batches import BatchFields, NewRecord, encode_batch
 
 OUT_OF_RANGE, UNKNOWN_PRODUCER, FENCED, UNKNOWN_EPOCH, UNKNOWN_TOPIC_ID = 1, 59, 74, 75, 100
 

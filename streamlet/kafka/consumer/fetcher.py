@@ -6,7 +6,7 @@ waits of each broker.
 
 Handing out goes in two steps, so that the brokers work while this process unpacks:
 
-1. the batch headers say which answers this poll uses up whole (``kafka/fetch/header_scan.py``); the positions move
+1. the batch headers say which answers this poll uses up whole (``kafka/records/batch.py``); the positions move
    behind them, and the next fetches are sent;
 2. the answers are unpacked. If that fails, positions go back, and answers that come for the wrong ones are dropped.
 
@@ -39,11 +39,10 @@ from streamlet.kafka.consumer.records import Chunk
 from streamlet.kafka.consumer.subscription_state import PartitionState, Position, SubscriptionState
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.fetch.fetch_session import FetchSession
-from streamlet.kafka.fetch.header_scan import scan_headers
 from streamlet.kafka.fetch.pauses import Pauses
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
-from streamlet.kafka.records.batch import RecordBatch
+from streamlet.kafka.records.batch import RecordBatch, scan_headers
 
 _log = logging.getLogger(__name__)
 

@@ -25,10 +25,10 @@ from streamlet.base.backoff import Backoff
 from streamlet.kafka.broker_errors import UnknownTopicId
 from streamlet.kafka.client.leader_requests import FetchedPartition, FetchPosition, FetchSettings, fetch
 from streamlet.kafka.errors import KafkaError
-from streamlet.kafka.fetch.header_scan import scan_headers
 from streamlet.kafka.fetch.pauses import Pauses
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import TopicPartition
+from streamlet.kafka.records.batch import scan_headers
 from streamlet.spouts.kafka.broker_connections import Connection, DynamicPartitionConnections
 from streamlet.spouts.kafka.manager import PartitionManager
 from streamlet.spouts.kafka.partition import Broker, Partition

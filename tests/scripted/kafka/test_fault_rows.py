@@ -18,12 +18,12 @@ from streamlet.kafka.protocol.messages.transactions import (
     EndTxnResponse,
 )
 from streamlet.kafka.records.compression import Compression
-from streamlet.kafka.records.writing import BatchFields, NewRecord, encode_batch
 from tests.patience import PATIENCE_S
 from tests.scripted.fake_broker import SILENCE, FakeBroker
 from tests.scripted.fake_cluster import FakeCluster, Log
 from tests.scripted.kafka.client.test_client import MockCluster
 from tests.scripted.kafka.producer.scripted import scripted
+from tests.whole_batches import BatchFields, NewRecord, encode_batch
 
 TP = TopicPartition("t", 0)
 LOGS = Path(__file__).parents[2] / "unit/kafka/records/golden"

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import crc32c
 
-from streamlet.kafka.records.batch import HEADER, RecordBatch, parse_header
+from streamlet.kafka.records.batch import HEADER, ReadOptions, RecordBatch, parse_header, read_batches
 from streamlet.kafka.records.compression import CodecError, Compression, compress, decompress
-from streamlet.kafka.records.reading import ReadOptions, read_batches
 from streamlet.kafka.records.varint import read_raw_varint
-from streamlet.kafka.records.writing import BatchFields, NewRecord, encode_batch
 from tests.unit.kafka.malformed import Span
+from tests.whole_batches import BatchFields, NewRecord, encode_batch
 
 LOGS = Path(__file__).parent / "records/golden"
 UNPACKED_LIMIT = 64 * 1024

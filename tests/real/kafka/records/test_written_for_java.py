@@ -7,7 +7,7 @@ from pathlib import Path
 
 from streamlet.devcluster import DevCluster
 from streamlet.kafka.records.compression import Compression
-from streamlet.kafka.records.writing import BatchFields, NewRecord, encode_batch
+from tests.whole_batches import BatchFields, NewRecord, encode_batch
 
 
 def test_kafkas_dump_tool_reads_our_batches(kafka39: DevCluster, tmp_path: Path) -> None:

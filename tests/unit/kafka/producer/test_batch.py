@@ -12,8 +12,8 @@ from streamlet.kafka.producer.accumulator import BufferPool
 from streamlet.kafka.producer.batch import BatchState, ProducerBatch, increment_sequence
 from streamlet.kafka.producer.record_future import FutureRecordMetadata, fire, split_batch
 from streamlet.kafka.records.appending import HEADER_SIZE, encode_plain, encode_record, upper_bound
+from streamlet.kafka.records.batch import ReadOptions, read_batches
 from streamlet.kafka.records.compression import Compression
-from streamlet.kafka.records.reading import ReadOptions, read_batches
 
 TP = TopicPartition("t", 3)
 RECORDS = st.lists(

@@ -42,8 +42,8 @@ from streamlet.kafka.protocol.messages.topics import DeleteTopicsRequest
 from streamlet.kafka.protocol.messages.transactions import EndTxnRequest, InitProducerIdRequest
 from streamlet.kafka.protocol.schema import codec_of
 from streamlet.kafka.records.compression import Compression
-from streamlet.kafka.records.writing import BatchFields, NewRecord, encode_batch
 from tests.patience import PATIENCE_S
+from tests.whole_batches import BatchFields, NewRecord, encode_batch
 
 _PASSING = {3, 5, 14, 15, 16, 51}
 """No topic or leader yet, coordinator loads or is looked for, a transaction is being ended: said again."""

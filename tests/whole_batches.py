@@ -1,6 +1,6 @@
-"""Whole record batches of any kind (format v2), for tests and fake brokers.
+"""Whole record batches of any kind (format v2), control batches and gaps too: what logs hold.
 
-Control batches and gaps too. The producer encodes record by record instead: ``appending``.
+The producer encodes record by record instead (``kafka/records/appending.py``).
 """
 
 from __future__ import annotations
