@@ -14,7 +14,7 @@ from streamlet.devcluster import DevCluster
 from streamlet.kafka import Consumer, TopicPartition
 from streamlet.kafka.producer import Producer
 from streamlet.kafka.producer.errors import OutcomeUnknown
-from streamlet.kafka.protocol.api import ApiKey
+from streamlet.kafka.protocol.schema import ApiKey
 from tests.patience import PATIENCE_S
 from tests.read_back import read_back
 from tests.scripted.fake_cluster import FakeCluster

@@ -21,7 +21,7 @@ from collections import Counter
 
 from streamlet.devcluster.dev_cluster import DevCluster
 from streamlet.devcluster.machine import free_ports
-from streamlet.kafka.protocol.api import ApiKey
+from streamlet.kafka.protocol.schema import ApiKey
 from tests.benchmarks.rivals.idle_clients import TOPIC
 
 OURS, FLOOR = "streamlet", "nothing"

@@ -61,11 +61,7 @@ HELD_BY = {
     "unit/kafka/metadata/test_metadata.py": ["kafka/metadata/cluster"],
     "unit/kafka/producer/test_batch.py": ["kafka/producer/record_future"],
     "unit/kafka/producer/test_transaction.py": ["kafka/producer/transaction_requests"],
-    "unit/kafka/protocol/test_messages.py": [
-        "kafka/protocol/api",
-        "kafka/protocol/primitives",
-        "kafka/protocol/schema",
-    ],
+    "unit/kafka/protocol/test_messages.py": ["kafka/protocol/schema"],
     "unit/kafka/records/test_batch.py": [
         "kafka/records/appending",
         "kafka/records/compression",

@@ -19,8 +19,6 @@ from typing import Any
 
 from streamlet.kafka.errors import MalformedFrame
 from streamlet.kafka.metadata.cluster import UNKNOWN_NODE, Broker
-from streamlet.kafka.protocol import primitives as p
-from streamlet.kafka.protocol.api import ApiKey, Request, skip_tags
 from streamlet.kafka.protocol.messages import REQUESTS
 from streamlet.kafka.protocol.messages.api_versions_and_sasl import ApiVersionsRange, ApiVersionsResponse
 from streamlet.kafka.protocol.messages.metadata import (
@@ -30,7 +28,7 @@ from streamlet.kafka.protocol.messages.metadata import (
     MetadataResponse,
     MetadataTopic,
 )
-from streamlet.kafka.protocol.schema import codec_of
+from streamlet.kafka.protocol.schema import INT16_LAYOUT, INT32_LAYOUT, ApiKey, Reader, Request, codec_of, skip_tags
 
 
 class Act(Enum):
@@ -228,11 +226,11 @@ class FakeBroker:
 
 def parse_request(frame: bytes) -> Recorded | None:
     """A request from its frame (without the length); None when it is none of ours."""
-    reader = p.Reader(frame)
+    reader = Reader(frame)
     try:
-        key = ApiKey(reader.fixed(p.INT16))
-        version, correlation_id = reader.fixed(p.INT16), reader.fixed(p.INT32)
-        client_id = reader.text(reader.fixed(p.INT16))
+        key = ApiKey(reader.fixed(INT16_LAYOUT))
+        version, correlation_id = reader.fixed(INT16_LAYOUT), reader.fixed(INT32_LAYOUT)
+        client_id = reader.text(reader.fixed(INT16_LAYOUT))
         kind = REQUESTS[key]
         flexible = version >= kind.flexible_since
         if flexible:
@@ -249,16 +247,16 @@ def encode_response(recorded: Recorded, response: object) -> bytes:
     if isinstance(response, ApiVersionsResponse) and response.error_code == 35:
         version = 0  # what a broker does that does not know the version asked for
     flexible = version >= kind.flexible_since
-    out = bytearray(p.INT32.pack(recorded.correlation_id))
+    out = bytearray(INT32_LAYOUT.pack(recorded.correlation_id))
     if flexible and recorded.api_key is not ApiKey.API_VERSIONS:
         out.append(0)
     codec_of(kind.response_type, version, flexible).encode(response, out)
-    return p.INT32.pack(len(out)) + bytes(out)
+    return INT32_LAYOUT.pack(len(out)) + bytes(out)
 
 
 def _read_frame(connection: socket.socket) -> bytes | None:
     head = _read_exactly(connection, 4)
-    return None if head is None else _read_exactly(connection, p.INT32.unpack(head)[0])
+    return None if head is None else _read_exactly(connection, INT32_LAYOUT.unpack(head)[0])
 
 
 def _read_exactly(connection: socket.socket, size: int) -> bytes | None:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.fetch import (
     EARLIEST_TIMESTAMP,
     EpochEndOffsetPartition,
@@ -60,6 +59,7 @@ from streamlet.kafka.protocol.messages.transactions import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+from streamlet.kafka.protocol.schema import ApiKey
 from streamlet.kafka.records.batch import HEADER, ReadOptions, read_batches
 from tests.scripted.fake_broker import FakeBroker
 from tests.whole_batches import BatchFields, NewRecord, encode_batch

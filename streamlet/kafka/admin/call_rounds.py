@@ -29,7 +29,7 @@ from streamlet.kafka.client.group_requests import find_coordinator
 from streamlet.kafka.errors import BrokerError, ClientTimeout, Disconnected, KafkaError, also
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Broker
-from streamlet.kafka.protocol.api import Request
+from streamlet.kafka.protocol.schema import Request
 
 K = TypeVar("K")
 V = TypeVar("V")

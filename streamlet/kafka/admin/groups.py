@@ -12,7 +12,6 @@ from streamlet.kafka.client.group_requests import OffsetAndMetadata, offset_rows
 from streamlet.kafka.client.leader_requests import by_topic, partition_rows
 from streamlet.kafka.errors import KafkaError, MalformedFrame
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
-from streamlet.kafka.protocol import primitives as p
 from streamlet.kafka.protocol.messages import offsets as wire_offsets
 from streamlet.kafka.protocol.messages.groups import (
     DeleteGroupsResponse,
@@ -21,7 +20,7 @@ from streamlet.kafka.protocol.messages.groups import (
     DescribeGroupsResponse,
     ListGroupsResponse,
 )
-from streamlet.kafka.protocol.primitives import Reader
+from streamlet.kafka.protocol.schema import INT16_LAYOUT, INT32_LAYOUT, Reader
 
 CONSUMER = "consumer"
 """The protocol type of groups of consumers (others: "connect", ...)."""
@@ -87,8 +86,8 @@ def subscribed_topics(data: bytes) -> tuple[str, ...]:
     reader = Reader(data)
     if not data:
         return ()
-    reader.fixed(p.INT16)
-    return tuple(reader.text(reader.fixed(p.INT16)) for _ in range(_count(reader)))
+    reader.fixed(INT16_LAYOUT)
+    return tuple(reader.text(reader.fixed(INT16_LAYOUT)) for _ in range(_count(reader)))
 
 
 def assigned_partitions(data: bytes) -> tuple[TopicPartition, ...]:
@@ -96,16 +95,16 @@ def assigned_partitions(data: bytes) -> tuple[TopicPartition, ...]:
     reader = Reader(data)
     if not data:
         return ()
-    reader.fixed(p.INT16)
+    reader.fixed(INT16_LAYOUT)
     found: list[TopicPartition] = []
     for _ in range(_count(reader)):
-        topic = reader.text(reader.fixed(p.INT16))
-        found += [TopicPartition(topic, reader.fixed(p.INT32)) for _ in range(_count(reader))]
+        topic = reader.text(reader.fixed(INT16_LAYOUT))
+        found += [TopicPartition(topic, reader.fixed(INT32_LAYOUT)) for _ in range(_count(reader))]
     return tuple(found)
 
 
 def _count(reader: Reader) -> int:
-    count = reader.fixed(p.INT32)
+    count = reader.fixed(INT32_LAYOUT)
     # An item takes at least one byte: a larger count is refused before a list of its size is made.
     if not 0 <= count <= reader.remaining:
         raise MalformedFrame(f"an array of {count} items where {reader.remaining} bytes remain")

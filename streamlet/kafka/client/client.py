@@ -29,7 +29,7 @@ from streamlet.kafka.metadata.metadata import Metadata
 from streamlet.kafka.net.network_client import Counts, NetworkClient
 from streamlet.kafka.net.tls import dial_for
 from streamlet.kafka.net.transport import resolve_all
-from streamlet.kafka.protocol.api import Request
+from streamlet.kafka.protocol.schema import Request
 from streamlet.kafka.settings.client_config import ClientConfig
 
 T = TypeVar("T")

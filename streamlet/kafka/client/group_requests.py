@@ -17,7 +17,6 @@ from streamlet.kafka.client.leader_requests import by_topic, partition_rows
 from streamlet.kafka.errors import BrokerError, Disconnected
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import UNKNOWN_EPOCH, Broker, TopicPartition
-from streamlet.kafka.protocol.api import Request
 from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from streamlet.kafka.protocol.messages.offsets import (
     OffsetCommitPartition,
@@ -28,6 +27,7 @@ from streamlet.kafka.protocol.messages.offsets import (
     OffsetFetchResponse,
     OffsetFetchTopic,
 )
+from streamlet.kafka.protocol.schema import Request
 
 T = TypeVar("T")
 U = TypeVar("U")

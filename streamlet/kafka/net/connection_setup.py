@@ -17,7 +17,6 @@ from streamlet.kafka.errors import AuthenticationFailed, Disconnected, ForeignPr
 from streamlet.kafka.metadata.cluster import Address, Broker
 from streamlet.kafka.net.connection_states import ConnectionState, ConnectionStates
 from streamlet.kafka.net.sasl import SaslClient, sasl_client
-from streamlet.kafka.protocol.api import ApiRanges, Request, choose_version, decode_response
 from streamlet.kafka.protocol.messages.api_versions_and_sasl import (
     UNSUPPORTED_VERSION,
     ApiVersionsRequest,
@@ -28,6 +27,7 @@ from streamlet.kafka.protocol.messages.api_versions_and_sasl import (
     SaslHandshakeResponse,
     decode_api_versions,
 )
+from streamlet.kafka.protocol.schema import ApiRanges, Request, choose_version, decode_response
 from streamlet.kafka.settings.client_config import ClientConfig
 
 NEWEST_API_VERSIONS = max(ApiVersionsRequest.versions)

@@ -13,7 +13,7 @@ from enum import Enum
 from streamlet.base.backoff import Backoff
 from streamlet.kafka.errors import AuthenticationFailed, KafkaError
 from streamlet.kafka.metadata.cluster import Address
-from streamlet.kafka.protocol.api import ApiRanges
+from streamlet.kafka.protocol.schema import ApiRanges
 
 
 class ConnectionState(Enum):

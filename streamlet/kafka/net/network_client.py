@@ -40,14 +40,14 @@ from streamlet.kafka.net.connection_setup import ConnectionSetups, Say, sasl_con
 from streamlet.kafka.net.connection_states import BEING_MADE, ConnectionState, ConnectionStates, SocketAddress
 from streamlet.kafka.net.selector import Ready, Selector
 from streamlet.kafka.net.transport import Dial
-from streamlet.kafka.protocol.api import (
+from streamlet.kafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from streamlet.kafka.protocol.schema import (
     Request,
     choose_version,
     decode_response,
     encode_request,
     response_correlation_id,
 )
-from streamlet.kafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from streamlet.kafka.settings.client_config import ClientConfig
 
 _log = logging.getLogger(__name__)

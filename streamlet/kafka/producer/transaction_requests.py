@@ -16,7 +16,6 @@ from streamlet.kafka.client.leader_requests import by_topic
 from streamlet.kafka.errors import BrokerError
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.producer.sequences import Sequences
-from streamlet.kafka.protocol.api import Request
 from streamlet.kafka.protocol.messages.groups import TRANSACTION, FindCoordinatorRequest
 from streamlet.kafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
@@ -28,6 +27,7 @@ from streamlet.kafka.protocol.messages.transactions import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from streamlet.kafka.protocol.schema import Request
 
 _NONE = -1
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streamlet.kafka.errors import ForeignProtocol, MalformedFrame
-from streamlet.kafka.protocol.primitives import INT32
+from streamlet.kafka.protocol.schema import INT32_LAYOUT
 
 _STAGING = 64 * 1024
 _FIRST_GROWTH = 1024 * 1024
@@ -73,7 +73,7 @@ class FrameBuffer:
             if self._frame is None:
                 if end - pos < 4:
                     break
-                self._begin(INT32.unpack_from(staging, pos)[0], bytes(staging[pos : min(end, pos + 16)]))
+                self._begin(INT32_LAYOUT.unpack_from(staging, pos)[0], bytes(staging[pos : min(end, pos + 16)]))
                 pos += 4
             assert self._frame is not None
             part = staging[pos : min(end, pos + self._missing)]

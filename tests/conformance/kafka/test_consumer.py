@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from streamlet.kafka import Consumer
-from streamlet.kafka.protocol.api import ApiKey
+from streamlet.kafka.protocol.schema import ApiKey
 from tests.consumers import until
 from tests.far_ends import FarEnd, ScriptedFarEnd
 

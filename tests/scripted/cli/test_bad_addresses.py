@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from streamlet.kafka.protocol.api import ApiKey
+from streamlet.kafka.protocol.schema import ApiKey
 from tests.command_line import ROOT, Streamlet
 from tests.scripted.fake_broker import FakeBroker
 from tests.wrong_ports import web_server

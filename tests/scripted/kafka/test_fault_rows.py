@@ -13,10 +13,10 @@ import pytest
 from streamlet.kafka import Consumer, TopicPartition
 from streamlet.kafka.consumer.errors import PositionOutOfRange
 from streamlet.kafka.errors import DecompressedTooLarge
-from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.transactions import (
     EndTxnResponse,
 )
+from streamlet.kafka.protocol.schema import ApiKey
 from streamlet.kafka.records.compression import Compression
 from tests.patience import PATIENCE_S
 from tests.scripted.fake_broker import SILENCE, FakeBroker

@@ -20,8 +20,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from streamlet.base.errors import StreamletError
-from streamlet.kafka.protocol import primitives as p
-from streamlet.kafka.protocol.primitives import Reader
+from streamlet.kafka.protocol.schema import Reader, write_uvarint
 
 SECONDS_A_FRAME = 2.0
 """Of CPU; generous, for what is meant is a hang."""
@@ -112,7 +111,7 @@ def other_value(rng: random.Random, raw: bytes, kind: str) -> bytes:
         if rng.random() < 0.2:
             return rng.choice(_LONG_VARINTS)
         out = bytearray()
-        p.write_uvarint(out, rng.choice([*_VARINTS, rng.getrandbits(16)]))
+        write_uvarint(out, rng.choice([*_VARINTS, rng.getrandbits(16)]))
         return bytes(out)
     choice = rng.random()
     if choice < 0.3 and raw:

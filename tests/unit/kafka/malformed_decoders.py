@@ -20,9 +20,8 @@ from streamlet.kafka.consumer.assignors.base import (
 from streamlet.kafka.consumer.assignors.sticky import CooperativeStickyAssignor, StickyAssignor, StickyUserData
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.net.sasl import Scram
-from streamlet.kafka.protocol import primitives as p
 from streamlet.kafka.protocol.framing import FrameBuffer
-from streamlet.kafka.protocol.schema import codec_of
+from streamlet.kafka.protocol.schema import INT16_LAYOUT, codec_of
 from streamlet.spouts.kafka.hosts import ZkBrokerReader
 from streamlet.spouts.kafka.partition import Partition
 from streamlet.spouts.kafka.stores import offset_store
@@ -44,7 +43,7 @@ def plain_spans(kind: type, head: int) -> Callable[[bytes], list[Span]]:
 
     def spans(frame: bytes) -> list[Span]:
         reader = SpanReader(frame)
-        version = reader.fixed(p.INT16) if head else 0
+        version = reader.fixed(INT16_LAYOUT) if head else 0
         codec_of(kind, min(version, 3), False).decode(reader)
         return reader.spans
 

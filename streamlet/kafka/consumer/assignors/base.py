@@ -14,8 +14,7 @@ from typing import ClassVar
 
 from streamlet.kafka.errors import MalformedFrame
 from streamlet.kafka.metadata.cluster import TopicPartition
-from streamlet.kafka.protocol.primitives import INT16, Reader
-from streamlet.kafka.protocol.schema import BYTES, INT32, STRING, Array, codec_of, message, wire
+from streamlet.kafka.protocol.schema import BYTES, INT16_LAYOUT, INT32, STRING, Array, Reader, codec_of, message, wire
 
 PROTOCOL_TYPE = "consumer"
 _NEWEST_SUBSCRIPTION = 3
@@ -99,13 +98,13 @@ def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
 
 
 def _encode(row: object, version: int) -> bytes:
-    out = bytearray(INT16.pack(version))
+    out = bytearray(INT16_LAYOUT.pack(version))
     codec_of(type(row), version, False).encode(row, out)
     return bytes(out)
 
 
 def _version(reader: Reader, newest: int) -> int:
-    version = reader.fixed(INT16)
+    version = reader.fixed(INT16_LAYOUT)
     if version < 0:
         raise MalformedFrame(f"a version of {version} in the data of a group's member")
     return min(version, newest)

@@ -23,9 +23,7 @@ from streamlet.kafka.consumer.assignors.base import (
 )
 from streamlet.kafka.errors import MalformedFrame
 from streamlet.kafka.metadata.cluster import TopicPartition
-from streamlet.kafka.protocol.primitives import INT32 as INT32_BYTES
-from streamlet.kafka.protocol.primitives import Reader
-from streamlet.kafka.protocol.schema import INT32, Array, codec_of, message, wire
+from streamlet.kafka.protocol.schema import INT32, INT32_LAYOUT, Array, Reader, codec_of, message, wire
 
 Claims = dict[str, tuple[int, tuple[TopicPartition, ...]]]
 """By member: a generation, and the partitions it owned in that."""
@@ -149,7 +147,7 @@ class CooperativeStickyAssignor(PartitionAssignor):
 
     def user_data(self, owned: tuple[TopicPartition, ...], generation_id: int) -> bytes | None:
         """Return the generation; owned partitions stand in the subscription itself."""
-        return INT32_BYTES.pack(generation_id)
+        return INT32_LAYOUT.pack(generation_id)
 
     def assign(
         self, partition_counts: Mapping[str, int], subscriptions: Mapping[str, Subscription]
@@ -170,7 +168,7 @@ class CooperativeStickyAssignor(PartitionAssignor):
 
 def _generation(subscription: Subscription) -> int:
     """Return the claim's generation; older members have it in their user data alone."""
-    if subscription.generation_id >= 0 or len(subscription.user_data or b"") != INT32_BYTES.size:
+    if subscription.generation_id >= 0 or len(subscription.user_data or b"") != INT32_LAYOUT.size:
         return subscription.generation_id
-    generation: int = INT32_BYTES.unpack(subscription.user_data or b"")[0]
+    generation: int = INT32_LAYOUT.unpack(subscription.user_data or b"")[0]
     return generation

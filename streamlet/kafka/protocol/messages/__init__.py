@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamlet.kafka.protocol.api import ApiKey, Request
 from streamlet.kafka.protocol.messages.api_versions_and_sasl import (
     ApiVersionsRequest,
     SaslAuthenticateRequest,
@@ -42,6 +41,7 @@ from streamlet.kafka.protocol.messages.transactions import (
     InitProducerIdRequest,
     TxnOffsetCommitRequest,
 )
+from streamlet.kafka.protocol.schema import ApiKey, Request
 
 REQUESTS: dict[ApiKey, type[Request[Any]]] = {
     kind.api_key: kind

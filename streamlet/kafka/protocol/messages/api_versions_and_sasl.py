@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 from streamlet.kafka.errors import MalformedFrame
-from streamlet.kafka.protocol.api import ApiKey, ApiRanges, Request, VersionRange, decode_response, request
-from streamlet.kafka.protocol.schema import BYTES, INT16, INT32, INT64, STRING, Array, message, wire
+from streamlet.kafka.protocol.schema import (
+    BYTES,
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    ApiKey,
+    ApiRanges,
+    Array,
+    Request,
+    VersionRange,
+    decode_response,
+    message,
+    request,
+    wire,
+)
 
 UNSUPPORTED_VERSION = 35
 

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from streamlet.kafka.protocol.api import ApiKey, Request, request
-from streamlet.kafka.protocol.schema import BOOL, INT8, INT16, INT32, STRING, Array, message, wire
+from streamlet.kafka.protocol.schema import (
+    BOOL,
+    INT8,
+    INT16,
+    INT32,
+    STRING,
+    ApiKey,
+    Array,
+    Request,
+    message,
+    request,
+    wire,
+)
 
 TOPIC = 2
 BROKER = 4

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from streamlet.kafka.protocol.api import ApiKey, Request, request
 from streamlet.kafka.protocol.schema import (
     INT8,
     INT16,
@@ -11,8 +10,11 @@ from streamlet.kafka.protocol.schema import (
     RECORDS,
     STRING,
     UUID,
+    ApiKey,
     Array,
+    Request,
     message,
+    request,
     wire,
 )
 

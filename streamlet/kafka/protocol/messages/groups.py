@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
-from streamlet.kafka.protocol.api import ApiKey, Request, request
-from streamlet.kafka.protocol.schema import BOOL, BYTES, INT8, INT16, INT32, STRING, Array, message, wire
+from streamlet.kafka.protocol.schema import (
+    BOOL,
+    BYTES,
+    INT8,
+    INT16,
+    INT32,
+    STRING,
+    ApiKey,
+    Array,
+    Request,
+    message,
+    request,
+    wire,
+)
 
 GROUP = 0
 TRANSACTION = 1

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from streamlet.kafka.protocol.api import ApiKey, Request, request
-from streamlet.kafka.protocol.schema import BOOL, INT16, INT32, STRING, UUID, Array, message, wire
+from streamlet.kafka.protocol.schema import (
+    BOOL,
+    INT16,
+    INT32,
+    STRING,
+    UUID,
+    ApiKey,
+    Array,
+    Request,
+    message,
+    request,
+    wire,
+)
 
 UNKNOWN_LEADER_EPOCH = -1
 _NO_OPERATIONS = -(1 << 31)

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from streamlet.kafka.protocol.api import ApiKey, Request, request
-from streamlet.kafka.protocol.schema import BOOL, INT16, INT32, INT64, STRING, Array, message, wire
+from streamlet.kafka.protocol.schema import (
+    BOOL,
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    ApiKey,
+    Array,
+    Request,
+    message,
+    request,
+    wire,
+)
 
 
 @message

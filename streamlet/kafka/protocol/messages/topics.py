@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
-from streamlet.kafka.protocol.api import ApiKey, Request, request
-from streamlet.kafka.protocol.schema import BOOL, INT8, INT16, INT32, INT64, STRING, UUID, Array, message, wire
+from streamlet.kafka.protocol.schema import (
+    BOOL,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    UUID,
+    ApiKey,
+    Array,
+    Request,
+    message,
+    request,
+    wire,
+)
 
 BROKER_DEFAULT = -1
 """Number of partitions or replicas that the broker chooses, from version 4 on, or that an assignment gives."""

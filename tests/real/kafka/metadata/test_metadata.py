@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from streamlet.devcluster import DevCluster
 from streamlet.kafka import ClientConfig, Cluster, KafkaClient, TopicPartition
 from streamlet.kafka.errors import ClientTimeout
-from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest
+from streamlet.kafka.protocol.schema import ApiKey
 from tests.patience import PATIENCE_S
 
 MakeTopic = Callable[..., str]

@@ -190,8 +190,8 @@ def test_fault_f23_a_wrong_user_or_password_fails_at_once(
 
 def test_a_mechanism_the_listener_does_not_take_is_told_with_those_it_takes() -> None:
     """A broker with PLAIN alone would be a cluster of its own: a scripted one says so here."""
-    from streamlet.kafka.protocol.api import ApiKey
     from streamlet.kafka.protocol.messages.api_versions_and_sasl import SaslHandshakeResponse
+    from streamlet.kafka.protocol.schema import ApiKey
     from tests.scripted.fake_broker import FakeBroker
 
     with FakeBroker() as broker:

@@ -13,7 +13,6 @@ from streamlet.kafka import Admin, KafkaError, NewTopic, TopicPartition
 from streamlet.kafka.admin import AdminError
 from streamlet.kafka.broker_errors import InvalidReplicationFactor, NotController, TopicAlreadyExists
 from streamlet.kafka.errors import BootstrapFailed, ClientClosed, UnsupportedVersion
-from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.fetch import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -33,6 +32,7 @@ from streamlet.kafka.protocol.messages.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from streamlet.kafka.protocol.schema import ApiKey
 from tests.patience import PATIENCE_S
 from tests.scripted.fake_broker import CLOSE, SILENCE, FakeBroker
 

@@ -14,7 +14,7 @@ from streamlet.kafka import ClientConfig, KafkaClient, TopicPartition
 from streamlet.kafka.broker_errors import NotLeaderOrFollower
 from streamlet.kafka.client.group_requests import GroupOffsets, OffsetAndMetadata
 from streamlet.kafka.client.leader_requests import FetchPosition, FetchSettings, fetch
-from streamlet.kafka.protocol.api import ApiKey
+from streamlet.kafka.protocol.schema import ApiKey
 from tests.patience import PATIENCE_S
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from streamlet.kafka import Consumer, Producer, TopicPartition
 from streamlet.kafka.producer.errors import ProducerClosed
-from streamlet.kafka.protocol.api import ApiKey
+from streamlet.kafka.protocol.schema import ApiKey
 from tests.scripted.fake_broker import SILENCE, FakeBroker
 from tests.scripted.fake_cluster import FakeCluster
 

@@ -8,8 +8,8 @@ import pytest
 
 from streamlet.kafka import ClientConfig, KafkaClient, RequestFuture
 from streamlet.kafka.errors import Disconnected
-from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
+from streamlet.kafka.protocol.schema import ApiKey
 from tests.scripted.fake_broker import FakeBroker
 
 

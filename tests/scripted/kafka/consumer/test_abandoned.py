@@ -11,7 +11,7 @@ import weakref
 import pytest
 
 from streamlet.kafka import Consumer, ConsumerRebalanceListener
-from streamlet.kafka.protocol.api import ApiKey
+from streamlet.kafka.protocol.schema import ApiKey
 from tests.patience import PATIENCE_S
 from tests.scripted.fake_broker import SILENCE, FakeBroker
 from tests.scripted.kafka.consumer.scripted import ZERO

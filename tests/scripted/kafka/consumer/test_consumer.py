@@ -13,13 +13,13 @@ from streamlet.kafka.broker_errors import TopicAuthorizationFailed
 from streamlet.kafka.consumer.errors import CommitFailed, GroupThreadDied
 from streamlet.kafka.consumer.membership import Membership
 from streamlet.kafka.errors import CorruptRecord, ForeignProtocol
-from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.groups import FindCoordinatorResponse, JoinGroupResponse
 from streamlet.kafka.protocol.messages.metadata import (
     MetadataBroker,
     MetadataResponse,
     MetadataTopic,
 )
+from streamlet.kafka.protocol.schema import ApiKey
 from tests.scripted.fake_broker import SILENCE, FakeBroker
 from tests.scripted.fake_cluster import batch
 from tests.scripted.kafka.consumer.scripted import ONE, PATIENCE_S, ZERO, fetched, poll_until

@@ -11,8 +11,8 @@ import pytest
 
 from streamlet.kafka import Consumer, TopicPartition
 from streamlet.kafka.consumer.errors import ConsumerClosed
-from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.fetch import FetchRequest
+from streamlet.kafka.protocol.schema import ApiKey
 from tests.patience import PATIENCE_S
 from tests.scripted.fake_broker import SILENCE, Act
 from tests.scripted.fake_cluster import FakeCluster

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 
 from streamlet.kafka import Consumer, TopicPartition
-from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.fetch import (
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
     FetchTopicResponse,
 )
+from streamlet.kafka.protocol.schema import ApiKey
 from tests.patience import PATIENCE_S
 from tests.scripted.fake_cluster import FakeCluster, batch
 from tests.scripted.kafka.consumer.scripted import fetched

@@ -9,8 +9,8 @@ import pytest
 from streamlet.devcluster.machine import free_ports
 from streamlet.kafka import Consumer
 from streamlet.kafka.errors import ClientTimeout
-from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.metadata import MetadataBroker, MetadataRequest, MetadataResponse, MetadataTopic
+from streamlet.kafka.protocol.schema import ApiKey
 from tests.scripted.fake_broker import FakeBroker
 
 

@@ -11,7 +11,7 @@ from streamlet.base.errors import SettingError
 from streamlet.devcluster.machine import free_ports
 from streamlet.kafka import Consumer, TopicPartition
 from streamlet.kafka.consumer import poll as idle_reasons
-from streamlet.kafka.protocol.api import ApiKey
+from streamlet.kafka.protocol.schema import ApiKey
 from tests.patience import PATIENCE_S
 from tests.scripted.fake_broker import SILENCE
 from tests.scripted.fake_cluster import FakeCluster

@@ -10,7 +10,6 @@ import pytest
 from streamlet.kafka import Consumer
 from streamlet.kafka.consumer import positions
 from streamlet.kafka.consumer.errors import LogTruncated, PositionOutOfRange
-from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.fetch import (
     EpochEndOffset,
     EpochEndOffsetPartition,
@@ -25,6 +24,7 @@ from streamlet.kafka.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
 )
+from streamlet.kafka.protocol.schema import ApiKey
 from tests.scripted.fake_broker import FakeBroker
 from tests.scripted.kafka.consumer.scripted import PATIENCE_S, ZERO, fetched, poll_until
 

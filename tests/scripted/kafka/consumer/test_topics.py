@@ -8,8 +8,8 @@ import pytest
 
 from streamlet.kafka import Consumer
 from streamlet.kafka.errors import KafkaError
-from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.metadata import MetadataBroker, MetadataResponse, MetadataTopic
+from streamlet.kafka.protocol.schema import ApiKey
 from tests.scripted.fake_broker import FakeBroker
 
 

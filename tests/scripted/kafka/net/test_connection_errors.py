@@ -11,7 +11,7 @@ import pytest
 from streamlet.kafka import ClientConfig, KafkaClient
 from streamlet.kafka.errors import BootstrapFailed, HungUp
 from streamlet.kafka.net import connection_errors as failures
-from streamlet.kafka.protocol.api import ApiKey
+from streamlet.kafka.protocol.schema import ApiKey
 from tests.patience import PATIENCE_S
 from tests.scripted.fake_broker import CLOSE, FakeBroker
 

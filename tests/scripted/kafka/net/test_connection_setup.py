@@ -8,9 +8,9 @@ import time
 import pytest
 
 from streamlet.kafka.errors import AuthenticationFailed
-from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.api_versions_and_sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
+from streamlet.kafka.protocol.schema import ApiKey
 from tests.patience import PATIENCE_S
 from tests.scripted.fake_broker import FakeBroker
 from tests.scripted.kafka.net.polled_client import make, until

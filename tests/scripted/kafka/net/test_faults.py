@@ -18,7 +18,6 @@ from streamlet.kafka.errors import (
     RequestTimedOut,
     UnsupportedVersion,
 )
-from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from streamlet.kafka.protocol.messages.metadata import (
     MetadataBroker,
@@ -27,6 +26,7 @@ from streamlet.kafka.protocol.messages.metadata import (
     MetadataResponse,
     MetadataTopic,
 )
+from streamlet.kafka.protocol.schema import ApiKey
 from tests.patience import PATIENCE_S
 from tests.scripted.fake_broker import CLOSE, SILENCE, FakeBroker
 from tests.scripted.kafka.net.polled_client import make, until

@@ -18,9 +18,9 @@ import pytest
 from streamlet.devcluster.certificates import Certificates, make_certificates
 from streamlet.kafka import Broker, ClientConfig, KafkaClient
 from streamlet.kafka.errors import BootstrapFailed, Disconnected, KafkaError, MalformedFrame, RequestTimedOut
-from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from streamlet.kafka.protocol.messages.metadata import MetadataBroker, MetadataRequest, MetadataResponse
+from streamlet.kafka.protocol.schema import ApiKey
 from tests.patience import PATIENCE_S
 from tests.scripted.fake_broker import SILENCE, FakeBroker, Recorded, encode_response
 

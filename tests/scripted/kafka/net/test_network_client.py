@@ -25,11 +25,11 @@ from streamlet.kafka.errors import (
     RequestTimedOut,
     UnsupportedVersion,
 )
-from streamlet.kafka.protocol.api import ApiKey, Request
 from streamlet.kafka.protocol.messages.fetch import FetchRequest, FetchResponse
 from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from streamlet.kafka.protocol.messages.metadata import MetadataResponse
 from streamlet.kafka.protocol.messages.produce import ProduceRequest
+from streamlet.kafka.protocol.schema import ApiKey, Request
 from tests.patience import PATIENCE_S
 from tests.scripted.fake_broker import CLOSE, SILENCE, FakeBroker
 from tests.scripted.kafka.net.polled_client import until

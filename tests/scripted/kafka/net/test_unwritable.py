@@ -6,8 +6,8 @@ import pytest
 
 from streamlet.kafka import ClientConfig, KafkaClient
 from streamlet.kafka.errors import KafkaError
-from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
+from streamlet.kafka.protocol.schema import ApiKey
 from tests.patience import PATIENCE_S
 from tests.scripted.fake_broker import FakeBroker
 

@@ -17,7 +17,7 @@ from streamlet.kafka.producer.errors import (
     RecordTooLarge,
     SerializationFailed,
 )
-from streamlet.kafka.protocol.api import ApiKey
+from streamlet.kafka.protocol.schema import ApiKey
 from tests.scripted.kafka.producer.scripted import scripted
 
 LARGE = b"x" * 30_000

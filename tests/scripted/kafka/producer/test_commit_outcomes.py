@@ -13,12 +13,12 @@ import pytest
 from streamlet.kafka.errors import ClientTimeout, KafkaError
 from streamlet.kafka.producer import Producer
 from streamlet.kafka.producer.errors import IllegalProducerState, ProducerFenced
-from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.transactions import (
     EndTxnRequest,
     EndTxnResponse,
     InitProducerIdResponse,
 )
+from streamlet.kafka.protocol.schema import ApiKey
 from tests.docs.pages import ROOT
 from tests.patience import PATIENCE_S
 from tests.scripted.fake_broker import CLOSE, FakeBroker

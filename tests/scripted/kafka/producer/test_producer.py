@@ -21,8 +21,8 @@ from streamlet.kafka.producer.errors import (
     RecordTooLarge,
     SerializationFailed,
 )
-from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.metadata import MetadataResponse, MetadataTopic
+from streamlet.kafka.protocol.schema import ApiKey
 from tests.far_ends import ScriptedFarEnd, a_late_success_is_counted_and_changes_nothing
 from tests.scripted.fake_broker import CLOSE, SILENCE
 from tests.scripted.fake_cluster import FakeCluster

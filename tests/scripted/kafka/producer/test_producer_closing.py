@@ -14,7 +14,7 @@ from streamlet.base.errors import SettingError
 from streamlet.kafka.errors import ClientTimeout
 from streamlet.kafka.producer import Producer
 from streamlet.kafka.producer.errors import IllegalProducerState, ProducerClosed, SerializationFailed
-from streamlet.kafka.protocol.api import ApiKey
+from streamlet.kafka.protocol.schema import ApiKey
 from tests.patience import PATIENCE_S
 from tests.scripted.fake_broker import CLOSE, SILENCE, FakeBroker
 from tests.scripted.fake_cluster import FakeCluster

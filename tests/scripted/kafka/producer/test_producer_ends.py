@@ -12,8 +12,8 @@ import pytest
 
 from streamlet.kafka.errors import ClientTimeout
 from streamlet.kafka.producer.errors import IllegalProducerState, ProducerClosed
-from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.transactions import InitProducerIdResponse
+from streamlet.kafka.protocol.schema import ApiKey
 from tests.patience import PATIENCE_S
 from tests.scripted.kafka.producer.scripted import scripted, until
 

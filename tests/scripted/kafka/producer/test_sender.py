@@ -17,7 +17,7 @@ from streamlet.kafka.producer import record_future
 from streamlet.kafka.producer.batch import BatchState, ProducerBatch
 from streamlet.kafka.producer.errors import BufferExhausted, ProducerClosed
 from streamlet.kafka.producer.record_future import FutureRecordMetadata, fire, split_batch
-from streamlet.kafka.protocol.api import ApiKey
+from streamlet.kafka.protocol.schema import ApiKey
 from streamlet.kafka.records.appending import encode_record
 from tests.patience import PATIENCE_S
 from tests.scripted.fake_broker import SILENCE

@@ -14,9 +14,9 @@ import pytest
 from streamlet.kafka.broker_errors import ClusterAuthorizationFailed
 from streamlet.kafka.producer import Producer
 from streamlet.kafka.producer.errors import OutcomeUnknown
-from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.metadata import MetadataPartition, MetadataResponse, MetadataTopic
 from streamlet.kafka.protocol.messages.transactions import InitProducerIdResponse
+from streamlet.kafka.protocol.schema import ApiKey
 from tests.patience import PATIENCE_S
 from tests.scripted.fake_cluster import FakeCluster
 from tests.scripted.kafka.producer.scripted import scripted, until

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from streamlet.kafka.protocol.api import ApiKey
 from streamlet.kafka.protocol.messages.fetch import (
     EpochEndOffsetPartition,
     EpochEndOffsetTopic,
     OffsetForLeaderEpochResponse,
 )
+from streamlet.kafka.protocol.schema import ApiKey
 from streamlet.spouts.kafka import KafkaHosts, SpoutConfig
 from streamlet.spouts.kafka.errors import OffsetsLost
 from tests.scripted.fake_cluster import FakeCluster

@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 from streamlet.kafka.consumer.assignors.base import Subscription, encode_assignment
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.net.sasl import SaslClient
-from streamlet.kafka.protocol import primitives as p
-from streamlet.kafka.protocol.api import ApiKey, Request, VersionRange, encode_request, skip_tags
 from streamlet.kafka.protocol.messages import REQUESTS, configs, fetch, groups, offsets, produce, topics, transactions
 from streamlet.kafka.protocol.messages.api_versions_and_sasl import (
     ApiVersionsRequest,
@@ -40,7 +38,16 @@ from streamlet.kafka.protocol.messages.metadata import MetadataRequest, Metadata
 from streamlet.kafka.protocol.messages.offsets import OffsetFetchRequest, OffsetFetchTopic
 from streamlet.kafka.protocol.messages.topics import DeleteTopicsRequest
 from streamlet.kafka.protocol.messages.transactions import EndTxnRequest, InitProducerIdRequest
-from streamlet.kafka.protocol.schema import codec_of
+from streamlet.kafka.protocol.schema import (
+    INT32_LAYOUT,
+    ApiKey,
+    Reader,
+    Request,
+    VersionRange,
+    codec_of,
+    encode_request,
+    skip_tags,
+)
 from streamlet.kafka.records.compression import Compression
 from tests.patience import PATIENCE_S
 from tests.whole_batches import BatchFields, NewRecord, encode_batch
@@ -75,8 +82,8 @@ class Line:
         """Raises EOFError when the broker hangs up (it does that to what it cannot read)."""
         self._number += 1
         self._socket.sendall(encode_request(request, version, self._number, "every-request"))
-        frame = self._take(p.INT32.unpack(self._take(4))[0])
-        assert p.INT32.unpack_from(frame)[0] == self._number
+        frame = self._take(INT32_LAYOUT.unpack(self._take(4))[0])
+        assert INT32_LAYOUT.unpack_from(frame)[0] == self._number
         return Exchange(request, version, frame, decoded_to_its_last_byte(type(request), version, frame))
 
     def _take(self, size: int) -> bytes:
@@ -92,7 +99,7 @@ class Line:
 def decoded_to_its_last_byte(kind: type[Request[Any]], version: int, frame: bytes) -> Any:
     """The answer in ``frame``, which must hold nothing else."""
     flexible = version >= kind.flexible_since
-    reader = p.Reader(frame)
+    reader = Reader(frame)
     reader.take(4)
     if flexible and kind.api_key is not ApiKey.API_VERSIONS:
         skip_tags(reader)

@@ -7,9 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from streamlet.kafka.protocol import primitives as p
 from streamlet.kafka.protocol import schema
-from streamlet.kafka.protocol.schema import Array, Kind, Struct, Wire
+from streamlet.kafka.protocol.schema import Array, Kind, Struct, Wire, uuid_text
 
 _RANGES = {schema.INT8: 8, schema.INT16: 16, schema.INT32: 32, schema.INT64: 64}
 
@@ -22,7 +21,7 @@ def values_of(kind: Kind, version: int, flexible: bool, nullable: bool) -> st.Se
     if kind is schema.BOOL:
         return st.booleans()
     if kind is schema.UUID:
-        return st.binary(min_size=16, max_size=16).map(p.uuid_text)
+        return st.binary(min_size=16, max_size=16).map(uuid_text)
     if isinstance(kind, Struct):
         return messages(kind._cls, version, flexible)
     if isinstance(kind, Array):

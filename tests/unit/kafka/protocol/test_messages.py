@@ -14,21 +14,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamlet.kafka.errors import MalformedFrame, UnsupportedVersion
-from streamlet.kafka.protocol import primitives as p
-from streamlet.kafka.protocol.api import (
-    ApiKey,
-    Request,
-    VersionRange,
-    choose_version,
-    decode_response,
-    encode_request,
-)
 from streamlet.kafka.protocol.messages import REQUESTS
 from streamlet.kafka.protocol.messages.api_versions_and_sasl import ApiVersionsRequest, decode_api_versions
 from streamlet.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from streamlet.kafka.protocol.messages.metadata import MetadataRequest
-from streamlet.kafka.protocol.primitives import Reader
-from streamlet.kafka.protocol.schema import BYTES, RECORDS, Array, Kind, Struct, codec_of
+from streamlet.kafka.protocol.schema import (
+    BYTES,
+    RECORDS,
+    ApiKey,
+    Array,
+    Kind,
+    Reader,
+    Request,
+    Struct,
+    VersionRange,
+    choose_version,
+    codec_of,
+    decode_response,
+    encode_request,
+    uuid_text,
+)
 from tests.unit.kafka.malformed import bytes_changed
 from tests.unit.kafka.protocol.every_request import decoded_to_its_last_byte
 from tests.unit.kafka.protocol.strategies import messages
@@ -121,7 +126,7 @@ def test_a_fetch_without_topic_ids_stays_below_version_13() -> None:
     """Topics can only be named up to version 12."""
     part = (FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1),)
     named = FetchTopic(topic="a", partitions=part)
-    known = FetchTopic(topic="a", topic_id=p.uuid_text(b"x" * 16), partitions=part)
+    known = FetchTopic(topic="a", topic_id=uuid_text(b"x" * 16), partitions=part)
     offered = {1: VersionRange(4, 17)}
     assert choose_version(FetchRequest(max_wait_ms=1, min_bytes=1, topics=(named, known)), offered, "b") == 12
     assert choose_version(FetchRequest(max_wait_ms=1, min_bytes=1, topics=(known,)), offered, "b") == 13

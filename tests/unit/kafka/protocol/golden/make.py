@@ -17,10 +17,9 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from streamlet.kafka.protocol import primitives as p
 from streamlet.kafka.protocol import schema
 from streamlet.kafka.protocol.messages import REQUESTS
-from streamlet.kafka.protocol.schema import Array, Struct, Wire
+from streamlet.kafka.protocol.schema import Array, Struct, Wire, uuid_text
 
 MODULES = tuple(f"kafka.protocol.{name}" for name in ("admin", "metadata", "consumer", "producer", "sasl"))
 # Where our field has another name than the description's.
@@ -45,7 +44,7 @@ def value_of(
         return flag, flag, flag
     if kind is schema.UUID:
         raw = rng.randbytes(16)
-        return p.uuid_text(raw), uuid.UUID(bytes=raw), p.uuid_text(raw)
+        return uuid_text(raw), uuid.UUID(bytes=raw), uuid_text(raw)
     if kind is schema.STRING:
         text = "".join(rng.choice("abcé漢 ") for _ in range(rng.randrange(12)))
         return text, text, text
