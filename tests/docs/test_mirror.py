@@ -49,7 +49,7 @@ HELD_BY = {
     "scripted/devcluster/test_jvm.py": ["devcluster/keeper"],
     "scripted/kafka/client/test_client.py": ["kafka/client/leader_requests"],
     "scripted/kafka/consumer/test_consumer.py": ["kafka/consumer/fetcher"],
-    "scripted/kafka/net/test_network_client.py": ["kafka/client/diagnosis", "kafka/net/transport"],
+    "scripted/kafka/net/test_network_client.py": ["kafka/client/diagnosis"],
     "scripted/kafka/producer/test_wrong_arguments.py": ["kafka/arguments", "kafka/producer/serializing"],
     "scripted/runtime/links/test_handshake.py": ["runtime/links/dialing", "runtime/links/server"],
     "scripted/runtime/worker/test_loop.py": ["runtime/links/links", "runtime/links/peering"],

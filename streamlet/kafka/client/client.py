@@ -27,8 +27,8 @@ from streamlet.kafka.future import RequestFuture, failed_future
 from streamlet.kafka.metadata.cluster import Address, Broker, Cluster
 from streamlet.kafka.metadata.metadata import Metadata
 from streamlet.kafka.net.network_client import Counts, NetworkClient
+from streamlet.kafka.net.selector import resolve_all
 from streamlet.kafka.net.tls import dial_for
-from streamlet.kafka.net.transport import resolve_all
 from streamlet.kafka.protocol.schema import Request
 from streamlet.kafka.settings.client_config import ClientConfig
 

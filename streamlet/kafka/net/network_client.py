@@ -38,8 +38,7 @@ from streamlet.kafka.metadata.metadata import Metadata, MetadataAsk
 from streamlet.kafka.net.connection_errors import ClosedByUs, count_hang_up, explain, hung_up
 from streamlet.kafka.net.connection_setup import ConnectionSetups, Say, sasl_conversations
 from streamlet.kafka.net.connection_states import BEING_MADE, ConnectionState, ConnectionStates, SocketAddress
-from streamlet.kafka.net.selector import Ready, Selector
-from streamlet.kafka.net.transport import Dial
+from streamlet.kafka.net.selector import Dial, Ready, Selector
 from streamlet.kafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from streamlet.kafka.protocol.schema import (
     Request,

@@ -9,7 +9,7 @@ from streamlet.base.errors import SettingError
 from streamlet.kafka.errors import ForeignProtocol, HungUp, TlsFailed
 from streamlet.kafka.metadata.cluster import Address
 from streamlet.kafka.net.connection_states import SocketAddress
-from streamlet.kafka.net.transport import Dial, PlaintextTransport
+from streamlet.kafka.net.selector import Dial, PlaintextTransport
 from streamlet.kafka.settings.security import SecuritySettings
 
 _HOST_NAME_MISMATCH = (62, 64)  # OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH

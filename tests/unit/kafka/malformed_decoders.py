@@ -20,7 +20,7 @@ from streamlet.kafka.consumer.assignors.base import (
 from streamlet.kafka.consumer.assignors.sticky import CooperativeStickyAssignor, StickyAssignor, StickyUserData
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.net.sasl import Scram
-from streamlet.kafka.protocol.framing import FrameBuffer
+from streamlet.kafka.net.selector import FrameBuffer
 from streamlet.kafka.protocol.schema import INT16_LAYOUT, codec_of
 from streamlet.spouts.kafka.hosts import ZkBrokerReader
 from streamlet.spouts.kafka.partition import Partition

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamlet.kafka.errors import ForeignProtocol, MalformedFrame
-from streamlet.kafka.protocol.framing import FrameBuffer
+from streamlet.kafka.net.selector import FrameBuffer
 
 
 def feed(buffer: FrameBuffer, data: bytes, piece: int) -> list[bytes]:
