@@ -67,6 +67,13 @@ SETTINGS: dict[str, Setting] = {
         Setting("topology.message.timeout.secs", _positive, 30.0, "a tree not acked by then is failed", SPOUT),
         Setting("topology.acker.executors", _at_least(int, 0), 1, "0 turns tracking off; any other value is on", SPOUT),
         Setting("topology.tick.tuple.freq.secs", _optional(_positive), None, "period of process_tick for bolts", BOLT),
+        Setting(
+            "streamlet.first.failures.max",
+            _at_least(int, 0),
+            1000,
+            "a bolt's task that raises on each of its first so many tuples ends the run; 0: never",
+            BOLT,
+        ),
         Setting("streamlet.seed", _optional(_at_least(int, 0)), None, "inline only: repeatable edge ids and shuffles"),
         Setting("streamlet.until.caught.up", _boolean, False, "set by --until-caught-up"),
         Setting("streamlet.drain.timeout.secs", _positive, 4.0, "how long an end waits for open trees"),

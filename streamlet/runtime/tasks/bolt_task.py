@@ -20,6 +20,7 @@ from streamlet.components.bolt import Bolt
 from streamlet.components.tuples import ACKED, FAILED, OPEN, Tuple, tick_tuple
 from streamlet.runtime.tasks.emitter import BadEmit, Emitter, Outbox, Pick, Work
 from streamlet.runtime.tasks.task_stats import TaskStats
+from streamlet.runtime.tasks.user_errors import every_tuple_failed
 from streamlet.runtime.tasks.values import PLAIN, copies
 
 SLICE = 64
@@ -59,6 +60,7 @@ class BoltTask:
     """A bolt instance with everything bound. Lives on the loop's thread.
 
     ``acks`` (root -> delta) and ``fails`` are the worker's, shared by all its tasks and emptied each turn.
+    ``first_failures``: after so many tuples of which none succeeded ``execute`` raises EveryTupleFailed; 0: never.
     """
 
     def __init__(
@@ -71,8 +73,12 @@ class BoltTask:
         sources: dict[int, str],
         clock: Clock,
         report: Report,
+        *,
+        task_id: int = 0,
+        first_failures: int = 0,
     ) -> None:
         self.bolt = bolt
+        self.task_id = task_id
         self.emitter = emitter
         self.acks = acks
         self.fails = fails
@@ -84,6 +90,9 @@ class BoltTask:
         self.report_metric = self.stats.report_metric
         self._current: Tuple | None = None
         self._size = 1
+        self._failures = 0
+        self._most_failures = first_failures
+        self._one_too_many: Exception | None = None
         self.emit: Callable[..., list[int] | None] = self._fast_emit() or self.emit_anywhere
         bolt.bind(self)
 
@@ -266,6 +275,14 @@ class BoltTask:
                 break
         self._current = None
         self.stats.ran(before - max(work.left, 0), now - started)
+        if self._one_too_many is not None:
+            self._stop_if_all_failed()
+
+    def _stop_if_all_failed(self) -> None:
+        """Raise EveryTupleFailed unless a tuple has succeeded."""
+        error, self._one_too_many = self._one_too_many, None
+        if error is not None and self._failures >= self.stats.executed:
+            raise every_tuple_failed(self.emitter.component, self.task_id, self._failures, error, self.bolt.process)
 
     def _slice(self, work: Work, size: int) -> None:
         run = work.run
@@ -337,6 +354,9 @@ class BoltTask:
         # failed.
         self._current = None
         self.stats.errors += 1
+        self._failures += 1
+        if self._failures == self._most_failures:
+            self._one_too_many = error
         if self.bolt.auto_fail:
             self.fail(tup)
         if not tup.root:

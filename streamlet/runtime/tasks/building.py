@@ -98,7 +98,18 @@ def build_task(running: Running, task: TaskPlan) -> LiveTask:
     else:
         assert isinstance(component, Bolt)
         sources = dict(context.tasks)
-        run = BoltTask(component, emitter, running.acks, running.fails, rng.getrandbits, sources, running.clock, report)
+        run = BoltTask(
+            component,
+            emitter,
+            running.acks,
+            running.fails,
+            rng.getrandbits,
+            sources,
+            running.clock,
+            report,
+            task_id=task.task_id,
+            first_failures=conf["streamlet.first.failures.max"],
+        )
     return LiveTask(task, component, conf, context, list(boxes.values()), run)
 
 

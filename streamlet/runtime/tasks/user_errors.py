@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import textwrap
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -32,6 +33,10 @@ logger = logging.getLogger("streamlet")
 
 class ComponentFailed(StreamletError):
     """A component could not start, or a spout raised: the topology cannot go on."""
+
+
+class EveryTupleFailed(ComponentFailed):
+    """A bolt has raised on each tuple since it started: waiting for the rest would show nothing new."""
 
 
 # -- errors that end the run -----------------------------------------------------------------------------------------
@@ -61,6 +66,20 @@ def spout_failed(component: str, task_id: int, where: str, error: Exception, def
     )
 
 
+def every_tuple_failed(
+    component: str, task_id: int, count: int, error: BaseException, defined: Defined = None
+) -> EveryTupleFailed:
+    """Explain that a bolt has raised on each of its first ``count`` tuples, the last time ``error``."""
+    told = EveryTupleFailed(
+        f"{component} (task {task_id}) raised on each of its first {count:,} tuples, the last time "
+        f"{type(error).__name__}{_place(error, defined)}: {said(error)}. What fails every tuple is "
+        "hardly the fault of the tuples, so the topology stops; they are not acked, and are read again. Mend it, or "
+        "set streamlet.first.failures.max to 0 to go on all the same."
+    )
+    told.__cause__ = error
+    return told
+
+
 def exited(error: BaseException, components: Mapping[int, str]) -> StreamletError:
     """Explain a ``sys.exit()`` or the like in a process that components share.
 
@@ -85,8 +104,8 @@ def exited(error: BaseException, components: Mapping[int, str]) -> StreamletErro
 class Complaints:
     """Rate-limited reports of bolts' errors.
 
-    ``tell`` gets (level, one paragraph); the traceback goes to the log at DEBUG. ``first`` gets the paragraph of the
-    first error of each kind of each component: the end of a run may name it.
+    ``tell`` gets (level, one paragraph), the first time of each kind of error of a component with the traceback of the
+    user's code; whole tracebacks go to the log at DEBUG. ``first`` gets that paragraph: the end of a run may name it.
     """
 
     def __init__(self, tell: Callable[[str, str], None], clock: Clock, first: Callable[[str], None]) -> None:
@@ -104,7 +123,9 @@ class Complaints:
         if unsaid is None:
             return
         text = _paragraph(component, task_id, error, tup, unsaid, defined)
-        self._tell("error", text)
+        # With the traceback the first time, whatever the log's level: it is what a typing error is found by, and the
+        # paragraph's one place may lie deep in somebody's library.
+        self._tell("error", text + (_users_traceback(error) if is_first else ""))
         if is_first:
             self._first(text)
         logger.debug("%s", "".join(traceback.format_exception(error)))
@@ -159,6 +180,19 @@ def place(error: BaseException, defined: Defined = None) -> str:
     if users:
         return f"{users[-1].filename}:{users[-1].lineno}"
     return definition(defined) or f"{frames[-1].filename}:{frames[-1].lineno}"
+
+
+def _users_traceback(error: BaseException) -> str:
+    """Return the traceback from the user's first line on, indented; empty if no line is the user's."""
+    if isinstance(error, StreamletError):
+        return ""
+    at = error.__traceback__
+    while at is not None and _below(at.tb_frame.f_code.co_filename, _OURS):
+        at = at.tb_next
+    if at is None:
+        return ""
+    told = traceback.TracebackException(type(error), error, at)
+    return "\n" + textwrap.indent("".join(told.format()).rstrip(), "    ")
 
 
 def definition(defined: Defined) -> str:

@@ -1,0 +1,84 @@
+"""A bolt that fails every tuple is shown at once, with its traceback, and ends the run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamlet.backends.contract import RunRequest, Stop
+from streamlet.backends.inline import InlineBackend
+from streamlet.backends.processes import ProcessesBackend
+from streamlet.model.settings import resolve
+from streamlet.runtime.tasks.user_errors import EveryTupleFailed
+from streamlet.runtime.worker.loading import load_topology
+from tests.patience import PATIENCE_S
+from tests.run_observer import Watcher
+
+FILE = """
+from streamlet import Bolt, ReliableSpout, Topology
+
+class Numbers(ReliableSpout):
+    outputs = ["n"]
+    max_fails = None
+    n = 0
+    def next_tuple(self):
+        if self.n < 20_000:
+            self.n += 1
+            self.emit([self.n], tup_id=self.n)
+    def caught_up(self):
+        return self.n == 20_000 and not self.has_unfinished()
+
+def look_up(word):
+    return {}[word]
+
+class Typo(Bolt):
+    seen = 0
+    def process(self, tup):
+        self.seen += 1
+        if self.seen > GOOD or self.seen in (1, 2):
+            look_up(tup.values[0])
+    def cleanup(self):
+        print(self.seen)
+
+class Made(Topology):
+    numbers = Numbers.spec()
+    typo = Typo.spec(inputs=[numbers])
+"""
+
+
+def run(folder: Path, backend: str, good: int = 0, seconds: float = PATIENCE_S, **conf: Any) -> Watcher:
+    file = folder / f"typo_{backend}_{good}_{len(conf)}.py"
+    file.write_text(FILE.replace("GOOD", str(good)))
+    topology = load_topology(file)
+    watcher = Watcher()
+    request = RunRequest(topology, resolve(topology.config, conf), file=file, workers=2, seconds=seconds)
+    runner: Any = InlineBackend() if backend == "inline" else ProcessesBackend()
+    try:
+        runner.run(request, watcher, Stop())
+    finally:
+        shown = [text for level, text in watcher.events if level == "error"]
+        assert "typo (task 2) raised KeyError at" in shown[0] and "typo_" in shown[0]
+        assert "return {}[word]" in shown[0] and "look_up(tup.values[0])" in shown[0], "no traceback"
+        assert "bolt_task.py" not in shown[0], "of the user's lines alone"
+        assert sum("return {}[word]" in text for text in shown) == 1, "the first one alone"
+    return watcher
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+def test_a_run_whose_first_1000_tuples_all_fail_ends_with_the_error(tmp_path: Path, backend: str) -> None:
+    with pytest.raises(Exception, match=r"typo \(task 2\) raised on each of its first [\d,]+ tuples") as caught:
+        run(tmp_path, backend)
+    text = str(caught.value)
+    assert "KeyError" in text and "first_failures" not in text and "streamlet.first.failures.max" in text
+    count = int(text.split("each of its first ")[1].split()[0].replace(",", ""))
+    assert 1000 <= count < 3000
+    assert backend == "processes" or isinstance(caught.value, EveryTupleFailed)
+
+
+@pytest.mark.parametrize(("good", "conf"), [(3, {}), (0, {"streamlet.first.failures.max": 0})])
+def test_one_success_or_the_setting_lets_the_run_go_on(tmp_path: Path, good: int, conf: dict[str, Any]) -> None:
+    watcher = run(tmp_path, "inline", good, seconds=1.5, **conf)
+    (row,) = (row for row in watcher.statuses[-1].components if row.name == "typo")
+    assert row.errors > 2000
