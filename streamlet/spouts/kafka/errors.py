@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from streamlet.base.errors import BadInput, StreamletError
-from streamlet.spouts.kafka.offset_ledger import OffsetRange
-from streamlet.spouts.kafka.partition import Broker, Partition
+from streamlet.spouts.kafka.partition import Broker, OffsetRange, Partition
 
 # The two policies for poison records (``on_poison``).
 STOP = "stop"

@@ -30,6 +30,17 @@ class Partition:
         return f"{self.topic}-{self.number}"
 
 
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Offsets ``first`` to ``end - 1``."""
+
+    first: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"[{self.first}, {self.end - 1}] ({self.end - self.first} offsets)"
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Broker:
     """The address of a broker."""

@@ -31,9 +31,8 @@ from streamlet.kafka.fetch.truncation import judge_position
 from streamlet.spouts.kafka.activity import Pause, Steps
 from streamlet.spouts.kafka.broker_connections import Connection, DynamicPartitionConnections, LogBounds
 from streamlet.spouts.kafka.errors import OffsetsLost
-from streamlet.spouts.kafka.manager import EmitLimits, PartitionManager
-from streamlet.spouts.kafka.offset_ledger import OffsetLedger, OffsetRange
-from streamlet.spouts.kafka.partition import Broker, Partition
+from streamlet.spouts.kafka.manager import EmitLimits, OffsetLedger, PartitionManager
+from streamlet.spouts.kafka.partition import Broker, OffsetRange, Partition
 from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
 from streamlet.spouts.kafka.scheme import Scheme
 from streamlet.spouts.kafka.spout_config import SpoutConfig, StartPolicy

@@ -15,8 +15,7 @@ from typing import Any, Protocol
 
 from streamlet.base.errors import StreamletError
 from streamlet.spouts.kafka.activity import Steps
-from streamlet.spouts.kafka.offset_ledger import OffsetRange
-from streamlet.spouts.kafka.partition import Broker, Partition
+from streamlet.spouts.kafka.partition import Broker, OffsetRange, Partition
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,7 @@ from streamlet.kafka.protocol.messages.fetch import FetchPartitionResponse, Fetc
 from streamlet.kafka.records.batch import HEADER
 from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.fetcher import BUSY_WAIT_MS, Fetcher
-from streamlet.spouts.kafka.manager import EmitLimits, PartitionManager
-from streamlet.spouts.kafka.offset_ledger import OffsetLedger
+from streamlet.spouts.kafka.manager import EmitLimits, OffsetLedger, PartitionManager
 from streamlet.spouts.kafka.partition import Broker, Partition
 from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
 from streamlet.spouts.kafka.scheme import StringScheme

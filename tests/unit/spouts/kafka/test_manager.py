@@ -27,9 +27,9 @@ from streamlet.spouts.kafka.manager import (
     EMITTED_MORE_LEFT,
     NO_EMITTED,
     EmitLimits,
+    OffsetLedger,
     PartitionManager,
 )
-from streamlet.spouts.kafka.offset_ledger import OffsetLedger
 from streamlet.spouts.kafka.partition import Partition
 from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
 from streamlet.spouts.kafka.scheme import FunctionScheme, Record, StringScheme

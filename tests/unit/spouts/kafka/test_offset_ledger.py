@@ -7,7 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from streamlet.spouts.kafka.offset_ledger import LedgerViolation, OffsetLedger, OffsetRange
+from streamlet.spouts.kafka.manager import LedgerViolation, OffsetLedger
+from streamlet.spouts.kafka.partition import OffsetRange
 
 
 class Oracle:

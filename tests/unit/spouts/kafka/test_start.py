@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamlet.spouts.kafka.broker_connections import LogBounds
-from streamlet.spouts.kafka.offset_ledger import OffsetRange
+from streamlet.spouts.kafka.partition import OffsetRange
 from streamlet.spouts.kafka.partition_opening import decide_start
 from streamlet.spouts.kafka.spout_config import StartPolicy
 from streamlet.spouts.kafka.stores.offset_store import Reason, StoredOffset
