@@ -185,7 +185,7 @@ class PlainView:
         _unbuffered(killed(self._status), 1)
 
     def finish(self, result: RunResult, exit_status: int = 0) -> None:
-        for line in component_lines(result.status):
+        for line in component_lines(result.status, Rates().of(result.status)):
             _say(line)
         for line in partition_lines(result.status.partitions):
             _say(line)
@@ -258,7 +258,7 @@ def status_line(status: RunStatus) -> str:
 
 
 COLUMNS = ("", "tasks", "emitted", "acked", "failed", "timed out", "per s", "p50 ms", "p99 ms")
-"""What a table of components may show. ``per s`` is the live table's; ``timed out`` is there once something has."""
+"""What a table of components may show. ``timed out`` is there once something has."""
 
 PARTITION_COLUMNS = ("partition", "position", "committed", "lag")
 
@@ -284,14 +284,12 @@ class Rates:
         return self._rates
 
 
-def component_table(status: RunStatus, rates: Mapping[str, float] | None = None) -> list[tuple[str, ...]]:
+def component_table(status: RunStatus, rates: Mapping[str, float]) -> list[tuple[str, ...]]:
     """Return the table of components as text: its heads, which are some of COLUMNS, then a row each."""
-    without = {"per s"} if rates is None else set()
     # A column of zeros takes room from those that say something.
-    if not any(row.timed_out for row in status.components):
-        without.add("timed out")
-    kept = [at for at, name in enumerate(COLUMNS) if name not in without]
-    rows = [COLUMNS, *(_component_cells(row, (rates or {}).get(row.name)) for row in status.components)]
+    has_timed_out = any(row.timed_out for row in status.components)
+    kept = [at for at, name in enumerate(COLUMNS) if has_timed_out or name != "timed out"]
+    rows = [COLUMNS, *(_component_cells(row, rates.get(row.name)) for row in status.components)]
     return [tuple(row[at] for at in kept) for row in rows]
 
 
@@ -320,10 +318,10 @@ def in_order(partitions: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]
     return sorted(partitions, key=lambda row: (str(row.get("topic")), str(row.get("partition")).rjust(10)))
 
 
-def component_lines(status: RunStatus) -> Iterator[str]:
+def component_lines(status: RunStatus, rates: Mapping[str, float]) -> Iterator[str]:
     """Yield the table of components as aligned text."""
     if status.components:
-        yield from _aligned(component_table(status))
+        yield from _aligned(component_table(status, rates))
         yield from metric_lines(status)
 
 

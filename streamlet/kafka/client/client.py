@@ -26,7 +26,7 @@ from streamlet.kafka.errors import (
 from streamlet.kafka.future import RequestFuture, failed_future
 from streamlet.kafka.metadata.cluster import Address, Broker, Cluster
 from streamlet.kafka.metadata.metadata import Metadata
-from streamlet.kafka.net.network_client import Counts, NetworkClient
+from streamlet.kafka.net.network_client import Counts, NetworkClient, Outcome
 from streamlet.kafka.net.selector import resolve_all
 from streamlet.kafka.net.tls import dial_for
 from streamlet.kafka.protocol.schema import Request
@@ -451,14 +451,15 @@ class KafkaClient:
         self._network.send(entry.request, broker, entry.future, entry.timeout_s)
 
     def _fail_unreachable(self, now: float) -> None:
-        for entry, broker, error in self._unsent.take_failed(self._network.connection_failed, now):
-            entry.future.fail(error or self._never_sent(entry, broker))
-
+        failed: list[Outcome] = [
+            (entry.request, entry.future, None, error or self._never_sent(entry, broker))
+            for entry, broker, error in self._unsent.take_failed(self._network.connection_failed, now)
+        ]
         # Requests for a named broker fail with its own error above; those for any broker only when no broker is left.
-        if self._unsent.anywhere:
-            hopeless = self.hopeless()
-            while hopeless is not None and self._unsent.anywhere:
-                self._unsent.anywhere.popleft().future.fail(hopeless)
+        if self._unsent.anywhere and (hopeless := self.hopeless()) is not None:
+            failed += [(entry.request, entry.future, None, hopeless) for entry in self._unsent.anywhere]
+            self._unsent.anywhere.clear()
+        self._network.resolve(failed)
 
     def _raise_if_hopeless(self) -> None:
         hopeless = self.hopeless()

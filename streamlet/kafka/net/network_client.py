@@ -51,8 +51,8 @@ from streamlet.kafka.settings.client_config import ClientConfig
 
 _log = logging.getLogger(__name__)
 
-_Outcome = tuple[RequestFuture[Any] | None, Any, KafkaError | None]
-"""A request's future (None where nobody waits), and its response or its error."""
+Outcome = tuple[Request[Any], RequestFuture[Any] | None, Any, KafkaError | None]
+"""A request, its future (None where nobody waits), and its response or its error."""
 
 
 @dataclass(slots=True)
@@ -103,7 +103,7 @@ class NetworkClient:
         rebootstrap_after_s = config.metadata_recovery_rebootstrap_trigger_ms / 1000 if rebootstraps else float("inf")
         self.updater = MetadataUpdater(self, metadata, bootstrap, uniform, rebootstrap_after_s)
         self._correlation_id = 0
-        self._settled: list[_Outcome] = []
+        self._settled: list[Outcome] = []
         """Requests that ended outside of a poll; their futures are resolved in the next one."""
         self._lost: dict[Address, KafkaError] = {}
         """Connections that ended outside of a poll; handled in the next one."""
@@ -222,9 +222,9 @@ class NetworkClient:
         except UnsupportedVersion as err:
             if isinstance(request, MetadataRequest):  # without it this broker is of no use
                 self.states.get(broker.address).last_error = err
-            self._settled.append((future, None, err))
+            self._settled.append((request, future, None, err))
         except CannotBeWritten as err:
-            self._settled.append((future, None, err))
+            self._settled.append((request, future, None, err))
         return -1
 
     def disconnect(self, broker: Broker) -> None:
@@ -243,8 +243,8 @@ class NetworkClient:
         outcomes = self._settled
         self._settled = []
         for address in list(self._brokers):
-            outcomes += [(entry.future, None, gone) for entry in self.in_flight.clear(address)]
-        self._resolve_futures(outcomes)
+            outcomes += [(entry.request, entry.future, None, gone) for entry in self.in_flight.clear(address)]
+        self.resolve(outcomes)
 
     # -- poll
 
@@ -269,16 +269,16 @@ class NetworkClient:
                 self._setups.begin(address)
         self._set_up(now)
         self._expire(outcomes, now)
-        self._resolve_futures(outcomes)
+        self.resolve(outcomes)
 
-    def _completed_sends(self, ready: Ready, outcomes: list[_Outcome]) -> None:
+    def _completed_sends(self, ready: Ready, outcomes: list[Outcome]) -> None:
         for address in ready.completed_sends:
             entry = self.in_flight.mark_sent(address)
             if entry is not None and not entry.request.expects_response():
                 self.in_flight.complete(entry)
-                outcomes.append((entry.future, None, None))
+                outcomes.append((entry.request, entry.future, None, None))
 
-    def _completed_receives(self, ready: Ready, outcomes: list[_Outcome], now: float) -> None:
+    def _completed_receives(self, ready: Ready, outcomes: list[Outcome], now: float) -> None:
         for address, frame in ready.completed_receives:
             try:
                 self._receive(address, frame, outcomes, now)
@@ -286,7 +286,7 @@ class NetworkClient:
                 ready.disconnected.setdefault(address, err)
                 self._selector.close(address)
 
-    def _receive(self, address: Address, frame: bytearray, outcomes: list[_Outcome], now: float) -> None:
+    def _receive(self, address: Address, frame: bytearray, outcomes: list[Outcome], now: float) -> None:
         entry = self.in_flight.oldest(address)
         found = response_correlation_id(frame)
         if entry is None or found != entry.correlation_id:
@@ -306,14 +306,14 @@ class NetworkClient:
             # The broker does not read from this connection for so long (KIP-219): what is in flight gets more time.
             self.states.throttle(address, now + throttle_ms / 1000)
             self.in_flight.postpone(address, throttle_ms / 1000)
-        outcomes.append((entry.future, value, None))
+        outcomes.append((entry.request, entry.future, value, None))
 
-    def _disconnections(self, ready: Ready, outcomes: list[_Outcome], now: float) -> None:
+    def _disconnections(self, ready: Ready, outcomes: list[Outcome], now: float) -> None:
         lost, self._lost = self._lost, {}
         for address, error in (lost | ready.disconnected).items():
             self._connection_lost(address, error, outcomes, now)
 
-    def _connection_lost(self, address: Address, error: KafkaError, outcomes: list[_Outcome], now: float) -> None:
+    def _connection_lost(self, address: Address, error: KafkaError, outcomes: list[Outcome], now: float) -> None:
         broker = self._brokers[address]
         node = self.states.get(address)
         wanted = isinstance(error, ClosedByUs)
@@ -336,7 +336,7 @@ class NetworkClient:
             self.counts.failed_requests += not entry.sets_up
             if not entry.sets_up and isinstance(error, AuthenticationFailed):
                 told = Disconnected(error.message)  # sent before we were refused: whether the broker acted is unknown
-            outcomes.append((entry.future, None, told))
+            outcomes.append((entry.request, entry.future, None, told))
             # Only the oldest request's answer could not be read; the others were only on the same connection.
             if isinstance(told, MalformedFrame):
                 told = Disconnected(error.message)
@@ -346,7 +346,7 @@ class NetworkClient:
             # No time-out of its own: the time for the connection's setup bounds it.
             self._send(say.request, say.version, self._brokers[address], None, float("inf"), sets_up=True)
 
-    def _expire(self, outcomes: list[_Outcome], now: float) -> None:
+    def _expire(self, outcomes: list[Outcome], now: float) -> None:
         for address in self.states.setup_expired(now):
             oldest = self.in_flight.oldest(address)
             # A ready connection authenticates again behind requests that the broker has still to answer. Until these
@@ -370,19 +370,25 @@ class NetworkClient:
                 self._selector.close(address)
                 self._connection_lost(address, ClosedByUs("it was idle for too long"), outcomes, now)
 
-    def _resolve_futures(self, outcomes: list[_Outcome]) -> None:
-        for done, (future, value, error) in enumerate(outcomes, 1):
+    def resolve(self, outcomes: list[Outcome]) -> None:
+        """Resolve futures in order; an interrupt leaves the open ones for the next poll."""
+        for at, (request, future, value, error) in enumerate(outcomes):
             if future is None:
+                continue
+            # The client resolves each future once; here it was given to two requests, or resolved by its holder. That
+            # is a bug of theirs, and must not end a poll that has the answers of others.
+            if future.done:
+                _log.error("%s has a second outcome, which is dropped: its future is resolved", request.api_key.name)
                 continue
             try:
                 if error is not None:
                     future.fail(error)
                 else:
                     future.complete(value)
-            except (
-                BaseException
-            ):  # Ctrl-C in a listener: the others' futures are resolved in the next poll, or at close
-                self._settled[:0] = outcomes[done:]
+            except BaseException:
+                # Ctrl-C, in a listener or before this future was resolved: the open ones are resolved in the next poll,
+                # or at close.
+                self._settled[:0] = outcomes[at + future.done :]
                 raise
 
     def _send(
@@ -409,7 +415,7 @@ class NetworkClient:
         entry.sent = self._selector.send(broker.address, frame)
         if entry.sent and not request.expects_response():
             self.in_flight.complete(entry)
-            self._settled.append((future, None, None))
+            self._settled.append((request, future, None, None))
         return entry.correlation_id
 
 

@@ -44,11 +44,19 @@ def test_milliseconds_show_the_digits_that_count(value: float | None, text: str)
 
 
 def test_the_table_is_aligned() -> None:
-    assert list(show.component_lines(status())) == [
-        "       tasks    emitted      acked  failed  p50 ms  p99 ms",
-        "lines      1  1,234,567  1,234,000      12    3.14      27",
-        "count      2          0      7,000       0   0.004       -",
+    assert list(show.component_lines(status(), {"lines": 20_074.3})) == [
+        "       tasks    emitted      acked  failed   per s  p50 ms  p99 ms",
+        "lines      1  1,234,567  1,234,000      12  20,074    3.14      27",
+        "count      2          0      7,000       0       -   0.004       -",
     ]
+
+
+def test_the_last_table_of_plain_lines_has_the_rates_of_the_whole_run(capsys: pytest.CaptureFixture[str]) -> None:
+    view = show.PlainView()
+    view.on_status(RunStatus("running", 60.0, ROWS))
+    view.finish(RunResult("caught_up", RunStatus("ended", 70.0, ROWS), True))
+    heads, lines, count = (line.split() for line in capsys.readouterr().out.splitlines()[1:4])
+    assert heads[4:6] == ["per", "s"] and (lines[5], count[5]) == ("17,637", "100")
 
 
 def test_a_status_line_says_what_went_in_what_failed_and_how_far_behind() -> None:
@@ -190,7 +198,7 @@ def test_a_rate_is_of_the_time_since_the_status_before_and_at_the_end_of_the_who
 
 def test_time_outs_stand_beside_failures_once_there_are_any() -> None:
     late = ComponentStatus("lines", "spout", 1, emitted=9, failed=3, timed_out=2, metrics={"size": 4.0, "big": 1.5e6})
-    lines = list(show.component_lines(RunStatus("running", 1.0, (late,))))
+    lines = list(show.component_lines(RunStatus("running", 1.0, (late,)), {}))
     assert lines[0].split()[:6] == ["tasks", "emitted", "acked", "failed", "timed", "out"]
     assert lines[1].split()[:6] == ["lines", "1", "9", "0", "3", "2"]
     assert lines[2] == "lines: big 1,500,000, size 4"

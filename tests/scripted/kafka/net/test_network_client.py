@@ -202,6 +202,37 @@ def test_m7_an_interrupt_in_a_callback_costs_no_other_its_answer(
     assert futures[0].done
 
 
+def test_an_interrupt_in_a_callback_leaves_no_unsent_request_open(make_client: Callable[..., KafkaClient]) -> None:
+    """They fail together, once no broker can be reached in time; the second is told in the next poll."""
+
+    def interrupted(_done: RequestFuture[FindCoordinatorResponse]) -> None:
+        raise KeyboardInterrupt
+
+    client = make_client(f"127.0.0.1:{free_port()}")
+    first, second = (client.send(FindCoordinatorRequest(key="g"), timeout_s=0.0) for _ in range(2))
+    first.add_listener(interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        until(client, lambda: False)
+    until(client, lambda: second.done)
+    assert isinstance(first.exception, RequestTimedOut) and isinstance(second.exception, RequestTimedOut)
+
+
+def test_a_second_outcome_of_a_future_costs_no_other_its_answer(
+    broker: FakeBroker, make_client: Callable[..., KafkaClient], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever holds a future may resolve it by mistake: the log names the request, and the poll goes on."""
+    client = make_client(broker)
+    client.bootstrap(PATIENCE_S)
+    broker.on(ApiKey.FIND_COORDINATOR, FOUND)
+    taken, other = (client.send(FindCoordinatorRequest(key="g"), broker.broker) for _ in range(2))
+    taken.complete(FOUND)
+    until(client, lambda: other.done)
+    assert other.value.node_id == 1
+    assert [row.message for row in caplog.records if row.levelno == logging.ERROR] == [
+        "FIND_COORDINATOR has a second outcome, which is dropped: its future is resolved"
+    ]
+
+
 def test_send_alone_sends_nothing(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
     """Bytes move in poll only."""
     client = make_client(broker)
