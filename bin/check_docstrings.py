@@ -1,4 +1,4 @@
-"""Check the English that ruff cannot: docstrings, and texts of errors and logs. Exit status 1 if any fails.
+"""Check the English that ruff cannot: docstrings, texts of errors and logs, reasons. Exit status 1 if any fails.
 
 Usage: python bin/check_docstrings.py [PATH ...] (default: streamlet). CONTRIBUTING.md has the rules.
 """
@@ -6,9 +6,11 @@ Usage: python bin/check_docstrings.py [PATH ...] (default: streamlet). CONTRIBUT
 from __future__ import annotations
 
 import ast
+import io
 import itertools
 import re
 import sys
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +24,7 @@ BANNED = re.compile(
 BANNED_IN_TEXTS = re.compile(
     r"\b(in vain|anew|lest|whoever|heed|(?<!\bthere )(is|are|be) no(?! longer\b| more\b))\b", re.IGNORECASE
 )
+SILENCED = re.compile(r"type: ignore(\[[\w,-]*\])?|noqa(: [A-Z0-9, ]+)?")
 SMALL = {
     "a",
     "an",
@@ -88,6 +91,20 @@ def faults(name: str, text: str, function: bool) -> Iterator[str]:
         yield "it repeats the name: say more, or nothing"
 
 
+def unexplained(source: str) -> Iterator[tuple[int, str]]:
+    """Yield line and fault of each silenced check without a reason behind it or in a comment above it."""
+    comments = {
+        token.start[0]: token.string
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT
+    }
+    for line, comment in comments.items():
+        reason = SILENCED.sub("", comment)
+        above = source.splitlines()[line - 2].lstrip() if line > 1 else ""
+        if reason != comment and not re.search("[a-z]", reason) and not above.startswith("# "):
+            yield line, f"{comment}: say why, behind it or in a comment above it"
+
+
 def plainly(phrase: str) -> str:
     """Return the sentence about a banned phrase."""
     return f"say it plainly, without {phrase!r}"
@@ -98,9 +115,11 @@ def main() -> int:
     roots = [Path(argument) for argument in sys.argv[1:]] or [Path("streamlet"), Path("topologies")]
     wrong = 0
     for path in sorted(file for root in roots for file in (root.rglob("*.py") if root.is_dir() else [root])):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        source = path.read_text(encoding="utf-8")
+        tree = ast.parse(source)
         found = [(line, fault) for line, *doc in documented(tree) for fault in faults(*doc)]
         found += [(line, plainly(hit[0])) for line, text in texts(tree) if (hit := BANNED_IN_TEXTS.search(text))]
+        found += unexplained(source)
         for line, fault in found:
             print(f"{path}:{line}: {fault}")
         wrong += len(found)

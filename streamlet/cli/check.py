@@ -75,7 +75,7 @@ def _check_as_json(target: Target) -> int:
 
 def _list_settings(topology: TopologySpec | None, as_json: bool) -> None:
     own = {key: value for key, value in (topology.config if topology else {}).items() if key not in SETTINGS}
-    components = {c.name: sorted(c.cls.override_keys()) for c in topology.components} if topology else {}  # type: ignore[attr-defined]
+    components = {c.name: sorted(c.cls.override_keys()) for c in topology.components} if topology else {}
     if as_json:
         rows = [{"key": s.key, "default": s.default, "meaning": s.meaning} for s in SETTINGS.values()]
         rows += [{"key": key, "default": value, "meaning": "the topology's own"} for key, value in own.items()]

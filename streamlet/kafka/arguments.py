@@ -78,7 +78,7 @@ def several(given: Iterable[V], what: str, example: str, where: str = "") -> Ite
 
 def one_or_several(given: V | Iterable[V], kind: type[V], example: str) -> list[V]:
     """Return one item or several as a list. Raises BadInput for an item of another type."""
-    items = [given] if isinstance(given, kind) else list(several(given, kind.__name__, example))  # type: ignore[arg-type]
+    items = [given] if isinstance(given, kind) else list(several(given, kind.__name__, example))  # type: ignore[arg-type]  # what is no V is an iterable: mypy does not see it
     for item in items:
         if not isinstance(item, kind):
             raise BadInput(f"{item!r} is not a {kind.__name__}: write {example}.")

@@ -28,7 +28,7 @@ class ComponentSpec:
     Nothing is checked here: ``model.validate`` reads the whole topology and reports every problem at once.
     """
 
-    cls: type
+    cls: type[Any]
     kind: str
     _: KW_ONLY
     name: str | None = None

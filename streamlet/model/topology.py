@@ -27,7 +27,7 @@ class ComponentDef:
 
     name: str
     kind: str
-    cls: type
+    cls: type[Any]
     outputs: Any
     inputs: tuple[Subscription, ...]
     par: Any

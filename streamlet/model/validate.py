@@ -397,7 +397,7 @@ def override_problems(component: ComponentDef, overrides: Mapping[str, Any]) -> 
             )
     if all(name in known for name in overrides):
         try:
-            component.cls.with_overrides(component.kwargs, overrides)  # type: ignore[attr-defined]
+            component.cls.with_overrides(component.kwargs, overrides)
         except SettingError as error:
             yield error.message, "It was given by -c."
 

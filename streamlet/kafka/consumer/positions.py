@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from streamlet.base.backoff import Backoff
@@ -257,7 +258,7 @@ class Positions:
                 {tp: _TIMES[strategy] for tp, strategy in asked.items()},
                 read_committed=self._read_committed,
             )
-            future.add_listener(lambda done, asked=asked: self._reset_answered(asked, done))  # type: ignore[misc]
+            future.add_listener(partial(self._reset_answered, asked))
 
     def _reset_answered(
         self, asked: Mapping[TopicPartition, ResetStrategy], done: RequestFuture[dict[TopicPartition, ListedOffset]]
@@ -302,7 +303,7 @@ class Positions:
                 leader,
                 {tp: (position.offset_epoch, position.leader_epoch) for tp, position in asked.items()},
             )
-            future.add_listener(lambda done, asked=asked: self._validate_answered(asked, done))  # type: ignore[misc]
+            future.add_listener(partial(self._validate_answered, asked))
 
     def _leader_known(self, tp: TopicPartition, position: Position, now_s: float) -> bool:
         """Return whether metadata is as new as the position, or overdue."""

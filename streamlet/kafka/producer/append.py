@@ -459,21 +459,18 @@ def _told(error: Exception, taken: list[FutureRecordMetadata], count: int | None
     One of ours becomes a copy: the same object may go to others who wait. One of the user's own code stays.
     """
     ours = isinstance(error, (StreamletError, ValueError)) and [type(arg) for arg in error.args[:1]] == [str]
+    told = error
     if not ours:
-        error.taken = taken  # type: ignore[attr-defined]  # documented in send_many
         error.add_note("send_many: no record was taken." if not taken else _counted(len(taken), count or 0))
-        return error
-    if count is None:
-        error.taken = taken  # type: ignore[attr-defined]
-        return error
-    text: str = error.args[0]
-    for sentence in _OF_ONE:
-        text = text.replace(sentence, "")
-    told = copy_of(error)
-    told.args = (f"{text} {_counted(len(taken), count)}", *error.args[1:])
-    if isinstance(told, StreamletError):
-        told.message = told.args[0]
-    told.taken = taken  # type: ignore[attr-defined]
+    elif count is not None:
+        text: str = error.args[0]
+        for sentence in _OF_ONE:
+            text = text.replace(sentence, "")
+        told = copy_of(error)
+        told.args = (f"{text} {_counted(len(taken), count)}", *error.args[1:])
+        if isinstance(told, StreamletError):
+            told.message = told.args[0]
+    told.taken = taken  # type: ignore[attr-defined]  # any class of error: send_many promises it of each
     return told
 
 

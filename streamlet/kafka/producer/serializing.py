@@ -11,18 +11,12 @@ from streamlet.kafka.producer.errors import SerializationFailed
 Serialize = Callable[[str, Any], bytes | None]  # Any: what users send
 
 
-def serializer(setting: str, given: object) -> Serialize | None:
+def serializer(setting: str, given: Any) -> Serialize | None:  # Any: an object with `serialize`, or a function
     """Return the user's serializer as (topic, value) -> bytes or None; None when there is none."""
     if given is None:
         return None
     method = getattr(given, "serialize", None)
-    if callable(method):
-        call: Serialize = method
-    else:
-        plain: Any = given
-
-        def call(_topic: str, value: Any) -> bytes | None:
-            return plain(value)  # type: ignore[no-any-return]  # checked right below
+    call: Serialize = method if callable(method) else lambda _topic, value: given(value)
 
     def serialize(topic: str, value: Any) -> bytes | None:
         if value is None:

@@ -71,7 +71,7 @@ def build_task(running: Running, task: TaskPlan) -> LiveTask:
     definition = running.plan.topology.component(task.component)
     own = {key: parse_setting(key, value, f"{task.component}'s config") for key, value in definition.config.items()}
     conf = {**running.conf, **own}
-    kwargs = definition.cls.with_overrides(definition.kwargs, running.overrides.get(task.component, {}))  # type: ignore[attr-defined]
+    kwargs = definition.cls.with_overrides(definition.kwargs, running.overrides.get(task.component, {}))
     component = definition.cls(**kwargs)
     component.logger = logging.getLogger(f"{COMPONENT_LOGGER}.{task.component}")
     # Each task draws from a generator of its own: two tasks never share edge ids, nor does a restarted one.

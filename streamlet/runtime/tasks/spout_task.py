@@ -292,10 +292,10 @@ class SpoutTask:
         return len(self.pending) + len(self._failed_ids) if known is None else known
 
 
-def _key(tup_id: Any) -> Hashable:
+def _key(tup_id: object) -> Hashable:
     """Return the message id, or a text for an unhashable one."""
     try:
         hash(tup_id)
     except TypeError:
         return repr(tup_id)
-    return tup_id  # type: ignore[no-any-return]
+    return tup_id

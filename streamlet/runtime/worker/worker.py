@@ -118,7 +118,7 @@ class Worker:
             return self._failed(error, error.exit_status)
         except Exception as error:  # noqa: BLE001 - the last frame of a process: report, then end
             return self._failed(error, 1)
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:  # noqa: BLE001 - a component's sys.exit(), too
             # A component's sys.exit() is no death of the worker: a replacement would come to the same line again. So it
             # ends the run with an error that names component and line, and the exit status stays ours.
             tasks = self.loop.tasks.values() if hasattr(self, "loop") else ()
@@ -294,7 +294,7 @@ class Worker:
                         self._beat()
             except ChannelClosed:
                 self._orphaned()
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:  # noqa: BLE001 - the last frame of a thread: report, then end
                 # A row or metric that cannot be packed: reported by name, since a replacement would be silent again.
                 self._report_failed(error, 1)
                 self._orphaned()

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 
 from streamlet.base.errors import StreamletError
 from streamlet.coordination.node_store import (
@@ -108,7 +109,7 @@ class ZooKeeperOffsets:
             epoch = 1 if node is None else node.owner_epoch + 1
             data = encode(self._owner, partition, first_position(decision, node, broker), epoch, topic_id)
             try:
-                version = yield from self._background.run(lambda f=found, d=data: self._claim(path, f, d))  # type: ignore[misc]
+                version = yield from self._background.run(partial(self._claim, path, found, data))
             except (VersionConflict, NodeExists, NodeMissing):
                 continue  # another writer came in between: look again, and claim above its epoch
             except NodeStoreUnavailable as error:
