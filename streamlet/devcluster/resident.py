@@ -18,10 +18,9 @@ from pathlib import Path
 from streamlet.devcluster import probes
 from streamlet.devcluster.dev_cluster import DevCluster
 from streamlet.devcluster.errors import DevStackError, NotAsWanted
-from streamlet.devcluster.installation import Installation, find_java
-from streamlet.devcluster.jars import RELEASES, Progress, ensure_jars, silent
+from streamlet.devcluster.installation import Progress, silent
+from streamlet.devcluster.jars import RELEASES
 from streamlet.devcluster.machine import ProcessIdentity
-from streamlet.devcluster.tools import KafkaTools
 
 WELL_KNOWN_PORTS = (2181, 9092, 9093, 9094)
 """ZooKeeper's and the brokers', taken where they are free: what documentation and other tools expect."""
@@ -120,24 +119,6 @@ class Down:
 
     ended: tuple[ResidentProcess, ...]
     removed: str | None
-
-
-class ResidentTools(KafkaTools):
-    """Kafka's tools against the resident cluster."""
-
-    def __init__(self, resident: Resident, progress: Progress = silent) -> None:
-        java = find_java()
-        jars = ensure_jars(RELEASES[resident.kafka], java, progress=progress)
-        self._installation = Installation(resident.kafka, java, jars, Path(resident.directory))
-        self._bootstrap_servers = resident.living_servers
-
-    @property
-    def installation(self) -> Installation:
-        return self._installation
-
-    @property
-    def bootstrap_servers(self) -> str:
-        return self._bootstrap_servers
 
 
 def state_directory() -> Path:

@@ -49,6 +49,18 @@ def test_java_home_goes_before_the_path(tmp_path: Path) -> None:
     assert find_java(environ) == java.Java(path, 17)
 
 
+@pytest.mark.parametrize(("home", "why"), [("nowhere", "is not there"), ("old", "is Java 11")])
+def test_a_java_home_that_is_passed_over_is_told_with_what_is_used_instead(tmp_path: Path, home: str, why: str) -> None:
+    fake_java(tmp_path / "old" / "bin", 'openjdk version "11.0.1"')
+    path = fake_java(tmp_path / "new" / "bin", 'openjdk version "17.0.1"')
+    environ = {"PATH": f"{path.parent}:/bin"}
+    told: list[str] = []
+    for fine in (environ, {**environ, "JAVA_HOME": str(tmp_path / "new")}):
+        assert find_java(fine, told.append) == java.Java(path, 17) and not told
+    assert find_java({**environ, "JAVA_HOME": str(tmp_path / home)}, told.append) == java.Java(path, 17)
+    assert told == [f"Warning: JAVA_HOME is passed over, as {tmp_path / home}/bin/java {why}: {path} is used instead"]
+
+
 def test_without_any_java_what_to_install_is_told() -> None:
     """One paragraph with the package to install."""
     with pytest.raises(JavaMissing, match=r"no `java` on the PATH.*apt-get install default-jre-headless") as caught:
