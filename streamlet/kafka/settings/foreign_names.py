@@ -232,6 +232,9 @@ _METHODS: Mapping[str, Mapping[str, str]] = {
         "list_topics": "topics() gives the names, Admin.list_topics more",
         "bootstrap_connected": "the first call connects; topics(timeout=5) raises when no broker answers",
     },
+    "Producer": {
+        "bootstrap_connected": "it connects by itself; partitions_for(topic) raises when no broker answers",
+    },
 }
 
 

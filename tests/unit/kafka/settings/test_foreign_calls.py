@@ -8,7 +8,7 @@ import pytest
 
 import streamlet.kafka
 from streamlet.base.errors import WrongArgument
-from streamlet.kafka import Admin, Consumer, NewTopic
+from streamlet.kafka import Admin, Consumer, NewTopic, Producer
 from streamlet.kafka.settings.foreign_names import GUIDE
 from tests.docs.pages import ROOT
 
@@ -44,9 +44,10 @@ def test_an_unknown_name_of_the_package_is_an_ordinary_error() -> None:
         (Admin, "bootstrap_connected", "list_topics"),
         (Consumer, "highwater", "end_offsets"),
         (Consumer, "bootstrap_connected", "topics"),
+        (Producer, "bootstrap_connected", "partitions_for"),
     ],
 )
-def test_another_clients_method_names_ours(client: type[Admin] | type[Consumer], theirs: str, ours: str) -> None:
+def test_another_clients_method_names_ours(client: type[Admin | Consumer | Producer], theirs: str, ours: str) -> None:
     start = f"'{client.__name__}' object has no attribute"
     with client(bootstrap_servers=SERVERS) as made:
         with pytest.raises(AttributeError, match=rf"^{start} '{theirs}': .*\b{ours}\b"):
