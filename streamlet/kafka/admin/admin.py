@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Never, Self, Unpack
+from typing import Any, ClassVar, Never, Self, Unpack
 
 from streamlet.base.clock import SystemClock
 from streamlet.base.errors import BadInput
@@ -51,7 +51,7 @@ from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.protocol.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from streamlet.kafka.protocol.messages.topics import HIGH_WATERMARK, DeleteTopicsRequest
 from streamlet.kafka.settings.client_config import ClientConfig, ClientSettings
-from streamlet.kafka.settings.foreign_names import attribute_error
+from streamlet.kafka.settings.foreign_names import answers_foreign_calls
 
 SETTLE_S = 2.0
 """Seconds at most that a creation waits for the brokers to know the new topics."""
@@ -74,6 +74,7 @@ class AdminConfig(ClientConfig):
     LEAST: ClassVar[Mapping[str, int]] = {"default_api_timeout_ms": 1}
 
 
+@answers_foreign_calls
 class Admin:
     """The administrator of one cluster.
 
@@ -109,11 +110,6 @@ class Admin:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} over {self._client!r}>"
-
-    if not TYPE_CHECKING:  # with it a type checker would accept every name
-
-        def __getattr__(self, name: str) -> Never:
-            raise attribute_error("Admin", name, self)
 
     def close(self) -> None:
         """Close the connections. Never waits; may be called twice."""

@@ -14,7 +14,7 @@ import threading
 import weakref
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Never, Unpack
+from typing import Unpack
 
 from streamlet.base.clock import Clock, SystemClock
 from streamlet.kafka import arguments as given
@@ -34,7 +34,7 @@ from streamlet.kafka.consumer.rebalance import ConsumerRebalanceListener, Rebala
 from streamlet.kafka.consumer.records import ConsumerRecord, RecordColumns
 from streamlet.kafka.consumer.subscription_state import ResetStrategy, SubscriptionState, SubscriptionType, wanted
 from streamlet.kafka.metadata.cluster import TopicPartition
-from streamlet.kafka.settings.foreign_names import attribute_error
+from streamlet.kafka.settings.foreign_names import answers_foreign_calls
 
 _log = logging.getLogger(__name__)
 _EVERYTHING = 1 << 62
@@ -76,6 +76,7 @@ def _end_dropped(client: KafkaClient, threads: list[GroupThread], client_id: str
     client.close()
 
 
+@answers_foreign_calls
 class Consumer:
     """Reader of topics, as a member of a group or by partitions.
 
@@ -143,11 +144,6 @@ class Consumer:
         # The error may come from the work on the records given last: they are not committed, and are read again.
         self._handed_out.in_hand_counts = kind is None
         self.close(HASTE_S if in_haste(kind) else _CLOSE_S)
-
-    if not TYPE_CHECKING:  # with it a type checker would accept every name
-
-        def __getattr__(self, name: str) -> Never:
-            raise attribute_error("Consumer", name, self)
 
     def __repr__(self) -> str:
         what = ", ".join(map(str, sorted(self._subscriptions.assigned))) or "nothing assigned"

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Never, Self, Unpack
+from typing import Any, Never, Self, Unpack
 
 from streamlet.base.clock import Clock, SystemClock
 from streamlet.kafka.arguments import by_name_only, check_place, check_timestamp, check_topic, seconds
@@ -31,7 +31,7 @@ from streamlet.kafka.producer.sender import EXIT_S, Sender
 from streamlet.kafka.producer.serializing import as_bytes, check_headers
 from streamlet.kafka.producer.transaction import TransactionManager, TransactionResult
 from streamlet.kafka.records.appending import VARINT
-from streamlet.kafka.settings.foreign_names import attribute_error
+from streamlet.kafka.settings.foreign_names import answers_foreign_calls
 
 Headers = Sequence[tuple[str, bytes | None]] | Mapping[str, bytes | None]
 
@@ -50,6 +50,7 @@ _REFUSED_IN_FORK = (
 )
 
 
+@answers_foreign_calls
 class Producer:
     """Writes records to topics. Every method may be called from any thread, and from callbacks where it says so.
 
@@ -109,12 +110,6 @@ class Producer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close(HASTE_S if in_haste(kind) else None)
-
-    if not TYPE_CHECKING:  # with it a type checker would accept the name
-        # Not __getattr__, as Consumer and Admin have it: with that, each attribute that send() reads takes twice as long.
-        @property
-        def bootstrap_connected(self) -> Never:
-            raise attribute_error("Producer", "bootstrap_connected", self)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"{len(self._sender.accumulator.incomplete)} batches open"
