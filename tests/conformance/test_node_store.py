@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamlet.coordination.memory import MemoryNodeStore, MemoryTree
 from streamlet.coordination.node_store import (
     ANY_VERSION,
     ConnectionState,
@@ -21,6 +20,7 @@ from streamlet.coordination.node_store import (
     VersionConflict,
     check_path,
 )
+from tests.memory_nodes import MemoryNodeStore, MemoryTree
 
 Opener = Callable[[], NodeStore]
 

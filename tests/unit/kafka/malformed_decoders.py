@@ -8,7 +8,6 @@ from collections.abc import Callable, Generator
 from types import SimpleNamespace
 from typing import Any, cast
 
-from streamlet.coordination.memory import MemoryNodeStore, MemoryTree
 from streamlet.kafka.admin import groups
 from streamlet.kafka.consumer.assignors.base import (
     ConsumerProtocolAssignment,
@@ -25,6 +24,7 @@ from streamlet.kafka.protocol.schema import INT16_LAYOUT, codec_of
 from streamlet.spouts.kafka.hosts import ZkBrokerReader
 from streamlet.spouts.kafka.partition import Partition
 from streamlet.spouts.kafka.stores import offset_store
+from tests.memory_nodes import MemoryNodeStore, MemoryTree
 from tests.unit.kafka.malformed import MEMORY_CONSTANT, Decoder, Span, SpanReader
 from tests.unit.kafka.malformed_answers import RECORDED, answers
 from tests.unit.kafka.malformed_records import (

@@ -9,7 +9,6 @@ import pytest
 
 from streamlet.base.clock import ManualClock
 from streamlet.components.context import TopologyContext
-from streamlet.coordination.memory import MemoryNodeStore
 from streamlet.coordination.node_store import NodeStoreUnavailable
 from streamlet.kafka.errors import BootstrapFailed
 from streamlet.spouts.kafka.activity import Background
@@ -19,6 +18,7 @@ from streamlet.spouts.kafka.partition import Broker
 from streamlet.spouts.kafka.scheme import StringScheme
 from streamlet.spouts.kafka.spout_config import SpoutConfig
 from streamlet.spouts.kafka.startup import Held, living_brokers, wire
+from tests.memory_nodes import MemoryNodeStore
 
 DEADLINE_S = 15.0
 

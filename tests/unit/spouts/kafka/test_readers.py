@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from streamlet.coordination.memory import MemoryNodeStore
 from streamlet.spouts.kafka.activity import Activity, Background
 from streamlet.spouts.kafka.errors import NoBrokers, NoSuchTopic, NoUsableListener, UnreadableNode
 from streamlet.spouts.kafka.hosts import (
@@ -17,6 +16,7 @@ from streamlet.spouts.kafka.hosts import (
     ZkBrokerReader,
 )
 from streamlet.spouts.kafka.partition import Broker, GlobalPartitionInformation
+from tests.memory_nodes import MemoryNodeStore
 
 PLAIN = {"listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"}, "version": 5, "host": None, "port": -1}
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from streamlet.coordination.memory import MemoryNodeStore, MemoryTree
 from streamlet.coordination.node_store import NodeStoreUnavailable
 from streamlet.spouts.kafka.activity import Activity, Background, Steps
 from streamlet.spouts.kafka.errors import Deposed, UnusableOffset
 from streamlet.spouts.kafka.partition import Broker, OffsetRange, Partition
 from streamlet.spouts.kafka.stores.offset_store import CommitPosition, Owner, Reason, StartDecision, StoredOffset
 from streamlet.spouts.kafka.stores.zookeeper import ZooKeeperOffsets
+from tests.memory_nodes import MemoryNodeStore, MemoryTree
 
 P = Partition("lines", 0)
 PATH = "/streamlet/demo/partition_0"

@@ -1,4 +1,4 @@
-"""The node store without a server: for tests and for runs that need no memory beyond the process. Pure."""
+"""A node store without a server, with faults on demand. Pure."""
 
 from __future__ import annotations
 

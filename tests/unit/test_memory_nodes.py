@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from streamlet.coordination.memory import MemoryNodeStore
 from streamlet.coordination.node_store import ConnectionState, NodeStoreUnavailable, VersionConflict
+from tests.memory_nodes import MemoryNodeStore
 
 
 def test_suspended_writes_wait_in_order_and_are_carried_out() -> None:
