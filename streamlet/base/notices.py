@@ -1,8 +1,10 @@
-"""Rate limit of notices that would repeat: the first is given, the next ones are counted. Pure."""
+"""Notices of what repeats, which are counted, and of what takes long, which are given once."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import contextlib
+import threading
+from collections.abc import Callable, Hashable, Iterator
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -37,3 +39,17 @@ class Notices(Generic[K]):
         """Return the notices left out, by key, and forget all keys."""
         given, self._given = self._given, {}
         return {key: left_out for key, (_given_s, left_out) in given.items() if left_out}
+
+
+@contextlib.contextmanager
+def told_if_slow(after_s: float, tell: Callable[[], object]) -> Iterator[None]:
+    """Call ``tell`` once when the block takes longer than so many seconds."""
+    # By a timer's thread: the block's own may be in the very wait that the notice is about.
+    timer = threading.Timer(after_s, tell)
+    timer.daemon = True
+    try:
+        with contextlib.suppress(RuntimeError):  # while the interpreter ends it starts no more threads
+            timer.start()
+        yield
+    finally:
+        timer.cancel()

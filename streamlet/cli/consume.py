@@ -7,10 +7,8 @@ import difflib
 import signal
 import socket
 import sys
-import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -18,6 +16,7 @@ from typing import IO, Any
 import click
 
 from streamlet.base.errors import BadInput, SettingError, StreamletError
+from streamlet.base.notices import told_if_slow
 from streamlet.cli.dev_topics import standing_cluster
 from streamlet.cli.interrupts import interrupts_to
 from streamlet.cli.options import client_settings_in_file
@@ -299,14 +298,16 @@ def _partitions(settings: Mapping[str, Any], wanted: Wanted) -> list[TopicPartit
     # The same file configures both clients, and each refuses settings that are only the other's.
     shared = {field.name for field in dataclasses.fields(ClientConfig)}
     own = {name: value for name, value in settings.items() if name in shared}
-    with _telling(settings["bootstrap_servers"]), Admin(**own, default_api_timeout_ms=_ANSWER_MS) as admin:
+    servers = settings["bootstrap_servers"]
+    words = f"No answer from {servers} yet: waiting for up to {_ANSWER_MS // 1000} s. Ctrl-C ends."
+    telling = told_if_slow(_TOLD_AFTER_S, lambda: click.echo(words, err=True))
+    with telling, Admin(**own, default_api_timeout_ms=_ANSWER_MS) as admin:
         try:
             count = len(admin.describe_topics(wanted.topic)[wanted.topic].partitions)
         except UnknownTopicOrPartition as error:
             known = list(admin.list_topics())
             near = difflib.get_close_matches(wanted.topic, known, n=1)
             hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(known[:20]) or 'none'}."
-            servers = settings["bootstrap_servers"]
             raise BadInput(f"There is no topic {wanted.topic!r} at {servers}. {hint}") from error
         except AdminError as error:
             raise BadInput(error.message) from error
@@ -317,20 +318,6 @@ def _partitions(settings: Mapping[str, Any], wanted: Wanted) -> list[TopicPartit
         )
     numbers = wanted.partitions or range(count)
     return [TopicPartition(wanted.topic, number) for number in dict.fromkeys(numbers)]
-
-
-@contextmanager
-def _telling(servers: object) -> Iterator[None]:
-    """Say which address is waited for, and for how long."""
-    words = f"No answer from {servers} yet: waiting for up to {_ANSWER_MS // 1000} s. Ctrl-C ends."
-    # A timer, because the call that waits is one blocking request on this thread.
-    timer = threading.Timer(_TOLD_AFTER_S, click.echo, (words,), {"err": True})
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def _reach(config: ConsumerConfig) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+from streamlet.base.notices import told_if_slow
 
 HASTE_S = 4.0
 """Seconds that a close may take after Ctrl-C or exit(); threads get a second more to end."""
@@ -18,22 +19,9 @@ def in_haste(kind: type[BaseException] | None) -> bool:
     return kind is not None and issubclass(kind, (KeyboardInterrupt, SystemExit))
 
 
-@contextlib.contextmanager
-def telling(log: logging.Logger, limit_s: float, what: Callable[[], str]) -> Iterator[None]:
+def telling(log: logging.Logger, limit_s: float, what: Callable[[], str]) -> AbstractContextManager[None]:
     """Warn once when the block takes long; ``what`` says why it waits."""
-    # The warning comes from a timer's thread: the closing thread may be blocked in the very wait that it is about.
     if limit_s <= TOLD_AFTER_S:
-        yield
-        return
-
-    def tell() -> None:
-        log.warning("close() waits, at most %.0f s more: %s", limit_s - TOLD_AFTER_S, what())
-
-    timer = threading.Timer(TOLD_AFTER_S, tell)
-    timer.daemon = True
-    try:
-        with contextlib.suppress(RuntimeError):  # while the interpreter ends it starts no more threads
-            timer.start()
-        yield
-    finally:
-        timer.cancel()
+        return nullcontext()
+    left_s = limit_s - TOLD_AFTER_S
+    return told_if_slow(TOLD_AFTER_S, lambda: log.warning("close() waits, at most %.0f s more: %s", left_s, what()))

@@ -302,11 +302,6 @@ class Metadata:
         for tp in [tp for tp in self._epochs if tp.topic == topic]:
             del self._epochs[tp]
 
-    def known_epochs(self, topics: Iterable[str]) -> dict[TopicPartition, int]:
-        """Return the highest leader epoch seen, for each partition of ``topics``."""
-        wanted = set(topics)
-        return {tp: epoch for tp, epoch in self._epochs.items() if tp.topic in wanted}
-
 
 def partition_info(topic: str, row: MetadataPartition) -> PartitionInfo:
     """Return a partition as an answer describes it."""

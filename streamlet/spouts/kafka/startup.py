@@ -61,20 +61,6 @@ def say_for(component: str, task_index: int) -> Say:
     return lambda text: log.log(level, "%s: %s", component, text)
 
 
-class StartNotice:
-    """The one notice of a wait that begins now, due after TOLD_AFTER_S."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._due_s = clock.monotonic() + TOLD_AFTER_S
-
-    def due(self, now_s: float) -> bool:
-        """Return whether to tell the user now; True at most once."""
-        if now_s < self._due_s:
-            return False
-        self._due_s = float("inf")
-        return True
-
-
 def living_brokers(
     read: Callable[[], dict[int, Broker]],
     deadline_s: float,
@@ -85,7 +71,7 @@ def living_brokers(
     """Call ``read`` until it finds brokers, until the deadline. Blocks. Raises the errors of ``read``."""
     # Retriable errors are raised only at the deadline: ZooKeeper knows a broker only once it is up, so a topology that
     # is started together with its cluster finds none at first.
-    notice = StartNotice(clock)
+    told_s = clock.monotonic() + TOLD_AFTER_S
     for attempt in itertools.count(1):
         try:
             return sorted(read().values())
@@ -94,7 +80,8 @@ def living_brokers(
             pause_s = RETRY.delay(attempt)
             if not error.retriable or now + pause_s > deadline_s:
                 raise
-            if notice.due(now):
+            if now >= told_s:
+                told_s = float("inf")
                 say(f"waiting for a Kafka broker, for up to {deadline_s - now:.0f} s more. So far: {error.message}")
         pause(pause_s)
     raise AssertionError("unreachable")
@@ -303,13 +290,14 @@ class _Start:
     def _open_partitions(self, coordinator: PartitionCoordinator, opener: PartitionOpener, client: KafkaClient) -> None:
         """Poll until every partition is open. Raises SpoutCannotStart at the deadline."""
         starting = Activity(coordinator.start())
-        notice = StartNotice(self._clock)
+        told_s = self._clock.monotonic() + TOLD_AFTER_S
         while not starting.poll():
             now = self._clock.monotonic()
             why = f" The last reason: {opener.last_error.message}" if opener.last_error else ""
             # A missing topic is waited for only a moment, then the error itself is raised: do not say it twice.
             absent = isinstance(opener.last_error, NoSuchTopic)
-            if not absent and notice.due(now):
+            if not absent and now >= told_s:
+                told_s = float("inf")
                 if isinstance(opener.last_error, CoordinatorNotAvailable):  # usual on a fresh cluster, soon over
                     why = " Kafka makes the topic in which groups keep their offsets when it is first needed."
                 left_s = self._deadline_s - now

@@ -1,8 +1,11 @@
-"""Which of many like notices are given."""
+"""Which of many like notices are given, and when a long wait is."""
 
 from __future__ import annotations
 
-from streamlet.base.notices import Notices
+import threading
+
+from streamlet.base.notices import Notices, told_if_slow
+from tests.patience import PATIENCE_S
 
 
 def test_the_first_is_given_then_one_in_each_interval_with_the_number_left_out() -> None:
@@ -35,3 +38,18 @@ def test_what_was_left_out_is_taken_once_and_the_keys_are_new_afterwards() -> No
 def test_without_an_end_only_the_first_is_given() -> None:
     notices: Notices[None] = Notices(float("inf"))
     assert notices.due(None, 0.0) == 0 and notices.due(None, 1e9) is None
+
+
+def test_a_block_is_told_of_once_and_only_when_it_takes_long() -> None:
+    told: list[str] = []
+    with told_if_slow(PATIENCE_S, lambda: told.append("soon over")):
+        pass
+    waited = threading.Event()
+
+    def tell() -> None:
+        told.append("long")
+        waited.set()
+
+    with told_if_slow(0.01, tell):
+        assert waited.wait(PATIENCE_S)
+    assert told == ["long"]

@@ -124,9 +124,8 @@ def read_metadata(answer: Any) -> None:
     for _ in range(2):
         metadata.update(metadata.next_request(), answer, 0.0)
         for topic in metadata.cluster.topics:
-            metadata.cluster.partitions_for(topic)
-            for tp in metadata.known_epochs([topic]):
-                metadata.cluster.leader_for(tp)
+            for part in metadata.cluster.partitions_for(topic):
+                metadata.cluster.leader_for(part.topic_partition)
 
 
 def read_fetch(answer: Any) -> None:

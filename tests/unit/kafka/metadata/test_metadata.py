@@ -140,7 +140,7 @@ def test_a_topic_made_anew_begins_at_epoch_0(metadata: Metadata) -> None:
     metadata.update(metadata.next_request(), answer(topic(leader=2, epoch=9)), 1.0)
     metadata.update(metadata.next_request(), answer(topic(leader=1, epoch=0, topic_id="j")), 2.0)
     assert leader_of(metadata) == 1 and metadata.cluster.topic_id("t") == "j"
-    assert metadata.known_epochs(["t"]) == {TopicPartition("t", 0): 0}
+    assert metadata.cluster.leader_epoch(TopicPartition("t", 0)) == 0
 
 
 def test_a_topic_made_anew_is_known_as_such_though_it_was_missing_in_between(metadata: Metadata) -> None:
@@ -351,4 +351,8 @@ def test_epochs_of_topics_that_are_asked_about_no_longer_are_forgotten() -> None
     metadata.update(metadata.next_request(), answer(topic(epoch=5)), 0.0)
     metadata.request_update()
     metadata.update(metadata.next_request(), answer(), 20.0)
-    assert metadata.known_epochs(["t"]) == {}
+    metadata.add_topic("t", 20.0)
+    for leader in (1, 2):
+        metadata.request_update()
+        metadata.update(metadata.next_request(), answer(topic(leader=leader, epoch=4)), 21.0)
+    assert leader_of(metadata) == 2
