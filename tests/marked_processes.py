@@ -32,11 +32,8 @@ class Marked:
             arguments,
             env={**os.environ, **environ, MARK: self.mark},
             text=True,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
             preexec_fn=_die_with_parent,
-            **options,
+            **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options},
         )
 
     def family(self) -> list[int]:

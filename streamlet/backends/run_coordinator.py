@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from streamlet.backends.contract import ComponentStatus, Observer, RunRequest, RunResult, RunStatus, Stop
 from streamlet.backends.folders import socket_folder
 from streamlet.backends.outcome import RunFailed, check_closed, judged
-from streamlet.base.clock import SystemClock
+from streamlet.base.clock import AwakeClock, Clock, SystemClock
 from streamlet.base.errors import FAILED
 from streamlet.model.plan import Plan, fingerprint, make_plan
 from streamlet.model.spec import SPOUT
@@ -41,6 +41,9 @@ LOOK_S = 0.05
 
 CLOSE_S = 5.0
 """Seconds that the channels of stopped workers may take to end."""
+
+STALL_S = 0.5
+"""Seconds between two looks at the clock beyond which the coordinator stood still: more do not count for anybody."""
 
 HOW_S = 0.25
 """Seconds for the launcher to say how a worker ended whose channel has ended."""
@@ -76,12 +79,17 @@ class Adopt(Protocol):
 class RunCoordinator:
     """One run of one topology. ``run`` owns the calling thread until the run is over."""
 
-    def __init__(self, request: RunRequest, observer: Observer, stop: Stop, debug: bool = False) -> None:
+    def __init__(
+        self, request: RunRequest, observer: Observer, stop: Stop, debug: bool = False, clock: Clock | None = None
+    ) -> None:
         self.request = request
         self.observer = observer
         self.stop = stop
         self.debug = debug
-        self.clock = SystemClock()
+        self.clock = clock or SystemClock()
+        # Every deadline of a worker is one of this clock. A coordinator that was stopped for a day has not heard them
+        # for a day, and what they said meanwhile is read before the next second passes.
+        self.awake = AwakeClock(self.clock, STALL_S)
         self.plan: Plan = make_plan(request.topology, request.workers)
         self.run_id = uuid.uuid4().bytes
         self.secret = secrets.token_bytes(32)
@@ -122,7 +130,7 @@ class RunCoordinator:
         self.launcher = launcher
         self.started = self.clock.monotonic()
         try:
-            self._do(self.supervisor.begin(self.started))
+            self._do(self.supervisor.begin(self.awake.monotonic()))
             self._watch()
             self._wait_for_closing()
         finally:
@@ -137,35 +145,39 @@ class RunCoordinator:
         return judged(result, self.plan.topology, self.complaints)
 
     def _watch(self) -> None:
-        supervisor = self.supervisor
         show_at = next_multiple(self.started, STATUS_S) + STATUS_AFTER_S
-        while not supervisor.over and self.failure is None:
-            self._read()
-            now = self.clock.monotonic()
-            # The last words come before the death: the reason of a failure ends the run, where the death alone would
-            # start a replacement that fails in the same way.
-            for worker, epoch, how in self.launcher.ended():
-                self._last_words(worker, epoch)
-                self._do(supervisor.gone(worker, epoch, how, now))
-            self._do(self._gone_without_a_word(now))
-            self._do(supervisor.tick(now))
-            self._look_for_end(now)
-            if now >= show_at:
+        while not self.supervisor.over and self.failure is None:
+            self._look()
+            if (now := self.clock.monotonic()) >= show_at:
                 show_at = next_multiple(now, STATUS_S) + STATUS_AFTER_S
                 self.observer.on_status(self._status())
+
+    def _look(self) -> None:
+        """Read everything that was said, then judge what time brings."""
+        supervisor = self.supervisor
+        self._read()
+        now = self.awake.monotonic()
+        # The last words come before the death: the reason of a failure ends the run, where the death alone would start
+        # a replacement that fails in the same way.
+        for worker, epoch, how in self.launcher.ended():
+            self._last_words(worker, epoch)
+            self._do(supervisor.gone(worker, epoch, how, now))
+        self._do(self._gone_without_a_word(now))
+        self._do(supervisor.tick(now))
+        self._look_for_end(now)
 
     def _look_for_end(self, now: float) -> None:
         if self.stop.asked:
             self._do(self.supervisor.end("interrupted", now))
-        elif self.request.seconds is not None and now - self.started >= self.request.seconds:
+        elif self.request.seconds is not None and self.clock.monotonic() - self.started >= self.request.seconds:
             self._do(self.supervisor.end("time", now))
 
     def _wait_for_closing(self) -> None:
         """Read what closing workers still say: for some seconds, or one after a failure."""
-        deadline = self.clock.monotonic() + (CLOSE_S if self.failure is None else 1.0)
+        deadline = self.awake.monotonic() + (CLOSE_S if self.failure is None else 1.0)
         if self.failure is not None:
             self._broadcast(messages.Stop(clean=False))
-        while self.channels and self.clock.monotonic() < deadline:
+        while self.channels and self.awake.monotonic() < deadline:
             self._read()
             for worker, epoch, _ in self.launcher.ended():
                 self._last_words(worker, epoch)
@@ -204,6 +216,10 @@ class RunCoordinator:
                 self._receive(*key.data)
         while self._adopted:
             self._welcome(*self._adopted.pop(0))
+        for _, channel in list(self.channels.values()):
+            if channel.unsent:
+                with contextlib.suppress(ChannelClosed):  # its end is read like any other
+                    channel.flush()
 
     def _welcome(self, worker: int, epoch: int, channel: ControlChannel) -> None:
         if self.supervisor.workers[worker].epoch != epoch:
@@ -241,8 +257,10 @@ class RunCoordinator:
             raws = channel.receive()
         except ChannelClosed:
             self._hang_up(worker, epoch)
-            self._hung_up[worker, epoch] = self.clock.monotonic()
+            self._hung_up[worker, epoch] = self.awake.monotonic()
             return
+        # Any bytes are a sign of life: the end of a long message may still be on its way.
+        self.supervisor.heard(worker, epoch, self.awake.monotonic())
         for raw in raws:
             self._handle(worker, epoch, raw)
 
@@ -266,8 +284,7 @@ class RunCoordinator:
             self._hang_up(worker, epoch)
 
     def _handle(self, worker: int, epoch: int, raw: Raw) -> None:
-        now = self.clock.monotonic()
-        self.supervisor.heard(worker, epoch, now)
+        now = self.awake.monotonic()
         try:
             message = from_worker(raw, self.request.workers, len(self.plan.tasks))
         except Misshapen as wrong:

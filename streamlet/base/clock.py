@@ -26,6 +26,26 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
 
+class AwakeClock:
+    """Count the seconds while this process was awake.
+
+    The time between two looks counts for ``longest_s`` at most. For deadlines of others: a process that was stopped
+    (Ctrl-Z, a lid that was shut) could not hear them meanwhile. One thread.
+    """
+
+    def __init__(self, clock: Clock, longest_s: float) -> None:
+        self._clock = clock
+        self._longest_s = longest_s
+        self._awake_s = self._looked_s = clock.monotonic()
+
+    def monotonic(self) -> float:
+        """Seconds from an arbitrary start; never goes back."""
+        now = self._clock.monotonic()
+        self._awake_s += min(now - self._looked_s, self._longest_s)
+        self._looked_s = now
+        return self._awake_s
+
+
 class ManualClock:
     """A clock that moves only when told to; for tests and for the deterministic ``inline`` backend."""
 

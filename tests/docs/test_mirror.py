@@ -71,7 +71,7 @@ HELD_BY = {
     "unit/model/test_validate.py": ["model/topology"],
     "unit/runtime/tasks/test_spout_task.py": ["runtime/tasks/ledgers", "runtime/tasks/task_stats"],
     "unit/spouts/kafka/test_readers.py": ["spouts/kafka/activity"],
-    "unit/tracking/test_acker.py": ["base/clock", "tracking/pending"],
+    "unit/tracking/test_acker.py": ["tracking/pending"],
 }
 """Test file -> the modules that it holds besides its own."""
 

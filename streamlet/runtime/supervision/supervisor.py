@@ -1,6 +1,7 @@
 """The decisions about a run: when workers start, are trusted and replaced, and when the run is over.
 
-Pure: events are method calls with the time in seconds; the deeds come back as instructions, in order.
+Pure: events are method calls with the time in seconds; the deeds come back as instructions, in order. The time is that
+in which the coordinator was awake (``base.clock.AwakeClock``): while it stood still, nobody was late.
 
     STARTING --ready--> READY --all linked--> UP          a link of a pair is cut: the pair links again
        ^                  |                   |           by the next version of the book, UP stays
@@ -41,9 +42,6 @@ CLOSE_S = 30.0
 
 INTERRUPT_S = 5.0
 """Seconds for draining and closing together after Ctrl-C, likewise."""
-
-STALL_S = 1.0
-"""Seconds between two ticks beyond which the coordinator itself stood still."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +87,6 @@ class Supervisor:
         self._replaced: set[int] = set()
         """Workers to announce as replaced when the run is whole again."""
         self._stopping = False
-        self._ticked: float | None = None
         self._backoff = Backoff(initial=0.1, maximum=5.0, jitter=0.0)
 
     # -- events ----------------------------------------------------------------------------------------------------
@@ -267,7 +264,6 @@ class Supervisor:
     def tick(self, now: float) -> list[Instruction]:
         """Let time pass: due restarts, silent workers, drains and ends that take too long."""
         out: list[Instruction] = []
-        self._forgive_own_stall(now)
         if self.ending is not None and not self._stopping and now >= self._deadline:
             out += self._stop(now)
         if self._stopping:
@@ -287,15 +283,6 @@ class Supervisor:
     def _say_what_is_waited_for(self, now: float) -> list[Instruction]:
         text = self._wait_notice.waits_for(self.whole, self.version, self.workers, self._links, self._called, now)
         return [Tell("warning", text)] if text else []
-
-    def _forgive_own_stall(self, now: float) -> None:
-        """Give workers their full time again after the coordinator itself stood still."""
-        # After Ctrl-Z, or a pause of the whole machine, every worker looks silent for too long: the silence is ours,
-        # and healthy workers would be replaced.
-        before, self._ticked = self._ticked, now
-        if before is not None and now - before > STALL_S:
-            for worker in self.workers.values():
-                worker.heard_s = min(now, worker.heard_s + now - before)
 
     @property
     def over(self) -> bool:

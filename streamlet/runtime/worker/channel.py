@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import threading
+from collections import deque
 from typing import Any
 
 from streamlet.runtime.links.wire import MAX_CONTROL_FRAME, BadFrame, FrameReader, FrameWriter, pack, unpack
-from streamlet.runtime.worker.messages import Message, Raw, encode
+from streamlet.runtime.worker.messages import Event, Message, Raw, encode
+from streamlet.runtime.worker.unsent import UnsentMessages
 
 INHERITED_KEY = b"an inherited socket pair has no third party"
-
-SEND_S = 2.0
-"""Seconds that a send may take."""
 
 LONGEST_TEXT = 1 << 16
 """Most characters of a text; the rest is cut."""
@@ -24,16 +24,19 @@ class ChannelClosed(Exception):
 
 
 class ControlChannel:
-    """One end. ``send`` may be called by any thread; ``receive`` by one."""
+    """One end. ``send`` and ``flush`` may be called by any thread; ``receive`` and ``finish`` by one."""
 
     def __init__(self, sock: socket.socket, writer: FrameWriter, reader: FrameReader) -> None:
         self.sock = sock
-        # A bound for sends: a coordinator that is stopped and reads nothing must not hold the worker's threads for
-        # ever.
-        self.sock.settimeout(SEND_S)
+        self.sock.setblocking(False)
         self._writer = writer
         self._reader = reader
+        self._given: deque[tuple[Message, bytes]] = deque()
+        self._unsent = UnsentMessages()
+        self._frame = memoryview(b"")
+        """The rest of a frame whose beginning has left."""
         self._lock = threading.Lock()
+        self._broken = ""
 
     @classmethod
     def inherited(cls, sock: socket.socket) -> ControlChannel:
@@ -44,35 +47,92 @@ class ControlChannel:
         """Return the descriptor, for a selector."""
         return self.sock.fileno()
 
+    @property
+    def unsent(self) -> bool:
+        """Whether something waits for the other end to read: ``flush`` is to be called now and then."""
+        return bool(self._frame or self._unsent or self._given)
+
     def send(self, message: Message) -> None:
-        """Send one message, within two seconds. Raises ChannelClosed."""
+        """Send one message, or keep it for ``flush``. Waits for nothing. Raises ChannelClosed."""
         raw = encode(message)
         payload = pack(raw)
         # Users' code makes these texts. A frame beyond the limit would close the channel and cost the worker its life.
         if len(payload) > LONGEST_TEXT:
             payload = pack({key: _cut(value) for key, value in raw.items()})
-        # Numbered and sent under one lock. The tag of a frame covers its number, and the other end refuses frames that
-        # come in another order than they were numbered in.
-        with self._lock:
+        self._given.append((message, payload))
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what the socket takes now. Any thread. Raises ChannelClosed."""
+        # Nobody waits for the lock: who finds it taken leaves its message to the thread that has it, and that thread
+        # looks again after it has given it back. So a message of a `__del__` that interrupts this very code is no
+        # deadlock.
+        while self._lock.acquire(blocking=False):
             try:
-                self.sock.sendall(self._writer.frame(payload))
-            except OSError as error:
-                raise ChannelClosed(str(error)) from None
+                self._write()
+            finally:
+                self._lock.release()
+            if not self._given:
+                return
+
+    def _write(self) -> None:
+        if self._broken:
+            self._given.clear()
+            raise ChannelClosed(self._broken)
+        while self._given:
+            self._unsent.put(*self._given.popleft())
+        try:
+            # The rest of a frame goes first, however late: half a frame, and another behind it, could never be read
+            # again. Frames are numbered when they leave, because the other end refuses any other order.
+            while self._frame or self._next_frame():
+                self._frame = self._frame[self.sock.send(self._frame) :]
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._broken = str(error)
+            raise ChannelClosed(self._broken) from None
+
+    def _next_frame(self) -> bool:
+        packed = self._unsent.take()
+        if packed is None and (left_out := self._unsent.take_left_out()):
+            text = f"{left_out:,} log lines were left out here: the coordinator did not read in time."
+            packed = pack(encode(Event("warning", text)))
+        if packed is not None:
+            self._frame = memoryview(self._writer.frame(packed))
+        return packed is not None
 
     def try_send(self, message: Message) -> None:
         """Send if the other end is there; the reading side notices a closed channel."""
         with contextlib.suppress(ChannelClosed):
             self.send(message)
 
-    def receive(self) -> list[Raw]:
+    def finish(self) -> None:
+        """Wait until the other end has taken everything, or is gone."""
+        # Without a limit: the other end may be a coordinator that was stopped, and the last words end its run.
+        waiting = select.poll()
+        waiting.register(self.sock, select.POLLOUT)
+        with contextlib.suppress(ChannelClosed):
+            while self.unsent:
+                waiting.poll()
+                self.flush()
+
+    def receive(self, wait: bool = False) -> list[Raw]:
         """Return the messages that are there now, unchecked. Raises ChannelClosed.
 
-        Call it when the channel is readable.
+        With ``wait``, wait for the next bytes if nothing is there.
         """
+        if wait:
+            waiting = select.poll()
+            waiting.register(self.sock, select.POLLIN)
+            waiting.poll()
+        return self._received() or []
+
+    def _received(self) -> list[Raw] | None:
+        """Return whole messages of one read; None when nothing is there."""
         try:
             data = self.sock.recv(1 << 16)
-        except TimeoutError:
-            return []
+        except BlockingIOError:
+            return None
         except OSError as error:
             raise ChannelClosed(str(error)) from None
         if not data:
@@ -88,11 +148,10 @@ class ControlChannel:
     def last_words(self) -> list[Raw]:
         """Return all messages that an ended worker left, without waiting."""
         # Not until the end of file: a child that a component forked may hold the worker's socket open for ever.
-        self.sock.setblocking(False)
         messages: list[Raw] = []
-        with contextlib.suppress(ChannelClosed):  # also raised when nothing is there now
-            while True:
-                messages += self.receive()
+        with contextlib.suppress(ChannelClosed):
+            while (more := self._received()) is not None:
+                messages += more
         return messages
 
     def close(self) -> None:

@@ -51,8 +51,8 @@ ORPHAN_S = 3.0
 LEAVE_S = 3.0
 """Seconds that the control thread may take to end after the loop; it may be sending."""
 
-PLAN_S = 30.0
-"""Seconds to wait for the plan."""
+FLUSH_S = 0.05
+"""Seconds between two tries to send what the coordinator has not read yet."""
 
 DRAINING = "draining"
 
@@ -287,8 +287,11 @@ class Worker:
                 for raw in self._early:
                     self._handle(raw)
                 while not self.over.is_set():
-                    for key, _ in selector.select(max(0.0, due - time.monotonic())):
+                    left_s = max(0.0, due - time.monotonic())
+                    for key, _ in selector.select(min(left_s, FLUSH_S) if self.channel.unsent else left_s):
                         key.data()
+                    if self.channel.unsent:
+                        self.channel.flush()
                     if time.monotonic() >= due:
                         due = next_multiple(time.monotonic(), period) + min(BEAT_AFTER_S, period / 2)
                         self._beat()
@@ -389,17 +392,19 @@ def serve(channel: ControlChannel, **known: Any) -> int:
     """
     try:
         raws: list[Raw] = []
-        deadline = time.monotonic() + PLAN_S
-        while not raws and time.monotonic() < deadline:
-            raws = channel.receive()
-        plan = from_coordinator(raws[0]) if raws else None
+        while not raws:  # however long it takes: the coordinator may be stopped, and its end is seen
+            raws = channel.receive(wait=True)
+        plan = from_coordinator(raws[0])
     except (ChannelClosed, messages.Misshapen):
         return 1
     if not isinstance(plan, WorkerPlan):
         return 1
     worker = Worker(channel, dataclasses.replace(plan, **known), raws[1:])
-    with logs_shown(worker.tell, plan.debug):
-        return worker.run()
+    try:
+        with logs_shown(worker.tell, plan.debug):
+            return worker.run()
+    finally:
+        channel.finish()
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ from streamlet.runtime.links.wire import FrameWriter, pack
 from streamlet.runtime.supervision.supervisor import Limits, WorkerState
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.worker.channel import INHERITED_KEY, ControlChannel
+from streamlet.runtime.worker.messages import Beat, Initialized, Linked, Ready, State, Stopped
 from tests.seeds import seeds
 from tests.unit.runtime.worker.test_misshapen import mutated
 
@@ -158,7 +159,7 @@ def test_5000_messages_that_no_worker_sends_end_workers_and_not_the_run(coordina
     """Recorded ones with one field changed, and bytes, over a true channel; numbers of it are shown afterwards."""
     rng = random.Random(seed)
     launcher = coordinator.launcher = Restarting()  # type: ignore[assignment]
-    clock = coordinator.clock = ManualClock()  # type: ignore[assignment]
+    clock = coordinator.clock = coordinator.awake = ManualClock()  # type: ignore[assignment]
     coordinator.started = 0.0
     supervisor = coordinator.supervisor
     supervisor.limits = Limits(restarts=10_000)
@@ -191,4 +192,50 @@ def test_5000_messages_that_no_worker_sends_end_workers_and_not_the_run(coordina
     assert refused > 1000 and len(launcher.started) == refused + 1 == len(launcher.killed) + 1
     if theirs is not None:
         theirs.close()
+    coordinator._clear()
+
+
+@pytest.mark.parametrize("stood_still_s", [48.0, 86_400.0])
+def test_a_coordinator_that_stood_still_goes_on(stood_still_s: float) -> None:
+    """Two workers that beat all the time: neither their silence, nor a drain, nor a last word is late for it."""
+    clock = ManualClock()
+    spec = Alone.__topology__
+    coordinator = RunCoordinator(RunRequest(spec, resolve(spec.config, {}), workers=1), Blind(), Stop(), clock=clock)
+    launcher = coordinator.launcher = Restarting()  # type: ignore[assignment]
+    launcher.ended = list  # type: ignore[attr-defined]
+    supervisor = coordinator.supervisor
+    coordinator.started = clock.monotonic()
+    coordinator._do(supervisor.begin(coordinator.awake.monotonic()))
+    ours, theirs = pair()
+    worker = ControlChannel.inherited(theirs)
+    coordinator.adopt(0, 1, ours)
+
+    def look(seconds: float) -> None:
+        clock.advance(seconds)
+        coordinator._look()
+
+    look(0.05)
+    for message in (Ready(["unix", "/s", 0], 1), Initialized(), Linked(1)):
+        worker.send(message)
+        look(0.05)
+    assert supervisor.whole
+    # Longer than any time-out, and every heartbeat of it waits in the channel.
+    for _ in range(int(min(stood_still_s, 1000))):
+        worker.send(Beat({}, [], 7, 7))
+    look(stood_still_s)
+    look(0.05)
+    assert supervisor.whole and coordinator._status().pending == 7
+    coordinator.stop.ask()
+    look(0.05)
+    assert supervisor.ending and not supervisor._stopping
+    look(stood_still_s)
+    worker.send(State(True, False, True, ({}, {})))
+    look(0.05)
+    assert supervisor.drained, "its answer to the pause was read before its time was over"
+    look(stood_still_s)
+    worker.send(Stopped([]))
+    look(0.05)
+    assert supervisor.over and not supervisor.unclosed
+    assert launcher.started == [(0, 1)] and launcher.killed == []
+    worker.close()
     coordinator._clear()

@@ -87,18 +87,6 @@ def test_a_silent_worker_is_replaced() -> None:
     assert any(isinstance(i, Tell) and "silent" in i.text for i in out)
 
 
-def test_silence_while_the_coordinator_stood_still_is_not_the_workers() -> None:
-    """After Ctrl-Z and fg, or a pause of the whole machine, workers get their time anew, and no more."""
-    supervisor = running(limits=Limits(silent_s=10.0))
-    assert supervisor.tick(1.0) == supervisor.tick(2.0) == []
-    assert supervisor.tick(300.0) == []
-    for now in range(301, 309):
-        assert supervisor.tick(now) == []
-    supervisor.heard(0, 1, 308.0)
-    out = supervisor.tick(309.0) + supervisor.tick(310.0)
-    assert [i for i in out if isinstance(i, Kill)] == [Kill(1, 1)]
-
-
 def test_a_worker_that_never_starts_is_given_up_by_its_own_limit() -> None:
     """Imports and connections may take longer than a heartbeat."""
     supervisor = CheckedSupervisor(1, frozenset({0}), Limits(start_s=30, silent_s=5))
