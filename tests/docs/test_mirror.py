@@ -50,7 +50,7 @@ HELD_BY = {
     "scripted/kafka/client/test_client.py": ["kafka/client/leader_requests"],
     "scripted/kafka/consumer/test_consumer.py": ["kafka/consumer/fetcher"],
     "scripted/kafka/net/test_network_client.py": ["kafka/client/diagnosis"],
-    "scripted/kafka/producer/test_wrong_arguments.py": ["kafka/arguments", "kafka/producer/serializing"],
+    "scripted/kafka/producer/test_wrong_arguments.py": ["kafka/arguments"],
     "scripted/runtime/links/test_handshake.py": ["runtime/links/dialing", "runtime/links/server"],
     "scripted/runtime/worker/test_loop.py": ["runtime/links/links", "runtime/links/peering"],
     "unit/cli/test_show.py": ["cli/table"],

@@ -27,8 +27,7 @@ from dataclasses import dataclass, field
 
 from streamlet.base.backoff import Backoff
 from streamlet.kafka.metadata.cluster import UNKNOWN_EPOCH, Cluster, TopicPartition
-from streamlet.kafka.producer.batch import BatchState, ProducerBatch, Settler
-from streamlet.kafka.producer.sequences import Sequences
+from streamlet.kafka.producer.batch import BatchState, ProducerBatch, Sequences, Settler
 from streamlet.kafka.records.appending import HEADER_SIZE
 
 

@@ -1,4 +1,4 @@
-"""The way of a record, or of a list, into batches, with its waits.
+"""The way of a record, or of a list, into batches: its bytes, its place, its waits.
 
 Any thread. The lock is the sender's, taken for one record or for as many of a list as one batch has room for. The
 user's partitioner is asked without it; so after each such question, and after each wait, the topic's state is looked at
@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import time
-from typing import Any
+from typing import Any, TypeGuard
 
 from streamlet.base.errors import StreamletError
 from streamlet.base.notices import Notices
-from streamlet.kafka.arguments import check_place, check_timestamp, check_topic, listed
+from streamlet.kafka.arguments import check_place, check_timestamp, check_topic, listed, shortened
 from streamlet.kafka.client import diagnosis
 from streamlet.kafka.errors import ClientTimeout, copy_of
 from streamlet.kafka.producer.accumulator import PartitionQueue
@@ -28,18 +28,86 @@ from streamlet.kafka.producer.partitioners import TopicState
 from streamlet.kafka.producer.producer_config import ProducerConfig
 from streamlet.kafka.producer.record_future import FutureRecordMetadata
 from streamlet.kafka.producer.sender import Sender
-from streamlet.kafka.producer.serializing import Serialize, as_bytes, check_headers, serializer
 from streamlet.kafka.records.appending import HEADER_SIZE, VARINT, encode_plain, encode_record, upper_bound
 from streamlet.kafka.records.batch import Headers
 
 _log = logging.getLogger(__name__)
-
 TOLD_AFTER_S = 3.0
 """Seconds before a record's wait for its topic is named in the log."""
 TOLD_AGAIN_S = 30.0
 _NOT_TAKEN = "The record was not taken."
 _OF_ONE = (" The record was not taken.", " No record was taken.")
 """Sentences in the errors of a single record that are not true of a list."""
+
+
+# -- a record as bytes -----------------------------------------------------------------------------------------------
+
+Serialize = Callable[[str, Any], bytes | None]  # Any: what users send
+
+
+def serializer(setting: str, given: Any) -> Serialize | None:  # Any: an object with `serialize`, or a function
+    """Return the user's serializer as (topic, value) -> bytes or None; None when there is none."""
+    if given is None:
+        return None
+    method = getattr(given, "serialize", None)
+    call: Serialize = method if callable(method) else lambda _topic, value: given(value)
+
+    def serialize(topic: str, value: Any) -> bytes | None:
+        if value is None:
+            return None  # a tombstone has no form
+        try:
+            raw = call(topic, value)
+        except Exception as err:  # the user's code may raise anything
+            raise SerializationFailed(
+                f"{setting} raised {type(err).__name__}: {err}; it was given {_shown(value)} for topic {topic!r}. The "
+                "record was not taken."
+            ) from err
+        return raw if raw.__class__ is bytes or raw is None else as_bytes(setting, topic, raw)
+
+    return serialize
+
+
+def as_bytes(setting: str, topic: str, value: Any) -> bytes:
+    """Return a bytes-like value as bytes; SerializationFailed for any other."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    raise SerializationFailed(
+        f"A record for topic {topic!r} has {_shown(value)} where bytes are needed: give the producer a {setting} (such "
+        "as str.encode), or send bytes. The record was not taken."
+    )
+
+
+def check_headers(topic: str, headers: Any) -> tuple[tuple[str, bytes | None], ...]:
+    """Return headers, given as pairs or a mapping, as pairs. Raises SerializationFailed."""
+    rows = headers.items() if isinstance(headers, Mapping) else headers
+    found = []
+    for row in rows if isinstance(rows, Iterable) else [rows]:
+        name, value = row if isinstance(row, (tuple, list)) and len(row) == 2 else (None, None)
+        if not _is_text(name) or not (value is None or isinstance(value, (bytes, bytearray, memoryview))):
+            raise SerializationFailed(
+                f"headers = {shortened(headers)} of a record for topic {topic!r}: {shortened(row)} is not a pair of a "
+                "name and bytes (or None). Write [('source', b'docs'), ...], or a dict. The record was not taken."
+            )
+        found.append((name, None if value is None else bytes(value)))
+    return tuple(found)
+
+
+def _is_text(name: object) -> TypeGuard[str]:
+    # A str with a lone surrogate has no UTF-8: it must fail here, not when its batch is encoded.
+    if not isinstance(name, str):
+        return False
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _shown(value: object) -> str:
+    return f"{type(value).__name__} {shortened(value)}"
+
+
+# -- into a batch ----------------------------------------------------------------------------------------------------
 
 
 class Appender:

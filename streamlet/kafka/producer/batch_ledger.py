@@ -37,11 +37,10 @@ from streamlet.kafka.broker_errors import (
 from streamlet.kafka.errors import KafkaError, also
 from streamlet.kafka.metadata.cluster import Broker, Cluster, TopicPartition
 from streamlet.kafka.producer.accumulator import PartitionQueue, RecordAccumulator
-from streamlet.kafka.producer.batch import BatchState, ProducerBatch
+from streamlet.kafka.producer.batch import BatchState, ProducerBatch, Sequences
 from streamlet.kafka.producer.errors import BatchExpired, OutcomeUnknown, TransactionAborted
 from streamlet.kafka.producer.metrics import ProducerMetrics
 from streamlet.kafka.producer.record_future import split_batch
-from streamlet.kafka.producer.sequences import Sequences
 from streamlet.kafka.producer.transaction import State, TransactionManager
 from streamlet.kafka.protocol.messages.produce import (
     ProducePartition,

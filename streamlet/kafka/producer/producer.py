@@ -22,13 +22,12 @@ from streamlet.kafka.client.closing import HASTE_S, in_haste
 from streamlet.kafka.client.group_requests import ConsumerGroupMetadata, offset_rows
 from streamlet.kafka.errors import ClientTimeout, copy_of
 from streamlet.kafka.metadata.cluster import PartitionInfo, TopicPartition
-from streamlet.kafka.producer.append import Appender
+from streamlet.kafka.producer.append import Appender, as_bytes, check_headers
 from streamlet.kafka.producer.batch import ProducerBatch
 from streamlet.kafka.producer.errors import IllegalProducerState, ProducerClosed
 from streamlet.kafka.producer.producer_config import ProducerConfig, ProducerSettings
 from streamlet.kafka.producer.record_future import FutureRecordMetadata
 from streamlet.kafka.producer.sender import EXIT_S, Sender
-from streamlet.kafka.producer.serializing import as_bytes, check_headers
 from streamlet.kafka.producer.transaction import TransactionManager, TransactionResult
 from streamlet.kafka.records.appending import VARINT
 from streamlet.kafka.settings.foreign_names import answers_foreign_calls

@@ -38,7 +38,7 @@ from streamlet.kafka.producer.accumulator import (
     ReadyNodes,
     RecordAccumulator,
 )
-from streamlet.kafka.producer.batch import ProducerBatch
+from streamlet.kafka.producer.batch import ProducerBatch, Sequences
 from streamlet.kafka.producer.batch_ledger import (
     BatchLedger,
     Outcome,
@@ -52,7 +52,6 @@ from streamlet.kafka.producer.metrics import ProducerMetrics
 from streamlet.kafka.producer.partitioners import Topics, all_replicas_down, elsewhere
 from streamlet.kafka.producer.producer_config import ProducerConfig
 from streamlet.kafka.producer.record_future import SenderThread, fire
-from streamlet.kafka.producer.sequences import Sequences
 from streamlet.kafka.producer.transaction import State, TransactionManager
 from streamlet.kafka.producer.transaction_requests import Ask
 from streamlet.kafka.protocol.messages.produce import ProduceResponse

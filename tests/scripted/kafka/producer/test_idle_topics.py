@@ -5,10 +5,9 @@ from __future__ import annotations
 from streamlet.base.backoff import Backoff
 from streamlet.kafka.metadata.cluster import Broker, Cluster, PartitionInfo, TopicInfo, TopicPartition
 from streamlet.kafka.producer.accumulator import AccumulatorSettings, BufferPool, RecordAccumulator
-from streamlet.kafka.producer.batch import ProducerBatch
+from streamlet.kafka.producer.batch import ProducerBatch, Sequences
 from streamlet.kafka.producer.partitioners import Topics
 from streamlet.kafka.producer.producer_config import ProducerConfig
-from streamlet.kafka.producer.sequences import Sequences
 from tests.scripted.kafka.producer.scripted import scripted, until
 
 BUSY, IDLE = TopicPartition("busy", 0), TopicPartition("idle", 0)

@@ -11,11 +11,10 @@ from streamlet.kafka.broker_errors import MessageTooLarge, NotLeaderOrFollower
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.metadata.cluster import Broker, Cluster, PartitionInfo, TopicInfo, TopicPartition
 from streamlet.kafka.producer.accumulator import AccumulatorSettings, BufferPool, PartitionQueue, RecordAccumulator
-from streamlet.kafka.producer.batch import BatchState, ProducerBatch
+from streamlet.kafka.producer.batch import BatchState, ProducerBatch, Sequences
 from streamlet.kafka.producer.batch_ledger import BatchLedger, Outcome, RetryLimits
 from streamlet.kafka.producer.errors import OutcomeUnknown
 from streamlet.kafka.producer.record_future import FutureRecordMetadata, fire
-from streamlet.kafka.producer.sequences import Sequences
 from streamlet.kafka.records.appending import encode_record
 
 LIMITS = RetryLimits(1 << 31, 10.0)
