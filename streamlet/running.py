@@ -51,6 +51,7 @@ class RunOptions(TypedDict, total=False):
     workers: int | None
     settings: Mapping[str, Any] | None
     master: str | None
+    drain_timeout: float | None
     check: bool
     on_status: Callable[[RunStatus], None] | None
     stop: Stop | None
@@ -65,6 +66,7 @@ def run(
     workers: int | None = None,
     settings: Mapping[str, Any] | None = None,
     master: str | None = None,
+    drain_timeout: float | None = None,
     check: bool = True,
     on_status: Callable[[RunStatus], None] | None = None,
     stop: Stop | None = None,
@@ -73,8 +75,9 @@ def run(
 
     ``settings`` holds keys of the run (``"topology.max.spout.pending"``), of the topology's ``config``, and
     ``"COMPONENT.NAME"`` for a component's own. The run ends when every spout has caught up, after ``seconds``, or when
-    another thread calls ``stop.ask()``, whichever comes first. ``on_status`` is called about once a second, on the
-    calling thread; what components log in workers goes to the logger ``streamlet.run``.
+    another thread calls ``stop.ask()``, whichever comes first; it then waits up to ``drain_timeout`` seconds (the
+    setting ``streamlet.drain.timeout.secs``) for what is under way. ``on_status`` is called about once a second, on
+    the calling thread; what components log in workers goes to the logger ``streamlet.run``.
 
     On the main thread the first Ctrl-C drains the run and the second kills it; both then raise KeyboardInterrupt.
 
@@ -103,6 +106,7 @@ def run(
         until_caught_up=until_caught_up,
         seconds=seconds,
         master=master,
+        drain_timeout=drain_timeout,
         file=file,
         attribute=None if own else topology.__name__,
     )
@@ -127,6 +131,7 @@ def make_request(
     until_caught_up: bool = False,
     seconds: float | None = None,
     master: str | None = None,
+    drain_timeout: float | None = None,
     file: Path | None = None,
     attribute: str | None = None,
     quiet_stdout: bool = False,
@@ -136,6 +141,10 @@ def make_request(
     checked(topology, overrides, imported=file is not None)
     if until_caught_up:
         settings["streamlet.until.caught.up"] = True
+    if drain_timeout is not None:
+        settings["streamlet.drain.timeout.secs"] = parse_setting(
+            "streamlet.drain.timeout.secs", drain_timeout, "drain_timeout"
+        )
     conf = resolve(topology.config, settings, given_by=given[-1][2] if given else "-c")
     asked = workers or conf["topology.workers"] or len(os.sched_getaffinity(0))
     return RunRequest(

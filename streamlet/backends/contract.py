@@ -48,6 +48,10 @@ class ComponentStatus:
     errors: int = 0
     p50_ms: float | None = None
     p99_ms: float | None = None
+    lost: int = 0
+    """Untracked tuples that reached nobody, of a bolt; records that the source has no more, of a spout."""
+    open: int = 0
+    """Messages of a spout that are neither acked nor given up."""
     unreplayed: int = 0
     """Failed, and sent again by nobody: messages of a spout, untracked tuples of a bolt."""
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -90,6 +94,8 @@ class RunResult:
 
     After an interrupt alone: otherwise the run failed.
     """
+    left: Mapping[str, int] = field(default_factory=dict)
+    """Untracked tuples that were left when the drain's time was over, by the bolt they were for."""
     error: StreamletError | None = None
     """Why the run failed, of one that was started with ``check=False``."""
 

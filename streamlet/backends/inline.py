@@ -10,6 +10,7 @@ import logging
 import random
 import sys
 import uuid
+from collections.abc import Mapping
 
 from streamlet.backends.contract import ComponentStatus, Observer, RunRequest, RunResult, RunStatus, Stop
 from streamlet.backends.outcome import judged
@@ -17,6 +18,7 @@ from streamlet.base.clock import Clock, SystemClock
 from streamlet.base.errors import StreamletError
 from streamlet.model.plan import make_plan
 from streamlet.runtime.links.links import NoLinks
+from streamlet.runtime.supervision.supervisor import DRAIN_S, IDLE_DRAIN_S
 from streamlet.runtime.tasks.building import Running, component_names
 from streamlet.runtime.tasks.task_stats import component_rows
 from streamlet.runtime.tasks.user_errors import Complaints, exited
@@ -67,7 +69,8 @@ class InlineBackend:
                 loop.initialize()
                 loop.activate()
                 reason = self._turn_until_over(loop, request, observer, stop)
-                drained = self._drain(loop, request.conf["streamlet.drain.timeout.secs"])
+                drained = self._drain(loop, request.conf["streamlet.drain.timeout.secs"], reason)
+                left = loop.left_over(settled=True)
                 clean = True
             except StreamletError:
                 loop.finish_open_trees()
@@ -81,9 +84,9 @@ class InlineBackend:
         complaints.flush()
         if raised:
             raise _closing(raised)
-        status = self._status(loop, "ended")
+        status = self._status(loop, "ended", left)
         observer.on_status(status)
-        return judged(RunResult(reason, status, drained), request.topology, told)
+        return judged(RunResult(reason, status, drained, left=left), request.topology, told)
 
     def _turn_until_over(self, loop: WorkerLoop, request: RunRequest, observer: Observer, stop: Stop) -> str:
         clock = self._clock
@@ -102,18 +105,31 @@ class InlineBackend:
             if request.until_caught_up and sleep_s > 0 and loop.ledgers.caught_up():
                 return "caught_up"
 
-    def _drain(self, loop: WorkerLoop, timeout_s: float) -> bool:
+    def _drain(self, loop: WorkerLoop, timeout_s: float | None, reason: str) -> bool:
         loop.pause("draining")
-        deadline = self._clock.monotonic() + timeout_s
-        while loop.ledgers.pending() or loop.inbox:
-            if self._clock.monotonic() >= deadline:
+        patient = timeout_s is None and reason == "caught_up"
+        limit_s = timeout_s or (IDLE_DRAIN_S if patient else DRAIN_S)
+        deadline, processed = self._clock.monotonic() + limit_s, 0
+        while True:
+            sleep_s = loop.turn()
+            if sleep_s > 0 and loop.idle and not loop.ledgers.pending():
+                if loop.quiet == loop.quiet_steps:
+                    return not loop.ledgers.unfinished()
+                loop.be_quiet(loop.quiet + 1)
+                continue
+            now, before, processed = self._clock.monotonic(), processed, loop.processed()
+            if patient and processed != before:
+                deadline = now + limit_s
+            if now >= deadline:
                 return False
-            loop.turn(LOOK_S)
-        return not loop.ledgers.unfinished()
+            loop.turn(min(sleep_s, LOOK_S))
 
-    def _status(self, loop: WorkerLoop, state: str) -> RunStatus:
+    def _status(self, loop: WorkerLoop, state: str, left: Mapping[str, int] = {}) -> RunStatus:
+        loop.ledgers.note_open()
         pairs = [(live.plan.component, live.run.stats.snapshot()) for live in loop.tasks.values()]
         rows = component_rows(loop.plan.topology, pairs)
+        for row in rows:
+            row["lost"] += left.get(row["name"], 0)
         partitions = [row for spout in loop.spouts.values() for row in spout.spout.partition_status()]
         return RunStatus(
             state=state,

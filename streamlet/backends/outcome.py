@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from streamlet.backends.contract import ComponentStatus, RunResult
 from streamlet.base.errors import FAILED, StreamletError
@@ -15,6 +15,9 @@ MISSING = "What `cleanup` or `close` was to write may be missing."
 
 MOST_TOLD = 3
 """Most errors of components that are repeated at the end."""
+
+
+NOBODY_SENDS = "They are not tracked, so no spout hears of them and nobody sends them again."
 
 
 class RunFailed(StreamletError):
@@ -35,6 +38,24 @@ class TreesFailed(StreamletError):
     def __init__(self, message: str, result: RunResult) -> None:
         super().__init__(message)
         self.result = result
+
+
+class TuplesLeft(StreamletError):
+    """The drain's time was over before every queue was empty, and what was left comes never again.
+
+    ``result`` is the result that the run would have had.
+    """
+
+    def __init__(self, message: str, result: RunResult) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+def counted(waiting: Mapping[str, int]) -> str:
+    """Return ``3,551 untracked tuples for slow and 1 for store``."""
+    first, *more = waiting.items()
+    tuples = f"{first[1]:,} untracked tuple{'' if first[1] == 1 else 's'} for {first[0]}"
+    return " and ".join([tuples, *(f"{count:,} for {bolt}" for bolt, count in more)])
 
 
 def check_closed(raised: Sequence[str], unclosed: Sequence[str], reason: str) -> None:
@@ -61,6 +82,13 @@ def judged(result: RunResult, topology: TopologySpec, told: Sequence[str]) -> Ru
     and was not acked since. One that was ended by time answers only for messages that can never come again; one that
     was interrupted for none.
     """
+    if result.left:
+        raise TuplesLeft(
+            f"The drain's time was over before every queue was empty, and it left {counted(result.left)}. "
+            f"{NOBODY_SENDS} Allow more time with --drain-timeout (from Python: drain_timeout), or have the spout emit "
+            "with tup_id, so that an open tree is read again by the next run.",
+            result,
+        )
     failed = [row for row in result.status.components if row.unreplayed and _counts(row, result.reason, topology)]
     if not failed:
         return result

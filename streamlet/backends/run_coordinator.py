@@ -14,12 +14,13 @@ import secrets
 import selectors
 import shutil
 import uuid
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 from streamlet.backends.contract import ComponentStatus, Observer, RunRequest, RunResult, RunStatus, Stop
 from streamlet.backends.folders import socket_folder
-from streamlet.backends.outcome import RunFailed, check_closed, judged
+from streamlet.backends.outcome import NOBODY_SENDS, RunFailed, check_closed, counted, judged
 from streamlet.base.clock import AwakeClock, Clock, SystemClock
 from streamlet.base.errors import FAILED
 from streamlet.model.plan import Plan, fingerprint, make_plan
@@ -106,6 +107,7 @@ class RunCoordinator:
                 stop_s=conf["streamlet.stop.timeout.secs"],
             ),
             {worker: ", ".join(self._components_on(worker)) for worker in range(request.workers)},
+            max(1, len(self.plan.ticking(conf))),
         )
         self.channels: dict[int, tuple[int, ControlChannel]] = {}
         self.beats: dict[int, Beat] = {}
@@ -114,6 +116,10 @@ class RunCoordinator:
         self.pids: dict[int, int] = {}
         self.dead: dict[str, list[Mapping[str, Any]]] = {}
         """Component -> last snapshots of its tasks whose worker was replaced."""
+        self.left: Counter[str] = Counter()
+        """Bolt -> untracked tuples for it that the drain left."""
+        self.lost: Counter[str] = Counter()
+        """Bolt -> untracked tuples that waited for it in workers that died."""
         self.failure: RunFailed | None = None
         self.complaints: list[str] = []
         self._selector = selectors.DefaultSelector()
@@ -137,11 +143,14 @@ class RunCoordinator:
             self._clear()
         if self.failure is not None:
             raise self.failure
+        for worker, beat in self.beats.items():
+            if not self.supervisor.workers[worker].stopped:  # killed, so what it held when it was last heard is left
+                self.left.update(beat.queued)
         status = self._status("ended")
         self.observer.on_status(status)
         reason, unclosed = self.supervisor.ending or "interrupted", tuple(self.supervisor.unclosed.values())
         check_closed(self._close_errors, unclosed, reason)
-        result = RunResult(reason, status, self.supervisor.drained, unclosed)
+        result = RunResult(reason, status, self.supervisor.drained, unclosed, left=dict(self.left))
         return judged(result, self.plan.topology, self.complaints)
 
     def _watch(self) -> None:
@@ -299,8 +308,10 @@ class RunCoordinator:
                 self.beats[worker] = message
                 self.partitions[worker] = message.partitions
                 supervisor.initializing(worker, epoch, message.initializing)
-            case messages.State(drained, caught_up, done, traffic):
-                self._do(supervisor.state(worker, epoch, drained, caught_up, now, done, traffic))
+                executed = sum(snapshot["executed"] for snapshot in message.tasks.values())
+                supervisor.processed(worker, epoch, executed, now)
+            case messages.State(drained, caught_up, done, traffic, idle, quiet):
+                self._do(supervisor.state(worker, epoch, drained, caught_up, now, done, traffic, idle, quiet))
             case messages.Ready((kind, host, port), pid):
                 self.pids[worker] = pid
                 self._do(supervisor.ready(worker, epoch, (kind, host, port), now))
@@ -318,8 +329,9 @@ class RunCoordinator:
                 self.complaints.append(text)
             case Failed():
                 self._failed(worker, epoch, message, now)
-            case messages.Stopped(errors):
+            case messages.Stopped(errors, left):
                 self._close_errors += errors
+                self.left.update(left)
                 supervisor.stopped(worker, epoch)
 
     def _failed(self, worker: int, epoch: int, failed: Failed, now: float) -> None:
@@ -374,7 +386,10 @@ class RunCoordinator:
         beat = self.beats.pop(worker, None)
         # The spouts of a replacement start over: what the old ones had still to send again is counted no more.
         for task_id, snapshot in beat.tasks.items() if beat else ():
-            self.dead.setdefault(self._component_of(task_id), []).append({**snapshot, "unreplayed": 0})
+            self.dead.setdefault(self._component_of(task_id), []).append({**snapshot, "unreplayed": 0, "open": 0})
+        if beat is not None and beat.queued:
+            self.lost.update(beat.queued)
+            self.observer.on_event("error", f"worker {worker} took {counted(beat.queued)} along. {NOBODY_SENDS}")
 
     def _begins_anew(self, worker: int, epoch: int) -> str:
         """Say what a death means besides replays: memory that is lost."""
@@ -402,10 +417,13 @@ class RunCoordinator:
         for beat in self.beats.values():
             pairs += [(self._component_of(task_id), snapshot) for task_id, snapshot in beat.tasks.items()]
         running = "running" if supervisor.whole else "recovering" if supervisor.began else "starting"
+        rows = component_rows(self.plan.topology, pairs)
+        for row in rows:
+            row["lost"] += self.lost[row["name"]] + self.left[row["name"]]
         return RunStatus(
             state=state or ("draining" if supervisor.ending else running),
             elapsed_s=self.clock.monotonic() - self.started,
-            components=tuple(ComponentStatus(**row) for row in component_rows(self.plan.topology, pairs)),
+            components=tuple(ComponentStatus(**row) for row in rows),
             partitions=tuple(row for rows in self.partitions.values() for row in rows),
             pending=sum(beat.unfinished if state else beat.pending for beat in self.beats.values()),
             workers=tuple(

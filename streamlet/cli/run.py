@@ -19,6 +19,7 @@ from streamlet.cli.output import OutputFailed
 from streamlet.cli.show import JsonView, LastingView, PlainView, View
 from streamlet.cli.target import Target, debug_option, target_argument
 from streamlet.running import BACKENDS, make_backend, make_request
+from streamlet.runtime.supervision.supervisor import DRAIN_S
 from streamlet.runtime.worker.log_lines import logs_shown
 
 
@@ -59,6 +60,12 @@ def _refused_as_json(error: Exception) -> None:
     "-t", "seconds", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Stop after so long."
 )
 @click.option("--until-caught-up", is_flag=True, help="Stop when all that was there at the start is done.")
+@click.option(
+    "--drain-timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="How long the end waits for what is under way.  [default: 4; caught up: as long as bolts work]",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line on stdout; the last is the result.")
 @click.option(
     "--metrics-file",
@@ -76,6 +83,7 @@ def run(
     config: Path | None,
     seconds: float | None,
     until_caught_up: bool,
+    drain_timeout: float | None,
     as_json: bool,
     metrics_file: Path | None,
     debug: bool,
@@ -95,6 +103,7 @@ def run(
             until_caught_up=until_caught_up,
             seconds=seconds,
             master=master,
+            drain_timeout=drain_timeout,
             file=target.file.absolute(),
             attribute=target.attribute,
             quiet_stdout=as_json,
@@ -139,7 +148,8 @@ def _watched(backend: Backend, request: RunRequest, stop: Stop, lasting: Lasting
 
     Raises the run's error, after the view has shown it; after a good run, the error of a view that broke.
     """
-    interrupts = Interrupts(stop, view.notice, view.killed, request.conf["streamlet.drain.timeout.secs"])
+    drain_s = request.conf["streamlet.drain.timeout.secs"] or DRAIN_S
+    interrupts = Interrupts(stop, view.notice, view.killed, drain_s)
     try:
         # The handlers stand before anything starts and until the last table is drawn: Ctrl-C drains a Spark that is
         # still coming up, and raises no KeyboardInterrupt in the middle of the result.

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from streamlet.model.grouping import Grouping
-from streamlet.model.spec import SPOUT
+from streamlet.model.spec import BOLT, SPOUT
 from streamlet.model.stream import Stream, StreamId
 from streamlet.model.topology import ComponentDef, TopologySpec
+
+TICK_PERIOD = "topology.tick.tuple.freq.secs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,33 @@ class Plan:
     def spout_workers(self) -> frozenset[int]:
         """Return the workers that hold spout tasks, and so ledgers."""
         return frozenset(task.worker for task in self.spout_tasks)
+
+    def depths(self) -> dict[str, int]:
+        """Return how far each component is from the spouts: the longest way, loops left out."""
+        sources: dict[str, list[str]] = {component.name: [] for component in self.topology.components}
+        for route in self.routes:
+            sources[route.target].append(route.source.component)
+        depths: dict[str, int] = {}
+
+        def depth_of(name: str, on_the_way: frozenset[str]) -> int:
+            if name not in depths:
+                before = [depth_of(one, on_the_way | {name}) for one in sources[name] if one not in on_the_way | {name}]
+                depths[name] = 1 + max(before, default=-1)
+            return depths[name]
+
+        for name in sources:
+            depth_of(name, frozenset())
+        return depths
+
+    def ticking(self, conf: Mapping[str, Any]) -> list[list[str]]:
+        """Return the bolts that get ticks, by depth: each list feeds only later ones, loops left out."""
+        depths = self.depths()
+        found: dict[int, list[str]] = {}
+        for component in self.topology.components:
+            own = {**conf, **component.config}.get(TICK_PERIOD)
+            if component.kind == BOLT and own not in (None, ""):
+                found.setdefault(depths[component.name], []).append(component.name)
+        return [found[depth] for depth in sorted(found)]
 
     def routes_of(self, source: StreamId) -> tuple[Route, ...]:
         """Return the consumers of a stream, in declaration order."""

@@ -76,7 +76,13 @@ SETTINGS: dict[str, Setting] = {
         ),
         Setting("streamlet.seed", _optional(_at_least(int, 0)), None, "inline only: repeatable edge ids and shuffles"),
         Setting("streamlet.until.caught.up", _boolean, False, "set by --until-caught-up"),
-        Setting("streamlet.drain.timeout.secs", _positive, 4.0, "how long an end waits for open trees"),
+        Setting(
+            "streamlet.drain.timeout.secs",
+            _optional(_positive),
+            None,
+            "how long an end waits until every queue is empty and no tree is open; default: 4, and for a run that has "
+            "caught up as long as bolts work, 30 at most between two tuples",
+        ),
         Setting(
             "streamlet.stop.timeout.secs",
             _optional(_positive),

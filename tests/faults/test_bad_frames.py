@@ -129,6 +129,7 @@ class Me:
         self.told = self.whole = self.seen = self.refused = 0
         self.unseen: dict[int, Secured] = {}
         self.stopped = self.draining = False
+        self.quiet = 0
         self.traffic: list[dict[int, int]] = []
         self.lost: list[Raw] = []
         self.recorded: list[bytes] = []
@@ -171,6 +172,9 @@ class Me:
                         self.hang_up(peer)
             elif kind == "pause":
                 self.draining = True
+            elif kind == "quiet":
+                self.quiet = message["step"]
+                self.traffic = []
             elif kind == "stop":
                 self.say(messages.Stopped([]))
                 self.stopped = True
@@ -182,7 +186,10 @@ class Me:
         traffic = [sent, {peer: link.reader._number for peer, link in links}]
         if traffic != self.traffic:
             self.traffic = traffic
-            self.say(messages.State(drained=True, caught_up=False, done=True, traffic=traffic))
+            state = messages.State(
+                drained=True, caught_up=False, done=True, traffic=traffic, idle=True, quiet=self.quiet
+            )
+            self.say(state)
 
     def link(self) -> None:
         version = self.book["version"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import selectors
 import socket
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -23,6 +24,9 @@ READ_BYTES = 1 << 18
 READS_PER_TURN = 8
 LAST_READS = 4096
 """Most reads of a link that has ended; a socket holds far less."""
+
+FINISH_LOOK_S = 0.02
+"""Seconds between two looks at links that can still be written to."""
 
 PEER_CLOSED = "the peer closed it"
 COORDINATOR_SAID = "the coordinator said so"
@@ -58,6 +62,9 @@ class Links(Protocol):
     def unsent_bytes(self) -> int:
         """Return the longest queue of any link, in bytes."""
 
+    def finish(self, wait_s: float) -> None:
+        """Send what is queued and read every link to its end, while all other workers do the same."""
+
     def traffic(self) -> Traffic:
         """Count frames sent and received over the present link of each worker."""
 
@@ -79,6 +86,9 @@ class NoLinks:
 
     def unsent_bytes(self) -> int:
         return 0
+
+    def finish(self, wait_s: float) -> None:
+        pass
 
     def traffic(self) -> Traffic:
         return {}, {}
@@ -253,6 +263,23 @@ class SocketLinks:
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if writing else 0)
             assert self._selector is not None
             self._selector.modify(link.sock, events, lambda: self._ready(link))
+
+    def finish(self, wait_s: float) -> None:
+        deadline = time.monotonic() + wait_s
+        with selectors.DefaultSelector() as selector:
+            open_links = set(self._links.values())
+            for link in open_links:
+                selector.register(link.sock, selectors.EVENT_READ)
+            while open_links and time.monotonic() < deadline:
+                for link in list(open_links):
+                    self._write(link)
+                    if not link.out:  # said once more each time, which does no harm
+                        with contextlib.suppress(OSError):
+                            link.sock.shutdown(socket.SHUT_WR)
+                    if self._read(link) is not None:
+                        selector.unregister(link.sock)
+                        open_links.discard(link)
+                selector.select(min(FINISH_LOOK_S, max(0.0, deadline - time.monotonic())))
 
     def traffic(self) -> Traffic:
         links = self._links.items()

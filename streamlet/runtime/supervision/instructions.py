@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamlet.runtime.worker.messages import Book, Cut, Lost, Pause, Stop, Whole
+from streamlet.runtime.worker.messages import Book, Cut, Lost, Pause, Quiet, Stop, Whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,5 +49,5 @@ class Tell:
     text: str
 
 
-ToWorkers = Book | Whole | Pause | Lost | Cut | Stop
+ToWorkers = Book | Whole | Pause | Quiet | Lost | Cut | Stop
 Instruction = Start | Kill | Replaced | GiveUp | Tell | ToWorkers

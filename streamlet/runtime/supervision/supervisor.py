@@ -12,8 +12,9 @@ in which the coordinator was awake (``base.clock.AwakeClock``): while it stood s
 - The *book* holds the addresses of all workers that listen. Each arrival, death or lost link makes a new version.
 - The run is *whole* when every worker is initialised and linked by the present version. Only then may tuples flow, so
   no tuple is ever sent to a worker that is not there.
-- *Ending*: pause, drain (until nothing is open, waiting or on its way), stop, closed. Each step has a deadline. From
-  the first on nothing is replaced: open trees stay uncommitted for the next run.
+- *Ending*: pause, drain (until nothing is open, waiting or on its way), quiet (a last tick, then nothing new), drain
+  once more, stop, closed. Each step has a deadline. From the first on nothing is replaced: open trees
+  stay uncommitted for the next run.
 - All trees acked is not all done: what a ``cleanup`` was to write is in no tree. A worker that dies before it has
   closed makes the run incomplete (``unclosed``).
 
@@ -32,10 +33,16 @@ from streamlet.runtime.links.links import Traffic
 from streamlet.runtime.supervision.instructions import GiveUp, Instruction, Kill, Replaced, Start, Tell
 from streamlet.runtime.supervision.link_watch import LinkWatch
 from streamlet.runtime.supervision.worker_states import WaitNotice, WorkerRecord, WorkerState
-from streamlet.runtime.worker.messages import Book, Cut, Lost, Pause, Stop, Whole
+from streamlet.runtime.worker.messages import Book, Cut, Lost, Pause, Quiet, Stop, Whole
 
 WINDOW_S = 300.0
 """Seconds over which deaths and lost links are counted."""
+
+DRAIN_S = 4.0
+"""Seconds for draining after Ctrl-C or at the end of a run's time, unless a setting says otherwise."""
+
+IDLE_DRAIN_S = 30.0
+"""Seconds without one processed tuple after which the drain of a run that has caught up ends, likewise."""
 
 CLOSE_S = 30.0
 """Seconds that workers may close when a run ends by itself, unless a setting says otherwise."""
@@ -51,7 +58,8 @@ class Limits:
     start_s: float = 30.0
     silent_s: float = 10.0
     restarts: int = 20
-    drain_s: float = 4.0
+    drain_s: float | None = None
+    """Time for draining. None: DRAIN_S; of a run that has caught up, as long as bolts work (IDLE_DRAIN_S)."""
     stop_s: float | None = None
     """Time for closing. None: CLOSE_S, or the rest of INTERRUPT_S after the drain, at least 1 s."""
 
@@ -64,7 +72,12 @@ class Supervisor:
     """
 
     def __init__(
-        self, workers: int, spout_workers: frozenset[int], limits: Limits, holds: Mapping[int, str] = {}
+        self,
+        workers: int,
+        spout_workers: frozenset[int],
+        limits: Limits,
+        holds: Mapping[int, str] = {},
+        quiet_steps: int = 1,
     ) -> None:
         self.workers = {index: WorkerRecord() for index in range(workers)}
         self._holds = holds
@@ -86,6 +99,8 @@ class Supervisor:
         """Pair of workers -> version of the book before which its links are void."""
         self._replaced: set[int] = set()
         """Workers to announce as replaced when the run is whole again."""
+        self._quiet = 0
+        self._quiet_steps = quiet_steps
         self._stopping = False
         self._backoff = Backoff(initial=0.1, maximum=5.0, jitter=0.0)
 
@@ -152,11 +167,14 @@ class Supervisor:
         now: float,
         done: bool = True,
         traffic: Traffic | None = None,
+        idle: bool = False,
+        quiet: int = 0,
     ) -> list[Instruction]:
         """Take a worker's report on its open trees and its spouts' ends.
 
         Not ``done``: some failed and were not replayed. ``traffic``: the frames of its links until now; None before the
-        worker was paused for good.
+        worker was paused for good. ``idle``: its queues are empty, though trees may be open. ``quiet``: after so
+        many steps of quiet.
         """
         worker = self.workers[index]
         if worker.epoch != epoch:
@@ -164,7 +182,8 @@ class Supervisor:
         worker.caught_up, worker.done = caught_up, done
         # Only an answer that was given after the pause counts: an earlier one may be older than the last tuple, since
         # the worker's spouts could still emit.
-        worker.drained = drained and traffic is not None
+        counts = traffic is not None and quiet >= self._quiet
+        worker.drained, worker.idle = drained and counts, (drained or idle) and counts
         worker.traffic = traffic or ({}, {})
         if self.ending is None and self.whole and all(self.workers[index].caught_up for index in self.spout_workers):
             return self.end("caught_up", now)
@@ -207,7 +226,7 @@ class Supervisor:
         self.whole = False
         lost = [*kill, Tell("warning", f"worker {index} (epoch {epoch}) {why}"), Lost(index, epoch)]
         if self.ending is not None:
-            return [*lost, *self._not_closed(index, f"{why} before it was to close"), *self._stop(now)]
+            return [*lost, *self._not_closed(index, f"{why} before it was to close"), *self._maybe_stop(now)]
         if self.began:
             self._replaced.add(index)
         # Two counts. Deaths within the window stop a worker that comes up and dies; `barren` stops one that never comes
@@ -243,17 +262,29 @@ class Supervisor:
             return []
         self.ending = reason
         self._ended_s = now
-        self._deadline = now + self.limits.drain_s
-        # While a worker is missing the open trees cannot all be acked: a drain would only wait for its deadline. What
-        # they stand for is read again by the next run.
-        if not self.whole:
+        self._deadline = now + self._drain_s()
+        if not self.began:
             return [Pause(), *self._stop(now)]
         return [Pause(), *self._maybe_stop(now)]
+
+    def _drain_s(self) -> float:
+        if self.limits.drain_s is not None:
+            return self.limits.drain_s
+        return IDLE_DRAIN_S if self.ending == "caught_up" else DRAIN_S
+
+    def processed(self, index: int, epoch: int, tuples: int, now: float) -> None:
+        """Note how many tuples a worker has processed: while that grows, a run that has caught up goes on draining."""
+        worker = self.workers[index]
+        if worker.epoch != epoch or worker.processed == tuples:
+            return
+        worker.processed = tuples
+        if self.ending == "caught_up" and not self._stopping and self.limits.drain_s is None:
+            self._deadline = now + IDLE_DRAIN_S
 
     def _hurry(self, now: float) -> None:
         """Shorten a run's own end after Ctrl-C: no more time than after any Ctrl-C."""
         self.ending, self._ended_s = "interrupted", now
-        limit = self._closed_by(now) if self._stopping else now + self.limits.drain_s
+        limit = self._closed_by(now) if self._stopping else now + self._drain_s()
         self._deadline = min(self._deadline, limit)
 
     def stopped(self, index: int, epoch: int) -> None:
@@ -335,21 +366,33 @@ class Supervisor:
         return [Whole(self.version), *replaced]
 
     def _maybe_stop(self, now: float) -> list[Instruction]:
+        if self.ending is None or self._stopping:
+            return []
         # Every worker, those without spouts too: where nothing is tracked, tuples wait at bolts though no tree is open.
-        if self.ending is None or self._stopping or not all(w.drained for w in self.workers.values()):
+        up = {index: worker for index, worker in self.workers.items() if worker.state is WorkerState.UP}
+        # With a worker that is gone the open trees cannot all be acked, and the next run reads them again. What waits
+        # at the others is worked off all the same: nobody else has it where it is not tracked.
+        missing = len(up) < len(self.workers)
+        if not all(w.idle if missing else w.drained for w in up.values()) or self._on_its_way(up):
             return []
-        if self._on_its_way():
-            return []
-        self.drained = all(w.done for w in self.workers.values())
-        return self._stop(now)
+        # A tick, or another thread, may fill an empty queue again. So these end first, bolt after bolt down the
+        # topology, and only answers after that count: what they emit would reach workers that close.
+        if up and self._quiet < self._quiet_steps:
+            self._quiet += 1
+            for worker in up.values():
+                worker.drained = worker.idle = False
+            return [Quiet(self._quiet)]
+        self.drained = not missing and all(w.done for w in up.values())
+        return self._stop(now, settled=True)
 
-    def _on_its_way(self) -> bool:
+    @staticmethod
+    def _on_its_way(up: Mapping[int, WorkerRecord]) -> bool:
         """Tell whether a sent frame is not counted as read yet."""
         # Every worker was idle when it spoke, though not all at the same moment. One that has become busy since did so
         # by a frame, and the first such frame was sent before its sender spoke: it is in one count of its pair and not
         # in the other (Mattern 1987, vector counters). One sum over all pairs would not do: frames of one pair could
         # stand for those of another.
-        workers = self.workers.items()
+        workers = up.items()
         return any(
             one.traffic[0].get(other, 0) != receiver.traffic[1].get(index, 0)
             for index, one in workers
@@ -357,12 +400,12 @@ class Supervisor:
             if other != index
         )
 
-    def _stop(self, now: float) -> list[Instruction]:
+    def _stop(self, now: float, settled: bool = False) -> list[Instruction]:
         # The stop has a deadline of its own, whatever the run was given before: a cleanup that hangs, or a worker that
         # never came up, must not keep the run from ending.
         self._stopping = True
         self._stopped_s, self._deadline = now, self._closed_by(now)
-        out: list[Instruction] = [Stop(clean=True)]
+        out: list[Instruction] = [Stop(clean=True, settled=settled)]
         for index, worker in self.workers.items():
             if worker.state is WorkerState.STARTING:
                 out.append(self._kill(index))  # not up yet: it holds nothing to close
@@ -374,7 +417,7 @@ class Supervisor:
         if self.limits.stop_s is not None:
             return now + self.limits.stop_s
         if self.ending == "interrupted":
-            if self.limits.drain_s >= INTERRUPT_S:  # the user allowed a longer drain, and so gave up that bound
+            if (self.limits.drain_s or 0) >= INTERRUPT_S:  # the user allowed a longer drain, and so gave up that bound
                 return now + INTERRUPT_S
             return max(self._ended_s + INTERRUPT_S, now + 1.0)
         return now + CLOSE_S

@@ -42,6 +42,10 @@ class WorkerRecord:
     linked: int = 0
     """The last version of the book whose links it all had."""
     drained: bool = False
+    idle: bool = False
+    """Its queues were empty when it was last heard, though trees may be open."""
+    processed: int = 0
+    """Tuples that its bolts have processed."""
     traffic: Traffic = ({}, {})
     caught_up: bool = False
     done: bool = True

@@ -55,6 +55,13 @@ class Run(NamedTuple):
     edges: list[Any]
     values: list[Any]
 
+    def untracked(self) -> Run:
+        """Return those of its tuples that belong to no tree."""
+        if self.multi:
+            return self._replace(roots=[], edges=[], values=[])
+        values = [value for root, value in zip(self.roots, self.values, strict=True) if not root]
+        return self._replace(roots=[0] * len(values), edges=[0] * len(values), values=values)
+
 
 class Work:
     """A run that waits for its bolt: rows to take slice by slice, and how many are left."""

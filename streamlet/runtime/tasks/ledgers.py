@@ -117,6 +117,11 @@ class Ledgers:
         """Count messages neither acked nor given up: open trees, failures to be replayed."""
         return sum(self.guard(spout, "unfinished_count", spout.unfinished) for spout in self.spouts.values())
 
+    def note_open(self) -> None:
+        """Put into each spout's counters how many of its messages are neither acked nor given up."""
+        for spout in self.spouts.values():
+            spout.stats.open = self.guard(spout, "unfinished_count", spout.unfinished)
+
     def caught_up(self) -> bool:
         """Tell whether every spout here is done, without an open tree."""
         return not self.pending() and all(spout.spout.caught_up() for spout in self.spouts.values())

@@ -203,16 +203,17 @@ class SpoutTask:
                 if asked in LOOKS and monotonic() >= over:
                     break
         finally:
-            self.stats.emitted += self.emits - first
+            self.stats.emitted = self.emits
             self.pending.note_time(now)
-            self._deliver_complete()
+            self.deliver_complete()
         return self.emits != first
 
     def _asked(self, next_tuple: Callable[[], None], before: int) -> bool:
         next_tuple()
         return self.emits == before
 
-    def _deliver_complete(self) -> None:
+    def deliver_complete(self) -> None:
+        """Ack what was complete when it was emitted: nobody reads it, or nothing is tracked."""
         if self._complete:
             ids, self._complete = self._complete, []
             self.stats.acked += len(ids)

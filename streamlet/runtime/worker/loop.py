@@ -15,13 +15,14 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from streamlet.base.errors import StreamletError, ValueCannotTravel
-from streamlet.model.plan import Plan
+from streamlet.model.plan import TICK_PERIOD, Plan
 from streamlet.runtime.links.links import Links
 from streamlet.runtime.links.wire import MAX_DATA_FRAME
 from streamlet.runtime.tasks.bolt_task import BoltTask
@@ -45,6 +46,12 @@ BOLTS_S = 0.100
 """Seconds that bolts may work off short runs while a stop, timer or peer waits."""
 
 IDLE_S = 1.0
+
+FINISH_LINKS_S = 0.4
+"""Seconds that a worker which stops with tuples under way may take to read its links to their end."""
+
+NOBODY_THERE = frozenset({"starting", "recovering"})
+"""Reasons of a pause in which some worker has no link: what is emitted has to wait."""
 
 FINISH_S = 2.0
 """Seconds for open trees to be acked after a spout has stopped the run."""
@@ -91,6 +98,10 @@ class WorkerLoop:
         self._watched: set[int] = set()
         self.paused: set[str] = {"starting"}
         self.unsent = 0
+        self._held: dict[int, list[Run]] = {}
+        """Worker -> untracked tuples for it that wait for a link."""
+        self.quiet = 0
+        self._ticking = running.plan.ticking(running.conf)
         self._full = False
         self._spout_workers = running.plan.spout_workers() - {running.worker}
         self.stopped = False
@@ -134,7 +145,7 @@ class WorkerLoop:
             )
 
     def _add_bolt(self, live: LiveTask, now: float) -> None:
-        period_s = live.conf["topology.tick.tuple.freq.secs"]
+        period_s = live.conf[TICK_PERIOD]
         if period_s is not None:
             self.timers.every(period_s, partial(self.tick, live, period_s), now)
 
@@ -156,11 +167,66 @@ class WorkerLoop:
         for spout in self.spouts.values():
             self.ledgers.guard(spout, "activate", spout.spout.activate)
         self.resume("starting")
+        for live in self.tasks.values():
+            self._collect(live)  # what a bolt emitted in `initialize`
+
+    @property
+    def quiet_steps(self) -> int:
+        """How many steps of quiet there are: one for each depth at which bolts get ticks, and one at least."""
+        return max(1, len(self._ticking))
+
+    def be_quiet(self, step: int) -> None:
+        """Give the bolts of one depth their last tick: every queue of the run was empty.
+
+        Steps count from 1 and go down the topology; what a tick emits is worked off between two of them.
+        """
+        # What a bolt keeps until its next tick is in no queue and, acked, in no tree.
+        for live in self.tasks.values():
+            if step <= len(self._ticking) and live.plan.component in self._ticking[step - 1]:
+                self.tick(live, live.conf[TICK_PERIOD])
+        self.quiet = step
+
+    @property
+    def idle(self) -> bool:
+        """Whether no tuple waits in this worker, though trees may be open."""
+        return not self.inbox and not self.unsent and not self._held
 
     @property
     def activated(self) -> bool:
         """Whether ``activate`` was called."""
         return "starting" not in self.paused
+
+    def processed(self) -> int:
+        """Count the tuples that bolts here have processed."""
+        return sum(live.run.stats.executed for live in self.tasks.values())
+
+    def untracked_waiting(self) -> dict[str, int]:
+        """Count the untracked tuples that wait here, by the bolt they are for."""
+        counts: Counter[str] = Counter()
+        for work in self.inbox:
+            if not work.run.multi and work.left > 0:
+                counts[self._component_of(work.run.target)] += work.run.roots[-work.left :].count(0)
+        for run in chain.from_iterable(self._held.values()):
+            counts[self._component_of(run.target)] += len(run.roots)
+        return {component: count for component, count in counts.items() if count}
+
+    def left_over(self, settled: bool) -> dict[str, int]:
+        """Read what is still under way, without processing it; count what is untracked, by bolt.
+
+        Not ``settled``: other workers may have sent something. What is tracked is known to the ledger of its spout.
+        """
+        for step in range(self.quiet, self.quiet_steps):
+            self.be_quiet(step + 1)  # what a bolt keeps until its next tick is counted, too
+        for live in self.tasks.values():
+            self._collect(live)
+        self._flush()
+        if not settled:
+            self.links.finish(FINISH_LINKS_S)
+            self._receive()
+        return self.untracked_waiting()
+
+    def _component_of(self, task_id: int) -> str:
+        return self.plan.tasks[task_id - 1].component
 
     def close(self, clean: bool) -> list[BaseException]:
         """Close all components; return the errors they raised. ``cleanup`` is called after a clean stop only."""
@@ -217,6 +283,8 @@ class WorkerLoop:
         self.ledgers.settle()
         self.timers.run_due(now)
         emitted = self._ask_spouts(now)
+        if self._held:
+            self._try_held()
         # Worked off in the same turn, so that what a lone tuple leads to leaves with this turn's frames.
         if self.inbox:
             self._run_bolts(now)
@@ -287,11 +355,17 @@ class WorkerLoop:
     def _ask_spouts(self, now: float) -> bool:
         self._watch_marks()
         emitted = False
+        # What a spout emits while it may not be asked (in `initialize`, `fail`, `on_timer`) waits in its outboxes until
+        # tuples may travel, and then travels at once, in a drain too.
+        travels = self.paused.isdisjoint(NOBODY_THERE)
         for spout in self.spouts.values():
-            if spout.active:
-                try:
+            try:
+                if spout.active:
                     emitted |= self.ledgers.guard(spout, "next_tuple", partial(spout.turn, SPOUT_BUDGET, now))
-                finally:
+                elif travels:
+                    self.ledgers.guard(spout, "ack", spout.deliver_complete)
+            finally:
+                if travels:
                     self._collect(self.tasks[spout.task_id])  # also what it emitted before it raised
         return emitted
 
@@ -352,8 +426,9 @@ class WorkerLoop:
     def tick(self, live: LiveTask, period_s: float) -> None:
         """Give a bolt its tick, and send the tuples it emits."""
         assert isinstance(live.run, BoltTask)
-        live.run.tick(period_s)
-        self._collect(live)
+        if live.plan.component not in chain.from_iterable(self._ticking[: self.quiet]):
+            live.run.tick(period_s)
+            self._collect(live)
 
     # -- the end of a turn -------------------------------------------------------------------------------------
 
@@ -361,14 +436,30 @@ class WorkerLoop:
         if self._outgoing:
             outgoing, self._outgoing = self._outgoing, {}
             for worker, out in outgoing.items():
+                if worker in self._held:  # they come first: between two tasks order holds
+                    out.runs[:0] = self._held.pop(worker)
                 unsent = self.links.send(worker, out)
                 if unsent is None:
-                    self.ledgers.fail_unsendable(out.runs)
+                    self._hold(worker, out.runs)
                 else:
                     self._fail_too_large(unsent)
             self.unsent = self.links.unsent_bytes()
         elif self.unsent:
             self.unsent = self.links.unsent_bytes()
+
+    def _hold(self, worker: int, runs: list[Run]) -> None:
+        """Fail the trees of tuples for a worker without a link; keep the untracked ones for its next link."""
+        # A failed tree is replayed by its spout. Nobody replays what is untracked: sent nowhere, it would be gone.
+        self.ledgers.fail_unsendable(runs)
+        kept = [untracked for untracked in map(Run.untracked, runs) if untracked.roots]
+        if kept:
+            self._held[worker] = kept
+
+    def _try_held(self) -> None:
+        """Send what waits for a link, once all links stand."""
+        if self.paused.isdisjoint(NOBODY_THERE):
+            for worker in self._held:
+                self._to(worker)
 
     def _fail_too_large(self, runs: list[Run]) -> None:
         """Fail the trees of tuples that no frame can hold. The link lives on, and the user reads who emitted them."""
@@ -376,6 +467,7 @@ class WorkerLoop:
             component = self.plan.tasks[run.source - 1].component
             self.running.report(component, run.source, _too_large(component, run.stream), None, None)
             self.ledgers.apply_fails(run.roots[0] if run.multi else run.roots)
+            self.tasks[run.source].run.stats.lost += run.untracked().roots.count(0)
 
     def _sleep(self, now: float) -> float:
         self._watch_descriptors()

@@ -12,7 +12,7 @@ map ``{"t": kind, field: value, ...}`` with the fields in the order of the class
       | <--------------- linked by version N, each |
       | whole by version N ----------------------> |  tuples flow
       | <------------- beat, state, event, ...     |
-      | pause, later stop -----------------------> |  drains, closes
+      | pause, quiet, later stop ----------------> |  drains, closes
       | <--------------------------------- stopped |
 
 A worker has proved who it is, but it runs its users' code. A misshapen message of a worker ends that worker and not
@@ -22,7 +22,7 @@ the run: the next worker may be free of the trouble.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 from streamlet.runtime.links.links import Traffic
@@ -88,6 +88,7 @@ def _traffic(value: Any) -> bool:
 
 
 _metrics = _dict_of(_is(str), _is(float))
+_counts = _dict_of(_is(str), _natural)
 _two_counts = _list_of(_dict_of(_natural, _natural), 2)
 _conf = _dict_of(_is(str), lambda value: True)
 
@@ -141,6 +142,13 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
+class Quiet:
+    """Every queue was empty: one last tick for the bolts of this step, and after the last step nothing new at all."""
+
+    step: Natural
+
+
+@dataclass(frozen=True, slots=True)
 class Lost:
     """A worker is gone."""
 
@@ -158,9 +166,10 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Close, after a clean end with ``cleanup``."""
+    """Close, after a clean end with ``cleanup``. Not ``settled``: tuples are left in queues and links."""
 
     clean: Flag
+    settled: Flag = False
 
 
 # -- from a worker ---------------------------------------------------------------------------------------------------
@@ -203,6 +212,8 @@ class Beat:
     pending: Natural
     unfinished: Natural
     initializing: Text = ""
+    queued: Annotated[Mapping[str, int], _counts] = field(default_factory=dict)
+    """Untracked tuples that wait in this worker, by the bolt they are for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +227,10 @@ class State:
     caught_up: Flag
     done: Flag
     traffic: Annotated[Traffic | None, _traffic]
+    idle: Flag = False
+    """Every queue is empty, though trees may be open."""
+    quiet: Natural = 0
+    """How many steps of quiet were taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,9 +273,11 @@ class Stopped:
     """The worker has closed its components; ``errors`` are what they raised."""
 
     errors: Annotated[Sequence[str], _list_of(_is(str))]
+    left: Annotated[Mapping[str, int], _counts] = field(default_factory=dict)
+    """Untracked tuples that nobody processed, by the bolt they were for."""
 
 
-FromCoordinator = WorkerPlan | Book | Whole | Pause | Lost | Cut | Stop
+FromCoordinator = WorkerPlan | Book | Whole | Pause | Quiet | Lost | Cut | Stop
 FromWorker = Ready | Initialized | Linked | Unlinked | Beat | State | Event | Complaint | LinkLost | Failed | Stopped
 Message = FromCoordinator | FromWorker
 
@@ -269,6 +286,7 @@ FROM_COORDINATOR: Mapping[str, type[FromCoordinator]] = {
     "book": Book,
     "whole": Whole,
     "pause": Pause,
+    "quiet": Quiet,
     "lost": Lost,
     "cut": Cut,
     "stop": Stop,

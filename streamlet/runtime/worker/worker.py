@@ -80,7 +80,7 @@ class Worker:
         self.numbers = messages.Beat({}, [], 0, 0)
         """Written by the loop, sent by the control thread; replaced as a whole."""
         self.reported: messages.State | None = None
-        self.clean = self.initialized = False
+        self.clean = self.settled = self.initialized = False
         self.server: LinkServer | None = None
         self.over = threading.Event()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -182,11 +182,13 @@ class Worker:
         loop = self.loop
         asks_end = bool(self.plan.conf["streamlet.until.caught.up"])
         state = messages.State(
-            drained=loop.ledgers.pending() == 0 and not loop.inbox and not loop.unsent,
+            drained=loop.ledgers.pending() == 0 and loop.idle,
             caught_up=asks_end and not loop.paused and loop.ledgers.caught_up(),
             done=loop.ledgers.unfinished() == 0,
             # None before the pause for good: a `drained` from then may be older than the last tuple.
             traffic=loop.links.traffic() if DRAINING in loop.paused else None,
+            idle=loop.idle,
+            quiet=loop.quiet,
         )
         if state != self.reported:
             self.reported = state
@@ -197,11 +199,13 @@ class Worker:
         # At the multiples of the period on the machine's clock, which are the same moments in every worker. Read when a
         # heartbeat is due instead, bolts would be a second ahead of the spouts that feed them.
         loop = self.loop
+        loop.ledgers.note_open()
         self.numbers = messages.Beat(
             tasks={task_id: live.run.stats.snapshot() for task_id, live in loop.tasks.items()},
             partitions=[row for spout in loop.spouts.values() for row in spout.spout.partition_status()],
             pending=loop.ledgers.pending(),
             unfinished=loop.ledgers.unfinished(),
+            queued=loop.untracked_waiting(),
         )
 
     def _report_failed(self, error: Exception, status: int) -> None:
@@ -225,6 +229,7 @@ class Worker:
         )
 
     def _close(self) -> int:
+        left = self.loop.left_over(self.settled)
         raised = self.loop.close(self.clean)
         try:
             self._look()  # after the spouts' last commit: the last numbers count it
@@ -232,7 +237,7 @@ class Worker:
         except Exception:
             logger.debug("worker %d: the last numbers were not told", self.index, exc_info=True)
         self.complaints.flush()
-        self.channel.try_send(messages.Stopped([f"{type(e).__name__}: {e}" for e in raised]))
+        self.channel.try_send(messages.Stopped([f"{type(e).__name__}: {e}" for e in raised], left))
         return 1 if raised else 0
 
     def _leave(self) -> None:
@@ -319,12 +324,14 @@ class Worker:
             case messages.Pause():
                 # The run is ending. From now on the state says what went over the links, too.
                 post(lambda: self.loop.pause(DRAINING))
+            case messages.Quiet(step):
+                post(lambda: self.loop.be_quiet(step))
             case messages.Lost(worker, epoch):
                 post(lambda: self._worker_lost(worker, epoch))
             case messages.Cut(pair, version):
                 post(lambda: self._cut(pair, version))
-            case messages.Stop(clean):
-                post(lambda: self._stop(clean))
+            case messages.Stop(clean, settled):
+                post(lambda: self._stop(clean, settled))
 
     def _whole(self, version: int) -> None:
         """Let tuples flow: every worker is linked by this version of the book."""
@@ -346,8 +353,8 @@ class Worker:
         self.peering.cut(pair, version)
         self._recover(f"the link between workers {pair[0]} and {pair[1]}", *pair)
 
-    def _stop(self, clean: bool) -> None:
-        self.clean = clean
+    def _stop(self, clean: bool, settled: bool = False) -> None:
+        self.clean, self.settled = clean, settled
         self.loop.stopped = True
 
     def _beat(self) -> None:

@@ -19,7 +19,7 @@ from streamlet.runtime.links.wire import FrameWriter, pack
 from streamlet.runtime.supervision.supervisor import Limits, WorkerState
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.worker.channel import INHERITED_KEY, ControlChannel
-from streamlet.runtime.worker.messages import Beat, Initialized, Linked, Ready, State, Stopped
+from streamlet.runtime.worker.messages import Beat, Initialized, Linked, Ready, State, Stopped, encode
 from tests.seeds import seeds
 from tests.unit.runtime.worker.test_misshapen import mutated
 
@@ -109,9 +109,7 @@ def test_what_was_open_with_a_worker_that_ends_before_the_others(
     supervisor = coordinator.supervisor
     coordinator._do(supervisor.begin(0.0))
     snapshot = {**TaskStats().snapshot(), "emitted": 20}
-    coordinator._handle(
-        0, 1, {"t": "beat", "tasks": {1: snapshot}, "partitions": [], "pending": 7, "unfinished": 7, "initializing": ""}
-    )
+    coordinator._handle(0, 1, encode(Beat({1: snapshot}, [], 7, 7)))
     coordinator.started = 0.0
     if ending:
         coordinator._do(supervisor.end("interrupted", 1.0))
@@ -230,6 +228,8 @@ def test_a_coordinator_that_stood_still_goes_on(stood_still_s: float) -> None:
     assert supervisor.ending and not supervisor._stopping
     look(stood_still_s)
     worker.send(State(True, False, True, ({}, {})))
+    look(0.05)
+    worker.send(State(True, False, True, ({}, {}), idle=True, quiet=1))
     look(0.05)
     assert supervisor.drained, "its answer to the pause was read before its time was over"
     look(stood_still_s)

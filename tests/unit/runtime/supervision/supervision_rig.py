@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from streamlet.runtime.links.links import Traffic
-from streamlet.runtime.supervision.instructions import Start
+from streamlet.runtime.supervision.instructions import Instruction, Start
 from streamlet.runtime.supervision.supervisor import Limits, Supervisor
 from streamlet.runtime.worker.messages import Whole
 
@@ -29,9 +29,11 @@ class CheckedSupervisor(Supervisor):
         return checked
 
 
-def running(workers: int = 2, spouts: frozenset[int] = frozenset({0}), limits: Limits | None = None) -> Supervisor:
+def running(
+    workers: int = 2, spouts: frozenset[int] = frozenset({0}), limits: Limits | None = None, quiet_steps: int = 1
+) -> Supervisor:
     """A supervisor whose workers are all up."""
-    supervisor = CheckedSupervisor(workers, spouts, limits or Limits())
+    supervisor = CheckedSupervisor(workers, spouts, limits or Limits(), quiet_steps=quiet_steps)
     assert supervisor.begin(0.0) == [Start(index, 1) for index in range(workers)]
     out = bring_up(supervisor, range(workers), 1.0)
     assert out[-1] == Whole(supervisor.version)
@@ -47,4 +49,14 @@ def bring_up(supervisor: Supervisor, indexes: object, now: float) -> list[object
         out += supervisor.initialized(index, epochs[index])
     for index in supervisor.workers:
         out += supervisor.linked(index, epochs[index], supervisor.version)
+    return out
+
+
+def all_quiet(supervisor: Supervisor, now: float, step: int = 1, done: bool = True) -> list[Instruction]:
+    """Let every worker say that it is quiet and still empty; what followed of the last one."""
+    out: list[Instruction] = []
+    for index, worker in supervisor.workers.items():
+        out = supervisor.state(
+            index, worker.epoch, drained=True, caught_up=False, now=now, done=done, traffic=QUIET, quiet=step
+        )
     return out

@@ -6,8 +6,15 @@ import pytest
 
 from streamlet.runtime.supervision.instructions import Instruction, Kill, Tell
 from streamlet.runtime.supervision.supervisor import Limits
-from streamlet.runtime.worker.messages import Pause, Stop
-from tests.unit.runtime.supervision.supervision_rig import ADDRESS, QUIET, CheckedSupervisor, bring_up, running
+from streamlet.runtime.worker.messages import Pause, Quiet, Stop
+from tests.unit.runtime.supervision.supervision_rig import (
+    ADDRESS,
+    QUIET,
+    CheckedSupervisor,
+    all_quiet,
+    bring_up,
+    running,
+)
 
 
 def test_an_interrupt_drains_before_it_stops() -> None:
@@ -17,7 +24,9 @@ def test_an_interrupt_drains_before_it_stops() -> None:
     assert supervisor.end("interrupted", 3.0) == [Pause()]
     supervisor.state(0, 1, drained=True, caught_up=False, now=3.0)  # said before it was told
     assert supervisor.state(1, 1, drained=True, caught_up=False, traffic=QUIET, now=3.1) == []
-    assert supervisor.state(0, 1, drained=True, caught_up=False, traffic=QUIET, now=3.2) == [Stop(clean=True)]
+    assert supervisor.state(0, 1, drained=True, caught_up=False, traffic=QUIET, now=3.2) == [Quiet(1)]
+    assert supervisor.state(0, 1, drained=True, caught_up=False, traffic=QUIET, now=3.3) == [], "said before that"
+    assert all_quiet(supervisor, 3.4) == [Stop(clean=True, settled=True)]
     assert supervisor.drained
     assert not supervisor.over
     supervisor.stopped(0, 1)
@@ -30,9 +39,8 @@ def test_what_failed_while_the_run_drained_is_not_done() -> None:
     supervisor = running()
     supervisor.end("interrupted", 3.0)
     supervisor.state(1, 1, drained=True, caught_up=False, traffic=QUIET, now=3.1)
-    assert supervisor.state(0, 1, drained=True, caught_up=False, traffic=QUIET, now=3.2, done=False) == [
-        Stop(clean=True)
-    ]
+    supervisor.state(0, 1, drained=True, caught_up=False, traffic=QUIET, now=3.2, done=False)
+    assert all_quiet(supervisor, 3.3, done=False) == [Stop(clean=True, settled=True)]
     assert not supervisor.drained
 
 
@@ -55,7 +63,8 @@ def test_caught_up_takes_every_spout() -> None:
     assert supervisor.ending == "caught_up"
     assert supervisor.state(1, 1, drained=True, caught_up=False, traffic=QUIET, now=2.2) == []
     assert supervisor.state(0, 1, drained=True, caught_up=False, traffic=QUIET, now=2.3) == []
-    assert supervisor.state(2, 1, drained=True, caught_up=False, traffic=QUIET, now=2.3) == [Stop(clean=True)]
+    assert supervisor.state(2, 1, drained=True, caught_up=False, traffic=QUIET, now=2.3) == [Quiet(1)]
+    assert all_quiet(supervisor, 2.4) == [Stop(clean=True, settled=True)]
 
 
 def test_a_drain_waits_for_the_workers_without_spouts_too() -> None:
@@ -64,7 +73,8 @@ def test_a_drain_waits_for_the_workers_without_spouts_too() -> None:
     supervisor.state(1, 1, drained=True, caught_up=False, now=1.5)
     assert supervisor.state(0, 1, drained=True, caught_up=True, now=2.0) == [Pause()]
     assert supervisor.state(0, 1, drained=True, caught_up=False, traffic=QUIET, now=2.1) == []
-    assert supervisor.state(1, 1, drained=True, caught_up=False, traffic=QUIET, now=2.1) == [Stop(clean=True)]
+    assert supervisor.state(1, 1, drained=True, caught_up=False, traffic=QUIET, now=2.1) == [Quiet(1)]
+    assert all_quiet(supervisor, 2.2) == [Stop(clean=True, settled=True)]
     assert supervisor.drained
 
 
@@ -80,7 +90,7 @@ def test_a_drain_waits_for_frames_that_nobody_has_read() -> None:
     assert says(0, {1: 1}, {}) == []
     assert says(1, {}, {}) == [], "a frame is on its way to it"
     assert says(1, {2: 1}, {0: 1}) == [], "and it has sent one on"
-    assert says(2, {}, {1: 1}) == [Stop(clean=True)]
+    assert says(2, {}, {1: 1}) == [Quiet(1)]
 
 
 def test_frames_of_one_pair_do_not_stand_for_those_of_another() -> None:
@@ -97,7 +107,8 @@ def test_a_worker_that_does_not_stop_is_killed_at_its_deadline() -> None:
     supervisor = running(limits=Limits(stop_s=5.0))
     supervisor.end("interrupted", 10.0)
     supervisor.state(1, 1, drained=True, caught_up=False, traffic=QUIET, now=11.0)
-    assert supervisor.state(0, 1, drained=True, caught_up=False, traffic=QUIET, now=11.0) == [Stop(clean=True)]
+    supervisor.state(0, 1, drained=True, caught_up=False, traffic=QUIET, now=11.0)
+    assert all_quiet(supervisor, 11.0) == [Stop(clean=True, settled=True)]
     supervisor.stopped(0, 1)
     assert supervisor.tick(14.9) == []
     assert not supervisor.over
@@ -119,6 +130,7 @@ def test_closing_has_its_own_time_however_long_the_drain_took(reason: str, stop_
     supervisor.end(reason, 10.0)
     for index in (0, 1):
         supervisor.state(index, 1, drained=True, caught_up=True, now=17.0, traffic=({}, {}))
+    all_quiet(supervisor, 17.0)
     for now in range(11, int(until)):
         assert supervisor.tick(float(now)) == []
     supervisor.stopped(0, 1)
@@ -134,6 +146,7 @@ def test_ctrl_c_ends_within_five_seconds_drain_and_closing_together(drained_s: f
     supervisor.end("interrupted", 10.0)
     for index in (0, 1):
         supervisor.state(index, 1, drained=True, caught_up=True, now=drained_s, traffic=({}, {}))
+    all_quiet(supervisor, drained_s)
     assert supervisor.tick(until - 0.1) == []
     assert {type(i) for i in supervisor.tick(until)} == {Tell, Kill}
 
@@ -159,7 +172,12 @@ def test_a_death_before_all_is_closed_is_remembered_and_told() -> None:
     bring_up(supervisor, range(4), 1.0)
     supervisor.gone(3, 1, "was killed by SIGKILL", 1.5)
     supervisor.tick(2.0)
-    assert supervisor.end("time", 2.0)[-2:] == [Kill(3, 2), Tell("warning", f"{LATE}: {MISSING}")]
+    assert supervisor.end("time", 2.0) == [Pause()]
+    for index in (0, 1, 2):
+        supervisor.state(index, 1, drained=True, caught_up=False, traffic=QUIET, now=2.0)
+    for index in (0, 1, 2):
+        out = supervisor.state(index, 1, drained=True, caught_up=False, traffic=QUIET, now=2.0, quiet=1)
+    assert out[-2:] == [Kill(3, 2), Tell("warning", f"{LATE}: {MISSING}")]
     supervisor.stopped(0, 1)
     assert supervisor.gone(0, 1, "ended with status 0", 2.1) == [Kill(0, 1)]
     text = "worker 1 (count, store) was killed by SIGKILL before it had closed"
@@ -184,12 +202,45 @@ def test_an_end_before_all_are_up_waits_for_nobody_who_is_still_starting() -> No
     assert supervisor.over
 
 
-def test_a_death_during_the_drain_ends_the_run_undrained() -> None:
-    """Nobody is restarted any more."""
+def test_a_death_during_the_drain_ends_the_run_undrained_once_the_others_queues_are_empty() -> None:
+    """Nobody is restarted any more, and open trees are not waited for; what waits untracked at the others is."""
     supervisor = running()
     supervisor.end("time", 5.0)
     out = supervisor.gone(1, 1, "was killed by SIGKILL", 5.1)
-    assert Stop(clean=True) in out
+    assert not any(isinstance(one, Stop | Quiet) for one in out)
+    assert supervisor.state(0, 1, drained=False, caught_up=False, traffic=QUIET, now=5.2, idle=True) == [Quiet(1)]
+    out = supervisor.state(0, 1, drained=False, caught_up=False, traffic=QUIET, now=5.3, idle=True, quiet=1)
+    assert Stop(clean=True, settled=True) in out
     assert supervisor.tick(6.0) == []
     assert not supervisor.drained
     assert "was killed by SIGKILL before it was to close" in supervisor.unclosed[1]
+
+
+def test_bolts_with_ticks_become_quiet_one_depth_after_the_other() -> None:
+    """What the last tick of one emits reaches the next before that one's last tick."""
+    supervisor = running(limits=Limits(), quiet_steps=2)
+    supervisor.end("time", 5.0)
+    for index in (0, 1):
+        out = supervisor.state(index, 1, drained=True, caught_up=False, traffic=QUIET, now=5.1)
+    assert out == [Quiet(1)]
+    assert all_quiet(supervisor, 5.2) == [Quiet(2)]
+    assert all_quiet(supervisor, 5.3, step=2) == [Stop(clean=True, settled=True)]
+
+
+def test_a_run_that_has_caught_up_drains_as_long_as_tuples_are_processed() -> None:
+    """Half a minute without one ends it; a limit of the user's own counts from the beginning."""
+    supervisor = running()
+    supervisor.end("caught_up", 10.0)
+    for second in range(1, 100):
+        for index in (0, 1):
+            supervisor.heard(index, 1, 10.0 + second)
+            supervisor.processed(index, 1, min(second, 50), 10.0 + second)
+        out = supervisor.tick(10.0 + second)
+        if second == 80:
+            assert out == [Stop(clean=True, settled=False)]
+            break
+        assert out == []
+    supervisor = running(limits=Limits(drain_s=4.0))
+    supervisor.end("caught_up", 10.0)
+    supervisor.processed(0, 1, 1, 13.0)
+    assert supervisor.tick(14.0) == [Stop(clean=True, settled=False)]

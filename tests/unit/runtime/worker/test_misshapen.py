@@ -21,14 +21,23 @@ GOOD: list[dict[str, Any]] = [
         "pending": 4,
         "unfinished": 5,
         "initializing": "",
+        "queued": {"count": 3},
     },
-    {"t": "state", "drained": True, "caught_up": False, "done": True, "traffic": [{1: 4}, {}]},
+    {
+        "t": "state",
+        "drained": True,
+        "caught_up": False,
+        "done": True,
+        "traffic": [{1: 4}, {}],
+        "idle": True,
+        "quiet": 1,
+    },
     {"t": "event", "level": "info", "text": "there"},
     {"t": "complaint", "text": "it raised"},
     {"t": "link_lost", "worker": 1, "epoch": 1, "version": 2, "why": "the peer closed it"},
     {"t": "failed", "message": "no", "status": 1, "trace": "", "retriable": False},
     {"t": "unlinked", "worker": 1, "why": "it did not answer"},
-    {"t": "stopped", "errors": ["ValueError: no"]},
+    {"t": "stopped", "errors": ["ValueError: no"], "left": {"count": 3}},
 ]
 BAD = [None, True, -1, 1.5, "text", b"bytes", [], ["unix"], [1], {}, {1: 2}, {"a": "b"}]
 

@@ -1,0 +1,106 @@
+"""Every tuple is accounted for, tracked or not: processed, or left and named. What was processed is counted outside."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import streamlet
+from streamlet.backends.contract import RunStatus, Stop
+from streamlet.backends.outcome import TuplesLeft
+from tests.conformance.early_and_late import HELD, SHARE, Beginnings, Endings
+from tests.conformance.untracked_ways import COUNT, Ways
+from tests.patience import PATIENCE_S
+
+WAYS = ["off", "no id", "unanchored", "ticks"]
+
+
+def counted_outside(folder: Path) -> int:
+    """How many different lines the bolt wrote, by other programs' count."""
+    files = sorted(map(str, folder.glob("seen.*")))
+    merged = subprocess.run(["sort", "-u", *files], check=True, capture_output=True).stdout
+    return int(subprocess.run(["wc", "-l"], check=True, input=merged, capture_output=True).stdout)
+
+
+def settings(way: str, folder: Path, sleep_s: float) -> dict[str, object]:
+    tracked = {} if way != "off" else {"topology.acker.executors": 0}
+    return {"accounts.way": way, "accounts.folder": str(folder), "accounts.sleep_s": sleep_s, **tracked}
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_drain_that_is_cut_short_names_each_untracked_tuple_that_it_leaves(
+    way: str, backend: str, tmp_path: Path
+) -> None:
+    """20 000 tuples: those processed and those named are all that were emitted."""
+    # Inline has caught up when nothing waits any more, so there the end comes by time.
+    seconds = 1.5 if backend == "inline" else None
+    with pytest.raises(TuplesLeft, match=r"left [\d,]+ untracked tuples? for ") as caught:
+        streamlet.run(
+            Ways,
+            backend=backend,
+            workers=3,
+            seconds=seconds,
+            settings=settings(way, tmp_path, 0.006),
+            drain_timeout=0.5,
+        )
+    result = caught.value.result
+    assert caught.value.exit_status == 1
+    assert not result.drained
+    assert result.left["slow"] > 100, "it was to be cut short"
+    for bolt, count in result.left.items():
+        assert re.search(rf"\b{count:,}( untracked tuples?)? for {bolt}\b", str(caught.value))
+    left_open = result.components["numbers"].open
+    assert left_open == 0 or backend == "inline", "of a run that has caught up no tree is open"
+    accounted = counted_outside(tmp_path) + sum(result.left.values()) + left_open
+    assert accounted == result.components["numbers"].emitted
+    assert backend == "inline" or result.components["numbers"].emitted == COUNT
+    assert {name: row.lost for name, row in result.components.items() if row.lost} == result.left
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+@pytest.mark.parametrize("way", ["no id", "ticks"])
+def test_a_run_that_has_caught_up_drains_as_long_as_its_bolts_work(way: str, backend: str, tmp_path: Path) -> None:
+    """Five seconds and more of work wait when the spout has caught up; that took 4 s at most and dropped the rest."""
+    result = streamlet.run(Ways, backend=backend, workers=3, settings=settings(way, tmp_path, 0.006))
+    assert (result.reason, result.drained, result.left) == ("caught_up", True, {})
+    assert result.seconds > 4.5
+    assert counted_outside(tmp_path) == COUNT
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+def test_what_is_emitted_before_all_workers_stand_arrives(backend: str, tmp_path: Path) -> None:
+    """In a spout's and a bolt's ``initialize`` and in early ticks: 20 000, tracked and untracked."""
+    conf = {"accounts.folder": str(tmp_path)}
+    result = streamlet.run(Beginnings, backend=backend, workers=3, settings=conf)
+    assert result.drained and result.left == {}
+    assert result.components["early"].emitted == 2 * SHARE
+    assert counted_outside(tmp_path) == 4 * SHARE == COUNT
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+def test_what_a_spout_emits_in_fail_while_the_run_drains_is_processed(backend: str, tmp_path: Path) -> None:
+    """It vanished: a spout that is paused for good was not looked at any more."""
+    stop = Stop()
+
+    def ask(status: RunStatus) -> None:
+        if (tmp_path / "all held").exists():
+            stop.ask()
+            if status.state == "draining" or backend == "inline":
+                (tmp_path / "draining").touch()
+
+    result = streamlet.run(
+        Endings,
+        backend=backend,
+        workers=2,
+        until_caught_up=False,
+        settings={"accounts.folder": str(tmp_path)},
+        drain_timeout=PATIENCE_S,
+        on_status=ask,
+        stop=stop,
+    )
+    assert counted_outside(tmp_path) == HELD
+    assert (result.drained, result.status.pending, result.components["again"].acked) == (True, 0, HELD)
