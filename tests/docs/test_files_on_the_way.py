@@ -132,7 +132,7 @@ def test_a_produced_records_way_to_the_socket_is_the_one_of_its_page() -> None:
         try:
             producer = Producer(bootstrap_servers=cluster.broker.address)
         finally:
-            threading.setprofile(None)  # type: ignore[arg-type]
+            threading.setprofile(None)
         with producer:
 
             def send(**record: Any) -> None:
