@@ -1,19 +1,26 @@
 """Storm's model in pure Python, without Storm: the words a topology is written in."""
 
+from typing import TYPE_CHECKING, Never
+
 from streamlet.backends.contract import RunResult, RunStatus, Stop
 from streamlet.base.errors import BadInput, SettingError, StreamletError, ValueCannotTravel
+from streamlet.components.batching import BatchingBolt, TicklessBatchingBolt
 from streamlet.components.bolt import Bolt
 from streamlet.components.context import TopologyContext
 from streamlet.components.reliable_spout import ReliableSpout
 from streamlet.components.spout import FailReason, Spout
 from streamlet.components.tuples import Tuple
 from streamlet.model.grouping import Grouping
+from streamlet.model.pystorm_names import MODULE, missing
 from streamlet.model.stream import Stream, StreamId
 from streamlet.running import run
 from streamlet.topology import Topology
 
+__version__ = "0.1.0"
+
 __all__ = [
     "BadInput",
+    "BatchingBolt",
     "Bolt",
     "FailReason",
     "Grouping",
@@ -26,9 +33,18 @@ __all__ = [
     "Stream",
     "StreamId",
     "StreamletError",
+    "TicklessBatchingBolt",
     "Topology",
     "TopologyContext",
     "Tuple",
     "ValueCannotTravel",
     "run",
 ]
+
+if not TYPE_CHECKING:  # with it a type checker would accept every name
+
+    def __getattr__(name: str) -> Never:
+        if name in MODULE:
+            # An AttributeError would be replaced by the import system's own text, which names nothing of ours.
+            raise ImportError(missing("streamlet", name, MODULE), name=__name__)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

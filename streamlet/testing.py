@@ -203,8 +203,12 @@ class Tester:
         """Put recorders in front of a component's emits, acks and failures. Called before ``initialize``."""
         name, own = live.plan.component, vars(live.component)
         if isinstance(live.component, Bolt):
-            # The task may choose another closure after `initialize`, which sees auto_anchor: ask it each time.
-            own["emit"] = self._recording(live, lambda *values, **more: live.run.emit(*values, **more))
+            # The task may choose another closure after `initialize`, which sees auto_anchor: ask it each time. One that
+            # the bolt has put around it stays: it may name the anchors.
+            bound = own["emit"]
+            tasks_own = bound is live.run.emit
+            emit = (lambda *values, **more: live.run.emit(*values, **more)) if tasks_own else bound
+            own["emit"] = self._recording(live, emit)
             return
         spout = cast(Spout, live.component)
         own["emit"] = self._recording(live, own["emit"])
@@ -224,9 +228,9 @@ class Tester:
         # A bolt's third argument is anchors, a spout's second tup_id and third stream: both also come by name.
         stream_at = 1 if isinstance(live.component, Bolt) else 2
 
-        def recorded(values: Sequence[Any], *rest: Any, **more: Any) -> Any:
-            kept = copy.deepcopy([*values]) if not isinstance(values, (str, bytes)) else []
-            answer = emit(values, *rest, **more)  # what it refuses was not emitted
+        def recorded(tup: Sequence[Any], *rest: Any, **more: Any) -> Any:
+            kept = copy.deepcopy([*tup]) if not isinstance(tup, (str, bytes)) else []
+            answer = emit(tup, *rest, **more)  # what it refuses was not emitted
             stream = more.get("stream", rest[stream_at - 1] if len(rest) >= stream_at else None)
             direct = more.get("direct_task", rest[2] if len(rest) > 2 else None)
             self._note(live, stream, kept, direct)
@@ -264,9 +268,9 @@ class BoltTester(Tester, Generic[B]):
     """One bolt, fed by hand.
 
     ``bolt`` is a class, or a line of a topology (``WordCount.count``) with its config. ``conf`` holds what
-    stands in the topology's config. ``sources`` are the names that tuples may come from; ``readers`` are the bolts
-    that read each of its streams, and their number of tasks, for a bolt that asks for task ids. Raises what
-    ``initialize`` makes the run raise.
+    stands in the topology's config. ``sources`` are the names that tuples may come from; a mapping gives the fields of
+    each. ``readers`` are the bolts that read each of its streams, and their number of tasks, for a bolt that asks for
+    task ids. Raises what ``initialize`` makes the run raise.
     """
 
     def __init__(
@@ -274,7 +278,7 @@ class BoltTester(Tester, Generic[B]):
         bolt: type[B] | ComponentSpec,
         *,
         conf: Mapping[str, Any] | None = None,
-        sources: Sequence[str] = ("source",),
+        sources: Sequence[str] | Mapping[str, Sequence[str]] = ("source",),
         readers: Mapping[str, int] | None = None,
         task_index: int = 0,
         task_count: int = 1,
@@ -293,7 +297,7 @@ class BoltTester(Tester, Generic[B]):
         )
         plan = Plan(topology, 2, tasks, whole.routes)
         self._sources = {source: plan.tasks_of(source)[0].task_id for source in sources}
-        self._trees = PendingSet(self._sources[sources[0]], 1, 1.0)
+        self._trees = PendingSet(next(iter(self._sources.values())), 1, 1.0)
         self._edges = random.Random(seed)
         self._rows: dict[int, list[Any]] = {}
         self._far = _FarWorker(self._settled)
@@ -390,7 +394,7 @@ class _Reader(Bolt):
 def _around(
     spec: ComponentSpec,
     name: str,
-    sources: Sequence[str],
+    sources: Sequence[str] | Mapping[str, Sequence[str]],
     readers: Mapping[str, int],
     tasks: int,
     config: Mapping[str, Any],
@@ -399,7 +403,8 @@ def _around(
     outputs = spec.outputs if spec.outputs is not None else getattr(spec.cls, "outputs", None)
     inputs = tuple(Subscription(StreamId(source), Grouping.SHUFFLE) for source in sources)
     bolt = ComponentDef(name, BOLT, spec.cls, outputs, inputs, tasks, spec.config, spec.kwargs)
-    before = [ComponentDef(source, SPOUT, _Nobody, [Stream(["value"])], (), 1, {}, {}) for source in sources]
+    fields = sources if isinstance(sources, Mapping) else {source: ["value"] for source in sources}
+    before = [ComponentDef(source, SPOUT, _Nobody, [Stream(fields[source])], (), 1, {}, {}) for source in sources]
     reads = tuple(Subscription(StreamId(name, stream.name), None) for stream in bolt.streams())
     after = [ComponentDef(reader, BOLT, _Reader, None, reads, count, {}, {}) for reader, count in readers.items()]
     return TopologySpec("Test", (*before, bolt, *(after if reads else [])), dict(config))

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from streamlet.backends.contract import ComponentStatus, Observer, RunRequest, RunResult, RunStatus, Stop
 from streamlet.backends.outcome import judged
 from streamlet.base.clock import Clock, SystemClock
+from streamlet.base.environment import environment
 from streamlet.base.errors import StreamletError
 from streamlet.model.plan import make_plan
 from streamlet.runtime.links.links import NoLinks
@@ -64,7 +65,8 @@ class InlineBackend:
         loop = self.loop = WorkerLoop(running, NoLinks(), self._trace)
         clean = False
         # Where stdout carries JSON, a user's print goes to stderr, as it does in a worker.
-        with contextlib.redirect_stdout(sys.stderr) if request.quiet_stdout else contextlib.nullcontext():
+        quiet = contextlib.redirect_stdout(sys.stderr) if request.quiet_stdout else contextlib.nullcontext()
+        with quiet, environment(request.conf["topology.environment"] or {}):
             try:
                 loop.initialize()
                 loop.activate()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from streamlet.components.component import Component, TaskPort, outside
-from streamlet.components.tuples import TICK_STREAM, Tuple
+from streamlet.components.tuples import TICK_STREAM, Tuple, TupleId
 from streamlet.model.spec import BOLT, ComponentSpec
 
 
@@ -15,7 +15,7 @@ class Bolt(Component):
 
     By default an emitted tuple is anchored to the present one, which is acked when ``process`` returns and failed when
     it raises; the three class attributes turn each of that off. An exception fails the tuple's tree, is logged, and the
-    bolt goes on with the next tuple.
+    bolt goes on with the next tuple; with ``exit_on_exception`` it ends the run.
     """
 
     must_define: ClassVar[str] = "process"
@@ -24,19 +24,25 @@ class Bolt(Component):
     auto_anchor: ClassVar[bool] = True
     auto_ack: ClassVar[bool] = True
     auto_fail: ClassVar[bool] = True
+    exit_on_exception: ClassVar[bool] = False
+    """Whether an exception of ``process`` or ``process_tick`` ends the run. True in pystorm."""
+
+    named_values: ClassVar[bool | None] = None
+    """Whether ``tup.values`` has the fields as attributes; None: where the class's own file uses one."""
 
     @classmethod
     def spec(
         cls,
         name: str | None = None,
         inputs: Any = None,
-        par: int = 1,
+        par: int | None = None,
         config: Mapping[str, Any] | None = None,
         outputs: Any = None,
     ) -> ComponentSpec:
         """Make this bolt a line of a topology. ``inputs``: a list of sources, or ``{source: Grouping}``."""
         merged = {**cls.config, **(config or {})}
-        return ComponentSpec(cls, BOLT, name=name, inputs=inputs, par=par, config=merged, outputs=outputs)
+        tasks = cls.par if par is None else par
+        return ComponentSpec(cls, BOLT, name=name, inputs=inputs, par=tasks, config=merged, outputs=outputs)
 
     def process(self, tup: Tuple) -> None:
         """Handle one tuple."""
@@ -49,24 +55,24 @@ class Bolt(Component):
         self,
         tup: Sequence[Any],
         stream: str | None = None,
-        anchors: Sequence[Tuple] | None = None,
+        anchors: Sequence[Tuple | TupleId] | None = None,
         direct_task: int | None = None,
         need_task_ids: bool = False,
     ) -> list[int] | None:
         """Send a tuple on: ``tup`` is a list of values, one a field. Raises ValueCannotTravel.
 
-        ``anchors`` None means the present tuple (if ``auto_anchor``), ``[]`` means none. Returns the receiving task ids
-        if ``need_task_ids``. The error names component, stream and field of a value that the wire could not carry
-        unchanged.
+        ``anchors`` are tuples or their ``id``; None means the present tuple (if ``auto_anchor``), ``[]`` none. Returns
+        the receiving task ids if ``need_task_ids``. The error names component, stream and field of a value that the
+        wire could not carry unchanged.
         """
         raise outside("emit")
 
-    def ack(self, tup: Tuple) -> None:
-        """Finish a tuple; only with ``auto_ack = False``. A second ack is ignored."""
+    def ack(self, tup: Tuple | TupleId) -> None:
+        """Finish a tuple, given itself or its ``id``; only with ``auto_ack = False``. A second ack is ignored."""
         raise outside("ack")
 
-    def fail(self, tup: Tuple) -> None:
-        """Fail a tuple's tree: its spout hears it at once."""
+    def fail(self, tup: Tuple | TupleId) -> None:
+        """Fail a tuple's tree, given the tuple or its ``id``: its spout hears it at once."""
         raise outside("fail")
 
     @staticmethod

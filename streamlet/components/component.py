@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Never, Protocol
 
 from streamlet.base.clock import Clock
 from streamlet.base.errors import SettingError
 from streamlet.components.context import TopologyContext
+from streamlet.model.pystorm_names import COMPONENT, missing
 from streamlet.model.stream import Stream
 
 COMPONENT_LOGGER = "streamlet.component"
@@ -41,10 +43,11 @@ class Component:
     """Base of :class:`Spout` and :class:`Bolt`. One instance is one task; all its methods run on one thread.
 
     ``outputs`` declares the streams: ``["word"]`` (the default stream's fields) or a list of ``Stream``.
-    ``config`` holds settings for this component only.
+    ``config`` holds settings for this component only, ``par`` its number of tasks where ``spec`` names none.
     """
 
     outputs: ClassVar[list[str] | list[Stream] | None] = None
+    par: ClassVar[int] = 1
     config: ClassVar[Mapping[str, Any]] = {}
     logger: logging.Logger = logging.getLogger(COMPONENT_LOGGER)
 
@@ -53,6 +56,8 @@ class Component:
     topology_name: str
     component_name: str
     task_id: int
+    pid: int
+    debug: bool
     """pystorm's names for what ``initialize`` is given; the runtime sets them just before it calls that."""
 
     def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
@@ -64,12 +69,22 @@ class Component:
         Not called after ``kill -9`` (as in Storm). An emit raises here: it would reach nobody.
         """
 
-    def log(self, message: str, level: str = "info") -> None:
-        """Log under this component's name."""
-        self.logger.log(_LEVELS.get(level, 20), message)
+    def log(self, message: str, level: str | None = None) -> None:
+        """Log under this component's name, as "info" if no level is named."""
+        self.logger.log(_LEVELS.get(level or "info", 20), message)
+
+    def raise_exception(self, exception: BaseException, tup: Any = None) -> None:
+        """Log an exception of your own handling, with its traceback; nothing is failed by it."""
+        on = "" if tup is None else f" on {tup!r:.200}"
+        self.logger.error("%s%s: %s", type(exception).__name__, on, exception, exc_info=exception)
 
     def report_metric(self, name: str, value: float) -> None:
         """Set a metric of your own; its latest value is shown."""
+
+    @staticmethod
+    def is_heartbeat(tup: Any) -> bool:
+        """Return False: heartbeats do not come as tuples here."""
+        return False
 
     # `emit`, `ack` and the like are methods that raise; `bind` puts the task's own functions over them on the instance.
     # A call from user code is then one call, and a component outside a topology says why it cannot emit.
@@ -86,6 +101,8 @@ class Component:
             "topology_name": context.topology_name,
             "component_name": context.component_name,
             "task_id": context.task_id,
+            "pid": os.getpid(),
+            "debug": bool(conf.get("topology.debug", False)),
         }
         own, cls = vars(self), type(self)
         own.update({name: value for name, value in names.items() if name not in own and not hasattr(cls, name)})
@@ -102,6 +119,23 @@ class Component:
             # Refused also here: a class that declares keys and forgets this would run with the old values.
             raise SettingError(f"{cls.__name__} has no settings that -c could override.")
         return dict(kwargs)
+
+
+class _NotHere:
+    """A name of pystorm's that a component does not have: looking at it says what takes its place."""
+
+    # Rule: no __getattr__ for this: with one, each attribute that user code reads takes twice as long or more. And no
+    # property: a component may have something of its own under such a name.
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, made: object, owner: type) -> Never:
+        text = missing(f"{owner.__name__!r} object", self.name, COMPONENT)
+        raise AttributeError(text, name=self.name, obj=owner if made is None else made)
+
+
+for _name in COMPONENT:
+    setattr(Component, _name, _NotHere(_name))
 
 
 def outside(name: str) -> NotRunning:

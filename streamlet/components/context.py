@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from streamlet.base.clock import Clock, SystemClock
 
 
 @dataclass(frozen=True, slots=True)
-class TopologyContext:
+class TopologyContext(Mapping[str, Any]):
     """Handed to ``initialize``. Task ids are dense from 1; ``task_index`` counts within the component.
 
     ``epoch`` grows by one with each restart of the worker; ``topology_id`` is fresh for each run.
     ``wake`` may be called from any thread to make the worker's loop look at this component again.
+
+    It is a mapping, too, with the keys that Storm gives to components in other languages: ``context["taskid"]``.
     """
 
     topology_name: str
@@ -31,6 +34,40 @@ class TopologyContext:
     uniform: Callable[[], float] | None = None
     """A source of numbers in [0, 1), seeded where the run is (``streamlet.seed``); None: use your own."""
 
+    outputs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Stream -> fields of what this component emits."""
+
+    sources: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    """Component -> stream -> fields of what this component reads."""
+
     def component_tasks(self, component: str) -> list[int]:
         """Return the task ids of a component, ascending."""
         return sorted(task for task, name in self.tasks.items() if name == component)
+
+    def __getitem__(self, key: str) -> Any:
+        match key:
+            case "taskid":
+                return self.task_id
+            case "componentid":
+                return self.component_name
+            case "task->component":
+                return {str(task): name for task, name in self.tasks.items()}
+            case "streams":
+                return list(self.outputs)
+            case "stream->outputfields":
+                return {stream: list(fields) for stream, fields in self.outputs.items()}
+            case "source->stream->fields":
+                return {name: {s: list(f) for s, f in streams.items()} for name, streams in self.sources.items()}
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_STORMS_KEYS)
+
+    def __len__(self) -> int:
+        return len(_STORMS_KEYS)
+
+
+_STORMS_KEYS = (
+    *("taskid", "componentid", "task->component"),
+    *("streams", "stream->outputfields", "source->stream->fields"),
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -40,7 +41,7 @@ class ReliableSpout(Spout):
     timer_interval_s = 0.05
 
     unacked_tuples: dict[Hashable, Unacked]
-    failed_tuples: dict[Hashable, int]
+    failed_tuples: Counter[Hashable]
 
     def given_up(self, tup_id: Hashable, values: Sequence[Any], fails: int) -> None:
         """Take a tuple that failed ``fails`` times and will not be replayed.
@@ -98,7 +99,7 @@ class ReliableSpout(Spout):
         super().bind(port)
         # Here and not in __init__: subclasses rarely call super().__init__().
         self.unacked_tuples = {}
-        self.failed_tuples = {}
+        self.failed_tuples = Counter()
         self._due: list[tuple[float, int, Hashable]] = []
         self._order = 0
         self._clock: Clock = port.clock

@@ -36,6 +36,9 @@ class Spout(Component):
     must_define: ClassVar[str] = "next_tuple"
     """The method a class must define before it can run; ``model.validate`` checks it."""
 
+    exit_on_exception: ClassVar[bool] = True
+    """True, always: a spout that raises cannot say which of its messages are safe."""
+
     answers_for_failures: ClassVar[bool] = False
     """True for a spout that emits every failure again, or gives it up by its user's policy.
 
@@ -53,10 +56,13 @@ class Spout(Component):
     """Seconds between calls of ``on_timer``, also while the spout is paused; None: none."""
 
     @classmethod
-    def spec(cls, name: str | None = None, par: int = 1, config: Any = None, outputs: Any = None) -> ComponentSpec:
+    def spec(
+        cls, name: str | None = None, par: int | None = None, config: Any = None, outputs: Any = None
+    ) -> ComponentSpec:
         """Make this spout a line of a topology."""
         merged = {**cls.config, **(config or {})}
-        return ComponentSpec(cls, SPOUT, name=name, par=par, config=merged, outputs=outputs)
+        tasks = cls.par if par is None else par
+        return ComponentSpec(cls, SPOUT, name=name, par=tasks, config=merged, outputs=outputs)
 
     def next_tuple(self) -> None:
         """Emit the tuples at hand, or none, and return. Called again at once while it emits."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 OPEN = 0
@@ -42,12 +43,58 @@ class Tuple:
         self.state = OPEN
 
     @property
-    def id(self) -> int:
-        """A number that is unique in its tree (pystorm's ``tup.id``)."""
-        return self.edge
+    def id(self) -> TupleId:
+        """A number that is unique in its tree, and that ``ack``, ``fail`` and ``anchors`` take (pystorm's)."""
+        return TupleId(self)
 
     def __repr__(self) -> str:
         return f"Tuple({self.values!r}, from {self.component}[{self.stream}] task {self.task})"
+
+
+class TupleId(int):
+    """The id of a tuple that is held by whoever holds the id."""
+
+    # The id leads to its tuple, so no task keeps a table of ids; and a tuple whose id is kept is not filled again.
+    tup: Tuple
+
+    def __new__(cls, tup: Tuple) -> TupleId:
+        made = super().__new__(cls, tup.edge)
+        made.tup = tup
+        return made
+
+
+def tuple_of(tup: Tuple | TupleId) -> Tuple:
+    """Return the tuple that is meant by itself or by its id. Raises TypeError."""
+    if isinstance(tup, TupleId):
+        return tup.tup
+    if isinstance(tup, Tuple):
+        return tup
+    raise TypeError(
+        f"a tuple, or its `id` as the tuple gave it, is wanted, and not {tup!r:.80}: an id that was turned into text "
+        "or came from elsewhere leads to no tuple"
+    )
+
+
+class NamedValues(list[Any]):
+    """Values that are also attributes by the name of their field (pystorm's named tuple)."""
+
+    __slots__ = ()
+    _fields: tuple[str, ...] = ()
+
+    def _asdict(self) -> dict[str, Any]:
+        return dict(zip(self._fields, self, strict=True))
+
+
+def tuple_with_names(fields: Sequence[str]) -> type[Tuple]:
+    """Return a class of tuples whose ``values`` are :class:`NamedValues` of these fields."""
+    attributes = {name: property(itemgetter(at)) for at, name in enumerate(fields) if name.isidentifier()}
+    row = type("Values", (NamedValues,), {"__slots__": (), "_fields": tuple(fields), **attributes})
+    slot: Any = vars(Tuple)["values"]
+
+    def take(tup: Tuple, values: Sequence[Any]) -> None:
+        slot.__set__(tup, row(values))
+
+    return type("Tuple", (Tuple,), {"__slots__": (), "values": property(slot.__get__, take)})
 
 
 TICK_COMPONENT = "__system"

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from streamlet.base.errors import BadInput
+from streamlet.model.pystorm_names import GROUPING, missing
+
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
@@ -48,6 +51,16 @@ class Grouping:
     def local_or_shuffle(cls) -> Grouping:
         """Prefer tasks of the same worker, else take every task in turn."""
         return cls.LOCAL_OR_SHUFFLE
+
+    @classmethod
+    def custom_object(cls, *java: Any) -> Grouping:
+        """Raise BadInput: a grouping is no Java class here."""
+        raise BadInput(missing("Grouping", "custom_object", GROUPING))
+
+    @classmethod
+    def custom_serialized(cls, *java: Any) -> Grouping:
+        """Raise BadInput: a grouping is no Java class here."""
+        raise BadInput(missing("Grouping", "custom_serialized", GROUPING))
 
     def __str__(self) -> str:
         return f"fields({', '.join(map(str, self.field_names))})" if self.kind == "fields" else str(self.kind)

@@ -53,6 +53,12 @@ def _boolean(value: Any) -> bool:
     raise ValueError("true or false is wanted")
 
 
+def _texts(value: Any) -> dict[str, str]:
+    if not isinstance(value, Mapping) or not all(isinstance(text, str) for pair in value.items() for text in pair):
+        raise ValueError("a mapping of names to texts is wanted, in the topology's config")
+    return dict(value)
+
+
 def _optional(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda value: None if value in (None, "", "null", "none") else parse(value)
 
@@ -74,6 +80,13 @@ SETTINGS: dict[str, Setting] = {
             "a bolt's task that raises on each of its first so many tuples ends the run; 0: never",
             BOLT,
         ),
+        Setting(
+            "topology.environment",
+            _optional(_texts),
+            None,
+            "environment variables of workers, set before they import it (inline: after)",
+        ),
+        Setting("topology.debug", _boolean, False, "what a component reads as self.debug"),
         Setting("streamlet.seed", _optional(_at_least(int, 0)), None, "inline only: repeatable edge ids and shuffles"),
         Setting("streamlet.until.caught.up", _boolean, False, "set by --until-caught-up"),
         Setting(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, Never, TypeGuard
 
 from streamlet.model.grouping import Grouping
+from streamlet.model.pystorm_names import TOPOLOGY, missing
 from streamlet.model.spec import ComponentSpec, OutputRef, as_name, input_pairs, source_stream
 from streamlet.model.stream import DEFAULT_STREAM, Stream, StreamId
 
@@ -86,6 +87,11 @@ class TopologyMeta(type):
         # file and derive the same plan from it; nothing that code does to a spec afterwards can make them differ.
         cls.__topology__ = _freeze(name, inherited, config)
         return cls
+
+    if not TYPE_CHECKING:  # with it a type checker would accept every name
+
+        def __getattr__(cls, name: str) -> Never:
+            raise AttributeError(missing(f"type object {cls.__name__!r}", name, TOPOLOGY), name=name, obj=cls)
 
 
 def _freeze(topology: str, specs: Mapping[str, ComponentSpec], config: Mapping[str, Any]) -> TopologySpec:

@@ -85,6 +85,7 @@ def validate(
         # start.
         findings = [
             *_component(component, imported),
+            *_ticks(topology, component),
             *input_problems(topology, component),
             *config_problems(component.config),
             *misplaced_settings(component),
@@ -137,10 +138,21 @@ def _unreachable(topology: TopologySpec) -> Iterator[Problem]:
 
 def _component(component: ComponentDef, imported: bool) -> Iterator[Finding]:
     yield from _name(component)
-    if isinstance(component.par, bool) or not isinstance(component.par, int) or component.par < 1:
+    if isinstance(component.par, Mapping):
+        yield (
+            f"par is {dict(component.par)!r:.80}: there are no environments to choose by.",
+            'It is the number of tasks; choose it in Python, as in par=int(os.environ.get("COUNT_TASKS", "2")).',
+        )
+    elif isinstance(component.par, bool) or not isinstance(component.par, int) or component.par < 1:
         yield f"par is {component.par!r}.", "It is the number of tasks: a whole number of at least 1."
     if component.kind == BOLT and not component.inputs:
         yield "It is a bolt without inputs.", "Say what it reads: inputs=[a_spout]."
+    if component.kind == SPOUT and getattr(component.cls, "exit_on_exception", True) is not True:
+        yield (
+            "exit_on_exception is off, but a spout that raises cannot say which of its messages are safe: it ends the "
+            "run.",
+            "Handle the error in next_tuple, and take the line away.",
+        )
     if imported:
         yield from _place(component)
     yield from _class(component)
@@ -221,6 +233,17 @@ def _outputs(component: ComponentDef) -> Iterator[Finding]:
             'name="errors")].',
         )
 
+
+def _ticks(topology: TopologySpec, component: ComponentDef) -> Iterator[Finding]:
+    period = {**topology.config, **component.config}.get(TICKS)
+    if getattr(component.cls, "needs_ticks", False) and period is None:
+        yield (
+            "It processes its batches at ticks, and gets none.",
+            f'Give it a period in seconds: config={{"{TICKS}": 1}}, or derive it from TicklessBatchingBolt.',
+        )
+
+
+TICKS = "topology.tick.tuple.freq.secs"
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
@@ -356,6 +379,11 @@ def config_problems(config: Mapping[Any, Any]) -> Iterator[Finding]:
                 parse_setting(key, value, "config")
             except SettingError as error:
                 yield error.message, "Change it, or leave it out for the default."
+        elif key.startswith("pystorm."):
+            yield (
+                f"config has pystorm's setting {key!r}, which nothing reads.",
+                "`streamlet docs migrating-from-streamparse` says what takes its place.",
+            )
         elif reserved:
             yield (
                 f"config has the setting {key!r}, which nothing reads (topology.* and streamlet.* are reserved).",

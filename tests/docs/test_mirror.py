@@ -12,9 +12,7 @@ RUNGS = ("unit", "scripted")
 DECLARATIONS = {
     "base/errors",
     "components/bolt",
-    "components/context",
     "components/spout",
-    "components/tuples",
     "devcluster/errors",
     "kafka/broker_errors",
     "kafka/consumer/errors",

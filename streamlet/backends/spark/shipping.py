@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from streamlet.base.errors import BadInput
-from streamlet.runtime.worker.loading import place_of
+from streamlet.runtime.worker.loading import place_of, source_folder
 
 LIBRARY = "library"
 TOPOLOGY = "topology"
@@ -30,7 +30,10 @@ EXIT_SCHEMA = "status int, why string"
 
 
 def make_archive(file: Path) -> bytes:
-    """Zip streamlet and the Python files of ``file``'s own folder. Raises BadInput when that folder is huge."""
+    """Zip streamlet and the Python files of ``file``'s own folder, and of ``src`` beside it.
+
+    Raises BadInput when such a folder is huge.
+    """
     buffer = io.BytesIO()
     # Reproducible images and stores of packages date their files 1970, which a zip cannot say.
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
@@ -39,7 +42,8 @@ def make_archive(file: Path) -> bytes:
                 archive.write(path, f"{LIBRARY}/{name}")
         for path, name in _neighbours(file.absolute()):
             try:
-                archive.write(path, f"{TOPOLOGY}/{name}")
+                # `src` lies beside the topology's folder there, too; its name here begins with `../`.
+                archive.write(path, os.path.normpath(f"{TOPOLOGY}/{name}"))
             except OSError as error:
                 raise BadInput(
                     f"{path} cannot be read ({error.strerror}), and all Python files of a topology's folder travel to "
@@ -61,20 +65,22 @@ def _neighbours(file: Path) -> Iterator[tuple[Path, str]]:
     root, name = place_of(file)
     # Of a file in a package all of that package travels: its relative imports lead there.
     folder = root / name.partition(".")[0] if "." in name else file.parent
-    size = 0
-    for count, path in enumerate(_python_files(folder), 1):
-        if path == root / "__init__.py":
-            # The slot's folder has a name of ours. With this file it would look like a package there, and the module
-            # get another name than on the driver.
-            continue
-        size += path.stat().st_size
-        if count > MAX_FILES or size > MAX_BYTES:
-            raise BadInput(
-                f"{folder} holds more than {MAX_FILES} Python files or {MAX_BYTES >> 20} MiB of them, and all "
-                f"Python files of a topology's folder travel to the executors. Move {file.name} and the modules it "
-                "imports into a folder of their own."
-            )
-        yield path, str(path.relative_to(root))
+    beside = source_folder(file)
+    for place in [folder] if beside is None else [folder, beside]:
+        size = 0
+        for count, path in enumerate(_python_files(place), 1):
+            if path == root / "__init__.py":
+                # The slot's folder has a name of ours. With this file it would look like a package there, and the
+                # module get another name than on the driver.
+                continue
+            size += path.stat().st_size
+            if count > MAX_FILES or size > MAX_BYTES:
+                raise BadInput(
+                    f"{place} holds more than {MAX_FILES} Python files or {MAX_BYTES >> 20} MiB of them, and all "
+                    f"Python files of a topology's folder travel to the executors. Move {file.name} and the modules "
+                    "it imports into a folder of their own."
+                )
+            yield path, os.path.relpath(path, root)
 
 
 def _python_files(folder: Path) -> Iterator[Path]:

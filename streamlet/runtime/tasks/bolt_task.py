@@ -10,17 +10,17 @@ Pure but for the user's code. Deliberately absent: any look at other tasks, sock
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from sys import getrefcount
 from typing import Any
 
 from streamlet.base.clock import Clock
 from streamlet.components.bolt import Bolt
-from streamlet.components.tuples import ACKED, FAILED, OPEN, Tuple, tick_tuple
+from streamlet.components.tuples import ACKED, FAILED, OPEN, Tuple, TupleId, tick_tuple, tuple_of
 from streamlet.runtime.tasks.emitter import BadEmit, Emitter, Outbox, Pick, Work
 from streamlet.runtime.tasks.task_stats import TaskStats
-from streamlet.runtime.tasks.user_errors import every_tuple_failed
+from streamlet.runtime.tasks.user_errors import bolt_ended_run, every_tuple_failed
 from streamlet.runtime.tasks.values import PLAIN, copies
 
 SLICE = 64
@@ -76,6 +76,7 @@ class BoltTask:
         *,
         task_id: int = 0,
         first_failures: int = 0,
+        named: Mapping[tuple[str, str], type[Tuple]] | None = None,
     ) -> None:
         self.bolt = bolt
         self.task_id = task_id
@@ -86,6 +87,8 @@ class BoltTask:
         self.sources = sources
         self.clock = clock
         self.report = report
+        self.named = named or {}
+        """Tuple class of each (component, stream) that the bolt reads by field name."""
         self.stats = TaskStats()
         self.report_metric = self.stats.report_metric
         self._current: Tuple | None = None
@@ -196,7 +199,9 @@ class BoltTask:
         if anchors is None:
             anchors = (self._current,) if self._current is not None and self.bolt.auto_anchor else ()
         else:
-            anchors = tuple(anchors)  # the first look would spend an iterator, and the tuple would be tracked by nobody
+            anchors = tuple(
+                map(tuple_of, anchors)
+            )  # the first look would spend an iterator, and the tuple would be tracked by nobody
         if any(anchor.state != OPEN and anchor.root for anchor in anchors):
             raise BadEmit(
                 f"{self.emitter.component} emitted on stream {routes.name!r} with an anchor that was already acked "
@@ -233,8 +238,9 @@ class BoltTask:
 
     # -- acking --------------------------------------------------------------------------------------------
 
-    def ack(self, tup: Tuple) -> None:
+    def ack(self, tup: Tuple | TupleId) -> None:
         """Ack a tuple. A second ack, or one after a failure, changes nothing."""
+        tup = tuple_of(tup)
         if tup.state != OPEN:
             return
         tup.state = ACKED
@@ -244,8 +250,9 @@ class BoltTask:
             acks[root] = acks.get(root, 0) ^ edge ^ tup.children
         tup.anchors = ()  # sends a later emit with this anchor to the slow path, which refuses it
 
-    def fail(self, tup: Tuple) -> None:
+    def fail(self, tup: Tuple | TupleId) -> None:
         """Fail every tree that a tuple belongs to."""
+        tup = tuple_of(tup)
         if tup.state != OPEN:
             return
         tup.state = FAILED
@@ -292,13 +299,14 @@ class BoltTask:
             return
         process, acks = bolt.process, self.acks
         component, stream, source = self.sources.get(run.source, "?"), run.stream, run.source
+        make = self.named.get((component, stream), Tuple)
         last = delta = 0
         otherwise = 0  # ended in another way than by the ack below
         tup: Tuple | None = None
         for root, edge, values in islice(work.rows, size):
             # A tuple nobody kept is filled again: that is twice as fast as making one, for every tuple there is.
             if tup is None:
-                tup = self._current = Tuple(values, component, stream, source, root, edge)
+                tup = self._current = make(values, component, stream, source, root, edge)
             else:
                 tup.values = values
                 tup.root = root
@@ -334,12 +342,13 @@ class BoltTask:
         """Process tuples with several roots, and those of bolts that ack themselves."""
         run, bolt = work.run, self.bolt
         component = self.sources.get(run.source, "?")
+        make = self.named.get((component, run.stream), Tuple)
         for root, edge, values in islice(work.rows, size):
             if run.multi:
                 anchors = tuple(zip(root, edge, strict=True))
-                tup = Tuple(values, component, run.stream, run.source, root[0], edge[0], anchors)
+                tup = make(values, component, run.stream, run.source, root[0], edge[0], anchors)
             else:
-                tup = Tuple(values, component, run.stream, run.source, root, edge)
+                tup = make(values, component, run.stream, run.source, root, edge)
             self._current = tup
             try:
                 bolt.process(tup)
@@ -362,6 +371,7 @@ class BoltTask:
         if not tup.root:
             self.stats.unreplayed += 1  # untracked: no spout can replay it
         self.report(error, tup)
+        self._end_run(error, self.bolt.process)
 
     def tick(self, period_s: float) -> None:
         """Give the bolt its tick. It anchors emitted tuples to nothing."""
@@ -370,3 +380,8 @@ class BoltTask:
         except Exception as error:  # noqa: BLE001 - user code: a tick that raises hurts no tuple
             self.stats.errors += 1
             self.report(error, None)
+            self._end_run(error, self.bolt.process_tick)
+
+    def _end_run(self, error: Exception, called: Callable[..., Any]) -> None:
+        if self.bolt.exit_on_exception:
+            raise bolt_ended_run(self.emitter.component, error, called) from error

@@ -17,8 +17,10 @@ from streamlet.components.spout import Spout
 from streamlet.model.plan import Plan, TaskPlan
 from streamlet.model.settings import parse_setting
 from streamlet.model.stream import Stream, StreamId
+from streamlet.model.topology import ComponentDef
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, Target
+from streamlet.runtime.tasks.named_values import tuple_classes
 from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.user_errors import Defined
 
@@ -70,7 +72,7 @@ def build_task(running: Running, task: TaskPlan) -> LiveTask:
     """Instantiate and bind one task; ``initialize`` is not called yet."""
     definition = running.plan.topology.component(task.component)
     own = {key: parse_setting(key, value, f"{task.component}'s config") for key, value in definition.config.items()}
-    conf = {**running.conf, **own}
+    conf = {**running.conf, **own, "topology.name": running.plan.topology.name}
     kwargs = definition.cls.with_overrides(definition.kwargs, running.overrides.get(task.component, {}))
     component = definition.cls(**kwargs)
     component.logger = logging.getLogger(f"{COMPONENT_LOGGER}.{task.component}")
@@ -78,7 +80,7 @@ def build_task(running: Running, task: TaskPlan) -> LiveTask:
     rng = random.Random(running.rng.getrandbits(128))
     boxes: dict[int, Outbox] = {}
     emitter = Emitter(task.component, [_routes(running, task, stream, boxes, rng) for stream in definition.streams()])
-    context = _context(running, task, rng)
+    context = _context(running, task, definition, rng)
     component.bind_context(conf, context)
     report = partial(_report, running, task, component)
     run: SpoutTask | BoltTask
@@ -109,11 +111,17 @@ def build_task(running: Running, task: TaskPlan) -> LiveTask:
             report,
             task_id=task.task_id,
             first_failures=conf["streamlet.first.failures.max"],
+            named=tuple_classes(type(component), context.sources),
         )
     return LiveTask(task, component, conf, context, list(boxes.values()), run)
 
 
-def _context(running: Running, task: TaskPlan, rng: random.Random) -> TopologyContext:
+def _context(running: Running, task: TaskPlan, definition: ComponentDef, rng: random.Random) -> TopologyContext:
+    sources: dict[str, dict[str, tuple[str, ...]]] = {}
+    for subscription in definition.inputs:
+        component, name = subscription.source
+        fields = next(s.fields for s in running.plan.topology.component(component).streams() if s.name == name)
+        sources.setdefault(component, {})[name] = fields
     return TopologyContext(
         topology_name=running.plan.topology.name,
         topology_id=running.topology_id,
@@ -127,6 +135,8 @@ def _context(running: Running, task: TaskPlan, rng: random.Random) -> TopologyCo
         clock=running.clock,
         wake=running.wake,
         uniform=rng.random,
+        outputs={stream.name: stream.fields for stream in definition.streams()},
+        sources=sources,
     )
 
 

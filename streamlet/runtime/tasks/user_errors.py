@@ -80,6 +80,15 @@ def every_tuple_failed(
     return told
 
 
+def bolt_ended_run(component: str, error: Exception, defined: Defined = None) -> StreamletError:
+    """Explain why a bolt's exception ends the run: its class has ``exit_on_exception``."""
+    return ComponentFailed(
+        f"{component} raised {type(error).__name__}{_place(error, defined)}: {said(error)}. Its class has "
+        "exit_on_exception = True, so that ends the run; what was not acked will be read again. Without it the tuple "
+        "fails, its spout is told, and the bolt goes on."
+    )
+
+
 def exited(error: BaseException, components: Mapping[int, str]) -> StreamletError:
     """Explain a ``sys.exit()`` or the like in a process that components share.
 

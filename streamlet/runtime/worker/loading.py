@@ -2,6 +2,7 @@
 
 The file's own folder goes first on ``sys.path`` and the file is imported by its stem (in a package: by its dotted
 name), never as ``__main__``: its classes have one name everywhere, and modules that lie beside it can be imported.
+A folder ``src`` beside the file's own goes last, as in a streamparse project.
 """
 
 from __future__ import annotations
@@ -72,6 +73,12 @@ def place_of(file: Path) -> tuple[Path, str]:
     return folder, ".".join(names)
 
 
+def source_folder(file: Path) -> Path | None:
+    """Return the ``src`` beside the folder of ``file``, where there is one."""
+    folder = file.absolute().parent.parent / "src"
+    return folder if folder.is_dir() else None
+
+
 def _import(file: Path) -> ModuleType:
     file = file.absolute()
     if not file.is_file():
@@ -86,6 +93,9 @@ def _import(file: Path) -> ModuleType:
         if first in sys.path:
             sys.path.remove(first)
         sys.path.insert(0, first)
+    beside = source_folder(file)
+    if beside is not None and str(beside) not in sys.path:
+        sys.path.append(str(beside))
     importlib.invalidate_caches()
     top = name.partition(".")[0]
     wanted = file if top == name else folder / top / "__init__.py"

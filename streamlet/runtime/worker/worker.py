@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from streamlet.base.clock import SystemClock
+from streamlet.base.environment import environment
 from streamlet.base.errors import StreamletError
 from streamlet.model.plan import Plan, fingerprint, make_plan
 from streamlet.runtime.links import handshake
@@ -93,8 +94,10 @@ class Worker:
     def run(self) -> int:
         """Build, announce, initialise, turn until told to stop; leave nothing behind."""
         # In a Spark task the process lives on, so threads, sockets and pipes end here.
+        # Before the topology is imported: its modules may read the environment.
         try:
-            return self._live()
+            with environment(self.plan.conf["topology.environment"] or {}):
+                return self._live()
         finally:
             self._leave()
 

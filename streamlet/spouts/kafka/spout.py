@@ -55,7 +55,9 @@ class KafkaSpout(Spout):
         self._until_caught_up = False
 
     @classmethod
-    def spec(cls, name: str | None = None, par: int = 1, config: Any = None, outputs: Any = None) -> ComponentSpec:
+    def spec(
+        cls, name: str | None = None, par: int | None = None, config: Any = None, outputs: Any = None
+    ) -> ComponentSpec:
         """Return this spout as a line of a topology. Raises SettingError.
 
         ``config``: a SpoutConfig. ``outputs``: the fields of a scheme that is a plain function; other schemes name
@@ -68,7 +70,8 @@ class KafkaSpout(Spout):
             )
         fields = list(as_scheme(config.scheme, outputs).outputs)
         kwargs = {"spout_config": config, "output_fields": fields}
-        return ComponentSpec(cls, SPOUT, name=name, par=par, config=cls.config, outputs=fields, kwargs=kwargs)
+        tasks = cls.par if par is None else par
+        return ComponentSpec(cls, SPOUT, name=name, par=tasks, config=cls.config, outputs=fields, kwargs=kwargs)
 
     @classmethod
     def override_keys(cls) -> frozenset[str]:

@@ -109,10 +109,37 @@ def test_names_that_cannot_be_used(name: str) -> None:
     assert only(problems(a=Lines.spec(name=name))).component == name
 
 
-@pytest.mark.parametrize("par", [0, -1, 1.0, "2", None, True])
+@pytest.mark.parametrize("par", [0, -1, 1.0, "2", True])
 def test_par_is_a_whole_number_of_at_least_one(par: Any) -> None:
     problem = only(problems(lines=Lines.spec(par=par)))
     assert problem.component == "lines" and repr(par) in problem.message
+
+
+def test_par_may_stand_in_the_class() -> None:
+    """As in streamparse; a line's own goes before it."""
+    many = type("Many", (Lines,), {"par": 3})
+    assert (many.spec().par, many.spec(par=2).par, Split.spec().par) == (3, 2, 1)
+
+
+def test_par_by_environment_is_refused_with_what_to_write() -> None:
+    problem = only(problems(lines=Lines.spec(par={"prod": 3, "beta": 1})))
+    assert "no environments" in problem.message and "os.environ" in problem.remedy
+
+
+def test_a_spout_that_is_to_outlive_its_exceptions_is_refused() -> None:
+    problem = only(problems(lines=type("Tough", (Lines,), {"exit_on_exception": False, "__module__": "m"}).spec()))
+    assert "exit_on_exception" in problem.message and "next_tuple" in problem.remedy
+
+
+def test_pystorms_settings_are_refused() -> None:
+    problem = only(problems(lines=Lines.spec(), config={"pystorm.log.path": "/var/log"}))
+    assert "'pystorm.log.path'" in problem.message and "migrating-from-streamparse" in problem.remedy
+
+
+@pytest.mark.parametrize("value", [{"A": 1}, ["A"], "A=1", {1: "A"}])
+def test_the_environment_is_a_mapping_of_texts(value: Any) -> None:
+    problem = only(problems(lines=Lines.spec(), config={"topology.environment": value}))
+    assert "mapping of names to texts" in problem.message
 
 
 @pytest.mark.parametrize("inputs", [None, [], {}])

@@ -37,6 +37,17 @@ def test_the_python_files_of_the_folder_travel_and_nothing_else_of_it(tmp_path: 
     }
 
 
+@pytest.mark.parametrize("package", [False, True])
+def test_src_beside_the_topologies_travels_and_lies_beside_them(tmp_path: Path, package: bool) -> None:
+    for name in ("topologies/top.py", "src/bolts/__init__.py", *(["topologies/__init__.py"] if package else [])):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    mine = {name for name in names(tmp_path / "topologies" / "top.py") if not name.startswith("library/")}
+    inside = "topology/topologies/" if package else "topology/"
+    assert f"{inside}top.py" in mine
+    assert ("topology/" if package else "") + "src/bolts/__init__.py" in mine
+
+
 def test_files_of_editors_and_of_no_date_are_no_trouble(tmp_path: Path) -> None:
     """Emacs' lock is a link to nowhere; reproducible images date every file 1970."""
     (tmp_path / "made.py").write_text("x = 1\n")

@@ -8,6 +8,7 @@ import pytest
 
 from streamlet import Bolt, Stream, Tuple
 from streamlet.runtime.tasks.emitter import BadEmit
+from streamlet.runtime.tasks.user_errors import ComponentFailed
 from tests.unit.runtime.tasks.bolt_rig import DOWN, Rig, bolt
 
 
@@ -282,3 +283,14 @@ def test_the_payload_may_be_named_tup() -> None:
     )
     wide.run((1, [0]))
     assert [values for _, _, values in wide.emitted()] == [["a", 1], ["b", 2]]
+
+
+def test_a_tick_that_raises_ends_the_run_only_with_exit_on_exception() -> None:
+    made = bolt(lambda self, tup: None)
+    made.process_tick = lambda tup: 1 / 0  # type: ignore[assignment,method-assign,return-value]  # raises before it returns
+    rig = Rig(made)
+    rig.task.tick(1.0)
+    assert [type(error) for error, _ in rig.reported] == [ZeroDivisionError]
+    made.exit_on_exception = True  # type: ignore[misc]  # a class variable, as a user's class sets it
+    with pytest.raises(ComponentFailed, match="exit_on_exception"):
+        rig.task.tick(1.0)

@@ -136,6 +136,12 @@ def test_a_components_own_names_are_left_alone(run: Run) -> None:
     assert "mine made here a method sink" in told
 
 
+def test_a_bolt_that_exits_on_exceptions_ends_the_run(run: Run) -> None:
+    """pystorm's ``exit_on_exception``: the first exception is the last, and is named."""
+    file, told = run(sink="exit_on_exception = True\n    def process(self, tup): raise OSError('down')")
+    assert f"sink raised OSError ({file}:{SINK + 1}): down. Its class has exit_on_exception = True" in told
+
+
 def test_a_definition_is_found_for_functions_classes_and_nothing_else() -> None:
     """A class without a constructor of its own is where it begins; what is built in is nowhere."""
 

@@ -126,3 +126,20 @@ def test_a_package_whose_name_is_taken_is_told_by_its_folder(tmp_path: Path) -> 
     (folder / "__init__.py").write_text("")
     with pytest.raises(CannotLoad, match=rf"a module named 'json' is loaded already.*Rename the folder {folder}\.$"):
         load_topology(put(folder, "topo.py", ONE))
+
+
+@pytest.mark.parametrize("package", [False, True])
+def test_src_beside_the_topologies_is_on_the_path(tmp_path: Path, package: bool) -> None:
+    """A streamparse project: ``topologies/wordcount.py`` imports from ``src/bolts``. What lies nearer goes first."""
+    (tmp_path / "src" / "bolts_of_test").mkdir(parents=True)
+    put(tmp_path / "src" / "bolts_of_test", "__init__.py", "NEARER = False")
+    (tmp_path / "topologies").mkdir()
+    if package:
+        put(tmp_path / "topologies", "__init__.py", "")
+    file = put(
+        tmp_path / "topologies",
+        "of_project.py",
+        ONE + "    from bolts_of_test import NEARER\n    config = {'near': NEARER}",
+    )
+    assert load_topology(file).config == {"near": False}
+    assert sys.path[-1] == str(tmp_path / "src")

@@ -1,0 +1,135 @@
+"""Bolts that collect tuples and process them by the batch (pystorm's, their traps closed).
+
+A batch is processed on the bolt's own thread, at a tick. Its tuples stay open until then, so
+``topology.max.spout.pending`` bounds how many there are, and the time between batches must be shorter than
+``topology.message.timeout.secs``.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from streamlet.base.errors import StreamletError
+from streamlet.components.bolt import Bolt
+from streamlet.components.component import TaskPort
+from streamlet.components.tuples import Tuple, TupleId
+from streamlet.model.spec import ComponentSpec
+from streamlet.model.validate import TICKS
+
+
+class BatchFailed(StreamletError):
+    """``process_batch`` raised; the tuples of that batch have failed."""
+
+
+class BatchingBolt(Bolt):
+    """A bolt that processes what came between ticks, grouped by key. Override ``process_batch``.
+
+    What it emits there is anchored to all tuples of the batch; they are acked when it returns, and failed when it
+    raises, while other batches go on. ``auto_anchor``, ``auto_ack`` and ``auto_fail`` mean the batch. Ticks come every
+    ``topology.tick.tuple.freq.secs`` of the component's config.
+    """
+
+    must_define: ClassVar[str] = "process_batch"
+    needs_ticks: ClassVar[bool] = True
+    """Whether ``check`` refuses a topology that gives it no ticks: no batch would ever be processed."""
+
+    ticks_between_batches: ClassVar[int] = 1
+
+    _batches: dict[Hashable, list[Tuple]]
+    _batch: list[Tuple]
+    """The batch under work."""
+    _ticks: int
+    """Ticks since the last batches."""
+
+    def group_key(self, tup: Tuple) -> Hashable:
+        """Return the key of a tuple's batch."""
+        return None
+
+    def process_batch(self, key: Any, tups: list[Tuple]) -> None:
+        """Handle the tuples of one key."""
+        raise NotImplementedError(f"{type(self).__name__} does not define process_batch(key, tups)")
+
+    def process(self, tup: Tuple) -> None:
+        """Put a tuple into its batch."""
+        self._batches.setdefault(self.group_key(tup), []).append(tup)
+
+    def process_tick(self, tup: Tuple) -> None:
+        """Process all batches at each ``ticks_between_batches``-th tick."""
+        self._ticks += 1
+        if self._ticks >= self.ticks_between_batches:
+            self._ticks = 0
+            self.process_batches()
+
+    def process_batches(self) -> None:
+        """Process all batches now. Raises BatchFailed of the first that failed, after all of them."""
+        batches, self._batches = self._batches, {}
+        failures: list[BatchFailed] = []
+        for key, tups in batches.items():
+            self._batch = tups
+            try:
+                self.process_batch(key, tups)
+            except Exception as error:  # noqa: BLE001 - user code: whatever it raises fails this batch only
+                failures.append(self._failed(key, tups, error))
+            else:
+                for tup in tups if self._acks_batches else ():
+                    self.ack(tup)
+            finally:
+                self._batch = []
+        if failures:
+            raise failures[0]
+
+    def _failed(self, key: Any, tups: list[Tuple], error: Exception) -> BatchFailed:
+        for tup in tups if self._fails_batches else ():
+            self.fail(tup)
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        then = (
+            "They have failed, and their spouts were told" if self._fails_batches else "auto_fail is off: they are open"
+        )
+        failed = BatchFailed(
+            f"{self.component_name} (task {self.task_id}) raised {type(error).__name__} at {frame.filename}:"
+            f"{frame.lineno} in process_batch, on {len(tups)} tuple(s) of key {key!r:.80}: {error}. {then}; the bolt "
+            "goes on with the next batch."
+        )
+        failed.__cause__ = error
+        return failed
+
+    def bind(self, port: TaskPort) -> None:
+        super().bind(port)
+        # The class's flags mean a batch. To the runtime, this is a bolt that acks, fails and anchors by hand.
+        cls = type(self)
+        self._acks_batches, self._fails_batches, anchors_batches = cls.auto_ack, cls.auto_fail, cls.auto_anchor
+        self._batches, self._batch, self._ticks = {}, [], 0
+        send = port.emit
+
+        def emit(
+            tup: Sequence[Any],
+            stream: str | None = None,
+            anchors: Sequence[Tuple | TupleId] | None = None,
+            direct_task: int | None = None,
+            need_task_ids: bool = False,
+        ) -> list[int] | None:
+            if anchors is None:
+                anchors = self._batch if anchors_batches else []
+            return send(tup, stream, anchors, direct_task, need_task_ids)
+
+        vars(self).update(emit=emit, auto_ack=False, auto_anchor=False)
+
+
+class TicklessBatchingBolt(BatchingBolt):
+    """A batching bolt with a period of its own: ``secs_between_batches``."""
+
+    secs_between_batches: ClassVar[float] = 2
+
+    @classmethod
+    def spec(
+        cls,
+        name: str | None = None,
+        inputs: Any = None,
+        par: int | None = None,
+        config: Mapping[str, Any] | None = None,
+        outputs: Any = None,
+    ) -> ComponentSpec:
+        # The runtime's ticks are timers of the loop: no thread of the bolt's own is needed, as pystorm's has.
+        return super().spec(name, inputs, par, {TICKS: cls.secs_between_batches, **(config or {})}, outputs)

@@ -1,0 +1,60 @@
+"""Deciding whether a bolt reads ``tup.values`` by field name.
+
+Rows travel and arrive as plain lists: a row with names costs each tuple an object more. So a bolt gets rows with names
+only where its file uses one, and those that index pay nothing. Pure.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from types import CodeType, FunctionType
+from typing import Any
+
+from streamlet.components.bolt import Bolt
+from streamlet.components.tuples import Tuple, tuple_with_names
+
+Sources = Mapping[str, Mapping[str, tuple[str, ...]]]
+"""Component -> stream -> fields."""
+
+
+def tuple_classes(cls: type[Bolt], sources: Sources) -> dict[tuple[str, str], type[Tuple]]:
+    """Return the tuple class of each (component, stream) that is read by name."""
+    named = cls.named_values
+    if named is None:
+        fields = {name for streams in sources.values() for names in streams.values() for name in names}
+        named = not fields.isdisjoint(_attributes_beside_values(cls))
+    if not named:
+        return {}
+    return {
+        (component, stream): tuple_with_names(fields)
+        for component, streams in sources.items()
+        for stream, fields in streams.items()
+    }
+
+
+def _attributes_beside_values(cls: type) -> Iterator[str]:
+    """Yield the names in functions that mention ``values``: of the class, its bases, and its module."""
+    for code in _codes(cls):
+        if "values" in code.co_names:
+            yield from code.co_names
+
+
+def _codes(cls: type) -> Iterator[CodeType]:
+    own = [base for base in cls.__mro__ if not base.__module__.startswith("streamlet.")]
+    spaces: list[Mapping[str, Any]] = [vars(base) for base in own]
+    spaces += [vars(sys.modules[base.__module__]) for base in own if base.__module__ in sys.modules]
+    modules = {base.__module__ for base in own}
+    for space in spaces:
+        for value in list(space.values()):
+            function = inspect.unwrap(getattr(value, "__func__", value)) if callable(value) else value
+            if isinstance(function, FunctionType) and function.__module__ in modules:
+                yield from _within(function.__code__)
+
+
+def _within(code: CodeType) -> Iterable[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _within(constant)

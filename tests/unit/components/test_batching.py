@@ -1,0 +1,138 @@
+"""Batching bolts: what is processed when, and what is acked and failed by it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamlet import BatchingBolt, TicklessBatchingBolt, Topology, Tuple
+from streamlet.components.batching import BatchFailed
+from streamlet.model.validate import validate
+from streamlet.testing import BoltTester, TopologyTester
+from tests.unit.model.test_validate import Lines
+
+TICKS = {"topology.tick.tuple.freq.secs": 1}
+
+
+class Totals(BatchingBolt):
+    outputs = ["word", "count"]
+
+    def group_key(self, tup: Tuple) -> Any:
+        return tup.values[0]
+
+    def process_batch(self, key: Any, tups: list[Tuple]) -> None:
+        if key == "bad":
+            raise ValueError("no such word")
+        self.emit([key, len(tups)])
+
+
+class Often(TicklessBatchingBolt):
+    secs_between_batches = 0.5
+
+    def process_batch(self, key: Any, tups: list[Tuple]) -> None:
+        self.logger.info("%d", len(tups))
+
+
+def test_a_batch_waits_for_its_tick_and_is_then_acked() -> None:
+    with BoltTester(Totals, conf=TICKS) as tester:
+        tester.give("a", "b", "a")
+        assert tester.emitted() == tester.acked == []
+        tester.tick()
+        assert tester.emitted() == [["a", 2], ["b", 1]]
+        assert sorted(tester.acked) == [["a"], ["a"], ["b"]]
+        tester.tick()
+        assert len(tester.emitted()) == 2
+
+
+def test_a_batch_comes_every_nth_tick() -> None:
+    """pystorm's came every n + 1 ticks."""
+
+    class Third(Totals):
+        ticks_between_batches = 3
+
+    with BoltTester(Third, conf=TICKS) as tester:
+        for ticks in range(1, 7):
+            tester.give("a")
+            tester.tick()
+            assert len(tester.emitted()) == ticks // 3
+
+
+def test_a_batch_that_raises_fails_alone() -> None:
+    with BoltTester(Totals, conf=TICKS, raise_errors=False) as tester:
+        tester.give("bad", "good", "bad")
+        tester.tick()
+        assert tester.failed == [["bad"], ["bad"]] and tester.acked == [["good"]] and tester.emitted() == [["good", 1]]
+        (raised,) = tester.errors
+    assert isinstance(raised.error, BatchFailed)
+    assert "totals (task " in str(raised.error) and "ValueError" in str(raised.error)
+    assert "2 tuple(s) of key 'bad': no such word. They have failed" in str(raised.error)
+
+
+def test_flags_of_the_class_mean_the_batch() -> None:
+    class ByHand(Totals):
+        auto_ack = auto_fail = False
+
+    with BoltTester(ByHand, conf=TICKS, raise_errors=False) as tester:
+        tester.give("bad", "good")
+        tester.tick()
+        assert tester.failed == tester.acked == []
+        assert "auto_fail is off" in str(tester.errors[0].error)
+
+
+def test_what_a_batch_emits_belongs_to_the_trees_of_all_its_tuples() -> None:
+    class Sink(TicklessBatchingBolt):
+        def process_batch(self, key: Any, tups: list[Tuple]) -> None:
+            raise OSError("down")
+
+    class Batches(Topology):
+        words = Lines.spec(outputs=["word"])
+        totals = Totals.spec(inputs=[words], config=TICKS)
+        sink = Sink.spec(inputs=[totals])
+
+    with TopologyTester(Batches, {"words": ["a", "a", "b"]}, raise_errors=False) as tester:
+        tester.advance(3.1)  # a tick, and two seconds for the sink's
+        assert sorted(tester.failed("words")) == [["a"], ["a"], ["b"]] and tester.acked("words") == []
+
+
+def test_a_period_of_its_own_needs_no_setting() -> None:
+    with BoltTester(Often) as tester:
+        tester.give("a")
+        tester.advance(0.6)
+        assert tester.acked == [["a"]]
+
+
+def test_a_batching_bolt_without_ticks_is_refused() -> None:
+    def problems(config: dict[str, Any], **own: Any) -> list[str]:
+        lines = Lines.spec()
+        body = {"lines": lines, "totals": Totals.spec(inputs=[lines], config=own), "config": config}
+        return [str(problem) for problem in validate(type("Made", (Topology,), body).__topology__)]
+
+    (problem,) = problems({})
+    assert "gets none" in problem and "TicklessBatchingBolt" in problem
+    assert problems(TICKS) == problems({}, **TICKS) == []
+
+
+def test_a_batching_bolt_defines_process_batch() -> None:
+    lines = Lines.spec()
+    body = {"lines": lines, "bolt": type("Bare", (TicklessBatchingBolt,), {}).spec(inputs=[lines])}
+    found = [str(problem) for problem in validate(type("Made", (Topology,), body).__topology__, imported=False)]
+    assert len(found) == 1 and "does not define process_batch" in found[0]
+
+
+@pytest.mark.parametrize("anchored", [True, False])
+def test_anchors_are_the_batch_unless_the_class_says_otherwise(anchored: bool) -> None:
+    class Anchored(Totals):
+        auto_anchor = anchored
+
+    class Sink(Totals):
+        def process_batch(self, key: Any, tups: list[Tuple]) -> None: ...
+
+    class Batches(Topology):
+        words = Lines.spec(outputs=["word"])
+        totals = Anchored.spec(inputs=[words], config=TICKS)
+        sink = Sink.spec(inputs=[totals], config={"topology.tick.tuple.freq.secs": 10})
+
+    with TopologyTester(Batches, {"words": ["a"]}) as tester:
+        tester.advance(1.5)
+        assert tester.open_trees == int(anchored)
