@@ -10,7 +10,6 @@ import inspect
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from types import CodeType, FunctionType
-from typing import Any
 
 from streamlet.components.bolt import Bolt
 from streamlet.components.tuples import Tuple, tuple_with_names
@@ -43,11 +42,9 @@ def _attributes_beside_values(cls: type) -> Iterator[str]:
 
 def _codes(cls: type) -> Iterator[CodeType]:
     own = [base for base in cls.__mro__ if not base.__module__.startswith("streamlet.")]
-    spaces: list[Mapping[str, Any]] = [vars(base) for base in own]
-    spaces += [vars(sys.modules[base.__module__]) for base in own if base.__module__ in sys.modules]
     modules = {base.__module__ for base in own}
-    for space in spaces:
-        for value in list(space.values()):
+    for place in [*own, *(sys.modules[name] for name in modules if name in sys.modules)]:
+        for value in list(vars(place).values()):
             function = inspect.unwrap(getattr(value, "__func__", value)) if callable(value) else value
             if isinstance(function, FunctionType) and function.__module__ in modules:
                 yield from _within(function.__code__)
