@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import confluent_kafka
 import pytest
 
 from streamlet.devcluster import DevCluster
@@ -30,6 +31,10 @@ class ScriptedFarEnd:
     def make_topic(self) -> str:
         self.cluster.log("t", 0)
         return "t"
+
+    def fill(self, topic: str, count: int) -> None:
+        """Write so many records to partition 0."""
+        self.cluster.fill(topic, count)
 
     def reader(self, make_consumer: Callable[..., Consumer], topic: str, **settings: Any) -> Consumer:
         """Return a consumer of the topic, without a group: this far end has none."""
@@ -69,6 +74,14 @@ class RealFarEnd:
 
     def make_topic(self) -> str:
         return self._make_topic(self.cluster)
+
+    def fill(self, topic: str, count: int) -> None:
+        """Write so many records to partition 0, in batches of 2000 bytes."""
+        settings = {"bootstrap.servers": self.bootstrap_servers, "linger.ms": 5, "batch.size": 2000}
+        producer = confluent_kafka.Producer(settings)
+        for _ in range(count):
+            producer.produce(topic, b"x" * 100, partition=0)
+        assert producer.flush(PATIENCE_S) == 0
 
     def reader(self, make_consumer: Callable[..., Consumer], topic: str, **settings: Any) -> Consumer:
         """Return a member of a group that reads the topic."""

@@ -129,7 +129,7 @@ def test_the_mark_is_found_on_a_module_and_on_a_test() -> None:
     """And not where it is not."""
     tests = ROOT / "tests"
     assert "test_c3_the_next_records_arrive_while_the_user_works" in real_tests(
-        tests / "real" / "kafka" / "consumer" / "test_consumer_rows.py"
+        tests / "conformance" / "kafka" / "test_consumer.py"
     )
     assert "test_close_of_a_consumer_ends_soon" in real_tests(tests / "real" / "kafka" / "test_nothing_hangs.py")
     assert "test_c4_c5_a_killed_leader_and_coordinator_cost_no_record_and_no_order" in real_tests(

@@ -14,11 +14,11 @@ import sys
 import threading
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from streamlet.devcluster import DevCluster
@@ -26,6 +26,7 @@ from streamlet.kafka import KafkaError, Producer
 from streamlet.kafka.errors import ClientTimeout
 from streamlet.kafka.producer.errors import BufferExhausted
 from tests.patience import PATIENCE_S
+from tests.read_back import read_back
 
 PARTITIONS = 3
 MOST_ADDED = 20
@@ -43,31 +44,10 @@ def make_topic(cluster: DevCluster, partitions: int = PARTITIONS) -> str:
 
 def read_all(cluster: DevCluster, topic: str, isolation: str = "read_committed") -> dict[int, list[bytes]]:
     """Every value by partition, to each log's (stable) end."""
-    settings = {
-        "bootstrap.servers": cluster.bootstrap_servers,
-        "group.id": uuid.uuid4().hex,
-        "isolation.level": isolation,
-        "enable.partition.eof": True,
-        "enable.auto.commit": False,
-    }
-    consumer = Consumer(settings)
-    try:
-        numbers = sorted(consumer.list_topics(topic, 30).topics[topic].partitions)
-        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in numbers])
-        found: dict[int, list[bytes]] = {number: [] for number in numbers}
-        at_end: set[int] = set()
-        deadline = time.monotonic() + PATIENCE_S
-        while len(at_end) < len(numbers):
-            assert time.monotonic() < deadline, (at_end, {number: len(rows) for number, rows in found.items()})
-            for message in consumer.consume(10_000, 0.5):
-                if message.error():
-                    at_end.add(message.partition())
-                else:
-                    at_end.discard(message.partition())
-                    found[message.partition()].append(message.value() or b"")
-        return found
-    finally:
-        consumer.close()
+    found: dict[int, list[bytes]] = defaultdict(list)
+    for row in read_back(cluster, topic, 0, isolation=isolation, within_s=PATIENCE_S):
+        found[row.partition].append(row.value or b"")
+    return found
 
 
 class Trouble:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import select
 import threading
 import time
 from collections.abc import Callable
 
-import pytest
 from confluent_kafka.admin import AdminClient
 
 from streamlet.devcluster import DevCluster
@@ -39,33 +37,6 @@ def test_c3_nothing_is_joined_before_the_first_poll_and_a_poll_ends_at_its_time_
     begun = time.monotonic()
     assert consumer.poll(300) == {}
     assert 0.3 <= time.monotonic() - begun < 5.3
-
-
-@pytest.mark.parametrize("prefetch", [True, False])
-def test_c3_the_next_records_arrive_while_the_user_works(
-    cluster: DevCluster,
-    make_topic: Callable[..., str],
-    produce: Callable[..., None],
-    make_consumer: Make,
-    prefetch: bool,
-) -> None:
-    """The poll that empties what was fetched has asked for more: it comes though nobody polls."""
-    topic = make_topic(cluster)
-    tp = TopicPartition(topic, 0)
-    produce(cluster, topic, [b"x" * 100] * 2000, batch_size=2000)
-    consumer = make_consumer(cluster, max_partition_fetch_bytes=20_000, max_poll_records=10_000)
-    consumer._fetcher.prefetch = prefetch
-    consumer.assign([tp])
-    assert take(consumer, 1)
-    position = consumer.position(tp)
-    assert position < 2000, "there is more"
-    # What came so quickly that this poll took it off the socket waits in the fetcher.
-    came = (
-        consumer._fetcher.buffered_bytes
-        or select.select([consumer._client], [], [], PATIENCE_S if prefetch else 0.5)[0]
-    )
-    assert bool(came) == prefetch
-    assert take(consumer, 1)[0].offset == position
 
 
 def test_c12_a_record_ends_the_long_poll_and_fetch_min_bytes_lets_it_wait(

@@ -39,20 +39,6 @@ def test_c3_nothing_is_asked_before_the_first_poll_and_a_poll_ends_at_its_time_o
         assert timeout_ms / 1000 <= time.monotonic() - begun < timeout_ms / 1000 + 5
 
 
-def test_c3_the_next_fetch_is_under_way_while_the_user_works(
-    broker: FakeBroker, consumer_of: Callable[..., Consumer]
-) -> None:
-    """It was sent before poll returned; with prefetch off it is not."""
-    log = broker.cluster.fill("t", 1000)
-    consumer = consumer_of(enable_fetch_sessions=False)
-    consumer.assign([ZERO])
-    poll_until(consumer, lambda: len(log.asked) >= 3)
-    seen = consumer.position(ZERO)
-    deadline = time.monotonic() + PATIENCE_S
-    while log.asked[-1] != {0: seen}:  # nobody polls
-        assert time.monotonic() < deadline
-
-
 def test_c4_one_fetch_a_broker_at_a_time_and_none_for_what_waits(
     broker: FakeBroker, consumer_of: Callable[..., Consumer]
 ) -> None:
