@@ -12,7 +12,6 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 U = TypeVar("U")
-Listener = Callable[["RequestFuture[Any]"], None]
 
 
 class RequestFuture(Generic[T]):

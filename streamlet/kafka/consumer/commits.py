@@ -97,7 +97,8 @@ class Commits:
         self._rejoining = rejoining
         self._joined_since = joined_since
         self._interval_s = config.auto_commit_interval_ms / 1000
-        self._auto = config.enable_auto_commit
+        self.automatic = config.enable_auto_commit
+        """Whether positions are committed by a timer."""
         self._next_auto_s = now_s() + self._interval_s
         self._auto_running: RequestFuture[None] | None = None
         self._auto_failures = 0
@@ -258,17 +259,12 @@ class Commits:
 
     # -- automatic commits
 
-    @property
-    def automatic(self) -> bool:
-        """Whether positions are committed by a timer."""
-        return self._auto
-
     def maybe_auto_commit(self, consumed: Callable[[], Offsets]) -> None:
         """Begin a commit when the interval and the last commit have ended.
 
         Called inside poll alone: that the user polls again says that the records before are worked on.
         """
-        if not self._auto or self._auto_running is not None or self._now_s() < self._next_auto_s:
+        if not self.automatic or self._auto_running is not None or self._now_s() < self._next_auto_s:
             return
         offsets = self._changed(consumed())
         if not offsets:
@@ -306,7 +302,7 @@ class Commits:
 
     def next_wake_s(self, now_s: float) -> float:
         """Return seconds until an automatic commit is due; infinity without any."""
-        if not self._auto or self._auto_running is not None:
+        if not self.automatic or self._auto_running is not None:
             return float("inf")
         return max(self._next_auto_s - now_s, 0.0)
 

@@ -24,7 +24,7 @@ from typing import NamedTuple, TypeVar
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
 from streamlet.base.errors import WrongArgument
-from streamlet.kafka.arguments import by_partition, partitions_of
+from streamlet.kafka.arguments import by_partition, is_whole, partitions_of
 from streamlet.kafka.broker_errors import LeaderNotAvailable, UnknownTopicOrPartition
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.client.group_requests import OffsetAndMetadata
@@ -46,7 +46,7 @@ from streamlet.kafka.consumer.subscription_state import (
 )
 from streamlet.kafka.errors import ClientTimeout, KafkaError, NoLeader, copy_of
 from streamlet.kafka.fetch.truncation import PositionVerdict, judge_position
-from streamlet.kafka.future import RequestFuture
+from streamlet.kafka.future import RequestFuture, failed_future
 from streamlet.kafka.metadata.cluster import Broker, Cluster, TopicPartition
 from streamlet.kafka.protocol.messages.fetch import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from streamlet.kafka.protocol.messages.metadata import MetadataRequest
@@ -491,7 +491,7 @@ class OffsetQueries:
         """Return the first record at or after a time, for each partition."""
         wanted = by_partition(timestamps, "milliseconds")
         for tp, when in wanted.items():
-            if isinstance(when, bool) or not isinstance(when, int) or not 0 <= when < 1 << 63:
+            if not is_whole(when, 0):
                 raise WrongArgument(f"{when!r} is not a time to look for in {tp}: write whole milliseconds since 1970.")
         rows = self._ask(wanted, timeout_s)
         return {
@@ -513,15 +513,14 @@ class OffsetQueries:
     ) -> RequestFuture[None]:
         """Ask the leaders for all offsets not found yet, in one round."""
         by_leader: dict[Broker, dict[TopicPartition, int]] = {}
-        result: RequestFuture[None] = RequestFuture()
         for tp, timestamp in wanted.items():
             if tp in found:
                 continue
             leader = self._client.cluster.leader_for(tp)
             if leader is None:
-                result.fail(NoLeader(f"Partition {tp} has no leader at the moment."))
-                return result
+                return failed_future(NoLeader(f"Partition {tp} has no leader at the moment."))
             by_leader.setdefault(leader, {})[tp] = timestamp
+        result: RequestFuture[None] = RequestFuture()
         left = len(by_leader)
         errors: list[KafkaError] = []
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from streamlet.base.backoff import Backoff
@@ -477,9 +477,6 @@ class RecordAccumulator:
         size, batch.memory = batch.memory, 0
         batch.forget_records()
         return self.pool.free(size)
-
-    def __iter__(self) -> Iterator[PartitionQueue]:
-        return iter(self._active.values())
 
 
 def _goes_before(other: ProducerBatch, batch: ProducerBatch) -> bool:
