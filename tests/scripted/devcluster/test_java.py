@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Never
 
 import pytest
 
+from streamlet.devcluster import DevCluster, dev_cluster
 from streamlet.devcluster import installation as java
-from streamlet.devcluster.errors import JavaMissing
+from streamlet.devcluster.errors import JarsUnavailable, JavaMissing
 from streamlet.devcluster.installation import find_java, parse_version
 
 
@@ -59,6 +61,24 @@ def test_a_java_home_that_is_passed_over_is_told_with_what_is_used_instead(tmp_p
         assert find_java(fine, told.append) == java.Java(path, 17) and not told
     assert find_java({**environ, "JAVA_HOME": str(tmp_path / home)}, told.append) == java.Java(path, 17)
     assert told == [f"Warning: JAVA_HOME is passed over, as {tmp_path / home}/bin/java {why}: {path} is used instead"]
+
+
+def test_a_cluster_that_starts_says_which_java_it_takes_instead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``streamlet dev up`` prints what its cluster says."""
+    path = fake_java(tmp_path, 'openjdk version "17.0.1"')
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+
+    def no_jars(*_: object, **__: object) -> Never:
+        raise JarsUnavailable("none")
+
+    monkeypatch.setattr(dev_cluster, "ensure_jars", no_jars)
+    told: list[str] = []
+    with pytest.raises(JarsUnavailable):
+        DevCluster(progress=told.append).start()
+    assert told == [f"Warning: JAVA_HOME is passed over, as /nowhere/bin/java is not there: {path} is used instead"]
 
 
 def test_without_any_java_what_to_install_is_told() -> None:
