@@ -74,7 +74,6 @@ class OffsetLedger(Generic[V]):
         "_again",
         "_failed",
         "_first",
-        "acked_count",
         "committed",
         "failed_count",
         "given_up_count",
@@ -91,7 +90,6 @@ class OffsetLedger(Generic[V]):
         self.position = start
         """The next offset to read: everything below was emitted, passed over or lost."""
         self.committed = start
-        self.acked_count = 0
         self.failed_count = 0
         self.given_up_count = 0
         self.ignored_count = 0
@@ -125,7 +123,6 @@ class OffsetLedger(Generic[V]):
         if self._first.pop(offset, None) is None and self._again.pop(offset, None) is None:
             self.ignored_count += 1
             return False
-        self.acked_count += 1
         return True
 
     def failed(self, offset: int) -> bool:
