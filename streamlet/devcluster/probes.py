@@ -18,9 +18,9 @@ class ProtocolError(Exception):
     """Something answers on that port, but it does not speak the protocol."""
 
 
-def four_letter_word(port: int, word: str, timeout_s: float = 1.0) -> str:
+def four_letter_word(port: int, word: str) -> str:
     """ZooKeeper's text commands: ``srvr`` (state), ``dump`` (sessions and their ephemeral nodes)."""
-    with socket.create_connection(("127.0.0.1", port), timeout_s) as link:
+    with socket.create_connection(("127.0.0.1", port), 1.0) as link:
         link.sendall(word.encode())
         answer = bytearray()
         while chunk := link.recv(65536):
@@ -30,9 +30,9 @@ def four_letter_word(port: int, word: str, timeout_s: float = 1.0) -> str:
     return answer.decode(errors="replace")
 
 
-def zookeeper_serves(port: int, timeout_s: float = 1.0) -> bool:
+def zookeeper_serves(port: int) -> bool:
     """Whether a ZooKeeper there serves requests (``srvr`` names its mode only then)."""
-    return "Mode:" in four_letter_word(port, "srvr", timeout_s)
+    return "Mode:" in four_letter_word(port, "srvr")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,9 @@ class KafkaState:
     controller: int
 
 
-def kafka_state(port: int, timeout_s: float = 2.0) -> KafkaState:
+def kafka_state(port: int) -> KafkaState:
     """ApiVersions v0, then Metadata v1 without topics, on one connection."""
-    with socket.create_connection(("127.0.0.1", port), timeout_s) as link:
+    with socket.create_connection(("127.0.0.1", port), 2.0) as link:
         versions = _exchange(link, api_key=18, version=0, correlation=1, body=b"")
         (error,) = struct.unpack_from(">h", versions)
         if error:
@@ -92,13 +92,13 @@ def _parse_metadata(answer: bytes) -> KafkaState:
     return KafkaState(frozenset(brokers), controller)
 
 
-def expire_session(port: int, session_id: int, password: bytes, timeout_s: float = 5.0) -> None:
+def expire_session(port: int, session_id: int, password: bytes) -> None:
     """End a ZooKeeper session from outside, as a time-out would: take it over, then close it.
 
     Its owner learns of it (EXPIRED, kazoo's LOST) when it next speaks; its ephemeral nodes go at once.
     """
     # A session is taken over with its id and password, from any connection; closing it is then the owner's own right.
-    with socket.create_connection(("127.0.0.1", port), timeout_s) as link:
+    with socket.create_connection(("127.0.0.1", port), 5.0) as link:
         connect = struct.pack(">iqiqi", 0, 0, 10_000, session_id, len(password)) + password + b"\0"
         link.sendall(struct.pack(">i", len(connect)) + connect)
         (size,) = struct.unpack(">i", _read(link, 4))
