@@ -219,7 +219,7 @@ def test_p8_what_moves_inside_a_transaction_makes_its_new_partition_part_of_it()
         rows = {0: PartitionInfo("t", 0, -1, 0, (9,)), 1: PartitionInfo("t", 1, 1, 0, (1,))}
         seen = Cluster.of([Broker(1, "127.0.0.1", broker.port)], [TopicInfo("t", None, rows)])
         with producer._lock:
-            (queue,) = list(sender.accumulator)
+            (queue,) = sender.accumulator._active.values()
             sender._fail_over(queue, seen)
             assert sender.manager is not None
             assert TopicPartition("t", 1) in sender.manager._new_partitions
