@@ -60,22 +60,49 @@ class Plan:
         """Return the workers that hold spout tasks, and so ledgers."""
         return frozenset(task.worker for task in self.spout_tasks)
 
+    @property
+    def bolt_tasks(self) -> tuple[TaskPlan, ...]:
+        """The tasks of bolts."""
+        return tuple(task for task in self.tasks if self.topology.component(task.component).kind != SPOUT)
+
     def depths(self) -> dict[str, int]:
-        """Return how far each component is from the spouts: the longest way, loops left out."""
+        """Return how far each component is from the spouts: the longest way, without the edges that close cycles."""
         sources: dict[str, list[str]] = {component.name: [] for component in self.topology.components}
         for route in self.routes:
             sources[route.target].append(route.source.component)
         depths: dict[str, int] = {}
-
-        def depth_of(name: str, on_the_way: frozenset[str]) -> int:
-            if name not in depths:
-                before = [depth_of(one, on_the_way | {name}) for one in sources[name] if one not in on_the_way | {name}]
-                depths[name] = 1 + max(before, default=-1)
-            return depths[name]
-
-        for name in sources:
-            depth_of(name, frozenset())
+        for name in self._spouts_first():
+            depths[name] = 1 + max((depths[source] for source in sources[name] if source in depths), default=-1)
         return depths
+
+    def _spouts_first(self) -> list[str]:
+        """Return the components so that each comes before those that read it, but for edges that close a cycle."""
+        after: dict[str, list[str]] = {component.name: [] for component in self.topology.components}
+        for route in self.routes:
+            after[route.source.component].append(route.target)
+        # Depth first: a component is done when everything behind it is. Only an edge to one that is entered and not
+        # done closes a cycle. From the spouts on, so that it is the edge that goes back.
+        done: list[str] = []
+        entered: set[str] = set()
+        for component in sorted(self.topology.components, key=lambda component: component.kind != SPOUT):
+            way = [] if component.name in entered else [(component.name, iter(after[component.name]))]
+            entered.add(component.name)
+            while way:
+                at, rest = way[-1]
+                ahead = next((name for name in rest if name not in entered), None)
+                if ahead is None:
+                    done.append(at)
+                    way.pop()
+                else:
+                    entered.add(ahead)
+                    way.append((ahead, iter(after[ahead])))
+        return done[::-1]
+
+    def ahead_of(self, task: TaskPlan, depths: Mapping[str, int]) -> frozenset[int]:
+        """Return the tasks that a task may emit to and that lie deeper than it."""
+        depth = depths[task.component]
+        ahead = {r.target for r in self.routes if r.source.component == task.component and depths[r.target] > depth}
+        return frozenset(other.task_id for other in self.tasks if other.component in ahead)
 
     def ticking(self, conf: Mapping[str, Any]) -> list[list[str]]:
         """Return the bolts that get ticks, by depth: each list feeds only later ones, loops left out."""

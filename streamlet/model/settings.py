@@ -112,8 +112,24 @@ SETTINGS: dict[str, Setting] = {
             20,
             "restarts of one worker, or losses of one link, in 5 min; or its starts in a row that come to nothing",
         ),
-        Setting("streamlet.link.high.water.bytes", _at_least(int, 1), 8 << 20, "unsent bytes that pause spouts"),
-        Setting("streamlet.inbox.high.water.tuples", _at_least(int, 1), 50_000, "waiting tuples that pause spouts"),
+        Setting(
+            "streamlet.link.high.water.bytes",
+            _at_least(int, 1),
+            8 << 20,
+            "unsent bytes that stop emits over a link",
+        ),
+        Setting(
+            "streamlet.worker.memory.bytes",
+            _at_least(int, 8 << 20),
+            256 << 20,
+            "most that tuples and messages may take in a worker",
+        ),
+        Setting(
+            "streamlet.inbox.high.water.tuples",
+            _at_least(int, 1),
+            50_000,
+            "waiting tuples that stop emits to them",
+        ),
     )
 }
 

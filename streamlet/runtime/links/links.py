@@ -59,8 +59,8 @@ class Links(Protocol):
     def received(self) -> list[Incoming]:
         """Return frames that arrived since the last call, in order per link."""
 
-    def unsent_bytes(self) -> int:
-        """Return the longest queue of any link, in bytes."""
+    def unsent_bytes(self) -> dict[int, int]:
+        """Return the bytes that wait for each worker that has not read all of its own."""
 
     def finish(self, wait_s: float) -> None:
         """Send what is queued and read every link to its end, while all other workers do the same."""
@@ -84,8 +84,8 @@ class NoLinks:
     def received(self) -> list[Incoming]:
         return []
 
-    def unsent_bytes(self) -> int:
-        return 0
+    def unsent_bytes(self) -> dict[int, int]:
+        return {}
 
     def finish(self, wait_s: float) -> None:
         pass
@@ -285,5 +285,5 @@ class SocketLinks:
         links = self._links.items()
         return {worker: link.sent for worker, link in links}, {worker: link.received for worker, link in links}
 
-    def unsent_bytes(self) -> int:
-        return max((link.out_bytes for link in self._links.values()), default=0)
+    def unsent_bytes(self) -> dict[int, int]:
+        return {worker: link.out_bytes for worker, link in self._links.items() if link.out_bytes}

@@ -164,9 +164,9 @@ def decode_data(payload: bytes) -> Incoming:
     if not isinstance(frame, list) or len(frame) != 5:
         raise BadFrame("A data frame does not have its five parts.")
     runs, roots, deltas, fails, full = frame
-    for column in (roots, deltas, fails):
+    for column in (roots, deltas, fails, [] if full is None else full):
         _ints(column)
-    if len(roots) != len(deltas) or full not in (None, True, False) or not isinstance(runs, list):
+    if len(roots) != len(deltas) or not isinstance(runs, list):
         raise BadFrame("A data frame's parts do not fit each other.")
     return Incoming([_run(item) for item in runs], roots, deltas, fails, full)
 

@@ -1,20 +1,23 @@
-"""The emitting half of a task: from an emitted row to the outboxes of its receivers.
+"""From an emitted row to the turn of its receiver: what a task emits, and what waits for a bolt.
 
 The way of a row: ``Emitter.routes`` finds the stream, ``Emitter.checked`` copies the values, the groupings of the
 stream (``Pick``) choose the ``Outbox`` of each receiving task, and when the loop's turn ends an outbox becomes runs
-(``Run``), which stay in this worker as ``Work`` or leave it in an ``Outgoing``.
+(``Run``), which leave this worker in an ``Outgoing`` or wait in its ``Inbox`` as ``Work``.
 
 This is the hottest code of all: it runs for every tuple. So all look-ups happen when a task's closure is built, a tuple
 with plain values passes one loop of type tests, and a row goes into an outbox with one call. Deliberately absent here:
-anchors, edges and roots, which are the tasks' (``bolt_task``, ``spout_task``), and any waiting: a full inbox or link
-pauses spouts, it never blocks an emit.
+anchors, edges and roots, which are the tasks' (``bolt_task``, ``spout_task``), and any waiting in an emit: a full inbox
+or link keeps a bolt or spout from its next turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from operator import itemgetter
+from sys import getsizeof
 from typing import Any, NamedTuple
 
 from streamlet.model.grouping import Grouping
@@ -29,6 +32,23 @@ CACHED_KEY_BYTES = 256
 
 NO_ROWS = (str, bytes, bytearray, dict, set, frozenset)
 """Types that have a length and give values, but not one value for each field in order."""
+
+SAMPLED = 64
+"""Rows of one kind from one measurement to the next."""
+
+ROW_BYTES = 100
+"""Root, edge, and the row's places in three columns."""
+
+LOOKED_AT = 64
+"""Most values that are looked at in a container; the others are taken to be like these."""
+
+_NESTED: frozenset[type] = frozenset({list, tuple, dict})
+
+FAIR = 8
+"""Every so manieth run is the one that has waited longest, also while the deepest come first."""
+
+SHARES = 8
+"""Most parts that the marks are divided into: tasks of a worker share them, and each may always hold some."""
 
 Extend = Callable[[tuple[Any, Any, Any]], None]
 """Adds one row (root, edge, values) to an outbox."""
@@ -63,13 +83,22 @@ class Run(NamedTuple):
         return self._replace(roots=[0] * len(values), edges=[0] * len(values), values=values)
 
 
+WHOLE = 0
+"""Stands for a whole worker among the ids of its tasks that are full: only spouts wait for it."""
+
+
 class Work:
-    """A run that waits for its bolt: rows to take slice by slice, and how many are left."""
+    """A run that waits for its bolt: rows to take slice by slice, and how many are left.
 
-    __slots__ = ("left", "rows", "run")
+    ``row_bytes``: about what a row takes; ``number``: its place among all runs that came.
+    """
 
-    def __init__(self, run: Run) -> None:
+    __slots__ = ("left", "number", "row_bytes", "rows", "run")
+
+    def __init__(self, run: Run, row_bytes: int = 0, number: int = 0) -> None:
         self.run = run
+        self.row_bytes = row_bytes
+        self.number = number
         self.left = len(run.roots)
         self.rows = zip(run.roots, run.edges, run.values, strict=True)
 
@@ -126,8 +155,8 @@ class Outgoing:
     deltas: list[int] = field(default_factory=list)
     """Ack deltas, by root: two columns of equal length."""
     fails: list[int] = field(default_factory=list)
-    full: bool | None = None
-    """True when this worker crosses its high-water mark, False when it is back below: spouts elsewhere pause."""
+    full: list[int] | None = None
+    """The tasks of this worker that hold too much, WHOLE for all of it; None: as said before. See ``Inbox``."""
 
     def __bool__(self) -> bool:
         return bool(self.runs or self.roots or self.fails) or self.full is not None
@@ -141,8 +170,183 @@ class Incoming:
     roots: list[int]
     deltas: list[int]
     fails: list[int]
-    full: bool | None = None
+    full: list[int] | None = None
     worker: int = -1
+
+
+# -- tuples that wait ------------------------------------------------------------------------------------------------
+
+
+def value_bytes(value: Any) -> int:
+    """Return about how many bytes a value takes, what is in it included."""
+    size = getsizeof(value)
+    kind: type = value.__class__
+    if kind not in _NESTED or len(value) == 0:
+        return size
+    inside: Any = value.items() if kind is dict else value
+    seen = inner = 0
+    for item in inside:
+        inner += value_bytes(item)
+        seen += 1
+        if seen == LOOKED_AT:
+            break
+    return size + inner * len(value) // seen
+
+
+def row_bytes(values: Sequence[Any]) -> int:
+    """Return about how many bytes a row takes on its way between two tasks."""
+    return ROW_BYTES + getsizeof(values) + sum(map(value_bytes, values))
+
+
+class SampledSizes:
+    """The usual size of rows, by kind (any hashable): every 64th row is measured."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[Any, list[int]] = {}  # kind -> [bytes a row, rows until the next measurement]
+
+    def of(self, kind: Any, rows: Sequence[Sequence[Any]]) -> int:
+        """Return the usual bytes of a row of this kind; ``rows`` are new ones."""
+        known = self._known.get(kind)
+        if known is None:
+            known = self._known[kind] = [0, 0]
+        known[1] -= len(rows)
+        if known[1] < 0:
+            known[1] = SAMPLED
+            size = row_bytes(rows[len(rows) // 2])
+            # Up at once and down slowly: an estimate that is too high costs speed, one that is too low, memory.
+            known[0] = size if size > known[0] else known[0] - (known[0] - size) // 8
+        return known[0]
+
+
+class Waiting:
+    """What waits for one bolt."""
+
+    __slots__ = ("bytes", "tuples")
+
+    def __init__(self) -> None:
+        self.tuples = 0
+        self.bytes = 0
+
+
+class Inbox:
+    """The runs that wait for the bolts of a worker: whose turn is next, and who holds too much. Pure.
+
+    ``most_tuples`` and ``most_bytes`` are the marks of all tasks together. ``by_depth``: the worker's bolt tasks,
+    deepest first.
+
+    Two orders. Usually runs are worked off as they came. When more is held than may be, or a bolt must wait because
+    those it emits to hold too much, the deepest bolt comes first: what it works off makes room, while a bolt before it
+    would only add. Every eighth turn goes to the run that has waited longest, so that nobody starves behind a cycle.
+
+    Why no topology can lock. A bolt waits only for bolts that lie deeper than it (``Plan.depths``), never for one that
+    its tuples go back to. So of all bolts that have something to do, the deepest waits for nobody: those behind it hold
+    nothing. What is told across workers may be late, but each worker reads its links also while its bolts wait.
+    """
+
+    def __init__(self, by_depth: Sequence[int], most_tuples: int, most_bytes: int) -> None:
+        self.tuples = 0
+        self.bytes = 0
+        self.grown = False
+        """True after an ``add`` that went above a mark, until the next ``weigh``."""
+        self.waits: Collection[int] = ()
+        """Tasks that may not run now, since those they emit to hold too much."""
+        self._by_depth = by_depth
+        self._most_tuples, self._most_bytes = most_tuples, most_bytes
+        shares = min(max(len(by_depth), 1), SHARES)
+        self._share_tuples, self._share_bytes = most_tuples // shares, most_bytes // shares
+        self._sizes = SampledSizes()
+        self._waiting = {task: Waiting() for task in by_depth}
+        self._full: set[int] = set()
+        self._above = False
+        self._in_order: deque[Work] = deque()
+        self._of_task: dict[int, deque[Work]] = {}
+        """Work by task, while the deepest come first; ``_in_order`` is empty then."""
+        self._turns = 0
+        self._number = 0
+
+    def __bool__(self) -> bool:
+        return self.tuples > 0
+
+    def __iter__(self) -> Iterator[Work]:
+        """Yield the runs that wait, in no particular order. The rows that are left of each are its last ``left``."""
+        return chain(self._in_order, *self._of_task.values())
+
+    @property
+    def deepest_first(self) -> bool:
+        """Whether the deepest bolts come first, slice by slice."""
+        return bool(self._of_task)
+
+    @property
+    def ready(self) -> bool:
+        """Whether something waits that may run now."""
+        return bool(self._in_order) or any(queue and task not in self.waits for task, queue in self._of_task.items())
+
+    def add(self, run: Run) -> None:
+        """Take in a run for a bolt of this worker."""
+        count = len(run.roots)
+        work = Work(run, self._sizes.of((run.source, run.stream), run.values), self._number)
+        self._number += 1
+        size = count * work.row_bytes
+        waiting = self._waiting[run.target]
+        waiting.tuples += count
+        waiting.bytes += size
+        self.tuples += count
+        self.bytes += size
+        if waiting.tuples > self._share_tuples or waiting.bytes > self._share_bytes or self.bytes > self._most_bytes:
+            self.grown = True
+        if self._of_task:
+            self._of_task[run.target].append(work)
+        else:
+            self._in_order.append(work)
+
+    def next(self) -> Work | None:
+        """Return the run whose turn it is, or None: nothing waits, or all that do must wait for others."""
+        if not self._of_task:
+            return self._in_order[0] if self._in_order else None
+        able = [self._of_task[task][0] for task in self._by_depth if self._of_task[task] and task not in self.waits]
+        if not able:
+            return None
+        self._turns += 1
+        return able[0] if self._turns % FAIR else min(able, key=lambda work: work.number)
+
+    def ran(self, work: Work, before: int) -> None:
+        """Note that a run was worked on, which had ``before`` tuples left; forget it if none is left now."""
+        done = before - max(work.left, 0)
+        waiting = self._waiting[work.run.target]
+        waiting.tuples -= done
+        waiting.bytes -= done * work.row_bytes
+        self.tuples -= done
+        self.bytes -= done * work.row_bytes
+        if work.left <= 0:
+            (self._of_task[work.run.target] if self._of_task else self._in_order).popleft()
+
+    def weigh(self) -> tuple[frozenset[int], bool]:
+        """Return the tasks above their mark, and whether all together are: from above a mark until half of it."""
+        for task, waiting in self._waiting.items():
+            over = 2 if task in self._full else 1
+            if waiting.tuples * over > self._share_tuples or waiting.bytes * over > self._share_bytes:
+                self._full.add(task)
+            else:
+                self._full.discard(task)
+        over = 2 if self._above else 1
+        self._above = self.tuples * over > self._most_tuples or self.bytes * over > self._most_bytes
+        self.grown = False
+        return frozenset(self._full), self._above
+
+    def order(self, waits: Collection[int]) -> None:
+        """Choose the order anew: ``waits`` are the tasks that may not run now."""
+        self.waits = waits
+        deepest_first = self._above or bool(waits)
+        if deepest_first and not self._of_task:
+            self._of_task = {task: deque() for task in self._by_depth}
+            for work in self._in_order:
+                self._of_task[work.run.target].append(work)
+            self._in_order.clear()
+        elif self._of_task and not deepest_first:
+            self._in_order.extend(sorted(chain(*self._of_task.values()), key=lambda work: work.number))
+            self._of_task = {}
 
 
 # -- groupings: which outbox -----------------------------------------------------------------------------------------

@@ -6,8 +6,9 @@ waits for nobody.
 
 No locks: tasks, ledgers and links belong to this thread, and others only ``post``. Nothing blocks but the one
 ``select`` between turns, and users' code. So everything else is bounded: how long bolts run (``TURN_S``, ``BOLTS_S``),
-how long spouts are asked, how many bytes are read of a link in one turn. Back pressure is two marks: above a high-water
-mark of the inbox or of a link, this worker's spouts pause, and other workers' spouts by a ``full`` in a frame.
+how long spouts are asked, how many bytes are read of a link in one turn. Back pressure: while a task's share of the
+inbox, or a link, is above its mark, all spouts pause, and bolts that emit to it wait, in other workers by a ``full`` in
+a frame (``Inbox``).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import contextlib
 import os
 import selectors
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -27,7 +28,7 @@ from streamlet.runtime.links.links import Links
 from streamlet.runtime.links.wire import MAX_DATA_FRAME
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.building import LiveTask, Running, build_task
-from streamlet.runtime.tasks.emitter import BadEmit, Outgoing, Run, Work
+from streamlet.runtime.tasks.emitter import WHOLE, BadEmit, Inbox, Outgoing, Run, SampledSizes, Work
 from streamlet.runtime.tasks.ledgers import Ledgers
 from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.user_errors import could_not_start
@@ -90,20 +91,33 @@ class WorkerLoop:
         self.tasks: dict[int, LiveTask] = {}
         self.ledgers = Ledgers(running.plan, running.clock, running.acks, running.fails, self._to)
         self.spouts = self.ledgers.spouts
-        self.inbox: deque[Work] = deque()
-        self.inbox_tuples = 0
+        memory, depths = running.conf["streamlet.worker.memory.bytes"], running.plan.depths()
+        bolts = [task for task in running.plan.bolt_tasks if task.worker == running.worker]
+        self.inbox = Inbox(
+            [task.task_id for task in sorted(bolts, key=lambda task: depths[task.component], reverse=True)],
+            running.conf["streamlet.inbox.high.water.tuples"],
+            memory // 4,
+        )
+        self._ahead = {task.task_id: running.plan.ahead_of(task, depths) for task in bolts}
+        self._link_mark = min(running.conf["streamlet.link.high.water.bytes"], memory // 32)
         self._outgoing: dict[int, Outgoing] = {}
+        self._leaving_bytes = 0
+        self._sizes = SampledSizes()
         self._polls: list[SpoutTask] = []
         self._descriptors: list[tuple[SpoutTask, int]] = []
         self._watched: set[int] = set()
         self.paused: set[str] = {"starting"}
-        self.unsent = 0
         self._held: dict[int, list[Run]] = {}
         """Worker -> untracked tuples for it that wait for a link."""
         self.quiet = 0
         self._ticking = running.plan.ticking(running.conf)
-        self._full = False
-        self._spout_workers = running.plan.spout_workers() - {running.worker}
+        self.unsent: Mapping[int, int] = {}
+        """Bytes that wait for each worker which is slow to read."""
+        self._clogged: frozenset[int] = frozenset()
+        """Workers for which more waits than the mark allows; from above it until half of it."""
+        self._full: list[int] = []
+        self._full_elsewhere: dict[int, list[int]] = {}
+        self._others = frozenset(range(running.plan.workers)) - {running.worker}
         self.stopped = False
         self.timers = Timers()
 
@@ -289,16 +303,21 @@ class WorkerLoop:
         if self.inbox:
             self._run_bolts(now)
             self.ledgers.settle()
+        # What was worked off since the spouts were asked may let them go on, and nothing else would wake the loop.
+        paused = bool(self.paused)
+        self._watch_marks()
         self._flush()
-        if emitted or self.inbox or self._posted or self.running.acks or self.running.fails or self._outgoing:
+        if emitted or self.inbox.ready or self._posted or self.running.acks or self.running.fails or self._outgoing:
             return 0.0
-        return self._sleep(now)
+        return 0.0 if paused and not self.paused else self._sleep(now)
 
     def _receive(self) -> None:
         for incoming in self.links.received():
             self._enqueue(incoming.runs)
             if incoming.full is not None:
+                self._full_elsewhere[incoming.worker] = incoming.full
                 (self.pause if incoming.full else self.resume)(f"worker {incoming.worker} is full")
+                self._order_bolts()
             if incoming.roots:
                 self.ledgers.apply_acks(incoming.roots, incoming.deltas)
             if incoming.fails:
@@ -307,29 +326,35 @@ class WorkerLoop:
     def _enqueue(self, runs: list[Run]) -> None:
         for run in runs:
             if run.target in self.tasks:
-                self.inbox.append(Work(run))
-                self.inbox_tuples += len(run.roots)
+                self.inbox.add(run)
 
     def _run_bolts(self, now: float) -> None:
         # Time is counted over all runs in the inbox: many short runs take as long as one long run, and a stop would
         # wait for all of them.
         inbox, until, over = self.inbox, now + TURN_S, now + BOLTS_S
-        while inbox:
-            work = inbox[0]
+        while (work := inbox.next() or self._next_after_a_look()) is not None:
             live = self.tasks[work.run.target]
-            if self._trace is not None:
+            if self._trace is not None and work.left == len(work.run.roots):
                 self._trace(work.run)
             assert isinstance(live.run, BoltTask)
-            before = work.left
-            live.run.execute(work, until)
-            self.inbox_tuples -= before - max(work.left, 0)
-            if work.left > 0:
-                self._collect(live)
-                return
-            inbox.popleft()
+            before, by_slices = work.left, inbox.deepest_first
+            live.run.execute(work, now if by_slices else until)
+            inbox.ran(work, before)
             self._collect(live)
-            if self.clock.monotonic() >= over:
+            if inbox.grown:
+                self._watch_marks()
+            # What leaves is not counted by the links before the turn ends, so too much of it ends the turn.
+            if (work.left > 0 and not by_slices) or self._leaving_bytes > self._link_mark:
                 return
+            if self.clock.monotonic() >= (until if by_slices else over):
+                return
+
+    def _next_after_a_look(self) -> Work | None:
+        """Look whether those that the bolts wait for have been worked off; return what may run then."""
+        if not self.inbox.waits:
+            return None
+        self._watch_marks()
+        return self.inbox.next()
 
     def _collect(self, live: LiveTask) -> None:
         """Move what a task emitted to its receivers."""
@@ -343,6 +368,8 @@ class WorkerLoop:
                     self._enqueue(runs)
                 else:
                     self._to(worker).runs.extend(runs)
+                    for run in runs:
+                        self._leaving_bytes += len(run.roots) * self._sizes.of((run.source, run.stream), run.values)
         if emitted and isinstance(live.run, BoltTask):
             live.run.stats.emitted += emitted
 
@@ -370,22 +397,35 @@ class WorkerLoop:
         return emitted
 
     def _watch_marks(self) -> None:
-        """Pause all spouts above a high-water mark, until half is done."""
+        """Pause spouts and bolts while what they feed is full.
+
+        Full is what holds more than its mark, until half of it is done.
+        """
         if self.unsent:  # what was just written; nothing else would wake the loop when a link is empty again
             self.unsent = self.links.unsent_bytes()
-        conf = self.running.conf
-        tuples, unsent = conf["streamlet.inbox.high.water.tuples"], conf["streamlet.link.high.water.bytes"]
-        if not self._full:
-            if self.inbox_tuples > tuples or self.unsent > unsent:
-                self._tell_full(True)
-        elif self.inbox_tuples <= tuples // 2 and self.unsent <= unsent // 2:
-            self._tell_full(False)
+        if not (self.inbox.grown or self.unsent or self._full or self._clogged or self._held):
+            return
+        tasks, above = self.inbox.weigh()
+        mark = self._link_mark
+        above_mark = (w for w, size in self.unsent.items() if size > (mark // 2 if w in self._clogged else mark))
+        clogged = frozenset(chain(above_mark, self._held))
+        full = sorted(tasks) + [WHOLE] * (above or bool(clogged))
+        if full != self._full or clogged != self._clogged:
+            self._clogged = clogged
+            self._tell_full(full)
+            self._order_bolts()
 
-    def _tell_full(self, full: bool) -> None:
+    def _tell_full(self, full: list[int]) -> None:
         self._full = full
         (self.pause if full else self.resume)("this worker is full")
-        for worker in self._spout_workers:
+        for worker in self._others:
             self._to(worker).full = full
+
+    def _order_bolts(self) -> None:
+        """Let bolts wait that emit to tasks which hold too much, here or elsewhere, or over a clogged link."""
+        full = {*self._full, *chain.from_iterable(self._full_elsewhere.values())}
+        full.update(task for task, worker in self._worker_of.items() if worker in self._clogged)
+        self.inbox.order({task for task, ahead in self._ahead.items() if not full.isdisjoint(ahead)})
 
     def recover(self, lost: Iterable[int]) -> int:
         """Apply the deltas that did arrive, then fail all open trees.
@@ -399,14 +439,16 @@ class WorkerLoop:
         # "I am full" may be the last word of a lost link, and "no longer full" may be lost with it: a pause that nobody
         # takes back would stop the run. So these marks are void, those just received too.
         for worker in lost:
+            self._full_elsewhere.pop(worker, None)
             self.resume(f"worker {worker} is full")
+        self._order_bolts()
         return self.ledgers.fail_everything()
 
     def recovered(self) -> None:
         """Let spouts emit again: all links stand."""
         self.resume("recovering")
         if self._full:  # a worker with a new link does not know it
-            self._tell_full(True)
+            self._tell_full(self._full)
 
     def finish_open_trees(self) -> None:
         """Finish the open trees after a spout stopped the run.
@@ -434,7 +476,7 @@ class WorkerLoop:
 
     def _flush(self) -> None:
         if self._outgoing:
-            outgoing, self._outgoing = self._outgoing, {}
+            outgoing, self._outgoing, self._leaving_bytes = self._outgoing, {}, 0
             for worker, out in outgoing.items():
                 if worker in self._held:  # they come first: between two tasks order holds
                     out.runs[:0] = self._held.pop(worker)

@@ -59,3 +59,31 @@ def test_a_subclass_of_a_topology_keeps_its_components_and_may_replace_one() -> 
 
     spec = More.__topology__
     assert [(c.name, c.par) for c in spec.components] == [("first", 2), ("second", 3), ("third", 4)]
+
+
+def test_depths_grow_along_every_way() -> None:
+    """In whatever order the components are declared: a diamond, one side of which is longer."""
+
+    class Diamond(Topology):
+        end = Two.spec(inputs=["first", "long", "short"])
+        long = Two.spec(inputs=["first", "short"])
+        short = Two.spec(inputs=["first"])
+        first = Plain.spec()
+
+    depths = make_plan(Diamond.__topology__, 2).depths()
+    assert sorted(depths, key=depths.__getitem__) == ["first", "short", "long", "end"]
+
+
+def test_an_edge_that_closes_a_cycle_goes_back() -> None:
+    """To the middle, and to itself."""
+
+    class Cycle(Topology):
+        end = Two.spec(inputs=["long", "end"])
+        long = Two.spec(inputs=["short"])
+        short = Two.spec(inputs=["first", "end"])
+        first = Plain.spec()
+
+    plan = make_plan(Cycle.__topology__, 2)
+    ahead = {task.component: plan.ahead_of(task, plan.depths()) for task in plan.tasks}
+    task_of = {task.component: task.task_id for task in plan.tasks}
+    assert ahead == {"first": {task_of["short"]}, "short": {task_of["long"]}, "long": {task_of["end"]}, "end": set()}

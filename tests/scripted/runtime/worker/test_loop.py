@@ -25,7 +25,7 @@ from streamlet.runtime.links.handshake import DATA, Hello
 from streamlet.runtime.links.links import Links, SocketLinks
 from streamlet.runtime.links.wire import FrameReader, FrameWriter, data_payloads, decode_data
 from streamlet.runtime.tasks.building import Running
-from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run
+from streamlet.runtime.tasks.emitter import WHOLE, Incoming, Outgoing, Run
 from streamlet.runtime.worker.loop import BOLTS_S, WorkerLoop
 
 SPOUT, BOLT = 1, 2
@@ -106,8 +106,8 @@ class Held(Links):
         taken, self.arrived = self.arrived, []
         return taken
 
-    def unsent_bytes(self) -> int:
-        return self.queued
+    def unsent_bytes(self) -> dict[int, int]:
+        return {1: self.queued} if self.queued else {}
 
     def close(self) -> None: ...
 
@@ -152,7 +152,7 @@ def rig(index: int, links: Any = None, workers: int = 2, **conf: Any) -> Iterato
             made.loop.close(clean=False)
 
 
-def said(full: bool, worker: int = 1) -> Incoming:
+def said(full: list[int], worker: int = 1) -> Incoming:
     return Incoming([], [], [], [], full, worker)
 
 
@@ -164,7 +164,7 @@ def test_a_mark_among_the_last_words_of_a_lost_link_pauses_nobody() -> None:
     """The word that takes it back is lost with the link: the spouts would stand still for ever."""
     links = Held()
     with rig(0, links) as one:
-        links.arrived.append(said(True))
+        links.arrived.append(said([BOLT]))
         one.loop.recover([1])
         one.loop.recovered()
         assert not one.loop.paused
@@ -177,12 +177,12 @@ def test_who_is_full_says_so_again_over_a_new_link() -> None:
         links.arrived += [one_tuple([n]) for n in range(30)]
         one.bolt.takes_s = BOLTS_S
         one.loop.turn()
-        assert [out.full for out in links.sent if out.full is not None] == [True]
+        assert [out.full for out in links.sent if out.full is not None] == [[BOLT, WHOLE]]
         one.loop.recover([0])
         links.sent.clear()
         one.loop.recovered()
         one.loop.turn()
-        assert [out.full for out in links.sent if out.full is not None] == [True]
+        assert [out.full for out in links.sent if out.full is not None] == [[BOLT, WHOLE]]
 
 
 def test_spouts_go_on_in_the_turn_that_wrote_the_link_empty() -> None:
@@ -210,7 +210,7 @@ def test_many_short_runs_do_not_keep_the_loop_from_reading() -> None:
         assert 0 < len(one.bolt.seen) < 20
         while one.loop.inbox:
             one.loop.turn()
-        assert one.bolt.seen == list(range(100)) and one.loop.inbox_tuples == 0
+        assert one.bolt.seen == list(range(100)) and one.loop.inbox.tuples == 0
 
 
 def test_what_a_tick_failed_goes_home_in_the_next_turn() -> None:

@@ -48,7 +48,7 @@ def runs(draw: st.DrawFn) -> Run:
 def outgoings(draw: st.DrawFn) -> Outgoing:
     """A turn's worth for one other worker."""
     acks = draw(st.dictionaries(edges, edges, max_size=5))
-    fails, full = draw(st.lists(edges, max_size=3)), draw(st.none() | st.booleans())
+    fails, full = draw(st.lists(edges, max_size=3)), draw(st.none() | st.lists(st.integers(0, 99), max_size=3))
     return Outgoing(draw(st.lists(runs(), max_size=3)), list(acks), list(acks.values()), fails, full)
 
 

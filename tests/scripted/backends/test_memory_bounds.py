@@ -1,0 +1,79 @@
+"""What workers hold at most, seen from outside: the highest resident memory of their processes, as Linux counts it."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamlet.backends.contract import RunRequest, RunResult, Stop
+from streamlet.backends.processes import ProcessesBackend
+from streamlet.model.settings import resolve
+from streamlet.runtime.worker.loading import load_topology
+from tests.marked_processes import command_line
+from tests.run_observer import Watcher
+
+HOARDS = Path(__file__).parents[2] / "topologies" / "hoards.py"
+HELD_MIB = 64
+"""What a worker may hold here, by its setting."""
+ALLOWED_MIB = HELD_MIB + 60
+
+
+def _children() -> list[int]:
+    tasks = Path("/proc/self/task").iterdir()
+    return [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
+
+
+class Highest:
+    """The highest resident memory of each worker process that this process has started, while the context is open."""
+
+    def __init__(self) -> None:
+        self.mib: dict[int, float] = {}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Highest:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.05):
+            for pid in _children():
+                try:
+                    if "streamlet.runtime.worker.worker" in command_line(pid):
+                        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+                        self.mib[pid] = next(int(line.split()[1]) / 1024 for line in lines if "VmHWM" in line)
+                except (OSError, StopIteration):  # it has just ended
+                    continue
+
+
+def run(name: str, workers: int = 1, **conf: Any) -> tuple[RunResult, float]:
+    """Run a topology to its end; return how it ended, and the most that any worker held (MiB)."""
+    topology = load_topology(HOARDS, name)
+    given = {
+        "streamlet.worker.memory.bytes": HELD_MIB << 20,
+        "topology.message.timeout.secs": 120,
+        "streamlet.until.caught.up": True,
+        **conf,
+    }
+    request = RunRequest(
+        topology, resolve(topology.config, given), file=HOARDS, attribute=name, workers=workers, until_caught_up=True
+    )
+    with Highest() as highest:
+        result = ProcessesBackend().run(request, Watcher(), Stop())
+    return result, max(highest.mib.values())
+
+
+@pytest.mark.parametrize("collector", ["ours", "own"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_fan_out_between_bolts_stays_within_what_a_worker_may_hold(workers: int, collector: str) -> None:
+    """2 000 open trees, each of 200 tuples of half a kilobyte: without a bound they are all there at once."""
+    result, mib = run("FanOut", workers, collector=collector)
+    assert result.components["count"].acked == 400_000
+    assert mib < ALLOWED_MIB

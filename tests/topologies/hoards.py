@@ -1,0 +1,118 @@
+"""Topologies that hold as much as they are let: a fan-out, failures that wait for their replay, reference cycles."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any, ClassVar
+
+from streamlet import Bolt, Grouping, ReliableSpout, Topology, Tuple
+from streamlet.base.backoff import Backoff
+
+
+class Messages(ReliableSpout):
+    """Emits ``messages`` numbers, each with a text of ``bytes`` characters."""
+
+    outputs: ClassVar[list[str]] = ["n", "text"]
+    max_fails = None
+    replay_backoff = Backoff(initial=1.5, maximum=1.5)
+
+    def initialize(self, conf: Any, context: Any) -> None:
+        self.left, self.size = conf["messages"], conf["bytes"]
+
+    def next_tuple(self) -> None:
+        if self.left:
+            self.left -= 1
+            self.emit([self.left, f"{self.left:0{self.size}}"], tup_id=self.left)
+
+    def caught_up(self) -> bool:
+        return not self.left and not self.has_unfinished()
+
+
+class Collected(Bolt):
+    """A bolt of a worker whose collector is ours, or set by the user."""
+
+    def initialize(self, conf: Any, context: Any) -> None:
+        self.conf = conf
+        if conf["collector"] == "own":
+            gc.set_threshold(700, 10, 10)
+
+
+class Spread(Collected):
+    """Emits ``fan`` rows of 500 letters for each tuple."""
+
+    outputs: ClassVar[list[str]] = ["key", "text"]
+
+    def process(self, tup: Tuple) -> None:
+        number = tup.values[0]
+        for n in range(self.conf["fan"]):
+            self.emit([n, f"{number:0500}"])
+
+
+class Count(Collected):
+    """Counts what it is given, and is a little slower than what feeds it."""
+
+    def process(self, tup: Tuple) -> None:
+        for _ in range(20):
+            hash(tup.values[1])
+
+
+class FanOut(Topology):
+    config: ClassVar[dict[str, Any]] = {"messages": 2000, "bytes": 10, "fan": 200, "collector": "ours"}
+    messages = Messages.spec()
+    spread = Spread.spec(inputs=[messages])
+    count = Count.spec(inputs={spread: Grouping.fields("key")})
+
+
+class FailsOnce(Collected):
+    """Fails every message at its first coming."""
+
+    def process(self, tup: Tuple) -> None:
+        if not hasattr(self, "seen"):
+            self.seen = bytearray(self.conf["messages"])
+        number = tup.values[0]
+        if self.seen[number]:
+            return
+        self.seen[number] = 1
+        self.fail(tup)
+
+
+class Failing(Topology):
+    config: ClassVar[dict[str, Any]] = {"messages": 150_000, "bytes": 1000, "collector": "ours"}
+    messages = Messages.spec()
+    fails = FailsOnce.spec(inputs=[messages])
+
+
+class Node:
+    """Knows its parent and its children, as nodes of a parsed document do."""
+
+    def __init__(self, parent: Node | None, text: str) -> None:
+        self.parent, self.text, self.children = parent, text, []
+        if parent is not None:
+            parent.children.append(self)
+
+
+class Parse(Collected):
+    """Builds a tree of ``nodes`` for each tuple, and keeps the last ``kept`` of them for a while."""
+
+    def process(self, tup: Tuple) -> None:
+        if not hasattr(self, "held"):
+            self.held: list[Node] = []
+        text, root = tup.values[1], Node(None, "")
+        for n in range(self.conf["nodes"]):
+            Node(root, text + str(n))
+        self.held.append(root)
+        if len(self.held) > self.conf["kept"]:
+            self.held.clear()
+
+
+class Trees(Topology):
+    config: ClassVar[dict[str, Any]] = {
+        "messages": 6000,
+        "bytes": 2000,
+        "nodes": 50,
+        "kept": 0,
+        "collector": "ours",
+        "topology.max.spout.pending": 50,
+    }
+    messages = Messages.spec()
+    parse = Parse.spec(inputs=[messages])
