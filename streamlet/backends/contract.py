@@ -76,6 +76,8 @@ class RunStatus:
     partitions: tuple[Mapping[str, Any], ...] = ()
     pending: int = 0
     workers: tuple[Mapping[str, Any], ...] = ()
+    hanging: tuple[Mapping[str, Any], ...] = ()
+    """Calls that take longer than ``streamlet.task.hang.secs``: worker, component, task, call, seconds, tuple."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import mmap
 import os
 import secrets
 import selectors
@@ -31,6 +32,7 @@ from streamlet.runtime.tasks.task_stats import component_rows
 from streamlet.runtime.worker import messages
 from streamlet.runtime.worker.channel import ChannelClosed, ControlChannel
 from streamlet.runtime.worker.messages import Beat, Failed, FromCoordinator, FromWorker, Misshapen, Raw, from_worker
+from streamlet.runtime.worker.page_file import make_page
 from streamlet.runtime.worker.timers import next_multiple
 
 STATUS_S = 1.0
@@ -114,6 +116,8 @@ class RunCoordinator:
         self.partitions: dict[int, Any] = {}
         """Worker -> the rows of its last heartbeat, which outlive it."""
         self.pids: dict[int, int] = {}
+        self.pages: dict[int, mmap.mmap] = {}
+        """Worker -> the page on which it notes what it has in hand."""
         self.dead: dict[str, list[Mapping[str, Any]]] = {}
         """Component -> last snapshots of its tasks whose worker was replaced."""
         self.left: Counter[str] = Counter()
@@ -259,7 +263,19 @@ class RunCoordinator:
             listen=listen,
             heartbeat_s=request.conf["streamlet.worker.heartbeat.secs"],
             debug=self.debug,
+            page=self._new_page(worker, epoch),
         )
+
+    def _new_page(self, worker: int, epoch: int) -> str:
+        """Make the page of a worker; return its path, empty where none can be made."""
+        self.pages.pop(worker, None)
+        path = self.directory / f"hand-{worker}.{epoch}"
+        try:
+            self.pages[worker] = make_page(str(path))
+        except OSError as error:  # the run goes on without: a death is told without what was under work
+            logger.debug("no page for worker %d: %s", worker, error)
+            return ""
+        return str(path)
 
     def _receive(self, worker: int, epoch: int, channel: ControlChannel) -> None:
         try:
@@ -323,6 +339,8 @@ class RunCoordinator:
                 self._do(supervisor.link_lost(worker, epoch, peer, peer_epoch, version, why, now))
             case messages.Unlinked(peer, why):
                 supervisor.unlinked(worker, epoch, peer, why)
+            case messages.Hung(why):
+                self._do(supervisor.hung(worker, epoch, why, now))
             case messages.Event(level, text):
                 self.observer.on_event(level, text)
             case messages.Complaint(text):
@@ -429,5 +447,11 @@ class RunCoordinator:
             workers=tuple(
                 {"worker": index, "epoch": w.epoch, "state": w.state.value, "pid": self.pids.get(index)}
                 for index, w in supervisor.workers.items()
+            ),
+            hanging=tuple(
+                {"worker": index, "component": self._component_of(row["task"]), **row}
+                for index, beat in self.beats.items()
+                for row in beat.hanging
+                if not state
             ),
         )

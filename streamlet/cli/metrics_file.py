@@ -111,6 +111,7 @@ class _Families:
     def collect(self) -> Iterator[Metric]:
         """All metrics of one status."""
         yield from self._run()
+        yield from self._hanging()
         yield from self._components()
         yield from self._partitions()
 
@@ -128,6 +129,17 @@ class _Families:
             family = GaugeMetricFamily(name, text, labels=["topology"])
             family.add_metric([self._topology], value)
             yield family
+
+    def _hanging(self) -> Iterator[Metric]:
+        from prometheus_client.core import GaugeMetricFamily
+
+        labels = ["topology", "component", "task", "call"]
+        family = GaugeMetricFamily(
+            "streamlet_hanging_seconds", "How long a call that takes too long has taken", labels=labels
+        )
+        for row in self._status.hanging:
+            family.add_metric([self._topology, row["component"], str(row["task"]), row["call"]], row["seconds"])
+        yield family
 
     def _components(self) -> Iterator[Metric]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily

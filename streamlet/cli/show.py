@@ -251,6 +251,7 @@ def status_line(status: RunStatus) -> str:
         text = f"{row.name} {count(row.emitted if row.kind == SPOUT else row.executed)}"
         parts.append(text + (f" ({count(row.failed)} failed)" if row.failed else ""))
     parts.append(f"open {count(status.pending)}")
+    parts += hanging_lines(status)
     lags = [row["lag"] for row in status.partitions if isinstance(row.get("lag"), int)]
     if lags:
         parts.append(f"lag {count(sum(lags))}")
@@ -305,6 +306,14 @@ def metric_lines(status: RunStatus) -> Iterator[str]:
         if row.metrics:
             told = ", ".join(f"{name} {value:,.10g}" for name, value in sorted(row.metrics.items()))
             yield f"{row.name}: {told}"
+
+
+def hanging_lines(status: RunStatus) -> list[str]:
+    """Return ``count (task 3) is in process for 41 s`` for each call that takes too long."""
+    return [
+        f"{row['component']} (task {row['task']}) is in {row['call']} for {row['seconds']:.0f} s"
+        for row in status.hanging
+    ]
 
 
 def partition_cells(row: Mapping[str, Any]) -> tuple[str, ...]:

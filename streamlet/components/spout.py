@@ -134,6 +134,14 @@ class Spout(Component):
         """
         return False
 
+    def lasting_id(self, tup_id: Any) -> Any:
+        """Return what the message is called in every run and after every restart: by default its id.
+
+        A message at whose work a worker died is known by it, also to a spout that died with that worker. Override it
+        where ids are given anew.
+        """
+        return tup_id
+
     def unfinished_count(self) -> int | None:
         """Count emitted messages neither acked nor given up; None if unknown."""
         return None

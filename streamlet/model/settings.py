@@ -59,6 +59,15 @@ def _texts(value: Any) -> dict[str, str]:
     return dict(value)
 
 
+def _one_of(*words: str) -> Callable[[Any], Any]:
+    def parse(value: Any) -> Any:
+        if value not in words:
+            raise ValueError(f"{' or '.join(words)} is wanted")
+        return value
+
+    return parse
+
+
 def _optional(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda value: None if value in (None, "", "null", "none") else parse(value)
 
@@ -111,6 +120,18 @@ SETTINGS: dict[str, Setting] = {
             _at_least(int, 0),
             20,
             "restarts of one worker, or losses of one link, in 5 min; or its starts in a row that come to nothing",
+        ),
+        Setting(
+            "streamlet.task.hang.secs",
+            _positive,
+            30.0,
+            "a call of a component that takes longer is named, with its stack",
+        ),
+        Setting(
+            "streamlet.task.hang.action",
+            _one_of("tell", "replace"),
+            "tell",
+            "then: tell, or replace its worker too; the tuple at work counts as one that killed it",
         ),
         Setting(
             "streamlet.link.high.water.bytes",

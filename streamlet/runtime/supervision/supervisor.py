@@ -254,6 +254,12 @@ class Supervisor:
             "help: look at what its components do just before, or raise streamlet.worker.restarts.max."
         )
 
+    def hung(self, index: int, epoch: int, why: str, now: float) -> list[Instruction]:
+        """Replace a worker that has been in one call for too long; not while the run ends."""
+        if self.ending is not None or not self.whole:
+            return []
+        return self.gone(index, epoch, f"was replaced because it {why}", now)
+
     def end(self, reason: str, now: float) -> list[Instruction]:
         """Begin to end the run: drain first."""
         if self.ending is not None:

@@ -19,6 +19,7 @@ from streamlet.base.clock import Clock
 from streamlet.components.bolt import Bolt
 from streamlet.components.tuples import ACKED, FAILED, OPEN, Tuple, TupleId, tick_tuple, tuple_of
 from streamlet.runtime.tasks.emitter import BadEmit, Emitter, Outbox, Pick, Work
+from streamlet.runtime.tasks.in_hand import BEGAN, CALL, COUNT, LENGTH, TASK, InHand
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.tasks.user_errors import bolt_ended_run, every_tuple_failed
 from streamlet.runtime.tasks.values import PLAIN, copies
@@ -77,9 +78,11 @@ class BoltTask:
         task_id: int = 0,
         first_failures: int = 0,
         named: Mapping[tuple[str, str], type[Tuple]] | None = None,
+        in_hand: InHand | None = None,
     ) -> None:
         self.bolt = bolt
         self.task_id = task_id
+        self.in_hand = in_hand or InHand()
         self.emitter = emitter
         self.acks = acks
         self.fails = fails
@@ -93,6 +96,8 @@ class BoltTask:
         self.report_metric = self.stats.report_metric
         self._current: Tuple | None = None
         self._size = 1
+        self._most_size = SLICE
+        self._by_name = False
         self._failures = 0
         self._most_failures = first_failures
         self._one_too_many: Exception | None = None
@@ -269,21 +274,42 @@ class BoltTask:
         """
         before = work.left
         now = started = self.clock.monotonic()
+        words, times = self.in_hand.words, self.in_hand.times
+        words[CALL] = words[LENGTH] = 0
         while work.left > 0:
             size = self._size
+            # Where a death or a hang can be looked up from outside: two numbers a slice, and in full for a tuple that
+            # is alone in its slice because the bolt is slow.
+            if size == 1 and self._by_name:
+                self._note_tuple(work, now)
+            else:
+                words[COUNT] = size
+                times[BEGAN] = now
+                words[TASK] = self.task_id
             self._slice(work, size)
             work.left -= size
             began, now = now, self.clock.monotonic()
             if now - began > SLICE_S:
                 self._size = max(1, int(size * SLICE_S / (now - began)))
-            elif size < SLICE:
-                self._size = min(2 * size, SLICE)
+                self._by_name = True
+            elif size < self._most_size:
+                self._size = min(2 * size, self._most_size)
             if now >= until:
                 break
         self._current = None
         self.stats.ran(before - max(work.left, 0), now - started)
         if self._one_too_many is not None:
             self._stop_if_all_failed()
+
+    def _note_tuple(self, work: Work, now: float) -> None:
+        run = work.run
+        index = len(run.roots) - work.left
+        self.in_hand.one(self.task_id, run.roots[index], run.values[index], now)
+
+    @property
+    def present(self) -> Tuple | None:
+        """The tuple that is processed now. Any thread: it may hold another's values a moment later."""
+        return self._current
 
     def _stop_if_all_failed(self) -> None:
         """Raise EveryTupleFailed unless a tuple has succeeded."""

@@ -20,6 +20,7 @@ from streamlet.model.stream import Stream, StreamId
 from streamlet.model.topology import ComponentDef
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, Target
+from streamlet.runtime.tasks.in_hand import InHand
 from streamlet.runtime.tasks.named_values import tuple_classes
 from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.user_errors import Defined
@@ -44,6 +45,7 @@ class Running:
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     acks: dict[int, int] = field(default_factory=dict)
     fails: list[int] = field(default_factory=list)
+    in_hand: InHand = field(default_factory=InHand)
     built: Callable[[LiveTask], None] = lambda live: None
     """Called with each task before its ``initialize``: tests put their recorders in front of its ``emit``."""
 
@@ -112,6 +114,7 @@ def build_task(running: Running, task: TaskPlan) -> LiveTask:
             task_id=task.task_id,
             first_failures=conf["streamlet.first.failures.max"],
             named=tuple_classes(type(component), context.sources),
+            in_hand=running.in_hand,
         )
     return LiveTask(task, component, conf, context, list(boxes.values()), run)
 

@@ -14,6 +14,7 @@ from streamlet.base.clock import Clock
 from streamlet.components.spout import FailReason
 from streamlet.model.plan import Plan
 from streamlet.runtime.tasks.emitter import Outgoing, Run
+from streamlet.runtime.tasks.in_hand import InHand
 from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.user_errors import spout_failed
 from streamlet.tracking.pending import owner_task
@@ -27,7 +28,13 @@ class Ledgers:
     """
 
     def __init__(
-        self, plan: Plan, clock: Clock, acks: dict[int, int], fails: list[int], outgoing: Callable[[int], Outgoing]
+        self,
+        plan: Plan,
+        clock: Clock,
+        acks: dict[int, int],
+        fails: list[int],
+        outgoing: Callable[[int], Outgoing],
+        in_hand: InHand,
     ) -> None:
         self.spouts: dict[int, SpoutTask] = {}
         self._plan = plan
@@ -35,6 +42,8 @@ class Ledgers:
         self._acks = acks
         self._fails = fails
         self._outgoing = outgoing
+        self._in_hand = in_hand
+        in_hand.message_of = self.message_of
         self._worker_of: Mapping[int, int] = {task.task_id: task.worker for task in plan.spout_tasks}
         owners = list(self._worker_of)
         self._sole_owner = owners[0] if len(owners) == 1 else None
@@ -126,10 +135,19 @@ class Ledgers:
         """Tell whether every spout here is done, without an open tree."""
         return not self.pending() and all(spout.spout.caught_up() for spout in self.spouts.values())
 
+    def message_of(self, root: int) -> Any:
+        """Return what the root's spout calls its message in every run; None unless it is open here."""
+        spout = self.spouts.get(owner_task(root))
+        tup_id = spout.pending.ids.get(root) if spout is not None else None
+        return spout.spout.lasting_id(tup_id) if spout is not None and tup_id is not None else None
+
     def guard(self, spout: SpoutTask, where: str, act: Callable[[], Any]) -> Any:
         """Call into a spout. Raises its own StreamletError, or ComponentFailed."""
+        self._in_hand.call(spout.task_id, where, self._clock.monotonic())
         try:
             return act()
         except Exception as error:
             name = self._plan.tasks[spout.task_id - 1].component
             raise spout_failed(name, spout.task_id, where, error, getattr(spout.spout, where, None)) from error
+        finally:
+            self._in_hand.clear()

@@ -10,7 +10,7 @@ import inspect
 import logging
 import textwrap
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +189,13 @@ def place(error: BaseException, defined: Defined = None) -> str:
     if users:
         return f"{users[-1].filename}:{users[-1].lineno}"
     return definition(defined) or f"{frames[-1].filename}:{frames[-1].lineno}"
+
+
+def of_users(frames: Sequence[traceback.FrameSummary]) -> Sequence[traceback.FrameSummary]:
+    """Return the frames of a stack from the innermost call of the user's code by ours on; all if there is none."""
+    ours = [at for at, frame in enumerate(frames) if _below(frame.filename, _CALLERS)]
+    after = frames[ours[-1] + 1 :] if ours else frames
+    return after or frames
 
 
 def _users_traceback(error: BaseException) -> str:

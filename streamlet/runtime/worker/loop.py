@@ -89,7 +89,7 @@ class WorkerLoop:
         self._trace = trace
         self._worker_of = {task.task_id: task.worker for task in running.plan.tasks}
         self.tasks: dict[int, LiveTask] = {}
-        self.ledgers = Ledgers(running.plan, running.clock, running.acks, running.fails, self._to)
+        self.ledgers = Ledgers(running.plan, running.clock, running.acks, running.fails, self._to, running.in_hand)
         self.spouts = self.ledgers.spouts
         memory, depths = running.conf["streamlet.worker.memory.bytes"], running.plan.depths()
         bolts = [task for task in running.plan.bolt_tasks if task.worker == running.worker]
@@ -134,6 +134,7 @@ class WorkerLoop:
                 live = self.tasks[task.task_id] = build_task(self.running, task)
                 self.running.built(live)
                 where = "initialize"
+                self.running.in_hand.call(task.task_id, where, self.clock.monotonic())
                 live.component.initialize(live.conf, live.context)
             except Exception as error:
                 cls = self.plan.topology.component(task.component).cls
@@ -144,6 +145,7 @@ class WorkerLoop:
             else:
                 live.run.initialized()
                 self._add_bolt(live, now)
+        self.running.in_hand.clear()
         self.timers.every(IDLE_S, self.ledgers.expire, now)
 
     def _add_spout(self, spout: SpoutTask, now: float) -> None:
@@ -294,6 +296,8 @@ class WorkerLoop:
         now = self.clock.monotonic()
         self._receive()
         self._run_bolts(now)
+        in_hand = self.running.in_hand
+        in_hand.clear()
         self.ledgers.settle()
         self.timers.run_due(now)
         emitted = self._ask_spouts(now)
@@ -302,6 +306,7 @@ class WorkerLoop:
         # Worked off in the same turn, so that what a lone tuple leads to leaves with this turn's frames.
         if self.inbox:
             self._run_bolts(now)
+            in_hand.clear()
             self.ledgers.settle()
         # What was worked off since the spouts were asked may let them go on, and nothing else would wake the loop.
         paused = bool(self.paused)
@@ -469,7 +474,9 @@ class WorkerLoop:
         """Give a bolt its tick, and send the tuples it emits."""
         assert isinstance(live.run, BoltTask)
         if live.plan.component not in chain.from_iterable(self._ticking[: self.quiet]):
+            self.running.in_hand.call(live.plan.task_id, "process_tick", self.clock.monotonic())
             live.run.tick(period_s)
+            self.running.in_hand.clear()
             self._collect(live)
 
     # -- the end of a turn -------------------------------------------------------------------------------------

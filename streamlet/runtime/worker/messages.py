@@ -83,6 +83,16 @@ def _snapshot(value: Any) -> bool:
     )
 
 
+def _hang(value: Any) -> bool:
+    return (
+        type(value) is dict
+        and _natural(value.get("task"))
+        and type(value.get("seconds")) is float
+        and type(value.get("call")) is str
+        and type(value.get("tuple")) is str
+    )
+
+
 def _traffic(value: Any) -> bool:
     return value is None or _two_counts(value)
 
@@ -118,6 +128,8 @@ class WorkerPlan:
     """Empty over TCP: the Spark task brings it, since links are authenticated but not encrypted."""
     listen: Annotated[Sequence[str], _list_of(_is(str), 2)]
     heartbeat_s: Annotated[float, _is(int, float)]
+    page: Text
+    """The file for what the worker has in hand; empty, or not there on this machine: it is kept in memory alone."""
     debug: Flag
 
 
@@ -214,6 +226,8 @@ class Beat:
     initializing: Text = ""
     queued: Annotated[Mapping[str, int], _counts] = field(default_factory=dict)
     """Untracked tuples that wait in this worker, by the bolt they are for."""
+    hanging: Annotated[Sequence[Mapping[str, Any]], _list_of(_hang)] = field(default_factory=list)
+    """The call that the loop is in for too long, if it is: task, call, seconds, tuple."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +245,13 @@ class State:
     """Every queue is empty, though trees may be open."""
     quiet: Natural = 0
     """How many steps of quiet were taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hung:
+    """A call takes so long that the worker is to be replaced."""
+
+    why: Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +299,9 @@ class Stopped:
 
 
 FromCoordinator = WorkerPlan | Book | Whole | Pause | Quiet | Lost | Cut | Stop
-FromWorker = Ready | Initialized | Linked | Unlinked | Beat | State | Event | Complaint | LinkLost | Failed | Stopped
+FromWorker = (
+    Ready | Initialized | Linked | Unlinked | Beat | State | Hung | Event | Complaint | LinkLost | Failed | Stopped
+)
 Message = FromCoordinator | FromWorker
 
 FROM_COORDINATOR: Mapping[str, type[FromCoordinator]] = {
@@ -298,6 +321,7 @@ FROM_WORKER: Mapping[str, type[FromWorker]] = {
     "unlinked": Unlinked,
     "beat": Beat,
     "state": State,
+    "hung": Hung,
     "event": Event,
     "complaint": Complaint,
     "link_lost": LinkLost,
@@ -333,7 +357,9 @@ def from_worker(raw: Raw, workers: int, tasks: int) -> FromWorker:
     message = _decode(raw, FROM_WORKER)
     if isinstance(message, LinkLost | Unlinked) and message.worker >= workers:
         raise Misshapen(f"lost a link to worker {message.worker}, and there are {workers}")
-    if isinstance(message, Beat) and not all(1 <= task <= tasks for task in message.tasks):
+    if isinstance(message, Beat) and not all(
+        1 <= task <= tasks for task in (*message.tasks, *(row["task"] for row in message.hanging))
+    ):
         raise Misshapen("sent numbers of a task that does not exist")
     return message
 

@@ -27,6 +27,7 @@ from typing import Any
 from streamlet.base.clock import SystemClock
 from streamlet.base.environment import environment
 from streamlet.base.errors import StreamletError
+from streamlet.components.tuples import Tuple
 from streamlet.model.plan import Plan, fingerprint, make_plan
 from streamlet.runtime.links import handshake
 from streamlet.runtime.links.dialing import Address
@@ -36,14 +37,18 @@ from streamlet.runtime.links.peering import Peering
 from streamlet.runtime.links.route_check import RouteCheck
 from streamlet.runtime.links.server import LinkServer, socket_path
 from streamlet.runtime.links.wire import MAX_DATA_FRAME
+from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.building import Running, component_names
+from streamlet.runtime.tasks.in_hand import BEGAN, CALL, CALLS, TASK, InHand, shortened
 from streamlet.runtime.tasks.user_errors import Complaints, exited
 from streamlet.runtime.worker import messages
 from streamlet.runtime.worker.channel import ChannelClosed, ControlChannel
+from streamlet.runtime.worker.hang_watch import Hang, HangWatch, Look, stack_of
 from streamlet.runtime.worker.loading import CannotLoad, ImportedOtherwise, load_topology
 from streamlet.runtime.worker.log_lines import logs_shown
 from streamlet.runtime.worker.loop import WorkerLoop
 from streamlet.runtime.worker.messages import Raw, WorkerPlan, from_coordinator
+from streamlet.runtime.worker.page_file import map_page
 from streamlet.runtime.worker.timers import next_multiple
 
 ORPHAN_S = 3.0
@@ -85,6 +90,9 @@ class Worker:
         self.server: LinkServer | None = None
         self.over = threading.Event()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.in_hand = InHand(map_page(plan.page))
+        self._hangs = HangWatch(plan.conf["streamlet.task.hang.secs"])
+        self._main_thread = threading.get_ident()
         self._control_thread = threading.Thread(target=self._control, name="control", daemon=True)
         self.loop: WorkerLoop
         self.peering: Peering
@@ -142,6 +150,7 @@ class Worker:
             report=self.complaints.report,
             wake=lambda: self.loop.post(lambda: None),
             overrides=plan.overrides,
+            in_hand=self.in_hand,
         )
         links = SocketLinks(self._link_lost, RouteCheck(placed, self.index).check)
         self.loop = WorkerLoop(running, links)
@@ -363,7 +372,41 @@ class Worker:
     def _beat(self) -> None:
         begun = [] if self.initialized else list(self.loop.tasks.values())
         component = begun[-1].plan.component if begun else ""
-        self.channel.send(dataclasses.replace(self.numbers, initializing=component))
+        self.channel.send(dataclasses.replace(self.numbers, initializing=component, hanging=self._hanging()))
+
+    def _hanging(self) -> list[dict[str, Any]]:
+        """Return the call that the loop is in for too long, if it is, and name it once."""
+        # From this thread: the loop is what hangs. What it reads may change meanwhile, and then nothing hangs.
+        words = self.in_hand.words
+        task, call = words[TASK], CALLS[min(words[CALL], len(CALLS) - 1)]
+        live = self.loop.tasks.get(task)
+        tup = live.run.present if live is not None and isinstance(live.run, BoltTask) and call == CALLS[0] else None
+        look = Look(task, call, self.in_hand.times[BEGAN], tup.values if tup is not None else None)
+        hang = self._hangs.look(look, self.clock.monotonic())
+        if self._hangs.over is not None:
+            over = self._hangs.over.look
+            self.tell("warning", f"{self._called(over.task)} went on after more than {self._hangs.over.seconds:.0f} s.")
+        if hang is None:
+            return []
+        if hang.first:
+            self._tell_hang(hang, tup)
+        held = "" if tup is None else shortened(tup.values)
+        return [{"task": task, "call": call, "seconds": hang.seconds, "tuple": held}]
+
+    def _tell_hang(self, hang: Hang, tup: Tuple | None) -> None:
+        on = "" if tup is None else f" on a tuple from {tup.component}, {shortened(tup.values)}"
+        why = f"has been in {hang.look.call} of {self._called(hang.look.task)} for {hang.seconds:.0f} s{on}"
+        self.tell(
+            "warning", f"Worker {self.index} {why}. Nothing else of it runs meanwhile.\n{stack_of(self._main_thread)}"
+        )
+        if self.plan.conf["streamlet.task.hang.action"] == "replace" and self.initialized and not self.loop.stopped:
+            if tup is not None:  # named exactly, for the slice may hold others that have not been begun
+                roots = [root for root, _ in tup.anchors] if tup.anchors else tup.root
+                self.in_hand.one(hang.look.task, roots, tup.values, hang.look.began)
+            self.channel.try_send(messages.Hung(why))
+
+    def _called(self, task_id: int) -> str:
+        return f"{self.loop.plan.tasks[task_id - 1].component} (task {task_id})"
 
     def _orphaned(self) -> None:
         """End without the coordinator: unclean, soon, even if user code never returns."""

@@ -63,6 +63,17 @@ def test_partitions_latencies_and_own_metrics_have_their_labels(tmp_path: Path) 
     assert value(path, "streamlet_partition_lag", topic="t", partition="3") is None
 
 
+def test_a_call_that_hangs_is_a_metric_while_it_does(tmp_path: Path) -> None:
+    path = tmp_path / "m.prom"
+    view = MetricsFile(path, Silent())
+    row = {"worker": 1, "component": "count", "task": 3, "call": "process", "seconds": 41.5, "tuple": "['a']"}
+    view.on_status(RunStatus("running", 1.5, hanging=(row,)))
+    labels = {"component": "count", "task": "3", "call": "process"}
+    assert value(path, "streamlet_hanging_seconds", **labels) == 41.5
+    view.on_status(RunStatus("running", 2.5))
+    assert value(path, "streamlet_hanging_seconds", **labels) is None
+
+
 def test_a_disk_that_fills_up_costs_the_file_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Told once, and the run goes on."""
     view = MetricsFile(tmp_path / "gone" / "m.prom", Silent())

@@ -103,6 +103,13 @@ def drawn(width: int, shown: RunStatus, notice: str = "") -> str:
     return out.getvalue()
 
 
+def test_a_call_that_hangs_stands_in_the_line_and_below_the_table() -> None:
+    row = {"worker": 1, "component": "count", "task": 3, "call": "process", "seconds": 41.2, "tuple": "['a']"}
+    told = "count (task 3) is in process for 41 s"
+    assert told in show.status_line(status(hanging=(row,))) and told in drawn(120, status(hanging=(row,)))
+    assert "is in process" not in show.status_line(status())
+
+
 @pytest.mark.parametrize("width", [50, 80, 120])
 def test_the_live_table_fits_the_terminal(width: int) -> None:
     text = drawn(width, status(partitions=partitions(2)))

@@ -22,6 +22,7 @@ GOOD: list[dict[str, Any]] = [
         "unfinished": 5,
         "initializing": "",
         "queued": {"count": 3},
+        "hanging": [{"task": 1, "call": "process", "seconds": 31.0, "tuple": "['a']"}],
     },
     {
         "t": "state",
@@ -32,6 +33,7 @@ GOOD: list[dict[str, Any]] = [
         "idle": True,
         "quiet": 1,
     },
+    {"t": "hung", "why": "has been in process"},
     {"t": "event", "level": "info", "text": "there"},
     {"t": "complaint", "text": "it raised"},
     {"t": "link_lost", "worker": 1, "epoch": 1, "version": 2, "why": "the peer closed it"},
@@ -69,8 +71,9 @@ def test_a_field_left_out_is_told_by_its_name(message: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     "message",
-    [{"t": "no such"}, {**GOOD[7], "worker": 2}, {**GOOD[3], "tasks": {3: TaskStats().snapshot()}},
-     {**GOOD[3], "tasks": {0: TaskStats().snapshot()}}],
+    [{"t": "no such"}, {**GOOD[8], "worker": 2}, {**GOOD[3], "tasks": {3: TaskStats().snapshot()}},
+     {**GOOD[3], "tasks": {0: TaskStats().snapshot()}},
+     {**GOOD[3], "hanging": [{"task": 3, "call": "process", "seconds": 31.0, "tuple": ""}]}],
 )  # fmt: skip
 def test_what_does_not_exist_is_refused(message: dict[str, Any]) -> None:
     assert misshapen(message, 2, 2) is not None

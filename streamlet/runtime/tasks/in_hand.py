@@ -1,0 +1,156 @@
+"""The task, call and tuples that a worker has in hand, in memory that outlives its process.
+
+One page in a file of the run's folder, mapped by the worker and by the coordinator. The worker's loop writes there
+what it is about to call; whoever looks (the worker's control thread, or the coordinator after a death) finds what was
+under work. A fast bolt writes two numbers a slice. A slice of one tuple of a slow bolt, or of one under suspicion, also
+writes the roots of the tuple, its message and its values, shortened.
+
+Pure: a buffer in, a ``Holding`` out. A reader in another process may see a half-written page: the loop writes the
+details before the task, and takes the task away before it changes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+
+PAGE_BYTES = 8192
+
+TASK, COUNT, CALL, BEGAN, LENGTH = range(5)
+"""Places of the eight-byte numbers: a task id (0: nothing), tuples in the slice, index in CALLS, seconds (a float)."""
+
+_DETAILS = 128
+"""Where the details begin, in bytes."""
+
+CALLS = (
+    "process",
+    "process_tick",
+    "next_tuple",
+    "ack",
+    "fail",
+    "on_timer",
+    "activate",
+    "initialize",
+    "cleanup",
+    "unfinished_count",
+    "its own call",
+)
+"""The user's methods by their number on the page; the last stands for any other."""
+
+MOST_ROOTS = 64
+LONGEST = 200
+"""Most characters of a tuple's values that are shown."""
+
+Key = bytes
+"""A message id as bytes, equal in every process; see ``message_key``."""
+
+Messages = Callable[[int], Any]
+"""From a root to what the spout of this process calls the message in every run; None: the spout is elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """One look at the page. ``began`` in monotonic seconds of the machine.
+
+    ``count`` tuples were in the slice: with one, ``roots``, ``messages`` and ``values`` say which.
+    """
+
+    task: int
+    call: str
+    count: int
+    began: float
+    roots: tuple[int, ...] = ()
+    messages: tuple[tuple[int, Key, str], ...] = ()
+    """(root, key, text) of the messages whose spouts live in the same worker."""
+    values: str = ""
+
+
+class InHand:
+    """The writer's side of a page. One writer at a time: the loop, or the control thread while the loop hangs."""
+
+    def __init__(self, page: Any = None) -> None:
+        view = memoryview(page if page is not None else bytearray(PAGE_BYTES))
+        self.words = view.cast("Q")
+        self.times = view.cast("d")
+        self._bytes = view
+        self.message_of: Messages = lambda root: None
+
+    def call(self, task_id: int, name: str, now: float) -> None:
+        """Note a call that is about no tuple."""
+        words = self.words
+        words[TASK] = words[COUNT] = 0
+        words[CALL] = _NUMBER.get(name, len(CALLS) - 1)
+        self.times[BEGAN] = now
+        words[TASK] = task_id
+
+    def one(self, task_id: int, root: Any, values: Sequence[Any], now: float) -> None:
+        """Note one tuple that is about to be processed. ``root``: a list for a tuple of several trees, 0 for none."""
+        words = self.words
+        words[TASK] = 0
+        roots = root if isinstance(root, list) else [root] if root else []
+        found = [(one, self.message_of(one)) for one in roots[:MOST_ROOTS]]
+        messages = [(one, message_key(name), shortened(name)) for one, name in found if name is not None]
+        details: bytes = msgpack.packb([roots[:MOST_ROOTS], messages, shortened(values)])
+        if len(details) > PAGE_BYTES - _DETAILS:
+            details = msgpack.packb([roots[:1], [], shortened(values)])
+        self._bytes[_DETAILS : _DETAILS + len(details)] = details
+        words[LENGTH] = len(details)
+        words[COUNT], words[CALL] = 1, 0
+        self.times[BEGAN] = now
+        words[TASK] = task_id
+
+    def clear(self) -> None:
+        """Note that the loop is in no code of the user's."""
+        words = self.words
+        words[TASK] = words[CALL] = words[LENGTH] = 0
+
+
+_NUMBER = {name: number for number, name in enumerate(CALLS)}
+
+
+def holding(page: Any) -> Holding | None:
+    """Return what stands on a page; None: no code of the user's was running."""
+    view = memoryview(page)
+    words, times = view.cast("Q"), view.cast("d")
+    task, count, call, length = words[TASK], words[COUNT], words[CALL], words[LENGTH]
+    if not task:
+        return None
+    held = Holding(task, CALLS[min(call, len(CALLS) - 1)], count, times[BEGAN])
+    if count != 1 or not 0 < length <= PAGE_BYTES - _DETAILS:
+        return held
+    try:
+        roots, messages, values = msgpack.unpackb(bytes(view[_DETAILS : _DETAILS + length]))
+        named = tuple((int(root), bytes(key), str(text)) for root, key, text in messages)
+        return Holding(task, held.call, 1, held.began, tuple(map(int, roots)), named, str(values))
+    except (ValueError, TypeError):  # it died in the middle of writing
+        return held
+
+
+def message_key(message: Any) -> Key:
+    """Return a message id as bytes: the same for equal ids in every process."""
+    try:
+        packed: bytes = msgpack.packb(message)
+    except (TypeError, ValueError, OverflowError):
+        return repr(message)[:LONGEST].encode(errors="replace")
+    return packed
+
+
+def shortened(value: Any) -> str:
+    """Return a value as text of bounded length, at a bounded cost: a value may be megabytes long."""
+    text = _short(value, LONGEST // 2)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 4]} ..."
+
+
+def _short(value: Any, room: int) -> str:
+    if isinstance(value, (str, bytes, bytearray)):
+        return repr(value) if len(value) <= room else f"{value[:room]!r}... ({len(value):,} long)"
+    if isinstance(value, (list, tuple)):
+        parts = [_short(one, 60) for one in value[:8]]
+        inside = ", ".join([*parts, f"... ({len(value):,} values)"] if len(value) > 8 else parts)
+        return f"[{inside}]" if isinstance(value, list) else f"({inside})"
+    if value is None or isinstance(value, (bool, float)) or (isinstance(value, int) and value.bit_length() < 512):
+        return repr(value)
+    return f"<{type(value).__name__}{f' of {len(value):,}' if isinstance(value, (dict, set)) else ''}>"

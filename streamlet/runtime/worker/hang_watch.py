@@ -1,0 +1,79 @@
+"""Whether the loop of this worker has been in one call for too long, and where it stands.
+
+The watch is pure: looks with their times in, verdicts out.
+"""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+import traceback
+from dataclasses import dataclass
+from typing import Any
+
+from streamlet.runtime.tasks.user_errors import of_users
+
+MOST_FRAMES = 12
+"""Frames of a stack that are shown, the innermost ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at the loop: the task that is called (0: none), which method, since when, and its tuple's values."""
+
+    task: int
+    call: str
+    began: float
+    held: Any
+    """The present tuple's own list of values, compared by identity: a slice has one beginning for many tuples."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hang:
+    """A call that takes longer than it may. ``first``: it was not known before."""
+
+    look: Look
+    seconds: float
+    first: bool
+
+
+class HangWatch:
+    """What the looks of one thread come to."""
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._last: Look | None = None
+        self._since = self._looked = float("-inf")
+        self._told: Hang | None = None
+        self.over: Hang | None = None
+        """The hang that ended between the last two looks, if one did."""
+
+    def look(self, look: Look, now: float) -> Hang | None:
+        """Return the hang that this look shows, if it does."""
+        last, looked = self._last, self._looked
+        self._last, self._looked = look, now
+        self.over = None
+        if last is None or not _same(last, look):
+            self.over = self._told
+            # Of a tuple in the middle of a slice nobody knows the beginning: it counts from the first look.
+            self._since = look.began if look.began >= looked else now
+            self._told = None
+        seconds = now - self._since
+        if not look.task or seconds < self._limit_s:
+            return None
+        hang = Hang(look, seconds, self._told is None)
+        self._told = hang
+        return hang
+
+
+def _same(one: Look, other: Look) -> bool:
+    return (one.task, one.call, one.began) == (other.task, other.call, other.began) and one.held is other.held
+
+
+def stack_of(thread: int) -> str:
+    """Return where a thread stands, the innermost frames, indented; from the user's first line on."""
+    frame = sys._current_frames().get(thread)
+    if frame is None:
+        return ""
+    frames = of_users(traceback.extract_stack(frame))
+    return textwrap.indent("".join(traceback.format_list(frames[-MOST_FRAMES:])).rstrip(), "  ")

@@ -1,0 +1,94 @@
+"""Calls that do not return: a lock, and a tuple that hangs its worker each time."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamlet.backends.contract import RunRequest, RunResult, RunStatus, Stop
+from streamlet.backends.processes import ProcessesBackend
+from streamlet.model.settings import resolve
+from streamlet.runtime.worker.loading import load_topology
+from tests.patience import PATIENCE_S
+from tests.run_observer import Watcher
+
+pytestmark = pytest.mark.faults
+
+FILE = """
+import threading, time
+from pathlib import Path
+from streamlet import Bolt, ReliableSpout, Topology
+
+COUNT = 500
+FOLDER = Path(__file__).parent
+
+class Numbers(ReliableSpout):
+    outputs = ["n"]
+    max_fails = 2
+    n = 0
+    def next_tuple(self):
+        if self.n < COUNT:
+            self.n += 1
+            self.emit([f"number {self.n}"], tup_id=self.n)
+    def caught_up(self):
+        return self.n == COUNT and not self.has_unfinished()
+    def given_up(self, tup_id, values, fails):
+        (FOLDER / "given_up").open("a").write(f"{tup_id}\\n")
+
+class Locked(Bolt):
+    def initialize(self, conf, context):
+        self.lock = threading.Lock()
+    def process(self, tup):
+        if tup.values[0] == "number 250":
+            self.wait_for_the_lock()
+    def wait_for_the_lock(self):
+        self.lock.acquire()
+        while not (FOLDER / "go").exists():
+            time.sleep(0.05)
+
+class Hanging(Topology):
+    numbers = Numbers.spec()
+    locked = Locked.spec(inputs=[numbers])
+"""
+
+
+class Seeing(Watcher):
+    """Lets the bolt go on once the hang has been told, and shown in two statuses."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+
+    def on_status(self, status: RunStatus) -> None:
+        super().on_status(status)
+        if sum(bool(shown.hanging) for shown in self.statuses) >= 2:
+            (self.folder / "go").touch()
+
+
+def run(folder: Path, **conf: Any) -> tuple[Seeing, RunResult]:
+    file = folder / "hanging.py"
+    file.write_text(FILE)
+    topology = load_topology(file)
+    settings = {"streamlet.until.caught.up": True, "streamlet.worker.heartbeat.secs": 0.2, **conf}
+    request = RunRequest(
+        topology, resolve(topology.config, settings), file=file, workers=2, until_caught_up=True, seconds=PATIENCE_S
+    )
+    watcher = Seeing(folder)
+    return watcher, ProcessesBackend().run(request, watcher, Stop())
+
+
+def test_a_bolt_that_hangs_is_named_with_its_tuple_and_stack_and_goes_on(tmp_path: Path) -> None:
+    threads = threading.active_count()
+    watcher, result = run(tmp_path, **{"streamlet.task.hang.secs": 1})
+    assert result.reason == "caught_up" and not (tmp_path / "given_up").exists()
+    (told,) = (text for level, text in watcher.events if "has been in process of locked (task 2)" in text)
+    assert "on a tuple from numbers, ['number 250']" in told and "Worker 1" in told
+    assert "in wait_for_the_lock" in told and "bolt_task.py" not in told
+    assert any("locked (task 2) went on after" in text for text in watcher.texts)
+    (row,) = next(status.hanging for status in watcher.statuses if status.hanging)
+    assert (row["worker"], row["component"], row["task"], row["call"]) == (1, "locked", 2, "process")
+    assert row["tuple"] == "['number 250']" and row["seconds"] >= 1
+    assert not result.status.hanging and threading.active_count() == threads

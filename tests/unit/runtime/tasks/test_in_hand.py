@@ -1,0 +1,84 @@
+"""What is under work stands on a page that somebody else can read at any moment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamlet import Bolt, Tuple
+from streamlet.runtime.tasks.in_hand import PAGE_BYTES, Holding, InHand, holding, message_key, shortened
+from tests.unit.runtime.tasks.bolt_rig import Rig
+
+
+def test_a_slice_of_one_names_its_tuple_and_a_longer_one_only_the_task() -> None:
+    seen: list[Holding | None] = []
+
+    class Looks(Bolt):
+        def process(self, tup: Tuple) -> None:
+            seen.append(holding(page))
+            rig.clock.advance(0.2)
+
+    page = bytearray(PAGE_BYTES)
+    rig = Rig(Looks())
+    rig.task.task_id, rig.task.in_hand = 7, InHand(page)
+    rig.task.in_hand.message_of = lambda root: ("topic", 0, 12) if root == 41 else None
+    rig.run((41, ["long"]), (42, [b"x" * 4000]))
+    assert [held and (held.task, held.call, held.count) for held in seen] == [(7, "process", 64)] * 2
+    seen.clear()
+    rig.run((41, ["slow"]), (42, [b"x" * 4000]), (0, [None]))
+    rig.run((1, ["both"]), multi=[[41, 42]])
+    assert [held and (held.count, held.roots, held.values) for held in seen] == [
+        (1, (41,), "['slow']"),
+        (1, (42,), "[b'" + "x" * 60 + "'... (4,000 long)]"),
+        (1, (), "[None]"),
+        (1, (41, 42), "['both']"),
+    ]
+    key = message_key(("topic", 0, 12))
+    assert [held and held.messages for held in seen] == [
+        ((41, key, "('topic', 0, 12)"),), (), (), ((41, key, "('topic', 0, 12)"),)
+    ]  # fmt: skip
+    began = [held.began for held in seen if held]
+    assert began == sorted(set(began))
+    rig.task.in_hand.clear()
+    assert holding(page) is None
+
+
+def test_a_call_without_a_tuple_is_named() -> None:
+    page = bytearray(PAGE_BYTES)
+    hand = InHand(page)
+    hand.one(3, 9, ["a"], 1.0)
+    hand.call(2, "process_tick", 5.5)
+    assert holding(page) == Holding(2, "process_tick", 0, 5.5)
+    hand.call(2, "some_day", 5.5)
+    assert holding(page) == Holding(2, "its own call", 0, 5.5)
+
+
+def test_a_page_that_was_left_half_written_is_read_all_the_same() -> None:
+    page = bytearray(PAGE_BYTES)
+    InHand(page).one(3, 9, ["a" * 300], 1.0)
+    for at in range(128, 400):
+        torn = bytearray(page)
+        torn[at] = 0xC1
+        held = holding(torn)
+        assert held is not None and (held.task, held.count) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (["a", 1, 2.5, None, True], "['a', 1, 2.5, None, True]"),
+        ([{"a": 1}, [1, [2]]], "[<dict of 1>, [1, [2]]]"),
+        (list(range(20)), "[0, 1, 2, 3, 4, 5, 6, 7, ... (20 values)]"),
+        ([1 << 4000], "[<int>]"),
+        (["\udce9\x1b"], r"['\udce9\x1b']"),
+    ],
+)
+def test_values_are_shown_short(value: Any, text: str) -> None:
+    assert shortened(value) == text
+    assert len(shortened(["x" * 10_000] * 8)) <= 200
+
+
+@pytest.mark.parametrize(("one", "other"), [((0, 5), (0, 5)), ("a", "a"), (frozenset({1}), frozenset({1}))])
+def test_equal_ids_have_one_key(one: Any, other: Any) -> None:
+    assert message_key(one) == message_key(other) != message_key("else")
