@@ -52,6 +52,12 @@ class Spout(Component):
     LOST says nothing against a message: do not count it towards a limit of tries.
     """
 
+    holds_back: bool = False
+    """True while ``kept_bytes`` is as much as it may be: emit what failed, and no new message.
+
+    The runtime sets it, and does not ask a ReliableSpout for new messages meanwhile.
+    """
+
     timer_interval_s: ClassVar[float | None] = None
     """Seconds between calls of ``on_timer``, also while the spout is paused; None: none."""
 
@@ -106,6 +112,13 @@ class Spout(Component):
         """Call ``fail`` for each."""
         for tup_id in tup_ids:
             self.fail(tup_id)
+
+    def kept_bytes(self) -> int:
+        """Return about the bytes of the messages kept to be sent again. Override it if you keep any.
+
+        What waits for a retry is no open tree, so only this bounds it.
+        """
+        return 0
 
     def activate(self) -> None:
         """Begin: tuples may flow from now on."""

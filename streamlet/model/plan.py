@@ -62,11 +62,14 @@ class Plan:
 
     @property
     def bolt_tasks(self) -> tuple[TaskPlan, ...]:
-        """The tasks of bolts."""
+        """Every task that is not a spout's."""
         return tuple(task for task in self.tasks if self.topology.component(task.component).kind != SPOUT)
 
     def depths(self) -> dict[str, int]:
-        """Return how far each component is from the spouts: the longest way, without the edges that close cycles."""
+        """Return each component's distance from the spouts, the longest way.
+
+        Edges that close a cycle count for nothing.
+        """
         sources: dict[str, list[str]] = {component.name: [] for component in self.topology.components}
         for route in self.routes:
             sources[route.target].append(route.source.component)
@@ -76,7 +79,10 @@ class Plan:
         return depths
 
     def _spouts_first(self) -> list[str]:
-        """Return the components so that each comes before those that read it, but for edges that close a cycle."""
+        """Return each component before those that read it.
+
+        An edge that closes a cycle is left out.
+        """
         after: dict[str, list[str]] = {component.name: [] for component in self.topology.components}
         for route in self.routes:
             after[route.source.component].append(route.target)
@@ -99,7 +105,7 @@ class Plan:
         return done[::-1]
 
     def ahead_of(self, task: TaskPlan, depths: Mapping[str, int]) -> frozenset[int]:
-        """Return the tasks that a task may emit to and that lie deeper than it."""
+        """Return the deeper tasks that a task may emit to."""
         depth = depths[task.component]
         ahead = {r.target for r in self.routes if r.source.component == task.component and depths[r.target] > depth}
         return frozenset(other.task_id for other in self.tasks if other.component in ahead)

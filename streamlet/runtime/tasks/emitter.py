@@ -178,7 +178,7 @@ class Incoming:
 
 
 def value_bytes(value: Any) -> int:
-    """Return about how many bytes a value takes, what is in it included."""
+    """Return about how many bytes a value takes, with its contents."""
     size = getsizeof(value)
     kind: type = value.__class__
     if kind not in _NESTED or len(value) == 0:
@@ -194,7 +194,7 @@ def value_bytes(value: Any) -> int:
 
 
 def row_bytes(values: Sequence[Any]) -> int:
-    """Return about how many bytes a row takes on its way between two tasks."""
+    """Return about how many bytes a row takes between two tasks."""
     return ROW_BYTES + getsizeof(values) + sum(map(value_bytes, values))
 
 
@@ -231,7 +231,7 @@ class Waiting:
 
 
 class Inbox:
-    """The runs that wait for the bolts of a worker: whose turn is next, and who holds too much. Pure.
+    """Runs that wait for a worker's bolts, and whose turn is next.
 
     ``most_tuples`` and ``most_bytes`` are the marks of all tasks together. ``by_depth``: the worker's bolt tasks,
     deepest first.
@@ -242,7 +242,7 @@ class Inbox:
 
     Why no topology can lock. A bolt waits only for bolts that lie deeper than it (``Plan.depths``), never for one that
     its tuples go back to. So of all bolts that have something to do, the deepest waits for nobody: those behind it hold
-    nothing. What is told across workers may be late, but each worker reads its links also while its bolts wait.
+    nothing. News from other workers may be late, but each worker reads its links also while its bolts wait.
     """
 
     def __init__(self, by_depth: Sequence[int], most_tuples: int, most_bytes: int) -> None:
@@ -336,7 +336,7 @@ class Inbox:
         return frozenset(self._full), self._above
 
     def order(self, waits: Collection[int]) -> None:
-        """Choose the order anew: ``waits`` are the tasks that may not run now."""
+        """Choose the order again: ``waits`` are the tasks that may not run now."""
         self.waits = waits
         deepest_first = self._above or bool(waits)
         if deepest_first and not self._of_task:

@@ -13,7 +13,7 @@ from streamlet.base.clock import Clock
 from streamlet.components.reliable_spout import ReliableSpout
 from streamlet.components.spout import FailReason, Spout
 from streamlet.runtime.tasks.bolt_task import Report
-from streamlet.runtime.tasks.emitter import Emitter, Outbox
+from streamlet.runtime.tasks.emitter import Emitter, Outbox, row_bytes
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.tasks.values import PLAIN, copies
 from streamlet.tracking.acker import AckLedger
@@ -28,6 +28,9 @@ ASK_S = 0.005
 
 LOOKS = frozenset(1 << power for power in range(16))
 """Numbers of calls in a turn after which the clock is read: after the first of a slow spout."""
+
+KEPT_BYTES = 250
+"""What a message that a ReliableSpout keeps takes beside its values: ids, times, and their places."""
 
 MOST_FOLLOWED = 100_000
 """Most failed messages that are followed until they are acked."""
@@ -69,6 +72,10 @@ class SpoutTask:
         self._complete: list[Any] = []  # acked before any bolt saw them: no receiver, or tracking is off
         self._born: dict[int, float] = {}
         self._now = 0.0
+        self.kept_bytes = 0
+        """What the spout kept at the last look, to send it again."""
+        self._kept_size = 0.0
+        self._measured: object = None
         self._replay = spout.replay if isinstance(spout, ReliableSpout) else None
         self.emit: Callable[..., list[int] | None] = self._fast_emit() or self.emit_anywhere
         spout.bind(self)
@@ -191,6 +198,8 @@ class SpoutTask:
             return False
         self._now = now
         ids, limit, replay, next_tuple = self.pending.ids, self.max_pending, self._replay, self.spout.next_tuple
+        if self.spout.holds_back and replay is not None:
+            next_tuple = _nothing_new
         first, monotonic = self.emits, self.clock.monotonic
         over = monotonic() + ASK_S
         try:
@@ -211,6 +220,26 @@ class SpoutTask:
     def _asked(self, next_tuple: Callable[[], None], before: int) -> bool:
         next_tuple()
         return self.emits == before
+
+    def weigh(self, most_bytes: int) -> None:
+        """Let the spout emit nothing new while it keeps too much.
+
+        From more than ``most_bytes`` on, until it keeps half of that.
+        """
+        spout, kept = self.spout, self.spout.kept_bytes()
+        if isinstance(spout, ReliableSpout) and spout.unacked_tuples:
+            kept += int(len(spout.unacked_tuples) * self._usual_kept_bytes(spout))
+        self.kept_bytes = kept
+        spout.holds_back = kept > (most_bytes // 2 if spout.holds_back else most_bytes)
+
+    def _usual_kept_bytes(self, spout: ReliableSpout) -> float:
+        """Return about the bytes of a message that is kept. The newest one is measured, at each new look."""
+        newest = next(reversed(spout.unacked_tuples.values()))
+        if newest is not self._measured:
+            self._measured = newest
+            size = KEPT_BYTES + row_bytes(newest.values)
+            self._kept_size += (size - self._kept_size) / (8 if self._kept_size else 1)
+        return self._kept_size
 
     def deliver_complete(self) -> None:
         """Ack what was complete when it was emitted: nobody reads it, or nothing is tracked."""
@@ -291,6 +320,10 @@ class SpoutTask:
         """Count messages neither acked nor given up: open trees, failures to be replayed."""
         known = self.spout.unfinished_count()
         return len(self.pending) + len(self._failed_ids) if known is None else known
+
+
+def _nothing_new() -> None:
+    """Stand for ``next_tuple`` of a spout that keeps too much."""
 
 
 def _key(tup_id: object) -> Hashable:

@@ -14,6 +14,7 @@ a frame (``Inbox``).
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import selectors
 from collections import Counter, deque
@@ -34,6 +35,8 @@ from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.user_errors import could_not_start
 from streamlet.runtime.worker.timers import Timers
 
+logger = logging.getLogger("streamlet")
+
 SPOUT_BUDGET = 128
 """Most calls of one spout in one turn: the size of a batch under load."""
 
@@ -45,6 +48,15 @@ POLL_S = 0.001
 
 BOLTS_S = 0.100
 """Seconds that bolts may work off short runs while a stop, timer or peer waits."""
+
+WEIGH_S = 0.02
+"""Seconds between two looks at what spouts keep."""
+
+TELL_HELD_S = 10.0
+"""Seconds without anything new after which a warning names the spout that keeps too much ..."""
+
+TELL_HELD_AGAIN_S = 60.0
+"""... and seconds to the next one."""
 
 IDLE_S = 1.0
 
@@ -102,6 +114,9 @@ class WorkerLoop:
         self._link_mark = min(running.conf["streamlet.link.high.water.bytes"], memory // 32)
         self._outgoing: dict[int, Outgoing] = {}
         self._leaving_bytes = 0
+        self._spouts_keep = memory // 2
+        self._weighs_at = 0.0
+        self._held_since: dict[int, float] = {}
         self._sizes = SampledSizes()
         self._polls: list[SpoutTask] = []
         self._descriptors: list[tuple[SpoutTask, int]] = []
@@ -114,7 +129,7 @@ class WorkerLoop:
         self.unsent: Mapping[int, int] = {}
         """Bytes that wait for each worker which is slow to read."""
         self._clogged: frozenset[int] = frozenset()
-        """Workers for which more waits than the mark allows; from above it until half of it."""
+        """Workers that more waits for than the mark allows; from above it until half of it."""
         self._full: list[int] = []
         self._full_elsewhere: dict[int, list[int]] = {}
         self._others = frozenset(range(running.plan.workers)) - {running.worker}
@@ -355,7 +370,7 @@ class WorkerLoop:
                 return
 
     def _next_after_a_look(self) -> Work | None:
-        """Look whether those that the bolts wait for have been worked off; return what may run then."""
+        """Look again at who must wait; return the run that is next then."""
         if not self.inbox.waits:
             return None
         self._watch_marks()
@@ -386,6 +401,7 @@ class WorkerLoop:
 
     def _ask_spouts(self, now: float) -> bool:
         self._watch_marks()
+        self._weigh_spouts(now)
         emitted = False
         # What a spout emits while it may not be asked (in `initialize`, `fail`, `on_timer`) waits in its outboxes until
         # tuples may travel, and then travels at once, in a drain too.
@@ -400,6 +416,31 @@ class WorkerLoop:
                 if travels:
                     self._collect(self.tasks[spout.task_id])  # also what it emitted before it raised
         return emitted
+
+    def _weigh_spouts(self, now: float) -> None:
+        """Let spouts that keep too much emit nothing new."""
+        # Not at each turn: a KafkaSpout counts all its partitions.
+        if now < self._weighs_at:
+            return
+        self._weighs_at = now + WEIGH_S
+        most = self._spouts_keep // max(1, len(self.spouts))
+        for spout in self.spouts.values():
+            held = spout.spout.holds_back
+            self.ledgers.guard(spout, "kept_bytes", partial(spout.weigh, most))
+            if spout.spout.holds_back and not held:
+                self._held_since[spout.task_id] = now
+            elif spout.spout.holds_back and now - self._held_since[spout.task_id] >= TELL_HELD_S:
+                self._held_since[spout.task_id] = now + TELL_HELD_AGAIN_S
+                component = self._component_of(spout.task_id)
+                logger.warning(
+                    "%s (task %d) has emitted nothing new for %d s: the messages that it keeps until they are acked, "
+                    "in flight or waiting to be sent again, take %d MiB. Find out why they fail or are slow, or raise "
+                    "streamlet.worker.memory.bytes.",
+                    component,
+                    spout.task_id,
+                    TELL_HELD_S,
+                    spout.kept_bytes >> 20,
+                )
 
     def _watch_marks(self) -> None:
         """Pause spouts and bolts while what they feed is full.
@@ -427,7 +468,7 @@ class WorkerLoop:
             self._to(worker).full = full
 
     def _order_bolts(self) -> None:
-        """Let bolts wait that emit to tasks which hold too much, here or elsewhere, or over a clogged link."""
+        """Let bolts wait while they emit to full tasks or clogged links."""
         full = {*self._full, *chain.from_iterable(self._full_elsewhere.values())}
         full.update(task for task, worker in self._worker_of.items() if worker in self._clogged)
         self.inbox.order({task for task, ahead in self._ahead.items() if not full.isdisjoint(ahead)})

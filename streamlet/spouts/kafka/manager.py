@@ -39,7 +39,13 @@ from streamlet.spouts.kafka.scheme import Column, Record, Row, Scheme, columns_o
 log = logging.getLogger(__name__)
 
 HEAVY_RECORD_BYTES = 16 * 1024
-"""Size of a large record: counted by its bytes in flight, smaller ones by number."""
+"""Size of a large record: its own bytes count while it is open, smaller ones count with their usual size."""
+
+USUAL_OVER = 4096
+"""Records over which the mean of the smaller ones is taken, about."""
+
+OPEN_BYTES = 300
+"""What an open record takes beside its value: row, offset, message id, and their places."""
 
 
 # -- the ledger: open offsets ----------------------------------------------------------------------------------------
@@ -224,6 +230,8 @@ class ReadBuffer:
         """(offset, row or Record) of the batch that is being emitted. Never replaced: the manager holds it too."""
         self.heavy: dict[int, int] = {}
         """Offset -> bytes of large records, until they are done. Never replaced: the manager holds it too."""
+        self.usual_bytes = 0.0
+        """Mean size of the smaller records lately."""
         self._partition = partition
         self._ledger = ledger
         self._columns = columns
@@ -344,12 +352,17 @@ class ReadBuffer:
         )
 
     def _weigh(self, batch: RecordBatch) -> None:
-        # One pass in C over the column decides for the usual batch of small records.
-        if max(map(len, filter(None, batch.values)), default=0) < HEAVY_RECORD_BYTES:
-            return
-        for offset, value in zip(batch.offsets(), batch.values, strict=True):
-            if value is not None and len(value) >= HEAVY_RECORD_BYTES:
-                self.heavy[offset] = len(value)
+        # Passes in C over the column do for the usual batch of small records.
+        total, count = sum(map(len, filter(None, batch.values))), len(batch)
+        if total >= HEAVY_RECORD_BYTES and max(map(len, filter(None, batch.values))) >= HEAVY_RECORD_BYTES:
+            for offset, value in zip(batch.offsets(), batch.values, strict=True):
+                if value is not None and len(value) >= HEAVY_RECORD_BYTES:
+                    self.heavy[offset] = len(value)
+                    total -= len(value)
+                    count -= 1
+        if count:
+            share = min(1.0, count / USUAL_OVER) if self.usual_bytes else 1.0
+            self.usual_bytes += share * (total / count - self.usual_bytes)
 
 
 # -- the manager: buffer, ledger, retries and scheme together --------------------------------------------------------
@@ -424,7 +437,7 @@ class PartitionManager:
         self._held = False
         # Bytes of large records count from their emit, not while they wait: only emitted records can be acked, so one
         # batch above the bound would hold itself back for ever.
-        self._heavy_bytes = 0
+        self._heavy_bytes = self._heavy_open = 0
         # Whether an ack has more to do than tell the ledger: false on the fast path of small records without failures.
         self._troubled = False
 
@@ -450,6 +463,7 @@ class PartitionManager:
             self.ledger.emitted(offset, values)
             if self._heavy:
                 self._heavy_bytes += self._heavy.get(offset, 0)
+                self._heavy_open += offset in self._heavy
                 self._troubled = True
             if not self._emit(collector, offset, values):
                 # After a skipped record go on in the same call: a turn that emits nothing lets the worker's loop sleep.
@@ -498,11 +512,14 @@ class PartitionManager:
         if not self._waiting:
             self.buffer.batch_done()
 
-    def begin_turn(self, now_s: float, records: int) -> None:
-        """Take due retries into this turn, at most half of it; check the bounds on new records."""
+    def begin_turn(self, now_s: float, records: int, *, holds_back: bool = False) -> None:
+        """Take due retries into this turn; check whether new records may come.
+
+        Retries fill half of the turn at most. ``holds_back``: nothing new may come in any case.
+        """
         # Half of the turn: neither retries nor new records starve. The bounds are checked once a turn and not at each
         # record, so they hold to within one turn.
-        self._held = not self.may_emit()
+        self._held = holds_back or not self.may_emit()
         if not self.ledger.waiting_count or self._due:
             return
         for _ in range(max(1, records // 2)):
@@ -514,9 +531,21 @@ class PartitionManager:
 
     def may_emit(self) -> bool:
         """Return whether the bounds allow new records; retries are always allowed."""
-        if self._heavy_bytes >= self._limits.max_unacked_bytes:
+        if self.unacked_bytes >= self._limits.max_unacked_bytes:
             return False
         return self.ledger.position - self.ledger.committed < self._limits.max_uncommitted_offsets
+
+    @property
+    def unacked_bytes(self) -> int:
+        """About the bytes of open records, waiting for retries or not."""
+        # The smaller ones by their number: an entry for each would cost every record, and so many are alike.
+        usual = (self.ledger.open_count - self._heavy_open) * self.buffer.usual_bytes
+        return self._heavy_bytes + int(usual)
+
+    @property
+    def kept_bytes(self) -> int:
+        """About the memory that the open records take."""
+        return self.unacked_bytes + self.ledger.open_count * OPEN_BYTES
 
     @property
     def commit_is_pressing(self) -> bool:
@@ -589,7 +618,10 @@ class PartitionManager:
 
     def _forget(self, offset: int) -> None:
         self._retries.acked(offset)
-        self._heavy_bytes -= self._heavy.pop(offset, 0)
+        large = self._heavy.pop(offset, None)
+        if large is not None:
+            self._heavy_bytes -= large
+            self._heavy_open -= 1
         self._troubled = bool(self._heavy) or self._retries.has_failures()
 
     # -- progress -------------------------------------------------------------------------------------------

@@ -138,7 +138,7 @@ class KafkaSpout(Spout):
             manager = self._current = managers[self._curr_partition_index]
             if manager.damage is not None:
                 self._fetch_once_more(manager, manager.damage)
-            manager.begin_turn(now, records)
+            manager.begin_turn(now, records, holds_back=self.holds_back)
             state = manager.next(self)
             if state is EMITTED_MORE_LEFT:
                 self._turn_left = records - 1
@@ -267,6 +267,10 @@ class KafkaSpout(Spout):
     def unfinished_count(self) -> int | None:
         """Count the records emitted and neither acked nor given up."""
         return sum(manager.ledger.open_count for manager in self._managers)
+
+    def kept_bytes(self) -> int:
+        """Return about the memory that the open records take."""
+        return sum(manager.kept_bytes for manager in self._managers)
 
     def partition_status(self) -> list[dict[str, Any]]:
         """Return one entry a partition, without I/O; after ``close`` the last ones."""

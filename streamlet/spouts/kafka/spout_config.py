@@ -96,7 +96,7 @@ class SpoutConfig(SecuritySettings):
     """Most bytes fetched and not yet emitted, for all partitions of a task together, in equal shares for its brokers.
     A record larger than a share still comes, alone."""
     max_unacked_bytes: int = 64 << 20
-    """Bytes of large records in flight above which a partition emits nothing new."""
+    """Bytes of open records, in flight or waiting for a retry, above which a partition emits nothing new."""
     max_uncommitted_offsets: int = 1_000_000
     """Most offsets between a partition's last commit and its newest record: bounds the records that come again after
     a kill. Checked once a turn."""

@@ -77,3 +77,11 @@ def test_a_fan_out_between_bolts_stays_within_what_a_worker_may_hold(workers: in
     result, mib = run("FanOut", workers, collector=collector)
     assert result.components["count"].acked == 400_000
     assert mib < ALLOWED_MIB
+
+
+@pytest.mark.parametrize("collector", ["ours", "own"])
+def test_messages_that_wait_for_their_replay_stay_within_it(collector: str) -> None:
+    """Failed messages are no open trees: only their bytes can stop new ones."""
+    result, mib = run("Failing", collector=collector)
+    assert result.components["messages"].acked == 150_000
+    assert mib < ALLOWED_MIB

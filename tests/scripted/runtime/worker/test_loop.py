@@ -328,3 +328,20 @@ def test_a_descriptor_that_nobody_reads_does_not_keep_the_loop_awake(why: str, m
     finally:
         os.close(read)
         os.close(write)
+
+
+def test_a_spout_that_may_emit_nothing_new_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    """Else a run stands still, and its user reads nothing."""
+    with rig(0, workers=1) as one:
+        kept = one.loop._spouts_keep + 1
+        one.spout.kept_bytes = lambda: kept
+        for _ in range(30):
+            one.clock.advance(1.0)
+            one.loop.turn()
+        (line,) = [record.getMessage() for record in caplog.records]
+        assert "numbers (task 1) has emitted nothing new" in line and "streamlet.worker.memory.bytes" in line
+        assert one.spout.holds_back
+        kept = 0
+        one.clock.advance(1.0)
+        one.loop.turn()
+        assert not one.spout.holds_back

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from streamlet import Spout, Stream
+from streamlet import ReliableSpout, Spout, Stream
+from streamlet.base.backoff import Backoff
 from streamlet.base.clock import ManualClock
 from streamlet.base.errors import ValueCannotTravel
 from streamlet.model.grouping import Grouping
@@ -36,8 +37,10 @@ class Scripted(Spout):
 
 
 class Rig:
-    def __init__(self, readers: int = 1, tracked: bool = True, max_pending: int = 100, streams: Any = None) -> None:
-        self.spout = Scripted()
+    def __init__(
+        self, readers: int = 1, tracked: bool = True, max_pending: int = 100, streams: Any = None, spout: Any = None
+    ) -> None:
+        self.spout: Any = spout or Scripted()
         self.clock = ManualClock()
         self.boxes = [Outbox(1, 9 + n, "default") for n in range(readers)]
         targets = [Target(Grouping.SHUFFLE, (), (box,), ()) for box in self.boxes]
@@ -265,3 +268,48 @@ def test_the_payload_may_be_named_tup() -> None:
     rig = Rig()
     rig.turn(lambda spout: spout.emit(tup=["fast"], tup_id=1), lambda spout: spout.emit(tup=["slow"]))
     assert [values for _, _, values in rig.emitted()] == [["fast"], ["slow"]]
+
+
+class Keeping(ReliableSpout):
+    """Emits texts of a kilobyte without end."""
+
+    replay_backoff = Backoff(initial=1.0, maximum=1.0)
+    max_fails = None
+    emitted = 0
+    todo: tuple[()] = ()
+
+    def next_tuple(self) -> None:
+        self.emitted += 1
+        self.emit([f"{self.emitted:01000}"], tup_id=self.emitted)
+
+
+def test_a_spout_that_keeps_too_much_emits_again_and_nothing_new_until_half_is_done() -> None:
+    """Failed messages are no open trees: only their bytes say how many there are."""
+    rig = Rig(max_pending=1000, spout=Keeping())
+    assert rig.turn(budget=100)
+    rig.task.weigh(200_000)
+    assert not rig.spout.holds_back and 100_000 < rig.task.kept_bytes < 160_000
+    assert rig.turn(budget=100)
+    rig.task.weigh(200_000)
+    assert rig.spout.holds_back and not rig.turn(), "nothing new"
+    rows = rig.emitted()
+    rig.task.apply_fails([root for root, _, _ in rows])
+    rig.task.weigh(200_000)
+    assert rig.spout.holds_back and not rig.turn(), "what failed is kept as before"
+    rig.clock.advance(1.0)
+    assert rig.turn(now=1.0, budget=1000) and rig.spout.emitted == 200
+    again = rig.emitted()
+    assert len(again) == 200
+    rig.ack_all(again[:80])
+    rig.task.weigh(200_000)
+    assert rig.spout.holds_back, "more than half is left"
+    rig.ack_all(again[80:140])
+    rig.task.weigh(200_000)
+    assert not rig.spout.holds_back and rig.turn(now=1.0, budget=10) and rig.spout.emitted > 200
+
+
+def test_a_spout_of_the_users_says_itself_what_it_keeps() -> None:
+    rig = Rig()
+    rig.spout.kept_bytes = lambda: 11
+    rig.task.weigh(10)
+    assert rig.spout.holds_back and rig.turn(emit(1, "a")), "it is asked as before, and reads holds_back"

@@ -448,6 +448,56 @@ def test_large_records_beyond_the_end_count_for_nothing() -> None:
     assert one.at_end and one.may_emit() and not one._heavy
 
 
+def turns(one: PartitionManager, out: Out, now_s: float = 0.0, **more: Any) -> int:
+    """Turns of ten records as long as any is emitted; how many were."""
+    before = len(out.sent)
+    while True:
+        at = len(out.sent)
+        one.begin_turn(now_s, 10, **more)
+        for _ in range(10):
+            one.next(out)
+        if len(out.sent) == at:
+            return at - before
+
+
+def test_small_records_in_flight_or_failed_are_bounded_by_their_bytes_too() -> None:
+    """By their usual size, within a turn: what waits for a retry keeps its values, and is nobody's open tree."""
+    one, out = manager(limit=0, max_unacked_bytes=100_000), Out()
+    for base in (0, 100, 200):
+        one.add(*fetched(batch(base, [b"x" * 1000] * 100)), 300)
+    assert turns(one, out) == 100
+    for offset in range(100):
+        one.fail(offset, 0.0)
+    assert turns(one, out) == 0, "what failed counts as before"
+    assert turns(one, out, 9.0) == 100 and out.offsets() == [*range(100)] * 2, "retries may always come"
+    for offset in range(100):
+        one.ack(offset)
+    assert turns(one, out, 9.0) == 100 and one.unacked_bytes == 100_000
+    for offset in range(100, 200):
+        one.ack(offset)
+    assert one.unacked_bytes == 0
+
+
+def test_large_and_small_records_are_weighed_apart() -> None:
+    """A record of a megabyte makes its thousand neighbours no heavier."""
+    one, out = manager(), Out()
+    one.add(*fetched(batch(0, [b"x" * 1_000_000, *[b"y" * 100] * 99])), 100)
+    drain(one, out)
+    assert one.unacked_bytes == 1_000_000 + 99 * 100
+    one.ack(0)
+    assert one.unacked_bytes == 99 * 100
+
+
+def test_a_spout_that_holds_back_emits_what_failed_and_nothing_new() -> None:
+    one, out = manager(limit=0), Out()
+    one.add(*fetched(batch(0, [b"x"] * 50)), 50)
+    assert turns(one, out, holds_back=True) == 0
+    one.begin_turn(0.0, 10)
+    one.next(out)
+    one.fail(0, 0.0)
+    assert turns(one, out, 9.0, holds_back=True) == 1 and out.offsets() == [0, 0]
+
+
 class Lines(StringScheme):
     """A ready scheme with another ``deserialize``, as one derives a class."""
 

@@ -39,7 +39,7 @@ class Manager:
         self.failed: list[int] = []
         self.lost: list[int] = []
 
-    def begin_turn(self, now_s: float, records: int) -> None: ...
+    def begin_turn(self, now_s: float, records: int, *, holds_back: bool = False) -> None: ...
 
     def next(self, collector: Any) -> Any:
         if not self.left:
