@@ -1,8 +1,8 @@
 """The temporary folders of runs, each named after its owner.
 
 A run removes its folders. A run whose processes were all killed cannot, so the next run does it: a folder goes if it is
-this user's, was made under this kernel's view of processes, and the process that made it is gone. A process is known by
-its number and the moment it was started, for numbers come again.
+this user's, was made on this machine and under this kernel's view of processes, and the process that made it is gone. A
+process is known by its number and the moment it was started, for numbers come again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LONGEST = 80
 
 SHORT = "/tmp"  # noqa: S108 - each folder in it has its own name and mode 0700
 
-_NAME = re.compile(r"slt-(?:spark-)?(\d{1,10})-(\d{1,20})-(\d{1,20})-\w+")
+_NAME = re.compile(r"slt-(?:spark-)?(\d{1,10})-(\d{1,20})-(\d{1,20})-([0-9a-f]{8})-\w+")
 
 
 def socket_folder() -> Path:
@@ -42,9 +42,10 @@ def spark_folder() -> Path:
 
 def _prefix(kind: str) -> str:
     # The owner stands in the name: a later run removes what a killed one left. The start tells apart two processes with
-    # one number, the namespace those of another container.
+    # one number, the namespace those of another container, the boot those of another machine: the first namespace has
+    # one number on all machines, and a temporary folder may be shared.
     own = os.getpid()
-    return f"{kind}{own}-{start_ticks(own)}-{_namespace()}-"
+    return f"{kind}{own}-{start_ticks(own)}-{_namespace()}-{_boot()}-"
 
 
 def _remove_dead(places: set[str]) -> None:
@@ -67,10 +68,20 @@ def _is_dead(entry: os.DirEntry[str]) -> bool:
             return False
     except OSError:
         return False
-    pid, started, namespace = map(int, named.groups())
-    # The processes of another container are not to be seen from here.
-    return namespace == _namespace() and start_ticks(pid) != started
+    pid, started, namespace = map(int, named.groups()[:3])
+    # The processes of another container or machine are not to be seen from here.
+    return (namespace, named[4]) == (_namespace(), _boot()) and start_ticks(pid) != started
 
 
 def _namespace() -> int:
     return Path("/proc/self/ns/pid").stat().st_ino
+
+
+def _boot() -> str:
+    """Return eight digits of this machine's present boot; zeros where they are not told."""
+    # A machine that was started again has a new one: what lay there before is nobody's to judge, and is swept with the
+    # temporary folder itself.
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").replace("-", "")[:8]
+    except OSError:
+        return "0" * 8

@@ -28,7 +28,7 @@ from streamlet.model.plan import Plan, fingerprint, make_plan
 from streamlet.model.spec import SPOUT
 from streamlet.runtime.supervision import instructions
 from streamlet.runtime.supervision.supervisor import Limits, Supervisor
-from streamlet.runtime.tasks.task_stats import component_rows
+from streamlet.runtime.tasks.task_stats import component_rows, merged
 from streamlet.runtime.worker import messages
 from streamlet.runtime.worker.channel import ChannelClosed, ControlChannel
 from streamlet.runtime.worker.messages import Beat, Failed, FromCoordinator, FromWorker, Misshapen, Raw, from_worker
@@ -118,8 +118,8 @@ class RunCoordinator:
         self.pids: dict[int, int] = {}
         self.pages: dict[int, mmap.mmap] = {}
         """Worker -> the page on which it notes what it has in hand."""
-        self.dead: dict[str, list[Mapping[str, Any]]] = {}
-        """Component -> last snapshots of its tasks whose worker was replaced."""
+        self.dead: dict[str, Mapping[str, Any]] = {}
+        """Component -> sum of the last snapshots of its tasks whose worker was replaced."""
         self.left: Counter[str] = Counter()
         """Bolt -> untracked tuples for it that the drain left."""
         self.lost: Counter[str] = Counter()
@@ -404,7 +404,9 @@ class RunCoordinator:
         beat = self.beats.pop(worker, None)
         # The spouts of a replacement start over: what the old ones had still to send again is counted no more.
         for task_id, snapshot in beat.tasks.items() if beat else ():
-            self.dead.setdefault(self._component_of(task_id), []).append({**snapshot, "unreplayed": 0, "open": 0})
+            name, last = self._component_of(task_id), {**snapshot, "unreplayed": 0, "open": 0}
+            # One sum and no list: a worker may be replaced any number of times.
+            self.dead[name] = merged(self.dead[name], last) if name in self.dead else last
         if beat is not None and beat.queued:
             self.lost.update(beat.queued)
             self.observer.on_event("error", f"worker {worker} took {counted(beat.queued)} along. {NOBODY_SENDS}")
@@ -431,7 +433,7 @@ class RunCoordinator:
 
     def _status(self, state: str | None = None) -> RunStatus:
         supervisor = self.supervisor
-        pairs = [(name, snapshot) for name, snapshots in self.dead.items() for snapshot in snapshots]
+        pairs = list(self.dead.items())
         for beat in self.beats.values():
             pairs += [(self._component_of(task_id), snapshot) for task_id, snapshot in beat.tasks.items()]
         running = "running" if supervisor.whole else "recovering" if supervisor.began else "starting"

@@ -57,7 +57,11 @@ def _refused_as_json(error: Exception) -> None:
 @click.option("-c", "pairs", multiple=True, metavar="KEY=VALUE", help="A setting, or COMPONENT.NAME=VALUE. Repeatable.")
 @click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings in TOML or JSON; -c wins.")
 @click.option(
-    "-t", "seconds", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Stop after so long."
+    "-t",
+    "seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Stop after so long; with --until-caught-up: at the latest.",
 )
 @click.option("--until-caught-up", is_flag=True, help="Stop when all that was there at the start is done.")
 @click.option(
@@ -93,7 +97,7 @@ def run(
     `streamlet check --settings [FILE]` lists what -c may set.
     """
     try:
-        _check_options(backend, master, workers, seconds, until_caught_up)
+        _check_options(backend, master, workers)
         topology = target.load()
         request = make_request(
             topology,
@@ -119,16 +123,12 @@ def run(
     return _watched(made, request, stop, lasting, view, debug)
 
 
-def _check_options(
-    backend: str, master: str | None, workers: int | None, seconds: float | None, until_caught_up: bool
-) -> None:
+def _check_options(backend: str, master: str | None, workers: int | None) -> None:
     context = click.get_current_context()
     if master is not None and backend != "spark":
         raise click.UsageError("--master belongs to --backend spark.", context)
     if backend == "inline" and (workers or 1) > 1:
         raise click.UsageError("--backend inline runs everything in this process: leave --workers out.", context)
-    if seconds is not None and until_caught_up:
-        raise click.UsageError("-t and --until-caught-up are two ways to end: give one.", context)
 
 
 def choose_view(as_json: bool) -> View:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -89,6 +90,23 @@ class LastingView:
             self._drain()
 
 
+def json_text(content: Any) -> str:
+    """Return one line of JSON; a number that is not finite is null, what JSON has no word for is text."""
+    try:
+        return json.dumps(content, default=str, allow_nan=False)
+    except ValueError:
+        # A user's metric. Python would write NaN, which is no JSON: the whole line would be lost to its reader.
+        return json.dumps(_finite(content), default=str)
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, Mapping):
+        return {key: _finite(value) for key, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
+
+
 class JsonView:
     """Events on stdout for programs: ``start``, ``status``, ``log`` and, always last, ``result``."""
 
@@ -126,7 +144,7 @@ class JsonView:
         # From a handler, with the numbers at hand: the loop that would give newer ones is what was interrupted.
         ended = {"event": "result", "reason": "killed", "drained": False, "exit_status": exit_status}
         result = {**ended, **self._content_shown}
-        _unbuffered(json.dumps(result, default=str), self._out.fileno())
+        _unbuffered(json_text(result), self._out.fileno())
         _unbuffered(killed(self._status))
 
     def finish(self, result: RunResult, exit_status: int = 0) -> None:
@@ -150,7 +168,7 @@ class JsonView:
         return content
 
     def _put(self, event: str, **content: Any) -> None:
-        self._out.write(json.dumps({"event": event, **content}, default=str) + "\n")
+        self._out.write(json_text({"event": event, **content}) + "\n")
         self._out.flush()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,10 +20,14 @@ class Target:
     attribute: str | None = None
 
     def load(self) -> TopologySpec:
-        """Import the file. Raises CannotLoad (exit status 2)."""
+        """Import the file. Raises CannotLoad (exit status 2).
+
+        What it prints meanwhile goes to standard error: standard output is the command's own.
+        """
         from streamlet.runtime.worker.loading import load_topology
 
-        return load_topology(self.file, self.attribute)
+        with contextlib.redirect_stdout(sys.stderr):
+            return load_topology(self.file, self.attribute)
 
     def __str__(self) -> str:
         return f"{self.file}:{self.attribute}" if self.attribute else str(self.file)

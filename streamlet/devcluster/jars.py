@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import zlib
@@ -145,16 +146,46 @@ def _run_fetch(fetcher: str, command: list[str], release: Release) -> None:
         said = (error.stdout or b"").decode(errors="replace") if isinstance(error.stdout, bytes) else ""
     if why:
         raise JarsUnavailable(
-            f"Kafka {release.kafka}'s jars could not be fetched: {fetcher} {why}. It said: {_last_words(said)} "
-            "Check the network (Maven Central, or the mirror in ~/.m2/settings.xml) and the free room on the disk, "
-            "then try again; nothing half-fetched was kept."
+            f"Kafka {release.kafka}'s jars could not be fetched: {fetcher} {why}. It said: {cause_of(said)} "
+            f"{_remedy(said)} Then try again; nothing half-fetched was kept."
         )
 
 
-def _last_words(said: str) -> str:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    errors = [line for line in lines if "ERROR" in line or "::" in line] or lines
-    return " | ".join(errors[:3]) or "nothing."
+def cause_of(said: str) -> str:
+    """Return the lines in which Maven or Ivy says why it failed, three at most."""
+    # Ivy lists first what it tried, then under ERRORS why that failed; the lines between are rules and headings.
+    lines = [line.strip(" \t:=").strip() for line in said.splitlines()]
+    lines = [line for line in dict.fromkeys(lines) if line and line not in ("problems summary", "WARNINGS", "ERRORS")]
+    for words in (_CAUSES, r"ERROR|[Uu]nresolved|not found", ""):
+        named = [line for line in lines if re.search(words, line)]
+        if named:
+            return " | ".join(f"{line:.300}" for line in named[:3]).rstrip(".") + "."
+    return "nothing."
+
+
+def _remedy(said: str) -> str:
+    """Say what helps against the cause that ``said`` names."""
+    if re.search(_UNTRUSTED, said):
+        return (
+            "Java does not know the authority that signed the server's certificate: import that into a trust store "
+            "with `keytool`, and name it by JAVA_TOOL_OPTIONS=-Djavax.net.ssl.trustStore=FILE."
+        )
+    if re.search(_FULL, said):
+        return "Make room on the disk of the cache and of the temporary folder."
+    if re.search(_UNREACHED, said):
+        return (
+            "The host is not reached from here: check the network, name a proxy by JAVA_TOOL_OPTIONS="
+            '"-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT", or a mirror in ~/.m2/settings.xml and use Maven.'
+        )
+    return "Check the network (Maven Central, or the mirror in ~/.m2/settings.xml) and the free room on the disk."
+
+
+_UNTRUSTED = r"PKIX path|SSLHandshake|unable to find valid certification path"
+_FULL = r"No space left|Disk quota exceeded"
+_UNREACHED = (
+    r"UnknownHost|Unknown host|ConnectException|Connection refused|Network is unreachable|timed out|No route to"
+)
+_CAUSES = "|".join((_UNTRUSTED, _FULL, _UNREACHED))
 
 
 def fetch_command(

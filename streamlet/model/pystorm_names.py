@@ -41,9 +41,9 @@ MODULE = {
 """Names of the packages ``streamparse`` and ``pystorm``."""
 
 TOPOLOGY = {
-    "write": "nothing is submitted to a Nimbus: `streamlet graph FILE --format json` writes the topology down",
+    "write": "nothing is submitted to a Nimbus: the topology as data is __topology__",
     "read": "there is no Nimbus to read one back from: import the file that holds the topology",
-    "to_flux_dict": "there is no Flux: `streamlet graph FILE --format json` writes the topology down",
+    "to_flux_dict": "there is no Flux: the topology as data is __topology__",
     "specs": "the components are in __topology__.components",
     "thrift_topology": "there is no Thrift: the topology as data is __topology__",
     "thrift_bolts": "there is no Thrift: the components are in __topology__.components",

@@ -67,7 +67,7 @@ HELD_BY = {
     ],
     "unit/kafka/settings/test_foreign_names.py": ["kafka/consumer/consumer_config", "kafka/producer/producer_config"],
     "unit/model/test_validate.py": ["model/topology"],
-    "unit/runtime/tasks/test_spout_task.py": ["runtime/tasks/ledgers", "runtime/tasks/task_stats"],
+    "unit/runtime/tasks/test_spout_task.py": ["runtime/tasks/ledgers"],
     "unit/spouts/kafka/test_readers.py": ["spouts/kafka/activity"],
     "unit/tracking/test_acker.py": ["tracking/pending"],
 }

@@ -35,6 +35,13 @@ from streamlet.runtime.supervision.link_watch import LinkWatch
 from streamlet.runtime.supervision.worker_states import WaitNotice, WorkerRecord, WorkerState
 from streamlet.runtime.worker.messages import Book, Cut, Lost, Pause, Quiet, Stop, Whole
 
+RESTART_REMEDY = "look at what its components do just before, or raise streamlet.worker.restarts.max."
+
+START_REMEDY = (
+    "it imports the topology's file before it is ready. Look at what is done there and in what it imports, or give it "
+    "more time: streamlet.worker.start.timeout.secs."
+)
+
 WINDOW_S = 300.0
 """Seconds over which deaths and lost links are counted."""
 
@@ -212,8 +219,8 @@ class Supervisor:
         self._cut[pair] = self.version
         return [Cut(pair, self.version), *book]
 
-    def gone(self, index: int, epoch: int, why: str, now: float) -> list[Instruction]:
-        """Note that a worker ended, hung up, or was silent too long."""
+    def gone(self, index: int, epoch: int, why: str, now: float, remedy: str = "") -> list[Instruction]:
+        """Note that a worker ended, hung up, or was silent too long. ``remedy``: what helps, where that is known."""
         worker = self.workers[index]
         if worker.epoch != epoch or worker.state is WorkerState.GONE:
             return []
@@ -232,13 +239,13 @@ class Supervisor:
         # Two counts. Deaths within the window stop a worker that comes up and dies; `barren` stops one that never comes
         # up, since its long starts and growing pauses would leave too few deaths in the window.
         worker.barren = 0 if was_up else worker.barren + 1
-        hopeless = self._out_of_restarts(index, why, now)
+        hopeless = self._out_of_restarts(index, why, now, remedy or RESTART_REMEDY)
         if hopeless is not None:
             return [*lost, hopeless]
         worker.restart_at = now + self._backoff.delay(len(worker.deaths) - 1)
         return [*lost, *self._new_book()]
 
-    def _out_of_restarts(self, index: int, why: str, now: float) -> GiveUp | None:
+    def _out_of_restarts(self, index: int, why: str, now: float, remedy: str) -> GiveUp | None:
         """Count a death; return the end of the run if it was one too many."""
         worker = self.workers[index]
         worker.deaths.append(now)
@@ -251,7 +258,7 @@ class Supervisor:
             often = f"was started {worker.barren} times and never came up"
         return GiveUp(
             f"{self._called(index, 'Worker')} {often}, the last time because it {why}. Restarting it again would not "
-            "help: look at what its components do just before, or raise streamlet.worker.restarts.max."
+            f"help: {remedy}"
         )
 
     def hung(self, index: int, epoch: int, why: str, now: float) -> list[Instruction]:
@@ -313,8 +320,11 @@ class Supervisor:
                 continue
             limit = self.limits.start_s if worker.state is WorkerState.STARTING else self.limits.silent_s
             if now - worker.heard_s > limit:
-                verb = "did not start" if worker.state is WorkerState.STARTING else "was silent"
-                out += self.gone(index, worker.epoch, f"{verb} for {limit:g} s", now)
+                if worker.state is WorkerState.STARTING:
+                    why, remedy = f"was not ready {limit:g} s after its start", START_REMEDY
+                else:
+                    why, remedy = f"was silent for {limit:g} s", ""
+                out += self.gone(index, worker.epoch, why, now, remedy)
         return out
 
     def _say_what_is_waited_for(self, now: float) -> list[Instruction]:

@@ -21,7 +21,7 @@ from streamlet.components.tuples import ACKED, FAILED, OPEN, Tuple, TupleId, tic
 from streamlet.runtime.tasks.emitter import BadEmit, Emitter, Outbox, Pick, Work
 from streamlet.runtime.tasks.in_hand import BEGAN, CALL, COUNT, LENGTH, TASK, InHand
 from streamlet.runtime.tasks.task_stats import TaskStats
-from streamlet.runtime.tasks.user_errors import bolt_ended_run, every_tuple_failed
+from streamlet.runtime.tasks.user_errors import bolt_ended_run, every_tuple_failed, hurts_one_tuple
 from streamlet.runtime.tasks.values import PLAIN, copies
 
 SLICE = 64
@@ -100,7 +100,7 @@ class BoltTask:
         self._by_name = False
         self._failures = 0
         self._most_failures = first_failures
-        self._one_too_many: Exception | None = None
+        self._one_too_many: BaseException | None = None
         self.emit: Callable[..., list[int] | None] = self._fast_emit() or self.emit_anywhere
         bolt.bind(self)
 
@@ -340,7 +340,9 @@ class BoltTask:
                 tup.children = 0
             try:
                 process(tup)
-            except Exception as error:  # noqa: BLE001 - user code: whatever it raises fails this tuple only
+            except BaseException as error:
+                if not hurts_one_tuple(error):
+                    raise
                 self._raised(error, tup)
                 otherwise += 1
                 tup = None
@@ -378,13 +380,15 @@ class BoltTask:
             self._current = tup
             try:
                 bolt.process(tup)
-            except Exception as error:  # noqa: BLE001 - user code: whatever it raises fails this tuple only
+            except BaseException as error:
+                if not hurts_one_tuple(error):
+                    raise
                 self._raised(error, tup)
                 continue
             if bolt.auto_ack:
                 self.ack(tup)
 
-    def _raised(self, error: Exception, tup: Tuple) -> None:
+    def _raised(self, error: BaseException, tup: Tuple) -> None:
         # No longer the present tuple: what the bolt emits from elsewhere must not be anchored to a tree that has
         # failed.
         self._current = None
@@ -403,11 +407,13 @@ class BoltTask:
         """Give the bolt its tick. It anchors emitted tuples to nothing."""
         try:
             self.bolt.process_tick(tick_tuple(period_s))
-        except Exception as error:  # noqa: BLE001 - user code: a tick that raises hurts no tuple
+        except BaseException as error:
+            if not hurts_one_tuple(error):
+                raise
             self.stats.errors += 1
             self.report(error, None)
             self._end_run(error, self.bolt.process_tick)
 
-    def _end_run(self, error: Exception, called: Callable[..., Any]) -> None:
+    def _end_run(self, error: BaseException, called: Callable[..., Any]) -> None:
         if self.bolt.exit_on_exception:
             raise bolt_ended_run(self.emitter.component, error, called) from error

@@ -16,7 +16,7 @@ from streamlet.model.plan import Plan
 from streamlet.runtime.tasks.emitter import Outgoing, Run
 from streamlet.runtime.tasks.in_hand import InHand
 from streamlet.runtime.tasks.spout_task import SpoutTask
-from streamlet.runtime.tasks.user_errors import spout_failed
+from streamlet.runtime.tasks.user_errors import hurts_one_tuple, spout_failed
 from streamlet.tracking.pending import owner_task
 
 
@@ -146,7 +146,9 @@ class Ledgers:
         self._in_hand.call(spout.task_id, where, self._clock.monotonic())
         try:
             return act()
-        except Exception as error:
+        except BaseException as error:
+            if not hurts_one_tuple(error):
+                raise
             name = self._plan.tasks[spout.task_id - 1].component
             raise spout_failed(name, spout.task_id, where, error, getattr(spout.spout, where, None)) from error
         finally:

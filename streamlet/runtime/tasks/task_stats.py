@@ -82,28 +82,32 @@ class TaskStats:
         }
 
 
+def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Add up two snapshots; of a metric in both, the second's counts."""
+    return {
+        **{counter: first[counter] + second[counter] for counter in COUNTERS},
+        "latency": [a + b for a, b in zip(first["latency"], second["latency"], strict=True)],
+        "metrics": {**first["metrics"], **second["metrics"]},
+    }
+
+
 def component_rows(topology: TopologySpec, snapshots: Iterable[tuple[str, Mapping[str, Any]]]) -> list[dict[str, Any]]:
     """Add up (component, task snapshot) pairs: one row a component, in declaration order.
 
     A row has the fields of ``backends.contract.ComponentStatus``.
     """
-    rows: dict[str, dict[str, Any]] = {
-        component.name: {
+    sums = {component.name: TaskStats().snapshot() for component in topology.components}
+    for name, snapshot in snapshots:
+        sums[name] = merged(sums[name], snapshot)
+    return [
+        {
             "name": component.name,
             "kind": component.kind,
             "tasks": component.par,
-            **dict.fromkeys(COUNTERS, 0),
-            "metrics": {},
+            **{counter: sums[component.name][counter] for counter in COUNTERS},
+            "metrics": dict(sums[component.name]["metrics"]),
+            "p50_ms": percentile_ms(sums[component.name]["latency"], 0.5),
+            "p99_ms": percentile_ms(sums[component.name]["latency"], 0.99),
         }
         for component in topology.components
-    }
-    latencies = {name: [0] * SLOTS for name in rows}
-    for name, snapshot in snapshots:
-        row = rows[name]
-        for counter in COUNTERS:
-            row[counter] += snapshot[counter]
-        row["metrics"].update(snapshot["metrics"])
-        latencies[name] = [a + b for a, b in zip(latencies[name], snapshot["latency"], strict=True)]
-    for name, row in rows.items():
-        row["p50_ms"], row["p99_ms"] = percentile_ms(latencies[name], 0.5), percentile_ms(latencies[name], 0.99)
-    return list(rows.values())
+    ]

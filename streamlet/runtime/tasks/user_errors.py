@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import sys
 import textwrap
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -55,7 +56,9 @@ def could_not_start(
     )
 
 
-def spout_failed(component: str, task_id: int, where: str, error: Exception, defined: Defined = None) -> StreamletError:
+def spout_failed(
+    component: str, task_id: int, where: str, error: BaseException, defined: Defined = None
+) -> StreamletError:
     """Explain what a running spout raised; return an error of ours unchanged."""
     if isinstance(error, StreamletError):
         return error
@@ -80,7 +83,7 @@ def every_tuple_failed(
     return told
 
 
-def bolt_ended_run(component: str, error: Exception, defined: Defined = None) -> StreamletError:
+def bolt_ended_run(component: str, error: BaseException, defined: Defined = None) -> StreamletError:
     """Explain why a bolt's exception ends the run: its class has ``exit_on_exception``."""
     return ComponentFailed(
         f"{component} raised {type(error).__name__}{_place(error, defined)}: {said(error)}. Its class has "
@@ -108,6 +111,14 @@ def exited(error: BaseException, components: Mapping[int, str]) -> StreamletErro
 
 
 # -- errors that fail one tuple --------------------------------------------------------------------------------------
+
+
+def hurts_one_tuple(error: BaseException) -> bool:
+    """Tell whether what user code raised concerns its call alone, and not the process."""
+    # Of those that are no Exception only a coroutine's CancelledError is no wish to end anything: a pool, a client or a
+    # time-out cancelled it. Whoever raised it has imported asyncio; we need not.
+    asyncio = sys.modules.get("asyncio")
+    return isinstance(error, Exception) or (asyncio is not None and isinstance(error, asyncio.CancelledError))
 
 
 class Complaints:

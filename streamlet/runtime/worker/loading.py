@@ -17,6 +17,7 @@ from types import ModuleType
 
 from streamlet.base.errors import BadInput, StreamletError
 from streamlet.model.topology import TopologySpec, is_topology
+from streamlet.runtime.worker.log_lines import keep_shown
 
 NULL_BYTES = "source code string cannot contain null bytes"
 
@@ -127,6 +128,7 @@ def _import(file: Path) -> ModuleType:
         ) from error
     finally:
         _file_at_hand.reset(token)
+        keep_shown()
 
 
 def file_at_hand() -> Path | None:

@@ -25,6 +25,10 @@ def log_text(record: logging.LogRecord) -> str:
     return text
 
 
+_shown: list[logging.Handler] = []
+"""The handlers in use: one of each ``logs_shown`` that is entered."""
+
+
 class _Shown(logging.Handler):
     def __init__(self, show: Callable[[str, str], None]) -> None:
         super().__init__()
@@ -37,20 +41,41 @@ class _Shown(logging.Handler):
             self.handleError(record)
 
 
+def keep_shown() -> None:
+    """Undo what a topology's own ``dictConfig`` did to the run's log, and to nothing else.
+
+    Called after each piece of user code that may configure logging: an import, ``initialize``.
+    """
+    # By its default it disables all loggers that are there, ours among them, and takes the root's handlers away: the
+    # run would be silent about its errors, too.
+    root = logging.getLogger()
+    for handler in _shown:
+        if handler not in root.handlers:
+            root.addHandler(handler)
+    for name in list(root.manager.loggerDict):
+        if name.partition(".")[0] == "streamlet":
+            logging.getLogger(name).disabled = False
+
+
 @contextlib.contextmanager
 def logs_shown(show: Callable[[str, str], None], debug: bool) -> Iterator[None]:
     """Pass every logged line of this process to ``show`` while entered.
 
     ``show`` gets (level, line), on the thread that logs it.
     """
-    root = logging.getLogger()
-    handler, level = _Shown(show), root.level
+    root, ours = logging.getLogger(), logging.getLogger("streamlet")
+    handler, level, our_level = _Shown(show), root.level, ours.level
     root.addHandler(handler)
-    root.setLevel(logging.DEBUG if debug else logging.INFO)
+    _shown.append(handler)
+    # Ours has a level of its own: a topology may set the root's.
+    for logger in (root, ours):
+        logger.setLevel(logging.DEBUG if debug else logging.INFO)
     for noisy in ("kazoo", "py4j"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     try:
         yield
     finally:
         root.removeHandler(handler)
+        _shown.remove(handler)
         root.setLevel(level)
+        ours.setLevel(our_level)

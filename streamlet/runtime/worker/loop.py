@@ -23,7 +23,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from streamlet.base.errors import StreamletError, ValueCannotTravel
+from streamlet.base.errors import StreamletError, ValueCannotTravel, said
 from streamlet.model.plan import TICK_PERIOD, Plan
 from streamlet.runtime.links.links import Links
 from streamlet.runtime.links.wire import MAX_DATA_FRAME
@@ -32,7 +32,8 @@ from streamlet.runtime.tasks.building import LiveTask, Running, build_task
 from streamlet.runtime.tasks.emitter import WHOLE, BadEmit, Inbox, Outgoing, Run, SampledSizes, Work
 from streamlet.runtime.tasks.ledgers import Ledgers
 from streamlet.runtime.tasks.spout_task import SpoutTask
-from streamlet.runtime.tasks.user_errors import could_not_start
+from streamlet.runtime.tasks.user_errors import ComponentFailed, could_not_start
+from streamlet.runtime.worker.log_lines import keep_shown
 from streamlet.runtime.worker.timers import Timers
 
 logger = logging.getLogger("streamlet")
@@ -161,19 +162,42 @@ class WorkerLoop:
                 live.run.initialized()
                 self._add_bolt(live, now)
         self.running.in_hand.clear()
+        keep_shown()
         self.timers.every(IDLE_S, self.ledgers.expire, now)
 
     def _add_spout(self, spout: SpoutTask, now: float) -> None:
         self.spouts[spout.task_id] = spout
+        name = self.plan.tasks[spout.task_id - 1].component
         descriptor = spout.spout.fileno()
-        if descriptor is None:
+        if descriptor is None or not self._can_watch(name, descriptor):
             self._polls.append(spout)
         else:
             self._descriptors.append((spout, descriptor))
-        if spout.spout.timer_interval_s is not None:
-            self.timers.every(
-                spout.spout.timer_interval_s, partial(self.ledgers.guard, spout, "on_timer", spout.spout.on_timer), now
-            )
+        period_s = spout.spout.timer_interval_s
+        if period_s is not None:
+            on_timer = partial(self.ledgers.guard, spout, "on_timer", spout.spout.on_timer)
+            try:
+                self.timers.every(period_s, on_timer, now)
+            except (TypeError, ValueError):
+                raise ComponentFailed(
+                    f"The spout {name} has timer_interval_s = {period_s!r}. It is the seconds between calls of "
+                    "on_timer, more than 0; None is for no calls."
+                ) from None
+
+    def _can_watch(self, name: str, descriptor: int) -> bool:
+        """Tell whether the loop can sleep on a spout's descriptor. Raises ComponentFailed if it is none."""
+        try:
+            self.selector.register(descriptor, selectors.EVENT_READ, None)
+        except PermissionError:  # a regular file is always readable, and epoll watches none
+            return False
+        except (KeyError, OSError, TypeError, ValueError) as error:
+            raise ComponentFailed(
+                f"The spout {name} returned {descriptor!r} from fileno, which cannot be watched "
+                f"({said(error)}). Return the number of an open socket or pipe of its own, or None to be asked each "
+                "millisecond."
+            ) from error
+        self.selector.unregister(descriptor)
+        return True
 
     def _add_bolt(self, live: LiveTask, now: float) -> None:
         period_s = live.conf[TICK_PERIOD]

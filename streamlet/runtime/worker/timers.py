@@ -20,8 +20,11 @@ class Timers:
         """Run ``act`` each ``period_s``, first one period from now.
 
         ``aligned``: at the clock's multiples of the period instead, which are the same moments in every process of a
-        machine.
+        machine. Raises ValueError for a period that is no time at all.
         """
+        # Due again at the same moment, for ever: a period of 0 would hold the loop.
+        if not period_s > 0:
+            raise ValueError(f"a timer's period is more than 0 s, and not {period_s!r}")
         self._order += 1
         heapq.heappush(self._heap, (_next(now, period_s, aligned), self._order, period_s, act, aligned))
 

@@ -7,6 +7,8 @@ the loop: tasks, links and ledgers are touched on the loop's thread alone, and n
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import dataclasses
 import gc
 import logging
@@ -467,9 +469,14 @@ def main() -> None:
     os.set_inheritable(descriptor, False)  # as every descriptor but one that was passed on is already
     channel = ControlChannel.inherited(socket.socket(fileno=descriptor))
     status = serve(channel)
-    sys.stdout.flush()
     channel.close()
-    os._exit(status)  # daemon threads of libraries must not hold up the end
+    # What libraries and the user's modules left to be done at exit. Not by returning: the interpreter would then wait
+    # for all threads of libraries. The coordinator ends a worker that takes too long.
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ Deliberately absent: clock, sockets, and the decision where to begin. All calls 
 from __future__ import annotations
 
 import enum
+import heapq
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -80,6 +81,7 @@ class OffsetLedger(Generic[V]):
         "_again",
         "_failed",
         "_first",
+        "_low",
         "committed",
         "failed_count",
         "given_up_count",
@@ -93,6 +95,9 @@ class OffsetLedger(Generic[V]):
         self._first: dict[int, V] = {}
         self._failed: dict[int, V] = {}
         self._again: dict[int, V] = {}
+        # Heap of all offsets in _failed and _again, and of some that are done: these are dropped when they come up. A
+        # scan of half a million failed offsets at each commit would take the loop's time.
+        self._low: list[int] = []
         self.position = start
         """The next offset to read: everything below was emitted, passed over or lost."""
         self.committed = start
@@ -134,7 +139,9 @@ class OffsetLedger(Generic[V]):
     def failed(self, offset: int) -> bool:
         """Let a failed record wait for a retry; False: it is not in flight."""
         values = self._first.pop(offset, None)
-        if values is None:
+        if values is not None:
+            heapq.heappush(self._low, offset)
+        else:
             values = self._again.pop(offset, None)
         if values is None:
             self.ignored_count += 1
@@ -166,14 +173,12 @@ class OffsetLedger(Generic[V]):
         self.given_up_count += 1
 
     def next_committable(self) -> int:
-        """Return the lowest open offset, else the read position. O(failed offsets)."""
-        # A scan of the failed and retried ones only: they are few, and in no order.
+        """Return the lowest open offset, else the read position."""
+        low = self._low
+        while low and low[0] not in self._failed and low[0] not in self._again:
+            heapq.heappop(low)
         lowest = next(iter(self._first), self.position)
-        if self._failed:
-            lowest = min(lowest, min(self._failed))
-        if self._again:
-            lowest = min(lowest, min(self._again))
-        return lowest
+        return min(lowest, low[0]) if low else lowest
 
     def committed_to(self, offset: int) -> None:
         """Note that the store holds ``offset``; it never goes back and never passes an open offset."""

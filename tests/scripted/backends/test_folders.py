@@ -67,7 +67,10 @@ def test_a_killed_runs_folders_are_removed_by_the_next_and_a_living_ones_are_not
     assert not any(folder.exists() for folder in theirs) and all(folder.is_dir() for folder in mine)
 
 
-@pytest.mark.parametrize("name", ["slt-abcdefgh", "slt-1-x-2-abc", "other-1-2-3-abc", "slt-spark-abcdefgh"])
+@pytest.mark.parametrize(
+    "name",
+    ["slt-abcdefgh", "slt-1-x-2-00000000-abc", "other-1-2-3-00000000-abc", "slt-1-2-3-abc", "slt-spark-abcdefgh"],
+)
 def test_what_is_not_named_like_a_runs_folder_is_left(place: Path, name: str) -> None:
     (place / name).mkdir()
     socket_folder()
@@ -81,16 +84,29 @@ def gone_process() -> str:
     return f"{process.pid}-1"
 
 
-def test_only_folders_of_this_user_and_this_view_of_processes_are_removed(
+def namespace() -> int:
+    return Path("/proc/self/ns/pid").stat().st_ino
+
+
+def boot_of_this_machine() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().replace("-", "")[:8]
+
+
+def test_only_folders_of_this_user_machine_and_view_of_processes_are_removed(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A link of that name leads elsewhere; in another container the process may well live."""
-    here = Path("/proc/self/ns/pid").stat().st_ino
-    kept = [place / f"slt-{gone_process()}-{here + 1}-container", place / f"slt-{gone_process()}-{here}-link"]
+    """A link of that name leads elsewhere; in another container or machine the process may well live."""
+    here, boot = namespace(), boot_of_this_machine()
+    kept = [
+        place / f"slt-{gone_process()}-{here + 1}-{boot}-container",
+        place / f"slt-{gone_process()}-{here}-{boot[::-1] if boot != boot[::-1] else '01234567'}-machine",
+        place / f"slt-{gone_process()}-{here}-{boot}-link",
+    ]
     kept[0].mkdir()
+    kept[1].mkdir()
     (place / "elsewhere").mkdir()
-    kept[1].symlink_to(place / "elsewhere")
-    removed = place / f"slt-{gone_process()}-{here}-dead"
+    kept[2].symlink_to(place / "elsewhere")
+    removed = place / f"slt-{gone_process()}-{here}-{boot}-dead"
     removed.mkdir()
     with monkeypatch.context() as other:
         other.setattr(os, "geteuid", lambda: os.getuid() + 1)
@@ -102,8 +118,7 @@ def test_only_folders_of_this_user_and_this_view_of_processes_are_removed(
 
 def test_a_number_that_came_again_is_another_process(place: Path) -> None:
     """This one lives, and did not make the folder."""
-    here = Path("/proc/self/ns/pid").stat().st_ino
-    old = place / f"slt-{os.getpid()}-1-{here}-old"
+    old = place / f"slt-{os.getpid()}-1-{namespace()}-{boot_of_this_machine()}-old"
     old.mkdir()
     socket_folder()
     assert not old.exists()

@@ -188,7 +188,6 @@ def test_a_settings_file_that_is_not_there(refused, streamlet) -> None:
         ["--backend", "inline", "--workers", "2"],
         ["--master", "local[2]"],
         ["-t", "0"],
-        ["-t", "5", "--until-caught-up"],
         ["--no-such-option"],
     ],
 )
@@ -205,7 +204,6 @@ def test_an_impossible_option_names_the_help(refused, streamlet, arguments: list
         (["-c", "zzz=5"], "zzz"),
         (["-c", "topology.max.spout.pending=abc"], "a whole number of at least 1"),
         (["--config", "nowhere.toml"], "cannot be read"),
-        (["-t", "5", "--until-caught-up"], "-t and --until-caught-up"),
     ],
 )
 def test_a_program_is_told_of_refused_input_too(streamlet, arguments: list[str], wanted: str) -> None:

@@ -71,7 +71,7 @@ def test_a_failed_fetch_leaves_nothing_and_says_why(tmp_path: Path, environ: dic
     """With what Maven said; the next try starts afresh and also removes what a killed one left."""
     fake_maven(tmp_path, 'touch "$out/artifact-1.2.3.jar"; echo "[ERROR] No space left on device"; exit 1')
     cache = default_cache(environ)
-    with pytest.raises(JarsUnavailable, match=r"No space left on device.*free room") as caught:
+    with pytest.raises(JarsUnavailable, match=r"No space left on device.*Make room on the disk") as caught:
         ensure_jars(RELEASE, JAVA, environ=environ)
     assert "\n" not in caught.value.message
     assert os.listdir(cache) == [".lock"]
@@ -165,3 +165,45 @@ def test_texts_are_xml_that_names_each_jar(release: Release) -> None:
     names = {"m": "http://maven.apache.org/POM/4.0.0"}
     assert [e.text for e in ET.fromstring(pom_text(release)).findall(".//m:dependency/m:version", names)] == versions
     assert [e.get("rev") for e in ET.fromstring(ivy_text(release)).findall(".//dependency")] == versions
+
+
+@pytest.mark.parametrize(
+    ("said", "cause", "remedy"),
+    [
+        (
+            "Server access error at url https://repo1/x.pom (javax.net.ssl.SSLHandshakeException: PKIX path building "
+            "failed: unable to find valid certification path to requested target)",
+            "PKIX path building failed",
+            "keytool",
+        ),
+        (
+            "Host repo1.maven.org not found. url=https://repo1 (java.net.UnknownHostException: repo1)",
+            "UnknownHost",
+            "proxy",
+        ),
+        ("java.io.IOException: No space left on device", "No space left on device", "Make room on the disk"),
+        ("SERVER ERROR: Bad Gateway url=https://repo1/x.pom", "Bad Gateway", "Check the network"),
+    ],
+)
+def test_why_ivy_failed_is_told_and_what_helps(
+    tmp_path: Path, environ: dict[str, str], said: str, cause: str, remedy: str
+) -> None:
+    """Of Ivy's many lines the one with the cause, and not its headings."""
+    report = f"""
+:: problems summary ::
+:::: WARNINGS
+\t\tmodule not found: org.apache.kafka#kafka_2.13;4.0.0
+\t==== central: tried
+\t  https://repo1/x.pom
+\t\t::::::::::::::::::::::::::::::::::::::::::::::
+\t\t::          UNRESOLVED DEPENDENCIES         ::
+\t\t::::::::::::::::::::::::::::::::::::::::::::::
+:::: ERRORS
+\t{said}
+"""
+    (tmp_path / "report").write_text(report)
+    fake_maven(tmp_path, f"cat {tmp_path / 'report'}; exit 1")
+    with pytest.raises(JarsUnavailable) as refused:
+        ensure_jars(RELEASE, JAVA, environ=environ)
+    text = str(refused.value)
+    assert cause in text and remedy in text and "problems summary" not in text and "WARNINGS" not in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from rich.console import Console
 
 from streamlet.backends.contract import ComponentStatus, RunRequest, RunResult, RunStatus
 from streamlet.cli import show
+from streamlet.cli.show import json_text
 from streamlet.cli.table import MOST_PARTITIONS, TableView, fitting
 from streamlet.model.topology import TopologySpec
 
@@ -227,3 +229,9 @@ def test_the_result_of_a_killed_run_has_the_fields_of_its_status(capfd: pytest.C
     shown, result = (json.loads(line) for line in capfd.readouterr().out.splitlines())
     assert set(shown) <= set(result)
     assert [row.keys() for row in shown["components"]] == [row.keys() for row in result["components"]]
+
+
+def test_a_number_that_is_not_finite_is_null_in_json() -> None:
+    """A user's metric may be one, and what Python writes for it is no JSON."""
+    text = json_text({"a": [1.5, float("nan")], "b": {"c": (float("inf"), -float("inf"))}, "d": Path("x")})
+    assert json.loads(text, parse_constant=pytest.fail) == {"a": [1.5, None], "b": {"c": [None, None]}, "d": "x"}

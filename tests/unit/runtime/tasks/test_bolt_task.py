@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -294,3 +295,27 @@ def test_a_tick_that_raises_ends_the_run_only_with_exit_on_exception() -> None:
     made.exit_on_exception = True  # type: ignore[misc]  # a class variable, as a user's class sets it
     with pytest.raises(ComponentFailed, match="exit_on_exception"):
         rig.task.tick(1.0)
+
+
+def test_a_cancelled_coroutine_fails_its_tuple_alone() -> None:
+    """asyncio's CancelledError is no Exception; it ended the worker."""
+
+    def process(self: Any, tup: Tuple) -> None:
+        if tup.values[0] == 1:
+            raise asyncio.CancelledError
+
+    for hand in (False, True):
+        made = bolt(process)
+        made.auto_ack = not hand  # type: ignore[misc]  # a class variable, as a user's class sets it
+        rig = Rig(made)
+        rig.run((1, [1]), (2, [2]))
+        assert rig.fails == [1] and [type(error) for error, _ in rig.reported] == [asyncio.CancelledError]
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+def test_what_is_to_end_the_process_is_not_taken_for_a_failed_tuple(error: type[BaseException]) -> None:
+    def process(self: Any, tup: Tuple) -> None:
+        raise error
+
+    with pytest.raises(error):
+        Rig(bolt(process)).run((1, [1]))

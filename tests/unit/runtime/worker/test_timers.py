@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from streamlet.runtime.worker.timers import Timers, next_multiple
 
 
@@ -31,3 +33,10 @@ def test_aligned_ones_run_at_the_clocks_multiples_whenever_they_began() -> None:
 
 def test_the_next_multiple_is_always_ahead() -> None:
     assert [next_multiple(now, 0.5) for now in (0.0, 0.4, 0.5, 7.2)] == [0.5, 0.5, 1.0, 7.5]
+
+
+@pytest.mark.parametrize("period_s", [0, 0.0, -1, float("nan")])
+def test_a_period_that_is_no_time_is_refused(period_s: float) -> None:
+    """It would be due again at once, for ever, and hold the loop."""
+    with pytest.raises(ValueError, match="more than 0 s"):
+        Timers().every(period_s, lambda: None, 0.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -189,3 +191,30 @@ def test_acked_offsets_take_no_memory_while_an_old_one_is_open() -> None:
     assert ledger.next_committable() == 0
     ledger.acked(0)
     assert ledger.next_committable() == 10_000
+
+
+def test_the_committable_offset_of_many_failures_is_found_without_looking_at_all_of_them() -> None:
+    """Half a million wait for a retry; each commit asks."""
+
+    class Counted(dict[int, str]):
+        looks = 0
+
+        def __iter__(self) -> Iterator[int]:
+            Counted.looks += len(self)
+            return super().__iter__()
+
+        def __contains__(self, offset: object) -> bool:
+            Counted.looks += 1
+            return super().__contains__(offset)
+
+    ledger: OffsetLedger[str] = OffsetLedger(0)
+    ledger._failed, ledger._again = Counted(), Counted()
+    for offset in range(20_000):
+        ledger.emitted(offset, "v")
+        ledger.failed(offset)
+    for offset in range(1000):
+        assert ledger.next_committable() == offset
+        ledger.retried(offset)
+        assert ledger.next_committable() == offset
+        ledger.acked(offset)
+    assert Counted.looks < 20_000

@@ -1,0 +1,120 @@
+"""What a user's module does to its process on the way: it prints, configures logging, leaves work for the exit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+FILE = """
+import atexit, logging.config, os, sys, tempfile
+from pathlib import Path
+from streamlet import Bolt, ReliableSpout, Topology
+
+AT_IMPORT
+
+class Few(ReliableSpout):
+    outputs = ["n"]
+    n = 0
+    SPOUT
+    def next_tuple(self):
+        if self.n < 5:
+            self.n += 1
+            self.emit([self.n], tup_id=self.n)
+    def caught_up(self):
+        return self.n == 5 and not self.has_unfinished()
+
+class Sink(Bolt):
+    def initialize(self, conf, context):
+        INITIALIZE
+    def process(self, tup):
+        if tup.values[0] == 3 and not hasattr(self, "failed"):
+            self.failed = True
+            raise OSError("the third, once")
+        self.report_metric("share", float("nan"))
+
+class Made(Topology):
+    few = Few.spec()
+    sink = Sink.spec(inputs=[few])
+"""
+
+SILENCING = """logging.config.dictConfig(
+    {"version": 1, "root": {"level": "ERROR", "handlers": []}, "loggers": {"theirs": {"level": "INFO"}}})"""
+
+backends = pytest.mark.parametrize("backend", ["inline", "processes"])
+
+
+def made(at_import: str = "pass", initialize: str = "pass", spout: str = "pass") -> str:
+    text = FILE.replace("AT_IMPORT", at_import).replace("INITIALIZE", initialize.replace("\n", "\n        "))
+    return text.replace("SPOUT", spout)
+
+
+@backends
+def test_what_is_printed_at_import_and_a_metric_that_is_no_number_leave_json_whole(streamlet, backend: str) -> None:
+    text = made("print('at import'); sys.stdout.flush()")
+    done = streamlet("run", streamlet.write(text), "--backend", backend, "--until-caught-up", "--json")
+    assert done.returncode == 0, done
+    events = [json.loads(line, parse_constant=pytest.fail) for line in done.stdout.splitlines()]
+    rows = {row["name"]: row for row in events[-1]["components"]}
+    assert rows["sink"]["metrics"] == {"share": None} and rows["few"]["acked"] == 5
+    assert "at import" in done.stderr
+
+
+def test_what_is_printed_at_import_is_no_part_of_a_graph_or_of_an_answer(streamlet) -> None:
+    file = streamlet.write(made("print('at import')"))
+    assert streamlet("graph", file, "--format", "dot").stdout.startswith("digraph")
+    assert json.loads(streamlet("check", file, "--json").stdout)["valid"]
+
+
+@backends
+@pytest.mark.parametrize("where", ["at_import", "initialize"])
+def test_logging_that_a_topology_configures_leaves_the_runs_own_lines(streamlet, backend: str, where: str) -> None:
+    """``dictConfig`` disables all loggers that are there, by its default, and takes the root's handlers away."""
+    text = made(**{where: SILENCING})
+    done = streamlet("run", streamlet.write(text), "--backend", backend, "--until-caught-up")
+    assert done.returncode == 0, done
+    assert "raised OSError" in done.stderr and "the third, once" in done.stderr
+
+
+def test_a_worker_does_what_was_left_for_its_exit(streamlet, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    left = f"self.mark = atexit.register(Path({str(mark)!r}).write_text, 'done')"
+    done = streamlet("run", streamlet.write(made(initialize=left)), "--until-caught-up")
+    assert done.returncode == 0, done
+    assert mark.read_text() == "done"
+
+
+@backends
+def test_a_spout_may_read_a_regular_file_and_return_its_descriptor(streamlet, backend: str) -> None:
+    """No kernel watches one: it is always readable, so the spout is asked."""
+    spout = "def fileno(self): self.file = open(__file__); return self.file.fileno()"
+    done = streamlet("run", streamlet.write(made(spout=spout)), "--backend", backend, "--until-caught-up")
+    assert done.returncode == 0, done
+
+
+@backends
+@pytest.mark.parametrize(
+    ("spout", "words"),
+    [
+        ("def fileno(self): return -1", "returned -1 from fileno"),
+        ("def fileno(self): return 'pipe'", "returned 'pipe' from fileno"),
+        ("timer_interval_s = 0", "timer_interval_s = 0. It is the seconds between calls of on_timer, more than 0"),
+        ("timer_interval_s = 'often'", "timer_interval_s = 'often'"),
+    ],
+)
+def test_a_spout_that_cannot_be_watched_or_timed_is_named(streamlet, backend: str, spout: str, words: str) -> None:
+    done = streamlet("run", streamlet.write(made(spout=spout)), "--backend", backend, "--until-caught-up")
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert f"The spout few {'has' if 'timer' in spout else ''}".strip() in done.stderr.replace("\n", " ")
+    assert words in " ".join(done.stderr.split())
+
+
+@backends
+@pytest.mark.parametrize(("seconds", "reason"), [("120", "caught_up"), ("0.6", "time")])
+def test_a_time_beside_caught_up_is_the_latest_end(streamlet, backend: str, seconds: str, reason: str) -> None:
+    """The first of the two ends the run."""
+    endless = "n = -10**9" if reason == "time" else "pass"
+    file = streamlet.write(made(spout=endless))
+    done = streamlet("run", file, "--backend", backend, "--until-caught-up", "-t", seconds, "--json")
+    assert json.loads(done.stdout.splitlines()[-1])["reason"] == reason
