@@ -88,7 +88,7 @@ def test_what_a_component_starts_inherits_nothing_of_the_run(streamlet) -> None:
     ("act", "said"),
     [
         ("sys.exit(3)", "sink called sys.exit(3) ("),
-        ("import asyncio; raise asyncio.CancelledError('no')", "sink raised CancelledError ("),
+        ("raise GeneratorExit('no')", "sink raised GeneratorExit ("),
     ],
 )
 @pytest.mark.parametrize("where", ["process", "initialize"])
