@@ -34,7 +34,7 @@ class Collected(Bolt):
     def initialize(self, conf: Any, context: Any) -> None:
         self.conf = conf
         if conf["collector"] == "own":
-            gc.set_threshold(700, 10, 10)
+            gc.set_threshold(500, 9, 9)
 
 
 class Spread(Collected):

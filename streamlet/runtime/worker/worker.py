@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import dataclasses
-import gc
 import logging
 import os
 import random
@@ -45,6 +44,7 @@ from streamlet.runtime.tasks.in_hand import BEGAN, CALL, CALLS, TASK, InHand, sh
 from streamlet.runtime.tasks.user_errors import Complaints, exited
 from streamlet.runtime.worker import messages
 from streamlet.runtime.worker.channel import ChannelClosed, ControlChannel
+from streamlet.runtime.worker.collector import Collector
 from streamlet.runtime.worker.hang_watch import Hang, HangWatch, Look, stack_of
 from streamlet.runtime.worker.loading import CannotLoad, ImportedOtherwise, load_topology
 from streamlet.runtime.worker.log_lines import logs_shown
@@ -96,6 +96,7 @@ class Worker:
         self._hangs = HangWatch(plan.conf["streamlet.task.hang.secs"])
         self._main_thread = threading.get_ident()
         self._control_thread = threading.Thread(target=self._control, name="control", daemon=True)
+        self.collector: Collector | None = None
         self.loop: WorkerLoop
         self.peering: Peering
 
@@ -119,7 +120,7 @@ class Worker:
             self.loop.initialize()
             self.loop.timers.every(self.plan.heartbeat_s, self._look, self.clock.monotonic(), aligned=True)
             self._look()
-            _settle_collector()
+            self.collector = Collector(self.plan.conf["streamlet.worker.memory.bytes"])
             self.initialized = True
             self.channel.send(messages.Initialized())
             self._turn()
@@ -183,9 +184,11 @@ class Worker:
         return placed
 
     def _turn(self) -> None:
-        loop, sleep_s = self.loop, 0.0
+        assert self.collector is not None
+        loop, look, sleep_s = self.loop, self.collector.look, 0.0
         while not loop.stopped:
             sleep_s = loop.turn(sleep_s)
+            look()
             # Only a worker that is about to sleep can have come to an end. The turns of a busy one do not count open
             # trees.
             if sleep_s > 0:
@@ -261,6 +264,8 @@ class Worker:
             self._control_thread.join(LEAVE_S)
         if self.server is not None:
             self.server.close()
+        if self.collector is not None:
+            self.collector.close()
         if not self._control_thread.is_alive():  # one that hangs still looks at the pipe
             os.close(self._wake_read)
             os.close(self._wake_write)
@@ -422,15 +427,6 @@ class Worker:
     def tell(self, level: str, text: str) -> None:
         """Show a line to the person who watches the run. Any thread."""
         self.channel.try_send(messages.Event(level, text))
-
-
-def _settle_collector() -> None:
-    """Collect reference cycles less often: tuples have none and go by reference count."""
-    # With the interpreter's own 700 allocations a collection, cycles are searched for a hundred times a second among
-    # objects that have none: a sixth of the time a tuple takes. What exists by now stays for good, so it is frozen.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000, 20, 100)
 
 
 def _retriable(error: BaseException) -> bool:

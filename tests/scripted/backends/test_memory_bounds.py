@@ -85,3 +85,14 @@ def test_messages_that_wait_for_their_replay_stay_within_it(collector: str) -> N
     result, mib = run("Failing", collector=collector)
     assert result.components["messages"].acked == 150_000
     assert mib < ALLOWED_MIB
+
+
+@pytest.mark.parametrize("collector", ["ours", "own"])
+@pytest.mark.parametrize(("nodes", "size", "kept"), [(20, 1000, 500), (5, 20_000, 100), (2, 100_000, 0)])
+def test_garbage_in_reference_cycles_stays_within_it(nodes: int, size: int, kept: int, collector: str) -> None:
+    """Whether it dies young, after a while, or in few large objects that hardly count as allocations."""
+    result, mib = run(
+        "Trees", messages=6000 if size > 20_000 else 30_000, nodes=nodes, bytes=size, kept=kept, collector=collector
+    )
+    assert result.components["parse"].acked == result.components["messages"].emitted > 0
+    assert mib < ALLOWED_MIB

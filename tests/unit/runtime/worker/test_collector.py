@@ -1,0 +1,135 @@
+"""When a worker looks for garbage in reference cycles."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from streamlet.runtime.worker import collector
+from streamlet.runtime.worker.collector import ALL, CALM_S, LEAST_ALLOCATIONS, RAISED, YOUNG, Collector, GarbageWatch
+
+MIB = 1 << 20
+STEP = 16 * MIB
+
+
+class Process:
+    """A process whose memory is what lives, and young and old garbage; a second a look."""
+
+    def __init__(self) -> None:
+        self.live, self.young, self.old, self.now = 40 * MIB, 0, 0, 0.0
+        self.watch = GarbageWatch(self.resident, STEP)
+        self.collections: list[int] = []
+        self.highest = self.found = 0
+
+    @property
+    def resident(self) -> int:
+        return self.live + self.young + self.old
+
+    def look(self, took_s: float = 0.001) -> None:
+        self.now += 1.0
+        self.highest = max(self.highest, self.resident)
+        generation = self.watch.due(self.resident, self.now)
+        if generation is None:
+            return
+        self.collections.append(generation)
+        before = self.resident
+        self.young = 0
+        if generation == ALL:
+            self.old = 0
+        self.watch.collected(generation, self.found, before, self.resident, took_s, self.now)
+
+
+def test_nothing_is_collected_while_memory_stays() -> None:
+    process = Process()
+    for n in range(100):
+        process.young = n % 10 * MIB
+        process.look()
+    assert process.collections == []
+
+
+def test_young_garbage_never_grows_beyond_a_step_and_python_looks_more_often() -> None:
+    """One call of a user's may make gigabytes of it, and only Python itself can look meanwhile."""
+    process = Process()
+    for _ in range(1000):
+        process.young += 4 * MIB
+        process.look()
+    assert process.highest <= 40 * MIB + STEP + 4 * MIB and set(process.collections) == {YOUNG}
+    assert process.watch.allocations == LEAST_ALLOCATIONS
+
+
+def test_old_garbage_is_found_when_the_young_was_not_it() -> None:
+    process = Process()
+    for _ in range(1000):
+        process.old += 4 * MIB
+        process.look()
+    assert process.highest <= 40 * MIB + 2 * STEP and process.collections.count(ALL) > 100
+
+
+def test_what_grows_and_is_no_garbage_is_looked_at_ever_more_rarely() -> None:
+    """A bolt that counts words for a day: each look would take longer than the one before."""
+    process = Process()
+    for _ in range(2560):
+        process.live += 4 * MIB
+        process.look()
+    assert process.collections.count(ALL) <= 12
+
+
+def test_a_collection_that_takes_long_and_gives_nothing_waits_with_the_next_one() -> None:
+    process = Process()
+    for _ in range(100):
+        process.live += STEP
+        process.look(took_s=2.0)
+    assert len(process.collections) <= 100 // (20 * 2) * 2 + 2
+
+
+def test_python_looks_rarely_again_when_nothing_grows_any_more() -> None:
+    process = Process()
+    for _ in range(50):
+        process.young += STEP
+        process.look()
+    assert process.watch.allocations == LEAST_ALLOCATIONS
+    for _ in range(int(CALM_S * 10)):
+        process.look()
+    assert process.watch.allocations == RAISED[0]
+
+
+def test_garbage_is_looked_for_as_before_when_its_places_are_used_again() -> None:
+    """The allocator keeps them: resident memory shrinks by nothing, however much was found."""
+    process = Process()
+    process.found = 10_000
+    for _ in range(100):
+        process.live += STEP
+        process.look()
+    assert process.collections.count(ALL) >= 50 // 2
+
+
+@pytest.fixture
+def thresholds() -> Iterator[None]:
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
+    gc.unfreeze()
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_thresholds_of_the_users_own_stay(own: bool, thresholds: None) -> None:
+    gc.set_threshold(*((500, 9, 9) if own else collector.USUAL))
+    Collector(256 * MIB).close()
+    assert gc.get_threshold() == ((500, 9, 9) if own else RAISED)
+
+
+def test_cycles_of_this_process_are_collected_when_they_hold_much(thresholds: None) -> None:
+    """Ten objects a megabyte: by their number Python would look after gigabytes."""
+    gc.set_threshold(*collector.USUAL)
+    ours = Collector(64 * MIB)
+    try:
+        for _ in range(300):
+            cycle: list[object] = [b"x" * MIB]
+            cycle.append(cycle)
+            ours._looks_at = 0.0
+            ours.look()
+        assert sum(type(one) is list and len(one) == 2 and one[1] is one for one in gc.get_objects()) < 100
+    finally:
+        ours.close()
