@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import importlib
 import logging
+import math
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypedDict
@@ -84,23 +85,17 @@ def run(
     Raises StreamletError when the run fails; with ``check=False`` the result holds it as ``error``. What cannot be
     started at all is raised in any case, as BadInput.
     """
-    if not is_topology(topology):
-        raise WrongArgument(f"run takes a class that inherits from streamlet.Topology, and {topology!r} is not one.")
-    # Not above: `import streamlet` comes before all else, and brings nothing of the runtime along.
-    from streamlet.runtime.worker.loading import file_at_hand
-
-    importing = file_at_hand()
-    if importing is not None:
-        raise BadInput(
-            f"{importing.name} calls run while it is imported, and every worker imports it: the run would start "
-            'another one, and that the next. Put the call under `if __name__ == "__main__":`, or into another file.'
-        )
+    check_topology(topology, "run")
+    _check_types(backend, until_caught_up, seconds, workers, master, check, on_status, stop)
+    given = settings_given(settings)
+    _refuse_while_imported()
     runner = make_backend(backend) if isinstance(backend, str) else backend
+    check_choices(IN_PYTHON, runner.name, workers, seconds, master)
     own = runner.name == "inline"
     spec, file = (topology.__topology__, None) if own else _importable(topology, runner.name)
     request = make_request(
         spec,
-        [(key, value, FROM_PYTHON) for key, value in (settings or {}).items()],
+        given,
         backend=runner.name,
         workers=workers,
         until_caught_up=until_caught_up,
@@ -120,6 +115,103 @@ def run(
             raise
         reached = getattr(error, "result", None) or RunResult("failed", watch.last, drained=False)
         return replace(reached, error=error)
+
+
+# -- what a run is given
+
+
+@dataclass(frozen=True, slots=True)
+class OptionNames:
+    """The spellings of a run's options, for error messages."""
+
+    master: str
+    workers: str
+    seconds: str
+    spark: str
+    inline: str
+
+
+IN_PYTHON = OptionNames("master=", "workers=", "seconds=", 'backend="spark"', 'backend="inline"')
+
+
+def check_choices(
+    names: OptionNames, backend: str, workers: int | None, seconds: float | None, master: str | None
+) -> None:
+    """Refuse options that no run can have, alone or together. Raises BadInput.
+
+    The command line and :func:`run` both ask here: what one refuses, the other refuses too.
+    """
+    if workers is not None and workers < 1:
+        raise BadInput(f"{names.workers} is {workers}: give at least 1, or leave it out for one a core.")
+    # False for NaN as well, which is never over.
+    if seconds is not None and not 0 < seconds < math.inf:
+        raise BadInput(
+            f"{names.seconds} is {seconds}: give a number of seconds above 0, or leave it out for a run that time "
+            "does not end."
+        )
+    if master is not None and backend != "spark":
+        raise BadInput(f"{names.master} belongs to {names.spark}.")
+    if backend == "inline" and workers is not None and workers > 1:
+        raise BadInput(f"{names.inline} runs everything in this process: leave {names.workers} out.")
+
+
+def check_topology(topology: object, taker: str) -> None:
+    """Raise WrongArgument for anything but a class derived from ``Topology``."""
+    if not is_topology(topology):
+        raise WrongArgument(
+            f"{taker} takes a class that inherits from streamlet.Topology, and {topology!r} is not one."
+        )
+
+
+def settings_given(settings: Mapping[str, Any] | None) -> Given:
+    """Return a program's settings with their giver. Raises WrongArgument."""
+    if settings is None:
+        return []
+    if not isinstance(settings, Mapping):
+        raise WrongArgument(f'settings= is {settings!r}: give a dict, {{"topology.max.spout.pending": 100}}.')
+    for key in settings:
+        if not isinstance(key, str):
+            raise WrongArgument(f"settings= has the key {key!r}: keys are strings, as in `streamlet check --settings`.")
+    return [(key, value, FROM_PYTHON) for key, value in settings.items()]
+
+
+def _check_types(
+    backend: object,
+    until_caught_up: object,
+    seconds: object,
+    workers: object,
+    master: object,
+    check: object,
+    on_status: object,
+    stop: object,
+) -> None:
+    number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+    whole = isinstance(workers, int) and not isinstance(workers, bool)
+    is_backend = isinstance(backend, str) or (hasattr(backend, "name") and callable(getattr(backend, "run", None)))
+    for name, value, fits, wanted in (
+        ("backend", backend, is_backend, f"{', '.join(map(repr, BACKENDS))}, or a backend object"),
+        ("until_caught_up", until_caught_up, isinstance(until_caught_up, bool), "True or False"),
+        ("seconds", seconds, seconds is None or number, "a number of seconds, or None"),
+        ("workers", workers, workers is None or whole, "a whole number of at least 1, or None"),
+        ("master", master, master is None or isinstance(master, str), 'Spark\'s master as a string, "local[2]"'),
+        ("check", check, isinstance(check, bool), "True or False"),
+        ("on_status", on_status, on_status is None or callable(on_status), "a function of a RunStatus, or None"),
+        ("stop", stop, stop is None or isinstance(stop, Stop), "a streamlet.Stop, or None"),
+    ):
+        if not fits:
+            raise WrongArgument(f"{name}= is {value!r}: give {wanted}.")
+
+
+def _refuse_while_imported() -> None:
+    # Not above: `import streamlet` comes before all else, and brings nothing of the runtime along.
+    from streamlet.runtime.worker.loading import file_at_hand
+
+    importing = file_at_hand()
+    if importing is not None:
+        raise BadInput(
+            f"{importing.name} calls run while it is imported, and every worker imports it: the run would start "
+            'another one, and that the next. Put the call under `if __name__ == "__main__":`, or into another file.'
+        )
 
 
 def make_request(

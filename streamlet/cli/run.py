@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from streamlet.backends.contract import Backend, RunRequest, Stop
+from streamlet.base.errors import BadInput
 from streamlet.cli.errors import explain
 from streamlet.cli.interrupts import Interrupts, interrupts_to
 from streamlet.cli.metrics_file import MetricsFile
@@ -18,7 +19,7 @@ from streamlet.cli.options import given_in_file, given_on_line
 from streamlet.cli.output import OutputFailed
 from streamlet.cli.show import JsonView, LastingView, PlainView, View
 from streamlet.cli.target import Target, debug_option, target_argument
-from streamlet.running import BACKENDS, make_backend, make_request
+from streamlet.running import BACKENDS, OptionNames, check_choices, make_backend, make_request
 from streamlet.runtime.supervision.supervisor import DRAIN_S
 from streamlet.runtime.worker.log_lines import logs_shown
 
@@ -97,7 +98,7 @@ def run(
     `streamlet check --settings [FILE]` lists what -c may set.
     """
     try:
-        _check_options(backend, master, workers)
+        _check_options(backend, master, workers, seconds)
         topology = target.load()
         request = make_request(
             topology,
@@ -123,12 +124,14 @@ def run(
     return _watched(made, request, stop, lasting, view, debug)
 
 
-def _check_options(backend: str, master: str | None, workers: int | None) -> None:
-    context = click.get_current_context()
-    if master is not None and backend != "spark":
-        raise click.UsageError("--master belongs to --backend spark.", context)
-    if backend == "inline" and (workers or 1) > 1:
-        raise click.UsageError("--backend inline runs everything in this process: leave --workers out.", context)
+ON_LINE = OptionNames("--master", "--workers", "-t", "--backend spark", "--backend inline")
+
+
+def _check_options(backend: str, master: str | None, workers: int | None, seconds: float | None) -> None:
+    try:
+        check_choices(ON_LINE, backend, workers, seconds, master)
+    except BadInput as error:
+        raise click.UsageError(error.message, click.get_current_context()) from None
 
 
 def choose_view(as_json: bool) -> View:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -62,7 +63,7 @@ def _the_path_stays_as_it_was() -> Iterator[None]:
 
 @pytest.mark.parametrize("backend", ["inline", "processes"])
 def test_a_result_says_what_each_component_did(backend: str) -> None:
-    result = Picking.run(backend=backend, workers=2)
+    result = Picking.run(backend=backend, workers=2 if backend == "processes" else None)
     assert (result.reason, result.drained, result.error) == ("caught_up", True, None)
     assert result.components["numbers"].acked == result.components["picky"].executed == 20
     assert 0 < result.seconds < PATIENCE_S
@@ -125,8 +126,38 @@ def test_a_password_may_come_from_a_program() -> None:
         Picking.run(backend="inline", settings={"sasl.password": "geheim"})
 
 
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"workers": -1}, "workers= is -1"),
+        ({"workers": 0}, "workers= is 0"),
+        ({"workers": True}, "workers= is True"),
+        ({"workers": 2.0}, "workers= is 2.0"),
+        ({"backend": "inline", "workers": 5}, 'backend="inline" runs everything in this process'),
+        ({"backend": InlineBackend(), "workers": 5}, "runs everything in this process"),
+        ({"seconds": float("nan")}, "seconds= is nan"),
+        ({"seconds": float("inf")}, "seconds= is inf"),
+        ({"seconds": -5}, "seconds= is -5"),
+        ({"seconds": 0}, "seconds= is 0"),
+        ({"seconds": "x"}, "seconds= is 'x'"),
+        ({"master": "local[2]"}, 'master= belongs to backend="spark"'),
+        ({"backend": "spark", "master": 3}, "master= is 3"),
+        ({"until_caught_up": "x"}, "until_caught_up= is 'x'"),
+        ({"check": None}, "check= is None"),
+        ({"backend": None}, "backend= is None"),
+        ({"stop": 1}, "stop= is 1"),
+        ({"settings": 3}, "settings= is 3"),
+        ({"settings": {3: 3}}, "settings= has the key 3"),
+        ({"on_status": 3}, "on_status= is 3"),
+    ],
+)
+def test_an_option_that_cannot_be_is_refused_before_anything_starts(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(text)):
+        Picking.run(**options)
+
+
 @pytest.mark.parametrize("wrong", [Picking(), Topology, Numbers, "Picking", Picking.__topology__])
-def test_what_is_no_topology_is_refused(wrong: Any) -> None:
+def test_a_value_that_is_not_a_topology_is_refused(wrong: Any) -> None:
     with pytest.raises(WrongArgument, match=r"inherits from streamlet.Topology"):
         streamlet.run(wrong)
 

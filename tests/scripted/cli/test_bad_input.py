@@ -188,6 +188,8 @@ def test_a_settings_file_that_is_not_there(refused, streamlet) -> None:
         ["--backend", "inline", "--workers", "2"],
         ["--master", "local[2]"],
         ["-t", "0"],
+        ["-t", "nan"],
+        ["-t", "inf"],
         ["--no-such-option"],
     ],
 )
