@@ -15,6 +15,8 @@ seen whether or not anybody reads the stream.
 from __future__ import annotations
 
 import copy
+import itertools
+import math
 import random
 import uuid
 from collections import defaultdict, deque
@@ -25,7 +27,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar, cast
 
 from streamlet.backends.contract import ComponentStatus
 from streamlet.base.clock import ManualClock
-from streamlet.base.errors import BadInput, StreamletError
+from streamlet.base.errors import BadInput, StreamletError, WrongArgument
 from streamlet.components.bolt import Bolt
 from streamlet.components.reliable_spout import ReliableSpout
 from streamlet.components.spout import Spout
@@ -37,7 +39,7 @@ from streamlet.model.spec import BOLT, SPOUT, ComponentSpec, as_name
 from streamlet.model.stream import DEFAULT_STREAM, Stream, StreamId
 from streamlet.model.topology import ComponentDef, Subscription, TopologyMeta, TopologySpec
 from streamlet.model.validate import checked
-from streamlet.running import FROM_PYTHON, make_request
+from streamlet.running import check_topology, make_request, settings_given
 from streamlet.runtime.links.links import Links, NoLinks
 from streamlet.runtime.tasks.building import LiveTask, Running
 from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run
@@ -92,6 +94,8 @@ class Tester:
         raise_errors: bool,
         overrides: Mapping[str, Mapping[str, Any]],
     ) -> None:
+        if clock is not None and not isinstance(clock, ManualClock):
+            raise WrongArgument(f"clock= is {clock!r}: give a streamlet.testing.ManualClock, or leave it out.")
         self.clock = clock or ManualClock()
         self.log: list[Emitted] = []
         """Every emit of every component, in order."""
@@ -146,6 +150,7 @@ class Tester:
 
         Raises what a bolt raised meanwhile.
         """
+        self._check_open()
         self._turn()
         self._raise_first()
 
@@ -154,8 +159,11 @@ class Tester:
 
         Raises as ``run``.
         """
+        self._check_open()
+        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds < math.inf:
+            raise WrongArgument(f"advance takes a number of seconds, and {seconds!r} is not one.")
         if seconds < 0:
-            raise ValueError(f"a clock cannot go back ({seconds} s)")
+            raise ValueError(f"a clock cannot go back ({seconds} seconds)")
         self._turn()
         clock, timers = self.clock, self._loop.timers
         end = clock.monotonic() + seconds
@@ -185,6 +193,13 @@ class Tester:
     def _note_error(self, component: str, task: int, error: BaseException, tup: Any, called: Any) -> None:
         self.errors.append(Raised(component, task, error, None if tup is None else list(tup.values)))
 
+    def _check_open(self) -> None:
+        if not self._open:
+            raise StreamletError(
+                "This tester is closed: its components have had their cleanup and take nothing more. Call it inside "
+                "of the `with` block; what it recorded can still be read."
+            )
+
     def _shut(self, clean: bool) -> list[BaseException]:
         if not self._open:
             return []
@@ -192,6 +207,10 @@ class Tester:
         return self._loop.close(clean)
 
     def _emitted(self, component: str, stream: str) -> list[list[Any]]:
+        # "It emits nothing" is what a test may say of a bolt that declares no stream at all.
+        definition = self._loop.plan.topology.component(component)
+        if definition.streams() or stream != DEFAULT_STREAM:
+            _check_stream(definition, stream)
         return [made.values for made in self.log if (made.component, made.stream) == (component, stream)]
 
     def _live(self, component: str) -> list[LiveTask]:
@@ -270,7 +289,8 @@ class BoltTester(Tester, Generic[B]):
     ``bolt`` is a class, or a line of a topology (``WordCount.count``) with its config. ``conf`` holds what
     stands in the topology's config. ``sources`` are the names that tuples may come from; a mapping gives the fields of
     each. ``readers`` are the bolts that read each of its streams, and their number of tasks, for a bolt that asks for
-    task ids. Raises what ``initialize`` makes the run raise.
+    task ids. Raises what ``initialize`` makes the run raise, and BadInput
+    for arguments that cannot be.
     """
 
     def __init__(
@@ -286,7 +306,8 @@ class BoltTester(Tester, Generic[B]):
         clock: ManualClock | None = None,
         raise_errors: bool = True,
     ) -> None:
-        spec = bolt if isinstance(bolt, ComponentSpec) else bolt.spec()
+        spec = _bolt_spec(bolt)
+        _check_tester_options(conf, sources, readers, task_index, task_count)
         name = as_name(spec.name or spec.cls.__name__.lower())
         self._name = name
         topology = _around(spec, name, sources, {"reader": 1} if readers is None else readers, task_count, conf or {})
@@ -328,29 +349,42 @@ class BoltTester(Tester, Generic[B]):
         """Return the values emitted on one stream, in order."""
         return self._emitted(self._name, stream)
 
-    def give(self, *rows: Any, source: str | None = None, stream: str = DEFAULT_STREAM) -> None:
+    def give(self, *rows: Any, source: str | None = None, stream: str | None = None) -> None:
         """Feed tuples and work them off.
 
-        A row is a list of values, a ``Tuple``, or a bare value for one field.
+        A row is a list of values, a ``Tuple``, or a bare value for one field. It comes from the first of ``sources``
+        on the default stream; a ``Tuple`` from its own component and stream, where it names them.
 
         Raises what ``process`` raised, after all rows were worked off; with ``raise_errors=False`` see ``errors``.
         """
-        source = source or next(iter(self._sources))
-        if source not in self._sources:
-            raise BadInput(f"There is no source {source!r}. There are: {', '.join(map(repr, self._sources))}.")
-        values = [travelling(row, source, stream, ()) for row in map(_row, rows)]
-        first = self._trees.next_root
-        self._trees.next_root += len(values)
-        roots = list(range(first, self._trees.next_root))
-        self._rows.update(zip(roots, map(copy.deepcopy, values), strict=True))
-        edges = [self._edges.getrandbits(64) for _ in roots]
-        if roots:
-            run = Run(self._target, self._sources[source], stream, False, roots, edges, values)
-            self._far.arriving.append(Incoming([run], [], [], [], worker=1))
+        self._check_open()
+        runs: list[Run] = []
+        for (component, name), alike in itertools.groupby(rows, lambda row: self._origin(row, source, stream)):
+            values = [travelling(row, component, name, ()) for row in map(_row, alike)]
+            first = self._trees.next_root
+            self._trees.next_root += len(values)
+            roots = list(range(first, self._trees.next_root))
+            self._rows.update(zip(roots, map(copy.deepcopy, values), strict=True))
+            edges = [self._edges.getrandbits(64) for _ in roots]
+            runs.append(Run(self._target, self._sources[component], name, False, roots, edges, values))
+        if runs:
+            self._far.arriving.append(Incoming(runs, [], [], [], worker=1))
         self.run()
+
+    def _origin(self, row: Any, source: str | None, stream: str | None) -> tuple[str, str]:
+        """Return a row's component and stream. Raises BadInput."""
+        made = isinstance(row, Tuple)
+        component = source or (made and row.component) or next(iter(self._sources))
+        if component not in self._sources:
+            raise BadInput(f"There is no source {component!r}. There are: {', '.join(map(repr, self._sources))}.")
+        name = stream or (row.stream if made else DEFAULT_STREAM)
+        if not isinstance(name, str):
+            raise WrongArgument(f"stream= is {name!r}: give the stream's name.")
+        return component, name
 
     def tick(self) -> None:
         """Call ``process_tick`` now, whatever ``topology.tick.tuple.freq.secs`` says."""
+        self._check_open()
         live = self._live(self._name)[0]
         self._loop.tick(live, live.conf["topology.tick.tuple.freq.secs"] or 0.0)
         self.run()
@@ -410,6 +444,57 @@ def _around(
     return TopologySpec("Test", (*before, bolt, *(after if reads else [])), dict(config))
 
 
+def _bolt_spec(given: object) -> ComponentSpec:
+    """Return the line of a topology that a tester was given. Raises WrongArgument."""
+    if isinstance(given, Bolt):
+        name = type(given).__name__
+        raise WrongArgument(
+            f"{given!r} is an object, and the tester makes its own, as every worker does: BoltTester({name}). What it "
+            "is to know comes to its `initialize`: give conf=, or a line of a topology with its config."
+        )
+    cls = given.cls if isinstance(given, ComponentSpec) else given
+    if isinstance(cls, type) and issubclass(cls, Spout):
+        raise WrongArgument(f"{cls.__name__} is a spout: test it in a topology, with streamlet.testing.TopologyTester.")
+    if isinstance(given, ComponentSpec):
+        return given
+    if isinstance(cls, type) and issubclass(cls, Bolt):
+        return cls.spec()
+    raise WrongArgument(f"{given!r} is neither a class that inherits from streamlet.Bolt nor a line of a topology.")
+
+
+def _check_tester_options(
+    conf: object, sources: object, readers: object, task_index: object, task_count: object
+) -> None:
+    if conf is not None and not isinstance(conf, Mapping):
+        raise WrongArgument(f"conf= is {conf!r}: give a dict, as a topology's config is one.")
+    # A str is a sequence, too: of its letters.
+    if isinstance(sources, str) or not isinstance(sources, (Sequence, Mapping)) or not sources:
+        example = sources if sources and isinstance(sources, str) else "source"
+        raise WrongArgument(f'sources= is {sources!r}: give the names of components, ("{example}",).')
+    for source in sources:
+        if not isinstance(source, str):
+            raise WrongArgument(f"sources= holds {source!r}, which is not the name of a component.")
+    for source, fields in sources.items() if isinstance(sources, Mapping) else ():
+        if isinstance(fields, str) or not isinstance(fields, Sequence):
+            raise WrongArgument(f'sources= says {fields!r} of {source!r}: give the names of its fields, ["value"].')
+    if readers is not None and not isinstance(readers, Mapping):
+        raise WrongArgument(f'readers= is {readers!r}: give each reader\'s number of tasks, {{"store": 2}}.')
+    if isinstance(task_count, bool) or not isinstance(task_count, int) or task_count < 1:
+        raise WrongArgument(f"task_count= is {task_count!r}: give a whole number of at least 1.")
+    if isinstance(task_index, bool) or not isinstance(task_index, int) or not 0 <= task_index < task_count:
+        raise WrongArgument(
+            f"task_index= is {task_index!r}: the tasks of a bolt are counted from 0, and task_count= is {task_count}."
+        )
+
+
+def _check_stream(component: ComponentDef, stream: object) -> None:
+    """Raise BadInput for a stream that a component does not declare."""
+    names = [declared.name for declared in component.streams()]
+    if stream not in names:
+        listed = ", ".join(map(repr, names)) or "none"
+        raise BadInput(f"{component.name} declares no stream {stream!r}. It declares: {listed}.")
+
+
 # -- a whole topology ----------------------------------------------------------------------------------------
 
 
@@ -432,19 +517,16 @@ class TopologyTester(Tester):
         clock: ManualClock | None = None,
         raise_errors: bool = True,
     ) -> None:
+        check_topology(topology, "TopologyTester")
+        wanted = settings_given(settings)
         spec = topology.__topology__
-        spouts = [component.name for component in spec.components if component.kind == SPOUT]
-        for name in given or {}:
-            if name not in spouts:
-                raise BadInput(f"{spec.name} has no spout {name!r}. It has: {', '.join(spouts) or 'none'}.")
-        self._lists = {name: deque(_Message(_row(row)) for row in rows) for name, rows in (given or {}).items()}
+        self._lists = {name: deque(rows) for name, rows in _given_rows(spec, given).items()}
         components = tuple(
             replace(component, cls=_GivenSpout, kwargs={"rows": self._lists[component.name], "max_fails": max_fails})
             if component.name in self._lists
             else component
             for component in spec.components
         )
-        wanted = [(key, value, FROM_PYTHON) for key, value in (settings or {}).items()]
         request = make_request(replace(spec, components=components), wanted, backend="inline")
         plan = make_plan(request.topology, 1)
         super().__init__(plan, request.conf, NoLinks(), seed, clock, raise_errors, request.overrides)
@@ -454,11 +536,15 @@ class TopologyTester(Tester):
         """How many messages of spouts are neither acked nor failed."""
         return self._loop.ledgers.pending()
 
-    def give(self, spout: str, *rows: Any, stream: str = DEFAULT_STREAM) -> None:
-        """Add rows to a spout that is a list, and run. Raises as ``run``."""
+    def give(self, spout: str, *rows: Any, stream: str | None = None) -> None:
+        """Add rows to a spout that is a list, and run. Raises as ``run``.
+
+        ``stream`` None: the default one, or that of a row that is a ``Tuple``.
+        """
+        self._check_open()
         if spout not in self._lists:
             raise BadInput(f"The spout {spout!r} was not given as a list: TopologyTester(..., {{{spout!r}: []}}).")
-        self._lists[spout].extend(_Message(_row(row), stream) for row in rows)
+        self._lists[spout].extend([_message(self._definition(spout), row, stream) for row in rows])
         self.run()
 
     def emitted(self, component: str, stream: str = DEFAULT_STREAM) -> list[list[Any]]:
@@ -534,6 +620,29 @@ class _GivenSpout(ReliableSpout):
 
     def caught_up(self) -> bool:
         return not self._rows and not self.has_unfinished()
+
+
+def _given_rows(topology: TopologySpec, given: object) -> dict[str, list[_Message]]:
+    """Return the rows of each spout that is given as a list. Raises BadInput."""
+    if given is not None and not isinstance(given, Mapping):
+        raise WrongArgument(f'given= is {given!r}: give the rows of each spout, {{"lines": ["to be", "or not"]}}.')
+    spouts = {component.name: component for component in topology.components if component.kind == SPOUT}
+    lists: dict[str, list[_Message]] = {}
+    for name, rows in (given or {}).items():
+        if name not in spouts:
+            raise BadInput(f"{topology.name} has no spout {name!r}. It has: {', '.join(spouts) or 'none'}.")
+        if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
+            raise WrongArgument(f"The rows of {name!r} are {rows!r}: give a list of rows, [{rows!r}].")
+        lists[name] = [_message(spouts[name], row, None) for row in rows]
+    return lists
+
+
+def _message(spout: ComponentDef, row: Any, stream: str | None) -> _Message:
+    """Return a row with its stream. Raises BadInput for one that the spout does not declare."""
+    name = stream or (row.stream if isinstance(row, Tuple) else DEFAULT_STREAM)
+    if name != DEFAULT_STREAM:  # what the default stream lacks, emit says itself
+        _check_stream(spout, name)
+    return _Message(_row(row), name)
 
 
 def _row(given: Any) -> list[Any]:

@@ -149,6 +149,7 @@ def test_a_password_may_come_from_a_program() -> None:
         ({"settings": 3}, "settings= is 3"),
         ({"settings": {3: 3}}, "settings= has the key 3"),
         ({"on_status": 3}, "on_status= is 3"),
+        ({"drain_timeout": "long"}, "given by drain_timeout cannot be 'long'"),
     ],
 )
 def test_an_option_that_cannot_be_is_refused_before_anything_starts(options: dict[str, Any], text: str) -> None:

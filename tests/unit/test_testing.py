@@ -20,6 +20,7 @@ from streamlet import (
     Tuple,
     ValueCannotTravel,
 )
+from streamlet.base.errors import WrongArgument
 from streamlet.model.validate import InvalidTopology
 from streamlet.testing import BoltTester, Emitted, ManualClock, TopologyTester
 
@@ -252,6 +253,99 @@ def test_a_bolts_metrics_are_kept_by_name() -> None:
         assert metered.metrics == {"size": 4.0}
 
 
+@pytest.mark.parametrize(
+    ("bolt", "text"),
+    [
+        (Split(), r"is an object.* makes its own.*BoltTester\(Split\)"),
+        ("Split", "'Split' is neither a class"),
+        ([Split], "is neither a class"),
+        (int, "is neither a class"),
+        (Bolt, "define process"),
+    ],
+)
+def test_a_value_that_is_not_a_bolts_class_is_refused(bolt: Any, text: str) -> None:
+    with pytest.raises(BadInput, match=text):
+        BoltTester(bolt)
+
+
+def test_a_spout_is_sent_to_the_other_tester() -> None:
+    for spout in (Lines, Lines.spec()):
+        with pytest.raises(WrongArgument, match=r"Lines is a spout.*TopologyTester"):
+            BoltTester(spout)  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"sources": "source"}, r"sources= is 'source'.*\(\"source\",\)"),
+        ({"sources": ()}, r"sources= is \(\)"),
+        ({"sources": ("a", 3)}, "sources= holds 3"),
+        ({"sources": ("a", "a")}, "a: 2 components have this name"),
+        ({"sources": ("split",)}, "split: 2 components have this name"),
+        ({"sources": {"a": "ab"}}, "sources= says 'ab' of 'a'"),
+        ({"readers": "store"}, "readers= is 'store'"),
+        ({"readers": {"store": 0}}, "store.* par is 0"),
+        ({"conf": 3}, "conf= is 3"),
+        ({"task_index": 3}, "task_index= is 3.*task_count= is 1"),
+        ({"task_index": -1}, "task_index= is -1"),
+        ({"task_count": 0}, "task_count= is 0"),
+        ({"clock": 5}, "clock= is 5.*ManualClock"),
+    ],
+)
+def test_an_option_that_a_tester_cannot_have_is_refused(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(BadInput, match=text):
+        BoltTester(Split, **options)
+
+
+def test_a_stream_that_the_bolt_does_not_declare_is_refused() -> None:
+    with BoltTester(Split) as split:
+        with pytest.raises(BadInput, match=r"split declares no stream 'nosuch'\. It declares: 'default', 'bad'"):
+            split.emitted("nosuch")
+        with pytest.raises(BadInput, match=r"split declares no stream 3"):
+            split.emitted(3)  # type: ignore[arg-type]
+    with BoltTester(Hold, sources=["up"]) as hold, pytest.raises(BadInput, match="no stream 'hold'"):
+        hold.emitted("hold")
+
+    class Silent(Bolt):
+        def process(self, tup: Tuple) -> None: ...
+
+    with BoltTester(Silent) as silent:
+        assert silent.emitted() == []  # that it emits nothing is what a test may say
+
+
+def test_a_tuple_keeps_its_stream_and_source() -> None:
+    class Places(Bolt):
+        outputs = ["component", "stream"]
+
+        def process(self, tup: Tuple) -> None:
+            self.emit([tup.component, tup.stream])
+
+    with BoltTester(Places, sources=("left", "right")) as places:
+        places.give("a", Tuple(["b"], stream="late"), Tuple(["c"], "right"), "d")
+        assert places.emitted() == [["left", "default"], ["left", "late"], ["right", "default"], ["left", "default"]]
+        places.give(Tuple(["e"], "left"), source="right", stream="named")
+        assert places.emitted()[-1] == ["right", "named"]
+        with pytest.raises(BadInput, match="no source 'up'"):
+            places.give("kept back", Tuple(["f"], "up"))
+        assert len(places.emitted()) == 5
+
+
+def test_a_tester_that_is_closed_says_so() -> None:
+    split = BoltTester(Split)
+    split.give("a")
+    split.close()
+    for act in (split.run, split.tick, lambda: split.give("b"), lambda: split.advance(1)):
+        with pytest.raises(StreamletError, match="This tester is closed"):
+            act()
+    assert split.emitted() == [["a"]]  # what was recorded stays
+
+
+@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), "x", None])
+def test_a_time_that_a_clock_cannot_go_is_refused(seconds: Any) -> None:
+    with BoltTester(Split) as split, pytest.raises((BadInput, ValueError), match="seconds"):
+        split.advance(seconds)
+
+
 # -- topologies ----------------------------------------------------------------------------------------------
 
 
@@ -445,3 +539,32 @@ def test_names_that_are_not_there() -> None:
             words.advance(-1)
         with pytest.raises(BadInput, match="was not given as a list"):
             words.give("other", 1)
+        with pytest.raises(BadInput, match="split declares no stream 'nosuch'"):
+            words.emitted("split", "nosuch")
+        with pytest.raises(BadInput, match="lines declares no stream 'nosuch'"):
+            words.give("lines", 1, stream="nosuch")
+
+
+def test_a_tuple_keeps_its_stream_in_a_topology() -> None:
+    rows = [Tuple(["a"], stream="notes"), "b"]
+    with TopologyTester(Words, {"lines": rows}, settings={"out": os.devnull}) as words:
+        words.give("lines", Tuple(["c"], stream="notes"))
+        assert words.emitted("lines", "notes") == [["a"], ["c"]] and words.emitted("lines") == [["b"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "text"),
+    [
+        (("Words",), {}, "TopologyTester takes a class that inherits"),
+        ((Words(),), {}, "TopologyTester takes a class that inherits"),
+        ((Words, {"lines": "abc"}), {}, "rows of 'lines' are 'abc'"),
+        ((Words, {"lines": 3}), {}, "rows of 'lines' are 3"),
+        ((Words, {"lines": [Tuple([1], stream="nosuch")]}), {}, "lines declares no stream 'nosuch'"),
+        ((Words, ["lines"]), {}, r"given= is \['lines'\]"),
+        ((Words,), {"settings": 3}, "settings= is 3"),
+        ((Words,), {"clock": 3}, "clock= is 3"),
+    ],
+)
+def test_what_a_topology_tester_cannot_take_is_refused(arguments: Any, options: Any, text: str) -> None:
+    with pytest.raises(BadInput, match=text):
+        TopologyTester(*arguments, **options)
