@@ -248,8 +248,8 @@ class Tester:
         stream_at = 1 if isinstance(live.component, Bolt) else 2
 
         def recorded(tup: Sequence[Any], *rest: Any, **more: Any) -> Any:
-            kept = copy.deepcopy([*tup]) if not isinstance(tup, (str, bytes)) else []
             answer = emit(tup, *rest, **more)  # what it refuses was not emitted
+            kept = copy.deepcopy([*tup])
             stream = more.get("stream", rest[stream_at - 1] if len(rest) >= stream_at else None)
             direct = more.get("direct_task", rest[2] if len(rest) > 2 else None)
             self._note(live, stream, kept, direct)
@@ -259,11 +259,10 @@ class Tester:
 
     def _recording_many(self, live: LiveTask, emit_many: Callable[..., None]) -> Callable[..., None]:
         def recorded(tuples: Iterable[Sequence[Any]], tup_id: Any = None, stream: str | None = None) -> None:
-            rows = [[*values] for values in tuples]
-            kept = copy.deepcopy(rows)
+            rows = [*tuples]
             emit_many(rows, tup_id, stream)
-            for row in kept:
-                self._note(live, stream, row, None)
+            for row in rows:
+                self._note(live, stream, copy.deepcopy([*row]), None)
 
         return recorded
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Never, TypeGuard
 
+from streamlet.base.errors import BadInput
 from streamlet.model.grouping import Grouping
 from streamlet.model.pystorm_names import TOPOLOGY, missing
 from streamlet.model.spec import ComponentSpec, OutputRef, as_name, input_pairs, source_stream
@@ -71,11 +72,15 @@ def declared_streams(outputs: Any) -> tuple[Stream, ...]:
 
 
 class TopologyMeta(type):
-    """Reads the class body into a :class:`TopologySpec`, kept as ``__topology__``. Checks nothing."""
+    """Reads the class body into a :class:`TopologySpec`, kept as ``__topology__``.
+
+    Checks only what could not even be read; the rest is said by ``model.validate``.
+    """
 
     __topology__: TopologySpec
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> TopologyMeta:
+        _check_names(name, namespace)
         cls = super().__new__(mcs, name, bases, namespace)
         inherited: dict[str, ComponentSpec] = {}
         config: dict[str, Any] = {}
@@ -92,6 +97,21 @@ class TopologyMeta(type):
 
         def __getattr__(cls, name: str) -> Never:
             raise AttributeError(missing(f"type object {cls.__name__!r}", name, TOPOLOGY), name=name, obj=cls)
+
+
+def _check_names(topology: str, namespace: Mapping[str, Any]) -> None:
+    """Refuse a class body that hides what a topology has itself. Raises BadInput."""
+    for name in ("run", "config"):
+        given = namespace.get(name)
+        if isinstance(given, ComponentSpec):
+            raise BadInput(
+                f"{topology}.{name} is a component, and every topology has a {name} of its own, which it would hide. "
+                f"Give the line another name; the component may keep it: my_{name} = {given.cls.__name__}.spec("
+                f"name={name!r}, ...)."
+            )
+    config = namespace.get("config")
+    if config is not None and not isinstance(config, Mapping):
+        raise BadInput(f'{topology}.config is {config!r:.80}: give a dict, {{"topology.max.spout.pending": 100}}.')
 
 
 def _freeze(topology: str, specs: Mapping[str, ComponentSpec], config: Mapping[str, Any]) -> TopologySpec:

@@ -79,6 +79,18 @@ def test_what_is_recorded_is_what_it_was_then() -> None:
         assert reuse.emitted() == [[["a"]]] and reuse.acked == [["a"]]
 
 
+def test_an_emit_by_name_is_recorded() -> None:
+    class Named(Bolt):
+        outputs = ["n"]
+
+        def process(self, tup: Tuple) -> None:
+            self.emit(tup=tup.values)
+
+    with BoltTester(Named) as named:
+        named.give(1)
+        assert named.emitted() == [[1]]
+
+
 class Hold(Bolt):
     outputs = ["many"]
     auto_ack = False
@@ -185,6 +197,28 @@ def test_what_cannot_travel_is_refused_on_both_sides() -> None:
         with pytest.raises(ValueCannotTravel, match="source emitted a tuple"):
             emits.give(object())
         assert emits.emitted() == []
+
+
+def test_an_emit_of_one_value_is_refused_as_in_a_run() -> None:
+    class One(Bolt):
+        outputs = ["n"]
+
+        def process(self, tup: Tuple) -> None:
+            self.emit(tup.values[0])
+
+    class Ones(Spout):
+        outputs = ["n"]
+
+        def next_tuple(self) -> None:
+            self.emit_many(["a"])  # not ["a"], though its letters are as many as the fields
+
+    class Counting(Topology):
+        ones = Ones.spec()
+
+    with BoltTester(One) as one, pytest.raises(ValueError, match=r"emitted 5 on stream 'default', .*1 field"):
+        one.give(5)
+    with TopologyTester(Counting) as counting, pytest.raises(StreamletError, match="emitted 'a' on stream 'default'"):
+        counting.run()
 
 
 def test_emit_in_cleanup_is_refused_and_cleanup_runs_once() -> None:

@@ -13,9 +13,9 @@ from pathlib import Path
 from streamlet.runtime.links import handshake
 from streamlet.runtime.links.dialing import dial
 from streamlet.runtime.links.handshake import Hello, Refused
-from streamlet.runtime.links.wire import MAX_CONTROL_FRAME
+from streamlet.runtime.links.wire import MAX_CONTROL_FRAME, FrameReader, FrameWriter
 from streamlet.runtime.worker.channel import LONGEST_TEXT, ControlChannel
-from streamlet.runtime.worker.messages import Event, Failed, Message
+from streamlet.runtime.worker.messages import Event, Failed, Message, Stopped
 from streamlet.runtime.worker.worker import serve
 
 LINGER_S = 3.0
@@ -46,7 +46,7 @@ def run_slot(
         with contextlib.suppress(OSError):
             os.chdir(folder)  # relative paths mean what they mean to worker processes
     try:
-        with contextlib.redirect_stdout(EventLines(channel)):
+        with channel.lines as lines, contextlib.redirect_stdout(lines):
             status = serve(channel, file=str(Path(unpacked) / name), secret=secret)
     finally:
         hang_up(channel.sock)
@@ -71,7 +71,15 @@ class SlotChannel(ControlChannel):
 
     places = ("", "")
 
+    def __init__(self, sock: socket.socket, writer: FrameWriter, reader: FrameReader) -> None:
+        super().__init__(sock, writer, reader)
+        self.lines = EventLines(self)
+        """What user code prints."""
+
     def send(self, message: Message) -> None:
+        # The coordinator hangs up when it has this of all workers: what comes later it may not read.
+        if isinstance(message, Stopped):
+            self.lines.end_line()
         if isinstance(message, Failed):
             message = replace(message, message=self._renamed(message.message), trace=self._renamed(message.trace))
         elif isinstance(message, Event):
@@ -99,3 +107,15 @@ class EventLines(io.TextIOBase):
         for line in lines:
             self._channel.try_send(Event("info", line))
         return len(text)
+
+    def end_line(self) -> None:
+        """Send a line that was begun and not ended."""
+        rest, self._rest = self._rest, ""
+        if rest:
+            self._channel.try_send(Event("info", rest))
+
+    def close(self) -> None:
+        """Send what is left. Not in ``flush``: a program that prints dots would get a line for each."""
+        if not self.closed:
+            self.end_line()
+        super().close()

@@ -165,6 +165,15 @@ class ConfigResource:
     type: ResourceType
     name: str
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.type, ResourceType):
+            raise WrongArgument(
+                f'ConfigResource: {self.type!r} is not a ResourceType: write ConfigResource.topic("lines"), '
+                "ConfigResource.broker(1), or ConfigResource.broker() for all of them."
+            )
+        if not isinstance(self.name, str):
+            raise WrongArgument(f"ConfigResource: {self.name!r} is not a name: give a str.")
+
     @classmethod
     def topic(cls, name: str) -> ConfigResource:
         """Return the resource of a topic."""

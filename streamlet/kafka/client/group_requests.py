@@ -74,6 +74,15 @@ class OffsetAndMetadata:
     leader_epoch: int = UNKNOWN_EPOCH
     metadata: str = ""
 
+    def __post_init__(self) -> None:
+        # kafka-python has the same names in another order: what it calls OffsetAndMetadata(3, "text") is said here.
+        if not isinstance(self.leader_epoch, int):
+            raise WrongArgument(
+                f"leader_epoch = {self.leader_epoch!r} must be a whole number. To store a text, write "
+                f"OffsetAndMetadata({self.offset!r}, metadata={self.leader_epoch!r}): kafka-python's order (offset, "
+                "metadata, leader_epoch) is not ours."
+            )
+
 
 def offset_rows(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:  # Any: what a user takes for offsets
     """Return offsets to store, given as ours, another client's, or numbers.

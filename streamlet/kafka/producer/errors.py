@@ -7,13 +7,19 @@ from streamlet.kafka.errors import ClientTimeout, KafkaError, RequestTimedOut
 
 
 class BatchExpired(RequestTimedOut):
-    """``delivery_timeout_ms`` passed, and the batch was never sent: its records are not in the log."""
+    """``delivery_timeout_ms`` passed, and the batch was never sent: its records are not in the log.
+
+    Base of :class:`OutcomeUnknown`, whose records may be there: catch that one first.
+    """
 
     stale_metadata = False
 
 
 class OutcomeUnknown(BatchExpired):
     """``delivery_timeout_ms`` passed, and the batch had been sent: it may be in the log."""
+
+    # Sent again it may be there twice; what idempotence prevents is only the producer's own repetition.
+    retriable = False
 
 
 class BufferExhausted(ClientTimeout):

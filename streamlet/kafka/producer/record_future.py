@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from streamlet.base.errors import WrongArgument
 from streamlet.kafka.arguments import seconds
-from streamlet.kafka.errors import ClientTimeout, KafkaError
+from streamlet.kafka.errors import ClientTimeout, KafkaError, copy_of
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.producer.batch import UNKNOWN_OFFSET, Callback, ProducerBatch, Waiter
 from streamlet.kafka.producer.errors import IllegalProducerState
@@ -150,8 +150,7 @@ class FutureRecordMetadata:
         if not batch.fired:
             batch, index = self._wait(timeout)
         if batch.error is not None:
-            # All records of the batch share the error: with a traceback it would keep the frames of all who raised it.
-            raise batch.error.with_traceback(None)
+            raise copy_of(batch.error)  # all records of the batch share it
         return _metadata(batch, index, self._timestamp)
 
     def _wait(self, timeout: float | None) -> tuple[ProducerBatch, int]:

@@ -133,16 +133,14 @@ class BoltTask:
         ) -> list[int] | None:
             if stream is not None or anchors is not None or need_task_ids or direct_task is not None:
                 return slow(tup, stream, anchors, direct_task, need_task_ids)
+            # Asked before the values are: what has none goes the slow way, which says so.
+            if tup.__class__ is not list and tup.__class__ is not tuple:
+                return slow(tup)
             for value in tup:
                 if value.__class__ not in plain:
                     return slow(tup)
             current = task._current
-            if (
-                len(tup) != width
-                or current is None
-                or current.anchors is not None
-                or (tup.__class__ is not list and tup.__class__ is not tuple)
-            ):
+            if len(tup) != width or current is None or current.anchors is not None:
                 return slow(tup)
             root = current.root
             if root:
@@ -170,10 +168,10 @@ class BoltTask:
                 return slow(tup, stream, anchors, direct_task, need_task_ids)
             current = task._current
             if (
-                len(tup) != 1
+                (tup.__class__ is not list and tup.__class__ is not tuple)
+                or len(tup) != 1
                 or current is None
                 or current.anchors is not None
-                or (tup.__class__ is not list and tup.__class__ is not tuple)
             ):
                 return slow(tup)
             value = tup[0]

@@ -521,7 +521,11 @@ class Emitter:
     def checked(self, values: Sequence[Any], routes: StreamRoutes) -> list[Any]:
         """Return a copy of the values as they travel. Raises BadEmit or ValueCannotTravel."""
         # A str is a sequence of its letters: emit("no") on a stream of two fields would pass as ["n", "o"].
-        if isinstance(values, NO_ROWS) or len(values) != routes.width:
+        try:
+            fits = not isinstance(values, NO_ROWS) and len(values) == routes.width
+        except TypeError:  # a number, an iterator
+            fits = False
+        if not fits:
             raise BadEmit(
                 f"{self.component} emitted {values!r:.120} on stream {routes.name!r}, which declares "
                 f"{routes.width} field(s): {', '.join(routes.fields)}. Emit a list with one value per field."

@@ -114,10 +114,12 @@ class SpoutTask:
         ) -> list[int] | None:
             if tup_id is None or stream is not None or need_task_ids or direct_task is not None:
                 return slow(tup, tup_id, stream, direct_task, need_task_ids)
+            if tup.__class__ is not list and tup.__class__ is not tuple:
+                return slow(tup, tup_id)
             for value in tup:
                 if value.__class__ not in PLAIN:
                     return slow(tup, tup_id)
-            if len(tup) != width or (tup.__class__ is not list and tup.__class__ is not tuple):
+            if len(tup) != width:
                 return slow(tup, tup_id)
             root = pending.next_root
             pending.next_root = root + 1

@@ -85,3 +85,12 @@ def test_a_commit_that_cannot_be_asked_once_the_coordinator_is_found_fails_and_t
 def test_an_offset_that_the_protocol_has_no_room_for_is_refused_at_once(row: OffsetAndMetadata, words: str) -> None:
     with pytest.raises(WrongArgument, match=words):
         offset_rows({TP: row})
+
+
+def test_metadata_in_the_place_of_the_epoch_is_refused_when_it_is_made() -> None:
+    """kafka-python's order is (offset, metadata, leader_epoch)."""
+    with pytest.raises(WrongArgument, match=r"OffsetAndMetadata\(3, metadata='meta'\).*kafka-python"):
+        OffsetAndMetadata(3, "meta")  # type: ignore[arg-type]
+    with pytest.raises(WrongArgument, match="leader_epoch"):
+        OffsetAndMetadata(3, None)  # type: ignore[arg-type]
+    assert OffsetAndMetadata(3, metadata="meta").leader_epoch == -1

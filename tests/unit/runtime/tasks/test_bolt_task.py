@@ -274,6 +274,15 @@ def test_a_row_is_a_sequence_of_values(row: Any) -> None:
     assert isinstance(rig.reported[0][0], BadEmit)
 
 
+@pytest.mark.parametrize("row", [5, None, iter(["n"])])
+@pytest.mark.parametrize("fields", [["x"], ["x", "y"]])
+def test_a_row_without_a_length_is_refused_with_the_declared_fields(row: Any, fields: list[str]) -> None:
+    rig = Rig(bolt(lambda self, tup: self.emit(row)), (Stream(fields),))
+    rig.run((7, ["a"]))
+    error = rig.reported[0][0]
+    assert isinstance(error, BadEmit) and f"{len(fields)} field(s): {', '.join(fields)}" in str(error)
+
+
 def test_the_payload_may_be_named_tup() -> None:
     """pystorm's name of the parameter: ``emit(tup=[...])``, with one field and with two, anchored and not."""
     rig = Rig(bolt(lambda self, tup: self.emit(tup=["one"])))

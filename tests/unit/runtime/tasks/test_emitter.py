@@ -119,7 +119,7 @@ def test_a_stream_that_is_not_declared_names_what_is() -> None:
         Emitter("bolt", []).routes(None, None)
 
 
-@pytest.mark.parametrize("values", [[], [1, 2], "x", b"x", (1, 2, 3)])
+@pytest.mark.parametrize("values", [[], [1, 2], "x", b"x", (1, 2, 3), 5, None, object(), iter([1])])
 def test_a_tuple_of_another_width_is_refused(values: object) -> None:
     emitter = Emitter("bolt", [routes()])
     with pytest.raises(BadEmit, match="1 field"):
