@@ -205,7 +205,37 @@ class Reading(ConsumerRebalanceListener):
                 )
 
 
-@click.command()
+_OTHER_NAMES = {
+    "--broker": "--bootstrap-servers",
+    "--brokers": "--bootstrap-servers",
+    "--broker-list": "--bootstrap-servers",
+    "--servers": "--bootstrap-servers",
+    "--max-messages": "--max-records",
+    "--count": "--max-records",
+    "--offset": "--from-offset",
+    "--group-id": "--group",
+    "--consumer.config": "--config",
+    "--command-config": "--config",
+}
+"""Options of kafka-console-consumer, kcat and the like, and ours."""
+
+
+class ConsumeCommand(click.Command):
+    """The command; an option of another consumer is answered with ours."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.NoSuchOption as error:
+            # What click takes for near by its letters is another option altogether: --keys for --brokers.
+            if error.option_name in _OTHER_NAMES:
+                error.possibilities = [_OTHER_NAMES[error.option_name]]
+            raise
+
+
+@click.command(cls=ConsumeCommand)
 @click.argument("topic")
 @click.option("--bootstrap-servers", "--bootstrap-server", "servers", metavar="HOST:PORT,...",
               help="The cluster; without it the one of `streamlet dev up`.")  # fmt: skip

@@ -42,9 +42,12 @@ def _show(cluster: Resident) -> None:
         click.echo(f"  {process.name}: pid {process.identity.pid}, {process.health()}, log {process.log}")
 
 
-@click.group()
-def dev() -> None:
+@click.group(invoke_without_command=True)
+@click.pass_context
+def dev(context: click.Context) -> None:
     """Run a real ZooKeeper and Kafka on this machine."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 @dev.command()

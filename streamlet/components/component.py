@@ -117,7 +117,7 @@ class Component:
         """Apply ``-c COMPONENT.NAME=VALUE`` to constructor arguments. Raises SettingError."""
         if overrides:
             # Refused also here: a class that declares keys and forgets this would run with the old values.
-            raise SettingError(f"{cls.__name__} has no settings that -c could override.")
+            raise SettingError(f"{cls.__name__} has no settings that a run could override.")
         return dict(kwargs)
 
 

@@ -401,7 +401,7 @@ def misplaced_settings(component: ComponentDef) -> Iterator[Finding]:
         if of is None:
             yield (
                 f"config has the setting {key!r}, which is the whole run's: nothing reads it here.",
-                "Move it into the topology's config, or give it by -c.",
+                "Move it into the topology's config, or give it for one run (-c, settings=).",
             )
         elif of != component.kind:
             yield (
@@ -411,14 +411,14 @@ def misplaced_settings(component: ComponentDef) -> Iterator[Finding]:
 
 
 def override_problems(component: ComponentDef, overrides: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield settings of ``-c COMPONENT.NAME=VALUE`` that the component refuses."""
+    """Yield settings of a run, ``COMPONENT.NAME``, that the component refuses."""
     if not overrides:
         return
     known: frozenset[str] = getattr(component.cls, "override_keys", frozenset)()
     for name in overrides:
         if name not in known:
             yield (
-                f"There is no setting {component.name}.{name} that -c could change.",
+                f"It has no setting {name!r} that a run could change.",
                 nearest(name, known, f"There are: {listed(known)}.")
                 if known
                 else f"{component.cls.__qualname__} has none; a key of your own belongs into the topology's config.",
@@ -427,16 +427,16 @@ def override_problems(component: ComponentDef, overrides: Mapping[str, Any]) -> 
         try:
             component.cls.with_overrides(component.kwargs, overrides)
         except SettingError as error:
-            yield error.message, "It was given by -c."
+            yield error.message, "It was given for this run."
 
 
 def unknown_components(topology: TopologySpec, overrides: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield components that ``-c`` names and the topology does not have."""
+    """Yield components that settings of a run name and the topology does not have."""
     names = [component.name for component in topology.components]
     for name in overrides:
         if name not in names:
             yield Problem(
                 None,
-                f"-c names the component {name!r}, which is not there.",
+                f"A setting is given for the component {name!r}, which is not there.",
                 nearest(name, names, f"There are: {listed(names)}."),
             )

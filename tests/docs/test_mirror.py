@@ -33,7 +33,6 @@ DECLARATIONS = {
 HELD_BY = {
     "conformance/test_node_store.py": ["coordination/node_store"],
     "docs/test_docs_command.py": ["cli/docs"],
-    "real/backends/spark/test_executors.py": ["backends/spark/slot"],
     "real/backends/spark/test_spark_session.py": ["backends/spark/spark_session"],
     "real/cli/test_dev_topics.py": ["cli/dev_produce", "cli/dev_topics"],
     "real/devcluster/test_dev_cluster.py": ["devcluster/dev_cluster", "devcluster/members", "devcluster/tools"],
@@ -52,12 +51,9 @@ HELD_BY = {
     "scripted/runtime/links/test_handshake.py": ["runtime/links/dialing", "runtime/links/server"],
     "scripted/runtime/worker/test_loop.py": ["runtime/links/links", "runtime/links/peering"],
     "unit/cli/test_show.py": ["cli/table"],
-    "unit/kafka/admin/test_requests.py": [
-        f"kafka/admin/{name}" for name in ("configs", "errors", "groups", "model", "topics")
-    ],
+    "unit/kafka/admin/test_requests.py": [f"kafka/admin/{name}" for name in ("configs", "errors", "groups", "topics")],
     "unit/kafka/fetch/test_pauses.py": ["base/backoff"],
     "unit/kafka/metadata/test_metadata.py": ["kafka/metadata/cluster"],
-    "unit/kafka/producer/test_batch.py": ["kafka/producer/record_future"],
     "unit/kafka/producer/test_transaction.py": ["kafka/producer/transaction_requests"],
     "unit/kafka/protocol/test_messages.py": ["kafka/protocol/schema"],
     "unit/kafka/records/test_batch.py": [
@@ -66,7 +62,6 @@ HELD_BY = {
         "kafka/records/varint",
     ],
     "unit/kafka/settings/test_foreign_names.py": ["kafka/consumer/consumer_config", "kafka/producer/producer_config"],
-    "unit/model/test_validate.py": ["model/topology"],
     "unit/runtime/tasks/test_spout_task.py": ["runtime/tasks/ledgers"],
     "unit/spouts/kafka/test_readers.py": ["spouts/kafka/activity"],
     "unit/tracking/test_acker.py": ["tracking/pending"],

@@ -51,7 +51,7 @@ def could_not_start(
         return error
     return ComponentFailed(
         f"{component} (task {task_id}) raised {type(error).__name__} in {where}{_place(error, defined)}: "
-        f"{said(error)}. A component that cannot start stops the topology; no tuple of it was lost. "
+        f"{_words(error)}. A component that cannot start stops the topology; no tuple of it was lost. "
         "The traceback is shown with --debug."
     )
 
@@ -64,7 +64,7 @@ def spout_failed(
         return error
     return ComponentFailed(
         f"The spout {component} (task {task_id}) raised {type(error).__name__} in {where}{_place(error, defined)}: "
-        f"{said(error)}. A spout that raises cannot say which of its messages are safe, so the topology "
+        f"{_words(error)}. A spout that raises cannot say which of its messages are safe, so the topology "
         "stops; nothing acked is lost. Handle the error in the spout, or see the traceback with --debug."
     )
 
@@ -75,7 +75,7 @@ def every_tuple_failed(
     """Explain that a bolt has raised on each of its first ``count`` tuples, the last time ``error``."""
     told = EveryTupleFailed(
         f"{component} (task {task_id}) raised on each of its first {count:,} tuples, the last time "
-        f"{type(error).__name__}{_place(error, defined)}: {said(error)}. What fails every tuple is "
+        f"{type(error).__name__}{_place(error, defined)}: {_words(error)}. What fails every tuple is "
         "hardly the fault of the tuples, so the topology stops; they are not acked, and are read again. Mend it, or "
         "set streamlet.first.failures.max to 0 to go on all the same."
     )
@@ -86,7 +86,7 @@ def every_tuple_failed(
 def bolt_ended_run(component: str, error: BaseException, defined: Defined = None) -> StreamletError:
     """Explain why a bolt's exception ends the run: its class has ``exit_on_exception``."""
     return ComponentFailed(
-        f"{component} raised {type(error).__name__}{_place(error, defined)}: {said(error)}. Its class has "
+        f"{component} raised {type(error).__name__}{_place(error, defined)}: {_words(error)}. Its class has "
         "exit_on_exception = True, so that ends the run; what was not acked will be read again. Without it the tuple "
         "fails, its spout is told, and the bolt goes on."
     )
@@ -156,6 +156,11 @@ class Complaints:
             self._tell("error", f"{component} raised {kind} {unsaid} more time(s).")
 
 
+def _words(error: BaseException) -> str:
+    """Return an error's text for the middle of a sentence: its own full stop would be a second one."""
+    return said(error).rstrip(".!")
+
+
 def _paragraph(component: str, task_id: int, error: BaseException, tup: Any, unsaid: int, defined: Defined) -> str:
     again = f" ({unsaid} more since the last report)" if unsaid else ""
     if isinstance(error, StreamletError):
@@ -164,7 +169,7 @@ def _paragraph(component: str, task_id: int, error: BaseException, tup: Any, uns
     at = f" at {where}" if where else ""
     what = f"on a tuple from {tup.component}" if tup is not None else "in process_tick"
     return (
-        f"{component} (task {task_id}) raised {type(error).__name__}{at} {what}: {said(error)}{again}. "
+        f"{component} (task {task_id}) raised {type(error).__name__}{at} {what}: {_words(error)}{again}. "
         f"{_consequence(tup)}"
     )
 

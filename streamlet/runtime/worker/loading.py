@@ -82,6 +82,8 @@ def source_folder(file: Path) -> Path | None:
 
 def _import(file: Path) -> ModuleType:
     file = file.absolute()
+    if file.is_dir():
+        raise CannotLoad(f"{file} is a folder. Give the path of a Python file that holds a topology.")
     if not file.is_file():
         raise CannotLoad(f"There is no file {file}. Give the path of a Python file that holds a topology.")
     if file.suffix != ".py" or not file.stem.isidentifier():

@@ -46,7 +46,27 @@ def test_a_missing_file_is_refused(refused) -> None:
 
 
 def test_a_folder_is_refused_as_no_file(refused, streamlet) -> None:
-    assert "There is no file" in refused("run", streamlet.folder)
+    assert f"{streamlet.folder} is a folder" in refused("run", streamlet.folder)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("--brokers", "--bootstrap-servers"),
+        ("--max-messages", "--max-records"),
+        ("--offset", "--from-offset"),
+        ("--from-begining", "--from-beginning"),
+    ],
+)
+def test_an_option_of_another_consumer_gets_ours(refused, wrong: str, right: str) -> None:
+    assert f"No such option '{wrong}'. Did you mean '{right}'?" in refused("consume", "lines", wrong, "1")
+
+
+@pytest.mark.parametrize("arguments", [["dev"], []])
+def test_a_group_without_a_command_shows_its_commands(streamlet, arguments: list[str]) -> None:
+    done = streamlet(*arguments)
+    assert done.returncode == 0 and done.stderr == ""
+    assert done.stdout.startswith("Usage: streamlet") and "Commands:" in done.stdout
 
 
 def test_a_file_that_is_no_topology(refused, streamlet) -> None:

@@ -68,6 +68,13 @@ def test_a_complaint_says_what_became_of_the_tuple(bolt: type[Bolt], root: int, 
     assert ("has failed and its spout has been told" in text) == bool(rig.fails)
 
 
+@pytest.mark.parametrize("tup", [None, Tuple(["x"], "lines")])
+@pytest.mark.parametrize("text", ["no such table", "no such table.", "no such table!"])
+def test_a_users_text_ends_with_one_full_stop(text: str, tup: Tuple | None) -> None:
+    said = told(ValueError(text), tup)
+    assert ".. " not in said and "!. " not in said and "no such table" in said
+
+
 def test_of_a_tick_nothing_fails() -> None:
     rig = Rig(Raises())
     rig.task.tick(1.0)
