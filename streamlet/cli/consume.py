@@ -231,7 +231,8 @@ class ConsumeCommand(click.Command):
         except click.NoSuchOption as error:
             # What click takes for near by its letters is another option altogether: --keys for --brokers.
             if error.option_name in _OTHER_NAMES:
-                error.possibilities = [_OTHER_NAMES[error.option_name]]
+                text = f"No such option {error.option_name!r}. Did you mean {_OTHER_NAMES[error.option_name]!r}?"
+                raise click.UsageError(text, error.ctx) from None
             raise
 
 
