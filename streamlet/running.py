@@ -19,13 +19,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from streamlet.backends.contract import Backend, RunRequest, RunResult, RunStatus, Stop
 from streamlet.base.errors import BadInput, SettingError, StreamletError, WrongArgument
 from streamlet.model.settings import SETTINGS, parse_setting, resolve, unknown_key
 from streamlet.model.topology import ComponentDef, TopologyMeta, TopologySpec, is_topology
 from streamlet.model.validate import checked
+
+BackendName = Literal["inline", "processes", "spark"]
 
 BACKENDS = {
     "inline": "streamlet.backends.inline:InlineBackend",
@@ -46,7 +48,7 @@ _loading = threading.Lock()
 class RunOptions(TypedDict, total=False):
     """What ``run`` takes beside the topology, for ``Topology.run``."""
 
-    backend: str | Backend
+    backend: BackendName | Backend
     until_caught_up: bool
     seconds: float | None
     workers: int | None
@@ -61,7 +63,7 @@ class RunOptions(TypedDict, total=False):
 def run(
     topology: TopologyMeta,
     *,
-    backend: str | Backend = "processes",
+    backend: BackendName | Backend = "processes",
     until_caught_up: bool = True,
     seconds: float | None = None,
     workers: int | None = None,

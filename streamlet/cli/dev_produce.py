@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import IO
+from typing import IO, Literal
 
 import click
 
@@ -68,7 +68,11 @@ class Writing:
 @click.option("--compression", type=click.Choice(["gzip", "snappy", "lz4", "zstd"]))
 @click.pass_context
 def produce(
-    context: click.Context, name: str, file: IO[bytes], key_separator: str | None, compression: str | None
+    context: click.Context,
+    name: str,
+    file: IO[bytes],
+    key_separator: str | None,
+    compression: Literal["gzip", "snappy", "lz4", "zstd"] | None,
 ) -> None:
     """Write each line of FILE (`-`, or none: standard input) into TOPIC, byte for byte."""
     if key_separator == "":

@@ -5,7 +5,7 @@ and on top of it ``leader_requests`` (fetch, list offsets) and ``group_requests`
 ``consumer`` and ``producer``.
 """
 
-from typing import TYPE_CHECKING, Never
+from typing import TYPE_CHECKING
 
 from streamlet.kafka.admin import Admin, AdminError, ConfigResource, NewPartitions, NewTopic
 from streamlet.kafka.client.client import KafkaClient
@@ -23,7 +23,7 @@ from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Broker, Cluster, TopicPartition
 from streamlet.kafka.producer import FutureRecordMetadata, Producer, ProducerConfig, RecordMetadata
 from streamlet.kafka.settings.client_config import ClientConfig
-from streamlet.kafka.settings.foreign_names import missing_class
+from streamlet.kafka.settings.foreign_names import answer_missing
 
 __all__ = [
     "Admin",
@@ -53,10 +53,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # with it a type checker would accept every name
-
-    def __getattr__(name: str) -> Never:
-        answer = missing_class(name)
-        if answer:
-            # An AttributeError would be replaced by the import system's own text, which names nothing of ours.
-            raise ImportError(answer, name=__name__)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    __getattr__ = answer_missing(__name__)

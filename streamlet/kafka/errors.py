@@ -7,7 +7,7 @@ later) and ``stale_metadata`` (the metadata is out of date: refresh it first).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, Never, TypeVar
 
 from streamlet.base.errors import BadInput, StreamletError
 
@@ -140,3 +140,43 @@ def copy_of(error: E) -> E:
     if error.__cause__ is not None:  # setting it, even to None, would hide the context
         copy.__cause__ = error.__cause__
     return copy
+
+
+_OWN = "streamlet.kafka.errors"
+_FOREIGN = {
+    "NoBrokersAvailable": f"{_OWN}.BootstrapFailed",
+    "KafkaTimeoutError": f"{_OWN}.ClientTimeout",
+    "KafkaConnectionError": f"{_OWN}.Disconnected",
+    "NodeNotReadyError": f"{_OWN}.Disconnected",
+    "Cancelled": f"{_OWN}.ClientClosed",
+    "CorruptRecordError": f"{_OWN}.CorruptRecord",
+    "AuthenticationFailedError": f"{_OWN}.AuthenticationFailed",
+    "SaslAuthenticationFailedError": f"{_OWN}.AuthenticationFailed",
+    "UnsupportedVersionError": f"{_OWN}.UnsupportedVersion",
+    "IncompatibleBrokerVersion": f"{_OWN}.UnsupportedVersion",
+    "MessageSizeTooLargeError": "streamlet.kafka.producer.errors.RecordTooLarge",
+    "ProducerFencedError": "streamlet.kafka.producer.errors.ProducerFenced",
+    "CommitFailedError": "streamlet.kafka.consumer.errors.CommitFailed",
+    "IllegalStateError": "streamlet.kafka.consumer.errors.IllegalSubscription",
+    "NoOffsetForPartitionError": "streamlet.kafka.consumer.errors.NoOffsetForPartition",
+    "IllegalArgumentError": "streamlet.base.errors.WrongArgument",
+    "BrokerResponseError": f"{_OWN}.BrokerError",
+    "KafkaProtocolError": f"{_OWN}.MalformedFrame",
+}
+"""kafka-python's errors that have another name here. A broker's errors only lose the ``Error`` at their end."""
+
+
+if not TYPE_CHECKING:  # with it a type checker would accept every name
+
+    def __getattr__(name: str) -> Never:
+        own = name.removesuffix("Error")
+        brokers = {error.__name__ for error in BrokerError.__subclasses__()}
+        ours = _FOREIGN.get(name) or (f"streamlet.kafka.broker_errors.{own}" if own in brokers else None)
+        if ours is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        # An AttributeError would be replaced by the import system's own text, which names nothing of ours.
+        raise ImportError(
+            f"streamlet.kafka has no {name}: what it says here is {ours}; `streamlet docs "
+            "migrating-from-kafka-python` lists the differences.",
+            name=__name__,
+        )

@@ -61,6 +61,7 @@ HELD_BY = {
         "kafka/records/compression",
         "kafka/records/varint",
     ],
+    "unit/kafka/settings/test_foreign_calls.py": ["kafka/structs"],
     "unit/kafka/settings/test_foreign_names.py": ["kafka/consumer/consumer_config", "kafka/producer/producer_config"],
     "unit/runtime/tasks/test_spout_task.py": ["runtime/tasks/ledgers"],
     "unit/spouts/kafka/test_readers.py": ["spouts/kafka/activity"],

@@ -4,6 +4,8 @@ Reading order: ``model`` (data), ``errors``, ``rounds`` (one call: whom to ask, 
 ``configs`` and ``groups`` (requests and how answers are read), and ``admin``.
 """
 
+from typing import TYPE_CHECKING
+
 from streamlet.kafka.admin.admin import Admin, AdminConfig
 from streamlet.kafka.admin.errors import AdminError
 from streamlet.kafka.admin.model import (
@@ -24,6 +26,7 @@ from streamlet.kafka.admin.model import (
     TopicDescription,
     TopicListing,
 )
+from streamlet.kafka.settings.foreign_names import answer_missing
 
 __all__ = [
     "Admin",
@@ -46,3 +49,6 @@ __all__ = [
     "TopicDescription",
     "TopicListing",
 ]
+
+if not TYPE_CHECKING:  # with it a type checker would accept every name
+    __getattr__ = answer_missing(__name__)

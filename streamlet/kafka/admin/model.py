@@ -171,8 +171,6 @@ class ConfigResource:
                 f'ConfigResource: {self.type!r} is not a ResourceType: write ConfigResource.topic("lines"), '
                 "ConfigResource.broker(1), or ConfigResource.broker() for all of them."
             )
-        if not isinstance(self.name, str):
-            raise WrongArgument(f"ConfigResource: {self.name!r} is not a name: give a str.")
 
     @classmethod
     def topic(cls, name: str) -> ConfigResource:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from streamlet.base.errors import SettingError
 from streamlet.kafka.consumer.assignors import AssignorLike, CooperativeStickyAssignor, RangeAssignor, resolve_assignor
@@ -22,10 +22,10 @@ class ConsumerSettings(ClientSettings, total=False):
 
     group_id: str | None
     group_instance_id: str | None
-    auto_offset_reset: str
+    auto_offset_reset: Literal["earliest", "latest", "none"]
     enable_auto_commit: bool
     auto_commit_interval_ms: int
-    isolation_level: str
+    isolation_level: Literal["read_uncommitted", "read_committed"]
     key_deserializer: DeserializerLike
     value_deserializer: DeserializerLike
     max_poll_records: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from streamlet.base.errors import SettingError
 from streamlet.kafka.producer.partitioners import FAILOVERS, UNIFORM_STICKY, check_partitioner
@@ -23,14 +23,14 @@ _CODECS: dict[str | None, Compression] = {None: Compression.NONE} | {codec.name.
 class ProducerSettings(ClientSettings, total=False):
     """The names and types of :class:`ProducerConfig`, for editors and type checkers."""
 
-    acks: int | str
+    acks: Literal["all", -1, 0, 1, "-1", "0", "1"]
     retries: int
     batch_size: int
     linger_ms: int
     buffer_memory: int
     max_block_ms: int
     max_request_size: int
-    compression_type: str | None
+    compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"] | None
     delivery_timeout_ms: int
     enable_idempotence: bool | None
     transactional_id: str | None
@@ -39,7 +39,7 @@ class ProducerSettings(ClientSettings, total=False):
     partitioner_ignore_keys: bool
     partitioner_adaptive_partitioning_enable: bool
     interval_sticky_ms: int
-    partition_failover: str
+    partition_failover: Literal["off", "keyless", "all"]
     key_serializer: object
     value_serializer: object
     metadata_max_idle_ms: int

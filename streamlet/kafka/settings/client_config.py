@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Required, Self, TypedDict
+from typing import Any, ClassVar, Literal, Required, Self, TypedDict
 
 from streamlet.base.backoff import Backoff
 from streamlet.base.errors import SettingError
@@ -27,7 +27,7 @@ class ClientSettings(TypedDict, total=False):
     client_id: str
     request_timeout_ms: int
     metadata_max_age_ms: int
-    metadata_recovery_strategy: str
+    metadata_recovery_strategy: Literal["rebootstrap", "none"]
     metadata_recovery_rebootstrap_trigger_ms: int
     retry_backoff_ms: int
     retry_backoff_max_ms: int
@@ -40,13 +40,13 @@ class ClientSettings(TypedDict, total=False):
     send_buffer_bytes: int
     receive_buffer_bytes: int
     receive_message_max_bytes: int
-    security_protocol: str
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
     ssl_cafile: str | None
     ssl_certfile: str | None
     ssl_keyfile: str | None
     ssl_password: str | None
     ssl_check_hostname: bool
-    sasl_mechanism: str | None
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None
     sasl_plain_username: str | None
     sasl_plain_password: str | None
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import functools
+import inspect
+from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from typing import Never, TypeVar
+
+from streamlet.base.errors import WrongArgument
 
 T = TypeVar("T")
 
@@ -233,24 +237,49 @@ _METHODS: Mapping[str, Mapping[str, str]] = {
         "highwater": "lag(partition) is the distance to the end, end_offsets([partition]) the end itself",
         "metrics": "there are no metrics; lag(partition) is the distance to the end of a partition",
         "list_topics": "topics() gives the names, Admin.list_topics more",
+        "consume": "poll(timeout_ms, max_records) gives records by partition, an iteration one after another",
+        "get_watermark_offsets": "beginning_offsets and end_offsets give both by partition",
+        "store_offsets": "enable_auto_commit=False and commit(offsets) decide what is committed",
         "bootstrap_connected": "the first call connects; topics(timeout=5) raises when no broker answers",
     },
     "Producer": {
+        "produce": "send(topic, value, key) takes a record and returns its future",
+        "poll": "callbacks run by themselves, in the producer's thread; leave it out",
+        "list_topics": "Admin.list_topics gives a TopicListing by name",
         "bootstrap_connected": "it connects by itself; partitions_for(topic) raises when no broker answers",
     },
 }
 
 
-def missing_class(name: str) -> str | None:
-    """Return the answer to another client's class name, None for other names."""
-    ours = _CLASSES.get(name)
-    if ours is None:
-        return None
-    return f"streamlet.kafka has no {name}: its {ours} takes the same settings; {_DIFFERENCES}"
+_STRUCTS = {
+    "BrokerMetadata": "Admin.describe_cluster() has a streamlet.kafka.Broker by its id",
+    "PartitionMetadata": "partitions_for(topic) and Admin.describe_topics() have a PartitionInfo each",
+    "TopicMetadata": "Admin.describe_topics() has a TopicDescription by name",
+    "MemberInformation": "Admin.describe_groups() has a MemberDescription each",
+    "MemberState": "Admin.describe_groups() has a MemberDescription each",
+    "GroupInformation": "Admin.describe_groups() has a GroupDescription by group",
+}
+"""kafka-python's tuples of answers, and where ours are."""
+
+
+def answer_missing(module: str) -> Callable[[str], Never]:
+    """Return a module's ``__getattr__``, which answers other clients' names with ours."""
+
+    def missing(name: str) -> Never:
+        if name in _CLASSES:
+            ours = f"its {_CLASSES[name]} takes the same settings"
+        elif name in _STRUCTS:
+            ours = _STRUCTS[name]
+        else:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        # An AttributeError would be replaced by the import system's own text, which names nothing of ours.
+        raise ImportError(f"streamlet.kafka has no {name}: {ours}; {_DIFFERENCES}", name=module)
+
+    return missing
 
 
 def answers_foreign_calls(cls: type[T]) -> type[T]:
-    """Let a client's class answer other clients' method names with ours."""
+    """Let a client's class answer other clients' names of methods, and ``timeout_ms``, with ours."""
 
     # Rule: properties, and no __getattr__. With one, each attribute that a call reads takes twice as long or more.
     def answer(name: str, ours: str) -> property:
@@ -262,4 +291,24 @@ def answers_foreign_calls(cls: type[T]) -> type[T]:
 
     for name, ours in _METHODS[cls.__name__].items():
         setattr(cls, name, answer(name, ours))
+    for name, method in list(vars(cls).items()):
+        public = inspect.isfunction(method) and not name.startswith("_")
+        if public and "timeout" in inspect.signature(method).parameters:
+            setattr(cls, name, _refuse_milliseconds(cls.__name__, name, method))
     return cls
+
+
+def _refuse_milliseconds(client: str, name: str, method: Callable[..., T]) -> Callable[..., T]:
+    """Return a method that takes seconds, and says so to who gives ``timeout_ms``."""
+
+    @functools.wraps(method)
+    def call(*args: object, **kwargs: object) -> T:
+        if "timeout_ms" in kwargs:
+            given = kwargs["timeout_ms"]
+            example = f"{given / 1000:g}" if isinstance(given, (int, float)) else "1.5"
+            raise WrongArgument(
+                f"{client}.{name}: timeout_ms is not taken; times are in seconds, timeout={example}. {_DIFFERENCES}"
+            )
+        return method(*args, **kwargs)
+
+    return call

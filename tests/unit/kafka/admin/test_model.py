@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streamlet.base.errors import WrongArgument
-from streamlet.kafka.admin.model import ConfigResource, ResourceType
+from streamlet.kafka.admin.model import ConfigResource
 
 
 @pytest.mark.parametrize("kind", ["topic", "TOPIC", 2, None])
@@ -15,12 +15,6 @@ def test_a_resource_of_a_type_that_is_none_of_ours_is_refused(kind: Any) -> None
     """Taken for a broker's, the settings of a topic called 5 would be those of broker 5."""
     with pytest.raises(WrongArgument, match=r'ConfigResource\.topic\("lines"\)'):
         ConfigResource(kind, "5")
-
-
-@pytest.mark.parametrize("name", [5, None, b"lines"])
-def test_a_resource_whose_name_is_not_a_str_is_refused(name: Any) -> None:
-    with pytest.raises(WrongArgument, match="name"):
-        ConfigResource(ResourceType.TOPIC, name)
 
 
 def test_a_resource_says_whose_settings_it_has() -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 import streamlet.kafka
 from streamlet.base.errors import WrongArgument
-from streamlet.kafka import Admin, Consumer, NewTopic, Producer
+from streamlet.kafka import Admin, Consumer, NewTopic, Producer, errors
 from streamlet.kafka.settings.foreign_names import GUIDE
 from tests.docs.pages import ROOT
 
@@ -24,6 +28,48 @@ def test_importing_another_clients_class_names_ours_and_the_page(theirs: str, ou
     ):
         exec(f"from streamlet.kafka import {theirs}")
     assert hasattr(streamlet.kafka, ours) and (ROOT / "docs" / "guide" / f"{GUIDE}.md").is_file()
+
+
+@pytest.mark.parametrize("module", ["producer", "consumer", "admin"])
+def test_another_clients_class_is_answered_in_each_package(module: str) -> None:
+    with pytest.raises(ImportError, match=rf"no KafkaProducer: its Producer .*`streamlet docs {GUIDE}`"):
+        exec(f"from streamlet.kafka.{module} import KafkaProducer")
+    with pytest.raises(ImportError, match="cannot import name 'Nothing'"):
+        exec(f"from streamlet.kafka.{module} import Nothing")
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("NoBrokersAvailable", "streamlet.kafka.errors.BootstrapFailed"),
+        ("KafkaTimeoutError", "streamlet.kafka.errors.ClientTimeout"),
+        ("KafkaConnectionError", "streamlet.kafka.errors.Disconnected"),
+        ("AuthenticationFailedError", "streamlet.kafka.errors.AuthenticationFailed"),
+        ("UnsupportedVersionError", "streamlet.kafka.errors.UnsupportedVersion"),
+        ("MessageSizeTooLargeError", "streamlet.kafka.producer.errors.RecordTooLarge"),
+        ("CommitFailedError", "streamlet.kafka.consumer.errors.CommitFailed"),
+        ("TopicAlreadyExistsError", "streamlet.kafka.broker_errors.TopicAlreadyExists"),
+        ("UnknownTopicOrPartitionError", "streamlet.kafka.broker_errors.UnknownTopicOrPartition"),
+    ],
+)
+def test_importing_another_clients_error_names_ours(theirs: str, ours: str) -> None:
+    with pytest.raises(ImportError, match=rf"no {theirs}: .*\b{re.escape(ours)}\b.*`streamlet docs {GUIDE}`"):
+        exec(f"from streamlet.kafka.errors import {theirs}")
+    module, _, name = ours.rpartition(".")
+    assert issubclass(getattr(importlib.import_module(module), name), streamlet.kafka.KafkaError)
+
+
+def test_each_error_that_is_named_is_there() -> None:
+    for theirs, ours in errors._FOREIGN.items():
+        module, _, name = ours.rpartition(".")
+        assert hasattr(importlib.import_module(module), name), theirs
+
+
+def test_an_unknown_name_of_the_errors_is_an_ordinary_error() -> None:
+    with pytest.raises(ImportError, match="cannot import name 'Nothing'"):
+        exec("from streamlet.kafka.errors import Nothing")
+    with pytest.raises(ImportError, match="cannot import name 'NothingError'"):
+        exec("from streamlet.kafka.errors import NothingError")
 
 
 def test_an_unknown_name_of_the_package_is_an_ordinary_error() -> None:
@@ -45,6 +91,9 @@ def test_an_unknown_name_of_the_package_is_an_ordinary_error() -> None:
         (Consumer, "highwater", "end_offsets"),
         (Consumer, "bootstrap_connected", "topics"),
         (Producer, "bootstrap_connected", "partitions_for"),
+        (Producer, "produce", "send"),
+        (Consumer, "consume", "poll"),
+        (Consumer, "get_watermark_offsets", "end_offsets"),
     ],
 )
 def test_another_clients_method_names_ours(client: type[Admin | Consumer | Producer], theirs: str, ours: str) -> None:
@@ -69,3 +118,33 @@ def test_another_clients_argument_of_a_new_topic_names_ours(theirs: str, ours: s
     with pytest.raises(WrongArgument, match=f"NewTopic: {theirs} is called {ours} here"):
         NewTopic("t", **{theirs: {}})  # type: ignore[arg-type]
     assert NewTopic("t", **{ours: {"a": "1"} if ours == "configs" else {0: [1]}}).name == "t"  # type: ignore[arg-type]
+
+
+def timed_calls() -> Iterator[Any]:
+    for cls in (Admin, Consumer, Producer):
+        for name, method in vars(cls).items():
+            public = inspect.isfunction(method) and not name.startswith("_")
+            if public and "timeout" in inspect.signature(method).parameters:
+                yield pytest.param(cls, name, id=f"{cls.__name__}.{name}")
+
+
+@pytest.mark.parametrize(("client", "name"), [*timed_calls()])
+def test_a_time_out_in_milliseconds_is_answered_with_seconds(client: Any, name: str) -> None:
+    with client(bootstrap_servers=SERVERS) as made:
+        with pytest.raises(WrongArgument, match=rf"{client.__name__}\.{name}: timeout_ms .* timeout=1\.5"):
+            getattr(made, name)(timeout_ms=1500)
+        with pytest.raises(TypeError, match="nothing"):
+            getattr(made, name)(nothing=1)
+
+
+def test_every_client_has_calls_with_a_time_out() -> None:
+    names = [each.id for each in timed_calls()]
+    assert {"Admin.create_topics", "Consumer.commit", "Consumer.close", "Producer.flush", "Producer.close"} <= {*names}
+
+
+def test_kafka_pythons_structs_are_where_they_were_or_name_ours() -> None:
+    scope: dict[str, Any] = {}
+    exec("from streamlet.kafka.structs import TopicPartition, OffsetAndMetadata, OffsetAndTimestamp", scope)
+    assert scope["TopicPartition"] is streamlet.kafka.TopicPartition
+    with pytest.raises(ImportError, match=rf"no BrokerMetadata: .*Broker.*`streamlet docs {GUIDE}`"):
+        exec("from streamlet.kafka.structs import BrokerMetadata")
