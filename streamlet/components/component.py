@@ -141,6 +141,6 @@ for _name in COMPONENT:
 def outside(name: str) -> NotRunning:
     """Make the error for ``emit`` and friends outside a running topology."""
     return NotRunning(
-        f"{name} was called on a component that is not part of a running topology. In a unit test, give it one of your "
-        f"own: component.{name} = calls.append, for example."
+        f"{name} was called on a component that is not part of a running topology. In a test use "
+        "streamlet.testing.BoltTester or TopologyTester (`streamlet docs testing`)."
     )

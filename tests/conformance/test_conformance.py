@@ -93,7 +93,7 @@ def test_local_or_shuffle_stays_in_the_worker(outcome: Outcome) -> None:
     assert sorted(n for (n,) in outcome.values("local_seen")) == list(range(90))
 
 
-def test_all_copies_to_every_task(outcome: Outcome) -> None:
+def test_all_copies_to_every_task_of_each_backend(outcome: Outcome) -> None:
     """Each task sees each tuple, in order."""
     assert [[n for (n,) in seen] for seen in by_task(outcome, "all_seen").values()] == [list(range(90))] * 2
 

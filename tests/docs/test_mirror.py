@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+from collections import defaultdict
 from pathlib import Path
 
 from tests.docs.pages import ROOT
@@ -97,3 +99,20 @@ def test_the_list_of_those_without_holds_no_line_too_many() -> None:
     told = DECLARATIONS | {module for held in HELD_BY.values() for module in held}
     assert sorted(told - modules()) == []
     assert sorted(module for module in told if has_its_own(module)) == []
+
+
+def calls(body: ast.AST) -> set[str]:
+    """Return the names of the functions that a test calls."""
+    return {node.func.id for node in ast.walk(body) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+
+
+def test_two_tests_of_one_name_share_one_body() -> None:
+    """One rule against a scripted and a real far end; other tests have names of their own."""
+    shared = {node.name for node in ast.parse((TESTS / "far_ends.py").read_text()).body if hasattr(node, "name")}
+    found: dict[str, list[set[str]]] = defaultdict(list)
+    for path in TESTS.rglob("test_*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                found[node.name].append(calls(node))
+    apart = [name for name, bodies in found.items() if len(bodies) > 1 and not set.intersection(shared, *bodies)]
+    assert apart == []

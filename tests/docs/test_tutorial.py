@@ -18,7 +18,7 @@ def page(name: str) -> object:
 
 
 @pytest.mark.parametrize("page", [page(str(path.relative_to(ROOT))) for path in PAGES if needs(path)])
-def test_every_block_runs(page: Path, sandbox: Sandbox) -> None:
+def test_every_block_of_the_tutorial_runs(page: Path, sandbox: Sandbox) -> None:
     """In a clean home: the cluster, the counts that are shown, a kill in the middle; at the end nothing is up."""
     sandbox.run_page(page)
     state = Path(sandbox.environment["XDG_STATE_HOME"]) / "streamlet" / "dev"

@@ -163,7 +163,7 @@ def test_a_value_that_is_not_a_topology_is_refused(wrong: Any) -> None:
         streamlet.run(wrong)
 
 
-def test_a_class_that_no_other_process_can_import() -> None:
+def test_a_class_that_no_other_process_can_import_runs_inline_alone() -> None:
     class Local(Topology):
         numbers = Numbers.spec()
 

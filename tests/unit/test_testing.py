@@ -37,7 +37,7 @@ class Split(Bolt):
             self.emit([word])
 
 
-def test_what_a_bolt_emits_and_acks() -> None:
+def test_what_a_bolt_emits_and_acks_is_recorded() -> None:
     with BoltTester(Split) as split:
         split.give("to be", [""], Tuple(["or"]))
         assert split.emitted() == [["to"], ["be"], ["or"]] and split.emitted("bad") == [["", "empty"]]
@@ -123,7 +123,7 @@ def test_ticks_follow_the_clock() -> None:
         assert hold.acked == [["a"], ["b"]] and hold.clock.monotonic() == pytest.approx(6.1)
 
 
-def test_a_tick_at_once_and_one_that_raises() -> None:
+def test_a_tick_comes_at_once_and_its_error_is_raised() -> None:
     class Boom(Hold):
         def process_tick(self, tup: Tuple) -> None:
             raise OSError("disk full")
@@ -172,7 +172,7 @@ def test_direct_emits_reach_the_named_task_and_wrong_sources_are_refused() -> No
         assert route.log == [] and route.failed == [[1]]
 
 
-def test_task_ids_that_were_asked_for() -> None:
+def test_task_ids_that_were_asked_for_are_returned() -> None:
     class Ask(Bolt):
         outputs = ["n"]
 
@@ -418,7 +418,7 @@ class Words(Topology):
     count = Count.spec(inputs={split: Grouping.fields("word")})
 
 
-def test_a_topology_with_a_list_for_its_spout(tmp_path: Path) -> None:
+def test_a_topology_runs_on_a_list_in_place_of_its_spout(tmp_path: Path) -> None:
     out = tmp_path / "counts"
     with TopologyTester(Words, {"lines": ["to be", "or not to be"]}, settings={"out": str(out)}) as words:
         assert words.emitted("lines") == []  # nothing flows before it is run
@@ -433,7 +433,7 @@ def test_a_topology_with_a_list_for_its_spout(tmp_path: Path) -> None:
     assert "'to': 3" in out.read_text()
 
 
-def test_another_stream_of_a_given_spout() -> None:
+def test_a_given_spout_emits_on_its_other_stream() -> None:
     class Notes(Topology):
         lines = Lines.spec()
         hold = Hold.spec(inputs=[lines["notes"]])
@@ -466,7 +466,7 @@ def test_a_replay_comes_when_the_clock_has_moved() -> None:
         assert flaking.acked("lines") == [["fine"], ["once"]] and len(flaking.emitted("lines")) == 3
 
 
-def test_what_is_given_up_after_its_replays() -> None:
+def test_a_row_is_given_up_after_its_replays() -> None:
     with TopologyTester(Flaking, {"lines": ["never"]}, raise_errors=False, max_fails=2) as flaking:
         flaking.advance(10)
         assert flaking.failed("lines") == [["never"]] * 3 and flaking.given_up("lines") == [["never"]]
@@ -487,7 +487,7 @@ class Swallowing(Topology):
     hold = Hold.spec(inputs=[lines])
 
 
-def test_a_swallowed_tuple_times_out() -> None:
+def test_a_swallowed_tuple_times_out_on_the_testers_clock() -> None:
     settings = {"topology.message.timeout.secs": 10}
     with TopologyTester(Swallowing, {"lines": ["a"]}, settings=settings, max_fails=0) as swallowing:
         swallowing.advance(9)
@@ -561,7 +561,7 @@ def test_a_spout_that_raises_stops_the_run() -> None:
         raising.run()
 
 
-def test_names_that_are_not_there() -> None:
+def test_names_that_are_not_there_are_refused_with_those_that_are() -> None:
     with pytest.raises(BadInput, match=r"Words has no spout 'line'\. It has: lines"):
         TopologyTester(Words, {"line": []})
     with TopologyTester(Words, {"lines": []}, settings={"out": os.devnull}) as words:

@@ -69,7 +69,7 @@ def test_a_group_without_a_command_shows_its_commands(streamlet, arguments: list
     assert done.stdout.startswith("Usage: streamlet") and "Commands:" in done.stdout
 
 
-def test_a_file_that_is_no_topology(refused, streamlet) -> None:
+def test_a_file_without_a_topology_is_refused(refused, streamlet) -> None:
     assert "holds no topology" in refused("run", streamlet.write("x = 1\n"))
 
 

@@ -68,7 +68,7 @@ def test_settings_may_stand_in_a_json_file(tmp_path: Path) -> None:
         ("my.tble", "my.table"),
     ],
 )
-def test_the_nearest_right_name_of_any_kind(key: str, near: str) -> None:
+def test_a_wrong_name_of_any_kind_gets_the_nearest_right_one(key: str, near: str) -> None:
     """Settings, keys of the topology's own and components' settings are all candidates."""
     with pytest.raises(SettingError, match=f"Did you mean '{near}'"):
         divided(SPEC, [(key, "1", "-c")])

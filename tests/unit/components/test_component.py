@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from streamlet import Bolt, Tuple
 from streamlet.components.component import NotRunning
+from streamlet.testing import BoltTester
 
 
 class Twice(Bolt):
@@ -18,11 +17,13 @@ class Twice(Bolt):
 
 
 def test_outside_a_topology_it_says_how_to_test_it() -> None:
-    """And what it says works."""
-    bolt = Twice()
-    with pytest.raises(NotRunning, match=r"component\.emit = calls\.append"):
-        bolt.process(Tuple([1]))
-    calls: list[Any] = []
-    bolt.emit = calls.append  # type: ignore[method-assign,assignment]
+    """And what it says works; so does a mock in place of the method, as with pystorm."""
+    with pytest.raises(NotRunning, match=r"streamlet\.testing\.BoltTester .*`streamlet docs testing`"):
+        Twice().process(Tuple([1]))
+    with BoltTester(Twice) as twice:
+        twice.give(1)
+        assert twice.emitted() == [[2]]
+    bolt, calls = Twice(), []
+    bolt.emit = calls.append  # type: ignore[method-assign,assignment]  # a list's append
     bolt.process(Tuple([1]))
     assert calls == [[2]]

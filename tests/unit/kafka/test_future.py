@@ -8,7 +8,7 @@ from streamlet.kafka import RequestFuture
 from streamlet.kafka.errors import ClientTimeout, Disconnected, KafkaError
 
 
-def test_c8_a_failed_future_reaches_every_listener(caplog: pytest.LogCaptureFixture) -> None:
+def test_c8_each_listener_is_called_also_behind_one_that_raises(caplog: pytest.LogCaptureFixture) -> None:
     """Also those behind one that raises, and those that come late."""
     future: RequestFuture[int] = RequestFuture()
     heard: list[KafkaError | None] = []

@@ -99,13 +99,13 @@ def test_a_topology_without_a_spout_is_refused() -> None:
     assert "no spout" in only(problems(split=bolt)).message
 
 
-def test_two_components_of_one_name() -> None:
+def test_two_components_of_one_name_are_refused() -> None:
     problem = only(problems(a=Lines.spec(name="lines"), b=Lines.spec(name="lines")))
     assert problem.component == "lines" and "2 components" in problem.message
 
 
 @pytest.mark.parametrize("name", ["two words", "a/b", "1st", "ü", "dotted.name", "__ours"])
-def test_names_that_cannot_be_used(name: str) -> None:
+def test_names_that_cannot_be_used_are_refused(name: str) -> None:
     assert only(problems(a=Lines.spec(name=name))).component == name
 
 
@@ -169,7 +169,7 @@ def test_an_unknown_stream_is_refused_with_its_nearest_name() -> None:
     assert "'error'" in problem.message and "'errors'" in problem.remedy
 
 
-def test_reading_a_component_that_emits_nothing() -> None:
+def test_reading_a_component_that_emits_nothing_is_refused() -> None:
     lines = Lines.spec()
     count = Count.spec(inputs=[lines])
     problem = only(problems(lines=lines, count=count, more=Count.spec(inputs=[count])))
@@ -191,7 +191,7 @@ def test_a_fields_grouping_without_a_field_is_refused() -> None:
 
 
 @pytest.mark.parametrize("grouping", ["word", 3, ["word"], Grouping, Grouping("magic")])
-def test_a_grouping_that_is_none_is_refused(grouping: Any) -> None:
+def test_a_value_that_is_not_a_grouping_is_refused(grouping: Any) -> None:
     lines = Lines.spec()
     assert "grouping" in only(problems(lines=lines, split=Split.spec(inputs={lines: grouping}))).message
 
@@ -245,7 +245,7 @@ def test_malformed_outputs_are_refused_and_not_read_further(outputs: Any) -> Non
     assert problem.component == "lines"
 
 
-def test_a_class_made_inside_a_function() -> None:
+def test_a_class_made_inside_a_function_is_refused() -> None:
     class Local(Split): ...
 
     lines = Lines.spec()

@@ -391,7 +391,7 @@ def test_a_former_owner_commits_nothing_and_stops(
 
 
 @pytest.mark.parametrize("data", [b"\x00garbage", b'{"offset": 3, "topic": "another", "partition": 0}'])
-def test_a_node_that_is_none_of_ours_is_refused(
+def test_a_foreign_node_is_refused(
     data: bytes, kafka39: DevCluster, witness39: Any, make_topic: Make, harness: Make
 ) -> None:
     topic = make_topic(kafka39)

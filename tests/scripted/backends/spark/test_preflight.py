@@ -46,7 +46,7 @@ def test_without_any_java_spark_is_refused(tmp_path: Path) -> None:
         preflight.check_java({"PATH": str(tmp_path)})
 
 
-def test_a_java_home_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_java_home_without_java_is_refused(tmp_path: Path) -> None:
     """Spark's scripts look there only, whatever the PATH has."""
     with pytest.raises(BadInput, match=f"JAVA_HOME={tmp_path}"):
         preflight.check_java({"PATH": os.environ["PATH"], "JAVA_HOME": str(tmp_path)})

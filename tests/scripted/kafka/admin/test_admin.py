@@ -229,7 +229,7 @@ def test_groups_are_listed_from_every_broker(broker: FakeBroker) -> None:
 
 
 @pytest.mark.parametrize("timeout", [-1, True, "5"])
-def test_a_timeout_that_is_none_is_refused(admin: Admin, timeout: object) -> None:
+def test_a_timeout_that_is_not_a_number_of_seconds_is_refused(admin: Admin, timeout: object) -> None:
     with pytest.raises(BadInput, match="timeout"):
         admin.list_topics(timeout=timeout)  # type: ignore[arg-type]
 

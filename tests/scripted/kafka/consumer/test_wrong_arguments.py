@@ -42,7 +42,7 @@ def consumer(broker: FakeBroker, consumer_of: Callable[..., Consumer]) -> Consum
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 @pytest.mark.parametrize("wrong", NO_PARTITIONS, ids=repr)
-def test_a_partition_that_is_none_is_refused(
+def test_a_value_that_is_not_a_partition_is_refused(
     broker: FakeBroker, consumer: Consumer, call: Callable[[Consumer, Any], object], wrong: Any
 ) -> None:
     refusal = f"{wrong!r} is not a partition: write TopicPartition(topic, number)"
@@ -52,7 +52,7 @@ def test_a_partition_that_is_none_is_refused(
 
 
 @pytest.mark.parametrize("row", ["5", -1, 1.5, True, None, OffsetAndMetadata(-2), (5, "")], ids=repr)
-def test_what_is_no_offset_to_store_is_refused(broker: FakeBroker, consumer: Consumer, row: Any) -> None:
+def test_a_value_that_is_not_an_offset_to_store_is_refused(broker: FakeBroker, consumer: Consumer, row: Any) -> None:
     """By a consumer or, in a transaction, by a producer; neither waits for anything first."""
     for store in (consumer.commit, consumer.commit_async):
         with pytest.raises(TypeError, match=r"is not an offset to store for .*t.*: write a number from 0"):
@@ -64,21 +64,21 @@ def test_what_is_no_offset_to_store_is_refused(broker: FakeBroker, consumer: Con
 
 
 @pytest.mark.parametrize("offsets", [[ZERO], 5, "t"], ids=repr)
-def test_what_is_no_mapping_of_offsets_is_refused(consumer: Consumer, offsets: Any) -> None:
+def test_offsets_that_are_not_a_mapping_are_refused(consumer: Consumer, offsets: Any) -> None:
     for store in (consumer.commit, consumer.commit_async):
         with pytest.raises(TypeError, match=r"are not offsets: write \{TopicPartition\(topic, number\): offset\}"):
             store(offsets)
 
 
 @pytest.mark.parametrize("when", [-1, "now", 1.5, True, 1 << 63], ids=repr)
-def test_a_time_that_is_none_is_refused(broker: FakeBroker, consumer: Consumer, when: Any) -> None:
+def test_a_value_that_is_not_a_time_to_look_up_is_refused(broker: FakeBroker, consumer: Consumer, when: Any) -> None:
     with pytest.raises(TypeError, match=f"{when!r} is not a time to look for in t-0: write whole milliseconds"):
         consumer.offsets_for_times({TopicPartition("t", 0): when})
     assert broker.connections == 0
 
 
 @pytest.mark.parametrize("given", [5, "t", ZERO], ids=repr)
-def test_what_is_no_list_of_partitions_is_refused(broker: FakeBroker, consumer: Consumer, given: Any) -> None:
+def test_partitions_that_are_not_a_list_are_refused(broker: FakeBroker, consumer: Consumer, given: Any) -> None:
     """A partition is a tuple, and a str its letters: neither is taken apart."""
     for call in (consumer.assign, consumer.beginning_offsets, consumer.end_offsets):
         with pytest.raises(BadInput, match=r"is not a list of partitions: write \[TopicPartition\(topic, number\)"):
@@ -92,7 +92,9 @@ NO_TOPICS: list[Any] = [5, None, b"t", "", "a b", "..", 1.5]
 
 
 @pytest.mark.parametrize("topic", NO_TOPICS, ids=repr)
-def test_a_topic_that_is_none_is_refused(broker: FakeBroker, consumer_of: Callable[..., Consumer], topic: Any) -> None:
+def test_a_wrong_topic_name_is_not_subscribed(
+    broker: FakeBroker, consumer_of: Callable[..., Consumer], topic: Any
+) -> None:
     """By the constructor, by subscribe, and by a question about it."""
     with pytest.raises(InvalidTopic, match=r"topic = .*Give a str of 1 to 249 letters"):
         Consumer(topic, bootstrap_servers=broker.address, group_id="g")
@@ -139,7 +141,7 @@ def test_one_topic_may_be_named_without_a_list_and_an_empty_list_unsubscribes(
 
 
 @pytest.mark.parametrize(("offset", "epoch"), [("5", -1), (1.5, -1), (None, -1), (True, -1), (0, "1"), (0, None)])
-def test_what_is_no_place_to_read_on_at_is_refused(consumer: Consumer, offset: Any, epoch: Any) -> None:
+def test_a_seek_to_a_value_that_is_not_an_offset_is_refused(consumer: Consumer, offset: Any, epoch: Any) -> None:
     with pytest.raises(TypeError, match=r"seek\(\) in t-0: (offset|leader_epoch) = .* must be a whole number"):
         consumer.seek(ZERO, offset, epoch)
     for beyond in (-1, 1 << 63):
@@ -158,14 +160,14 @@ def test_what_is_no_place_to_read_on_at_is_refused(consumer: Consumer, offset: A
         ((0, 0), ValueError, "max_records = 0 must be at least 1"),
     ],
 )
-def test_what_a_poll_cannot_heed(
+def test_a_limit_that_a_poll_cannot_take_is_refused(
     consumer: Consumer, poll: str, arguments: tuple[Any, ...], error: type[Exception], said: str
 ) -> None:
     with pytest.raises(error, match=said):
         getattr(consumer, poll)(*arguments)
 
 
-def test_what_is_no_time_to_wait_is_refused(consumer: Consumer) -> None:
+def test_a_wait_that_is_not_a_number_is_refused(consumer: Consumer) -> None:
     """Nor a callback; whatever is asked, the consumer stays as it was."""
     calls: tuple[Callable[[Any], object], ...] = (
         lambda wrong: consumer.position(ZERO, wrong),

@@ -62,7 +62,7 @@ def test_close_ends_in_its_time_with_a_broker_that_never_answers(act: Any) -> No
         assert not producer._sender._thread.is_alive()
 
 
-def test_close_ends_in_its_time_when_nobody_listens() -> None:
+def test_neither_send_nor_close_hangs_when_nobody_listens() -> None:
     """Nor does send hang."""
     with FakeBroker() as broker:
         address = broker.address
@@ -133,7 +133,7 @@ def test_a_send_that_waits_hears_of_the_close() -> None:
 
 
 @pytest.mark.parametrize("timestamp", [1.5, -1, 1 << 63, "now", True])
-def test_a_time_that_is_none_is_refused(timestamp: Any) -> None:
+def test_a_record_with_a_wrong_timestamp_is_refused(timestamp: Any) -> None:
     """And nothing is left behind that could not be sent."""
     with scripted() as (_broker, log, producer):
         with pytest.raises(ValueError, match="timestamp_ms = "):
@@ -169,7 +169,7 @@ def test_close_sends_what_it_was_given() -> None:
         ({"value_serializer": 5}, "value_serializer = 5"),
     ],
 )
-def test_settings_that_contradict_each_other_are_refused(settings: dict[str, Any], message: str) -> None:
+def test_producer_settings_that_contradict_each_other_are_refused(settings: dict[str, Any], message: str) -> None:
     """Before anything is begun."""
     with pytest.raises(SettingError, match=message):
         Producer(bootstrap_servers="127.0.0.1:1", **settings)

@@ -32,7 +32,7 @@ def answered(batch: ProducerBatch) -> ProducerBatch:
 
 
 @pytest.mark.parametrize("topic", [5, None, b"t", "", "\ud800", "x" * 300, "a/b", ("t",)])
-def test_a_topic_that_is_none_is_refused_and_the_producer_goes_on(topic: Any) -> None:
+def test_a_wrong_topic_name_is_refused_and_the_producer_goes_on(topic: Any) -> None:
     """The sender never sees what it could not write into a request."""
     with scripted(max_block_ms=10_000) as (_broker, _log, producer):
         with pytest.raises(InvalidTopic, match="topic = "):

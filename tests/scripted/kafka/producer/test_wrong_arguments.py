@@ -35,7 +35,7 @@ def written(request: pytest.FixtureRequest) -> Iterator[tuple[FakeCluster, Produ
 
 
 @pytest.mark.parametrize("topic", NO_TOPICS, ids=repr)
-def test_a_topic_that_is_none_is_refused(written: tuple[FakeCluster, Producer], topic: Any) -> None:
+def test_a_record_for_a_wrong_topic_name_is_refused(written: tuple[FakeCluster, Producer], topic: Any) -> None:
     calls: list[Callable[[], object]] = [
         lambda: written[1].send(topic, b"x"),
         lambda: written[1].send(topic, b"x", partition=0),
@@ -49,7 +49,9 @@ def test_a_topic_that_is_none_is_refused(written: tuple[FakeCluster, Producer], 
 
 
 @pytest.mark.parametrize("partition", NO_PARTITIONS, ids=repr)
-def test_a_partition_that_is_none_is_refused(written: tuple[FakeCluster, Producer], partition: Any) -> None:
+def test_a_record_for_a_wrong_partition_number_is_refused(
+    written: tuple[FakeCluster, Producer], partition: Any
+) -> None:
     calls: list[Callable[[], object]] = [
         lambda: written[1].send("t", b"x", partition=partition),
         lambda: written[1].send("t", b"x", key=b"k", headers={"a": b"b"}, partition=partition),
@@ -62,7 +64,7 @@ def test_a_partition_that_is_none_is_refused(written: tuple[FakeCluster, Produce
 
 
 @pytest.mark.parametrize("headers", NO_HEADERS, ids=repr)
-def test_headers_that_are_none_are_refused(written: tuple[FakeCluster, Producer], headers: Any) -> None:
+def test_headers_of_another_shape_are_refused(written: tuple[FakeCluster, Producer], headers: Any) -> None:
     for call in (written[1].send, lambda topic, value, **rest: written[1].send_many(topic, [value], **rest)):
         with pytest.raises(
             SerializationFailed,
@@ -82,7 +84,9 @@ def test_send_many_takes_lists(written: tuple[FakeCluster, Producer], given: Any
 
 
 @pytest.mark.parametrize("timeout", ["1", True, float("nan"), [1]], ids=repr)
-def test_a_time_that_is_none_is_refused(written: tuple[FakeCluster, Producer], timeout: Any) -> None:
+def test_a_wait_for_records_that_is_not_a_number_is_refused(
+    written: tuple[FakeCluster, Producer], timeout: Any
+) -> None:
     """A producer that such a close was asked of is still open."""
     future = written[1].send("t", b"x")
     for call in (written[1].flush, written[1].close, future.get):
@@ -92,7 +96,7 @@ def test_a_time_that_is_none_is_refused(written: tuple[FakeCluster, Producer], t
     assert b"x" in written[0].values["t", 0]
 
 
-def test_a_callback_that_is_none_is_refused(written: tuple[FakeCluster, Producer]) -> None:
+def test_a_callback_that_is_not_a_function_is_refused(written: tuple[FakeCluster, Producer]) -> None:
     """Told where it is given, and not in the log later."""
     future = written[1].send("t", b"x")
     for add in (future.add_callback, future.add_errback, future.add_both):
@@ -101,7 +105,7 @@ def test_a_callback_that_is_none_is_refused(written: tuple[FakeCluster, Producer
 
 
 @pytest.mark.parametrize("group", [5, None, "", object()], ids=kind)
-def test_what_is_no_group_is_refused(group: Any) -> None:
+def test_a_value_that_is_not_a_group_is_refused(group: Any) -> None:
     with scripted(transactional_id="x") as (_broker, _log, producer):
         with pytest.raises(TypeError, match=r"is not a group: give consumer.group_metadata\(\)"):
             producer.send_offsets_to_transaction({TopicPartition("t", 0): 1}, group)
@@ -110,7 +114,7 @@ def test_what_is_no_group_is_refused(group: Any) -> None:
                 producer.send_offsets_to_transaction(offsets, "g")  # type: ignore[arg-type]
 
 
-def test_what_is_no_partition_key_is_refused() -> None:
+def test_a_wrong_partition_key_is_refused() -> None:
     said = r"partition key 5 .*Give bytes or a str\. The record was not taken"
     with scripted() as (_broker, _log, producer), pytest.raises(PartitionerFailed, match=said):
         producer.send("t", b"x", partition_key=5)

@@ -46,7 +46,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
         ({"security_protocol": "SASL_SSL", **SASL, "sasl_mechanism": "GSSAPI"}, "choose from PLAIN, SCRAM-SHA-256"),
     ],
 )
-def test_settings_that_contradict_each_other_are_refused(settings: dict[str, object], words: str) -> None:
+def test_security_settings_that_contradict_each_other_are_refused(settings: dict[str, object], words: str) -> None:
     """Each refused by a paragraph that says which, and shows no secret."""
     with pytest.raises(SettingError) as caught:
         ClientConfig.of({"bootstrap_servers": "h:1", **settings})

@@ -30,7 +30,7 @@ def test_a_standalone_master_may_have_several_addresses() -> None:
 
 
 @pytest.mark.parametrize("url", ["", "spark://", "spark://host", "local-cluster[2,1]", "mesos://x", "localhost:7077"])
-def test_what_is_no_master_is_refused_with_what_would_be(url: str) -> None:
+def test_a_value_that_is_not_a_master_is_refused_with_one_that_is(url: str) -> None:
     with pytest.raises(BadInput, match=r"is not a Spark master.*spark://HOST:PORT"):
         parse_master(url, 1)
 

@@ -11,7 +11,7 @@ from streamlet.kafka.admin.model import ConfigResource
 
 
 @pytest.mark.parametrize("kind", ["topic", "TOPIC", 2, None])
-def test_a_resource_of_a_type_that_is_none_of_ours_is_refused(kind: Any) -> None:
+def test_a_resource_of_an_unknown_type_is_refused(kind: Any) -> None:
     """Taken for a broker's, the settings of a topic called 5 would be those of broker 5."""
     with pytest.raises(WrongArgument, match=r'ConfigResource\.topic\("lines"\)'):
         ConfigResource(kind, "5")

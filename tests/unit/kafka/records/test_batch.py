@@ -225,7 +225,7 @@ def test_random_bytes_are_never_more_than_corrupt() -> None:
 
 
 @pytest.mark.parametrize(("at", "byte"), [(-1, 0x0C), (-6, 0x05), (-9, 0x01), (-10, 0x40)])
-def test_headers_that_are_none_are_found_before_a_record_is_handed_out(at: int, byte: int) -> None:
+def test_broken_headers_are_found_before_a_record_is_handed_out(at: int, byte: int) -> None:
     """A length too long or negative, a count too high: named with the batch, and no record of it is passed over."""
     raw = bytearray(encode_batch([NewRecord(b"a"), NewRecord(b"b", headers=(("h", None), ("name", b"")))]))
     raw[at] = byte
@@ -233,7 +233,7 @@ def test_headers_that_are_none_are_found_before_a_record_is_handed_out(at: int, 
         list(read_batches(_with_crc(raw), OPTIONS))
 
 
-def test_a_headers_name_that_is_no_text_costs_no_record() -> None:
+def test_a_headers_name_that_is_not_text_costs_no_record() -> None:
     """librdkafka lets one be written, and Java reads it so."""
     raw = bytearray(encode_batch([NewRecord(b"b", headers=(("name", b"v"),))]))
     raw[-3] = 0xFF

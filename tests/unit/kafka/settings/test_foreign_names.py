@@ -78,7 +78,7 @@ def test_a_name_that_others_have_for_it(client: Callable[..., Any], name: str, s
         (Admin, "ssl_context", "PEM files, ssl_cafile"),
     ],
 )
-def test_a_setting_that_there_is_none_of(client: Callable[..., Any], name: str, says: str) -> None:
+def test_a_setting_that_there_is_not_says_why(client: Callable[..., Any], name: str, says: str) -> None:
     with pytest.raises(SettingError, match=f"There is no setting '{name}': .*{says}"):
         client(bootstrap_servers=SERVERS, **{name: "x"})
 

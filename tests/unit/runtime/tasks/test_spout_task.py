@@ -263,7 +263,7 @@ def test_named_streams_and_wide_emits_take_the_same_way() -> None:
     assert [(run.stream, run.values) for run in box.take()] == [("pairs", [[1, 2]]), ("default", [[3]])]
 
 
-def test_the_payload_may_be_named_tup() -> None:
+def test_a_spouts_payload_may_be_named_tup() -> None:
     """pystorm's name of the parameter: ``emit(tup=[...])``, on the fast path and on the slow one."""
     rig = Rig()
     rig.turn(lambda spout: spout.emit(tup=["fast"], tup_id=1), lambda spout: spout.emit(tup=["slow"]))

@@ -47,7 +47,7 @@ AWARE = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=timezone(timedelta(hours=5, minu
         {None: 1, 2.5: 2, b"k": 3, True: 4},
     ],
 )
-def test_what_arrives_as_it_was(value: Any) -> None:
+def test_plain_values_arrive_as_they_were(value: Any) -> None:
     arrived = travel(value)
     assert arrived == value and type(arrived) is type(value)
 

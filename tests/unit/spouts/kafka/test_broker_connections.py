@@ -28,7 +28,7 @@ def connections() -> tuple[DynamicPartitionConnections, Client]:
     return DynamicPartitionConnections(cast(KafkaClient, client)), client
 
 
-def test_k2_three_brokers_and_twelve_partitions_are_three_connections() -> None:
+def test_k2_the_partitions_of_a_broker_share_a_connection() -> None:
     mine, client = connections()
     for number in range(12):
         mine.register(Partition("t", number), BROKERS[number % 3])

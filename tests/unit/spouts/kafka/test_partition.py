@@ -25,7 +25,7 @@ def test_addresses_are_understood(text: str, broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("text", ["", ":9092", "kafka1:", "kafka1:x", "kafka1:0", "kafka1:65536", "k:9_0"])
-def test_addresses_that_are_none_are_refused(text: str) -> None:
+def test_texts_that_are_not_addresses_are_refused(text: str) -> None:
     with pytest.raises(SettingError, match="is not a broker address"):
         Broker.parse(text)
 

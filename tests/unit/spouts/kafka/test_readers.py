@@ -90,7 +90,7 @@ def test_k1_static_hosts_say_what_was_written() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"[]", b"{}", b'{"partitions":7}', b'{"a":' * 50_000])
-def test_a_topic_node_that_is_none_is_told_and_not_taken_for_a_topic_without_partitions(
+def test_a_malformed_topic_node_is_told_and_not_taken_for_a_topic_without_partitions(
     data: bytes, background: Background
 ) -> None:
     """All partitions would be given up for it."""
@@ -111,7 +111,7 @@ def test_a_state_that_makes_no_sense_is_a_partition_without_a_leader(leader: Any
 
 
 @pytest.mark.parametrize("address", ["", "h:99999", "h:" + "9" * 5000, "h:²"])
-def test_a_brokers_address_that_is_none_is_told_with_the_brokers_name(address: str, background: Background) -> None:
+def test_a_malformed_address_of_a_broker_is_told_with_the_brokers_name(address: str, background: Background) -> None:
     """It is the broker's setting that must be corrected, and none of ours."""
     store = nodes({1: {**PLAIN, "endpoints": [f"PLAINTEXT://{address}"]}}, {0: 1})
     with pytest.raises(UnreadableNode, match=r"Broker 1 .*advertised\.listeners"):

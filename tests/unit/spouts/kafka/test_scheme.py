@@ -62,7 +62,7 @@ def test_a_plain_function_needs_its_fields_named() -> None:
         as_scheme(words)
 
 
-def test_what_is_no_scheme_is_refused() -> None:
+def test_a_value_that_is_not_a_scheme_is_refused() -> None:
     class Nameless:
         def deserialize(self, record: Record) -> None: ...
 

@@ -36,7 +36,7 @@ def test_t04_a_stored_zero_is_an_offset() -> None:
     assert (decision.offset, decision.reason) == (0, Reason.STORED)
 
 
-def test_k8_a_forced_start_holds_once_a_run() -> None:
+def test_k8_a_forced_start_gives_way_to_an_offset_of_its_own_run() -> None:
     forced = StartPolicy("earliest", ignore_stored_offset=True)
     assert decide_start(StoredOffset(170, "old run"), LOG, forced, topology_id="run").reason is Reason.FORCED
     again = decide_start(StoredOffset(170, "run"), LOG, forced, topology_id="run")

@@ -107,7 +107,7 @@ def finish(steps: Steps[Any]) -> Any:
 
 
 @of_both
-def test_a_claim_whose_answer_was_lost_deposes_nobody(lost: Any) -> None:
+def test_a_group_claim_whose_answer_was_lost_deposes_nobody(lost: Any) -> None:
     group = LostAnswers()
     store = opened(group)
     group.lose = lost

@@ -146,7 +146,7 @@ def test_storm_kafkas_own_node_is_taken_over(tree: MemoryTree, background: Backg
         (b'{"offset": 7, "topic": "lines", "partition": 0, "owner_epoch": "x"}', "is not a whole number"),
     ],
 )
-def test_a_node_that_is_none_of_ours_is_refused_and_left_alone(
+def test_a_foreign_node_is_refused_and_left_alone(
     data: bytes, why: str, tree: MemoryTree, background: Background
 ) -> None:
     MemoryNodeStore(tree).create(PATH, data)
