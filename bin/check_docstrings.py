@@ -15,6 +15,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 MOST_WORDS = 12
+"""Words before the first full stop, colon or semicolon of a docstring: what a reader takes in at one look."""
+
+MOST_WORDS_OF_A_SENTENCE = 20
+
+NO_VERBS = re.compile(
+    "Whether|Those|Where|All|For|From|Once|How|Every|Each|Who|Why|In|Of|On|Until|Instead|Only|No|Nothing|They|Its|What"
+    "|When|Everything|Defaults|Progress|One|Seconds|Milliseconds|Names"
+)
+"""Words that a function's docstring does not begin with: it begins with a verb in the imperative."""
+
+UNITS = {"_S": "Seconds", "_MS": "Milliseconds"}
+"""First words of the docstring of a constant, by the end of its name."""
+
 BANNED = re.compile(
     r"\b(what (is|are|was|were|has|have|can|may|must|became|becomes)|(of|to|in|from|for|by|with) (which|whom)|whoever"
     r"|(it|he|she|who|that|one) is told|is (told|said) (of|what|when|why)|or (it|they) would|lest|in vain|anew"
@@ -49,19 +62,30 @@ Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def documented(tree: ast.Module) -> Iterator[tuple[int, str, str, bool]]:
-    """Yield line, name, docstring and whether it is a function's, for each docstring and attribute docstring."""
+    """Yield line, name, docstring and whether it is a function's, of each docstring.
+
+    Of an attribute's, too. A property is an attribute.
+    """
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if not isinstance(body, list):
             continue
         if isinstance(node, Documented) and (text := ast.get_docstring(node)):
-            function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not is_attribute(node)
             yield body[0].lineno, getattr(node, "name", ""), text, function
         for before, after in itertools.pairwise(body):
             if isinstance(before, ast.Assign | ast.AnnAssign) and isinstance(after, ast.Expr):
                 value = after.value
                 if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                    yield after.lineno, "", value.value, False
+                    target = before.targets[0] if isinstance(before, ast.Assign) else before.target
+                    name = getattr(target, "id", "")
+                    yield after.lineno, name if name.isupper() else "", value.value, False
+
+
+def is_attribute(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Tell whether a function is read like an attribute."""
+    names = {getattr(one, "id", getattr(one, "attr", "")) for one in node.decorator_list}
+    return bool(names & {"property", "cached_property", "setter"})
 
 
 def texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -80,9 +104,19 @@ def texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 def faults(name: str, text: str, function: bool) -> Iterator[str]:
     """Yield one sentence for each rule that a docstring breaks."""
-    first = re.split(r"(?<=[.:;?!])\s|\n\n", text.strip(), maxsplit=1)[0]
-    if name and len(first.split()) > MOST_WORDS:
-        yield f"the first sentence has {len(first.split())} words, {MOST_WORDS} at most"
+    constant = name.isupper() and not function
+    clause = re.split(r"(?<=[.:;?!])\s|\n\n", text.strip(), maxsplit=1)[0]
+    sentence = re.split(r"(?<=[.?!])\s|\n\n", text.strip(), maxsplit=1)[0]
+    if name and not constant and len(clause.split()) > MOST_WORDS:
+        yield f"its beginning has {len(clause.split())} words, {MOST_WORDS} at most"
+    elif name and not constant and len(sentence.split()) > MOST_WORDS_OF_A_SENTENCE:
+        yield f"the first sentence has {len(sentence.split())} words, {MOST_WORDS_OF_A_SENTENCE} at most"
+    word = re.split(r"[\s,:.]", text.strip(), maxsplit=1)[0]
+    if function and (NO_VERBS.fullmatch(word) or not re.fullmatch("[A-Z][a-z]+|XOR", word)):
+        yield f"it begins with {word!r}: begin with a verb in the imperative"
+    unit = next((unit for end, unit in UNITS.items() if constant and name.endswith(end)), None)
+    if unit and not text.startswith(unit):
+        yield f"it begins with {word!r}: begin with {unit!r}, and say of what"
     if found := BANNED.search(text):
         yield plainly(found[0])
     words = {word.rstrip("s") for word in re.findall(r"[a-z]+", text.lower())} - SMALL

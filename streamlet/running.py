@@ -79,7 +79,7 @@ def run(
     ``settings`` holds keys of the run (``"topology.max.spout.pending"``), of the topology's ``config``, and
     ``"COMPONENT.NAME"`` for a component's own. The run ends when every spout has caught up, after ``seconds``, or when
     another thread calls ``stop.ask()``, whichever comes first; it then waits up to ``drain_timeout`` seconds (the
-    setting ``streamlet.drain.timeout.secs``) for what is under way. ``on_status`` is called about once a second, on
+    setting ``streamlet.drain.timeout.secs``) for tuples under way. ``on_status`` is called about once a second, on
     the calling thread; what components log in workers goes to the logger ``streamlet.run``.
 
     On the main thread the first Ctrl-C drains the run and the second kills it; both then raise KeyboardInterrupt.

@@ -41,7 +41,7 @@ class TreesFailed(StreamletError):
 
 
 class TuplesLeft(StreamletError):
-    """The drain's time was over before every queue was empty, and what was left comes never again.
+    """The drain ended with tuples in queues that nobody will send again.
 
     ``result`` is the result that the run would have had.
     """

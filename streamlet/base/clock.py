@@ -10,10 +10,10 @@ class Clock(Protocol):
     """Monotonic seconds for intervals, wall milliseconds for what leaves the process."""
 
     def monotonic(self) -> float:
-        """Seconds from an arbitrary start; never goes back."""
+        """Return seconds from an arbitrary start; they never go back."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since the Unix epoch."""
+        """Return milliseconds since the Unix epoch."""
 
 
 class SystemClock:
@@ -39,7 +39,7 @@ class AwakeClock:
         self._awake_s = self._looked_s = clock.monotonic()
 
     def monotonic(self) -> float:
-        """Seconds from an arbitrary start; never goes back."""
+        """Return seconds from an arbitrary start; they never go back."""
         now = self._clock.monotonic()
         self._awake_s += min(now - self._looked_s, self._longest_s)
         self._looked_s = now

@@ -17,7 +17,7 @@ INTERRUPTED = 130
 
 
 def said(error: BaseException) -> str:
-    """``str(error)``, whatever a class of somebody else makes of that; its ``__str__`` may raise, too."""
+    """Return ``str(error)``, also where the user's ``__str__`` raises."""
     # Every message about somebody's code comes through here: telling of one error must not raise another.
     try:
         return str(error)

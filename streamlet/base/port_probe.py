@@ -10,7 +10,7 @@ import socket
 import struct
 
 PATIENCE_S = 0.5
-"""For each of the three questions."""
+"""Seconds to wait for the answer to each of the three questions."""
 
 # A stranger may answer without end: its first bytes are enough to name it.
 MOST_BYTES = 64

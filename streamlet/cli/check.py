@@ -40,14 +40,14 @@ def check(target: Target | None, as_json: bool, settings: bool, debug: bool) -> 
 
 
 def summary(topology: TopologySpec) -> str:
-    """``1 spout, 2 bolts, 5 tasks``."""
+    """Return ``1 spout, 2 bolts, 5 tasks``."""
     spouts = sum(component.kind == SPOUT for component in topology.components)
     bolts = len(topology.components) - spouts
     return f"{_many(spouts, 'spout')}, {_many(bolts, 'bolt')}, {_many(task_count(topology), 'task')}"
 
 
 def task_count(topology: TopologySpec) -> int:
-    """How many tasks a valid topology has."""
+    """Count the tasks of a valid topology."""
     return sum(component.par for component in topology.components)
 
 

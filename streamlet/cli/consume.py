@@ -30,11 +30,11 @@ _POLL_MS = 200
 """Milliseconds of one poll: Ctrl-C is seen after each."""
 _COMMIT_S = 1.0
 _NOTHING_LEFT_S = 5.0
-"""A member that was given no partition for so long gets none: cooperative members give up theirs a heartbeat later."""
+"""Seconds after which a member without a partition gets none: cooperative members give up theirs a heartbeat later."""
 _REACH_S = 5.0
-"""How long an address that takes no connection is waited for."""
+"""Seconds to wait for an address that takes no connection."""
 _TOLD_AFTER_S = 3.0
-"""A wait for an answer that is longer is told."""
+"""Seconds of a wait for an answer after which the wait is told."""
 _ANSWER_MS = 15_000
 
 
@@ -51,7 +51,7 @@ class Wanted:
     max_records: int | None
 
     def check(self) -> None:
-        """BadInput for what contradicts itself, or names nothing."""
+        """Raise BadInput for options that contradict each other, or name nothing."""
         if self.group == "":
             raise BadInput("--group '' is not a name of a group: give its name, or leave the option out.")
         if self.from_beginning and self.from_offset is not None:
@@ -147,7 +147,7 @@ class Reading(ConsumerRebalanceListener):
         self._given_s = time.monotonic()
 
     def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
-        """They are others' already: a commit would be refused."""
+        """Commit nothing: the partitions are others' already."""
         # Another member reads them by now: a commit for them would be refused, so none is owed.
         self._given_s, self._stored = None, self.shown
 
@@ -156,7 +156,7 @@ class Reading(ConsumerRebalanceListener):
         return self._wanted.group is not None and self._stored < self.shown and not self._unwritten
 
     def _say_if_waiting(self) -> None:
-        """Once: a topic that is quiet looks the same as one whose partitions are all with others."""
+        """Say once that this member has no partition: a quiet topic would look the same."""
         if self._told or self._wanted.until_end or self._given_s is None or self._consumer.assignment():
             return
         if time.monotonic() - self._given_s >= _NOTHING_LEFT_S:
@@ -304,7 +304,7 @@ def consume(
 
 
 def _settings(servers: str | None, config: Path | None) -> dict[str, Any]:
-    """Those of the file, and which cluster. BadInput when nobody says."""
+    """Return the file's settings with the cluster's address. Raises BadInput when nobody names a cluster."""
     settings: dict[str, Any] = {"client_id": "streamlet-consume"}
     if config is not None:
         settings |= client_settings_in_file(config)
@@ -324,7 +324,10 @@ def _settings(servers: str | None, config: Path | None) -> dict[str, Any]:
 
 
 def _partitions(settings: Mapping[str, Any], wanted: Wanted) -> list[TopicPartition]:
-    """Those to read. BadInput for a topic or a partition that is not there, with the nearest one."""
+    """Return the partitions to read.
+
+    Raises BadInput for a topic or partition that is not there, with the nearest one.
+    """
     _reach(ConsumerConfig.of(settings))
     # The same file configures both clients, and each refuses settings that are only the other's.
     shared = {field.name for field in dataclasses.fields(ClientConfig)}
@@ -352,7 +355,10 @@ def _partitions(settings: Mapping[str, Any], wanted: Wanted) -> list[TopicPartit
 
 
 def _reach(config: ConsumerConfig) -> None:
-    """BadInput when no address takes a connection: a client would go on trying, for a broker that may be starting."""
+    """Raise BadInput when no address takes a connection.
+
+    A client would go on trying, for a broker that may be starting.
+    """
     refused = []
     for broker in config.brokers():
         try:

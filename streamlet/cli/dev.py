@@ -13,7 +13,7 @@ from streamlet.devcluster.resident import Resident
 
 
 def _say(line: str) -> None:
-    """Progress goes to standard error: standard output is the answer."""
+    """Print progress to standard error: standard output is the answer."""
     click.echo(line, err=True)
 
 

@@ -31,7 +31,10 @@ class Writing:
         self.written = 0
 
     def write(self, lines: Iterable[bytes]) -> None:
-        """All of them; records without a key go round ``partitions`` one by one. Raises the first record's error."""
+        """Write all lines as records. Raises the first record's error.
+
+        Records without a key go round ``partitions`` one by one.
+        """
         for number, line in enumerate(lines):
             key, value = key_and_value(line, number + 1, self._separator)
             # One by one, and not by the producer, which stays with one partition for a whole batch: a short file must

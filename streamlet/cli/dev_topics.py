@@ -16,7 +16,7 @@ from streamlet.kafka.broker_errors import InvalidReplicationFactor, TopicAlready
 from streamlet.kafka.metadata.cluster import NO_LEADER, PartitionInfo
 
 TIMEOUT_S = 20.0
-"""On one machine whatever takes longer does not come."""
+"""Seconds to wait for an answer: on one machine one that takes longer does not come."""
 
 
 def standing_cluster() -> Resident:
@@ -31,12 +31,12 @@ def standing_cluster() -> Resident:
 
 
 def administrator(cluster: Resident) -> Admin:
-    """For the cluster that is up."""
+    """Make an administrator of the cluster that is up."""
     return Admin(bootstrap_servers=cluster.living_servers, default_api_timeout_ms=int(TIMEOUT_S * 1000))
 
 
 def partitions_of(admin: Admin, name: str) -> tuple[PartitionInfo, ...]:
-    """Those the topic has. BadInput, with the command that makes it, when it is not there."""
+    """Return a topic's partitions. Raises BadInput, with the command that makes the topic."""
     try:
         return admin.describe_topics(name)[name].partitions
     except UnknownTopicOrPartition as error:
@@ -49,7 +49,10 @@ def partitions_of(admin: Admin, name: str) -> tuple[PartitionInfo, ...]:
 
 
 def is_served(partition: PartitionInfo, cluster: Resident) -> bool:
-    """Whether a broker that runs leads it or can come to: right after a death the dead one is still named."""
+    """Tell whether a running broker leads a partition, or can come to.
+
+    Right after a death the dead one is still named.
+    """
     return partition.leader != NO_LEADER and not cluster.gone_brokers.issuperset(partition.replicas)
 
 
@@ -131,7 +134,10 @@ def topics(as_json: bool) -> None:
 
 
 def _records(admin: Admin, topics: Sequence[TopicDescription]) -> dict[str, int]:
-    """From the first offset to the end, all partitions together: what compaction or a transaction took counts, too."""
+    """Count offsets from first to end, over all partitions.
+
+    Those that compaction or a transaction took count, too.
+    """
     partitions = [TopicPartition(row.name, part.partition) for row in topics for part in row.partitions]
     first = admin.list_offsets(dict.fromkeys(partitions, "earliest"))
     last = admin.list_offsets(dict.fromkeys(partitions, "latest"))

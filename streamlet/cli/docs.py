@@ -71,7 +71,7 @@ class Page:
 
 
 def pages() -> dict[str, Page]:
-    """Every page by its name, in the order of the list."""
+    """Return every page by its name, in the order of the list."""
     root = files("streamlet") / "docs"
     found = {"design": Page("design", "internals", root / "design.md")}
     for kind in KINDS:
@@ -131,7 +131,7 @@ def _asked_for(target: str, page: Page) -> str:
 
 
 def _ranks(text: str) -> list[int]:
-    """For each line the rank of the heading it is, or 0. What looks like one in a block of code is none."""
+    """Return for each line the rank of its heading, or 0. A sign in a block of code makes none."""
     # A `#` in a block of code begins a comment there and not a section.
     bare = _FENCE.sub(lambda block: "\n" * block[0].count("\n"), text)
     return [len(line) - len(line.lstrip("#")) if re.match(r"#+ ", line) else 0 for line in bare.split("\n")]

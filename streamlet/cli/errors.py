@@ -18,7 +18,7 @@ WIDEST = 100
 
 
 def columns(stream: IO[str]) -> int | None:
-    """How many columns text for this stream may use; None where it goes to no terminal and is not wrapped."""
+    """Return how many columns text may use; None where the stream is no terminal."""
     try:
         # A pipe gets each paragraph as one line: grep and log collectors work by lines.
         return max(30, min(os.get_terminal_size(stream.fileno()).columns, WIDEST))
@@ -27,7 +27,7 @@ def columns(stream: IO[str]) -> int | None:
 
 
 def wrapped(text: str, width: int | None) -> str:
-    """Each line of the text as a paragraph of at most ``width``; paths and addresses stay whole."""
+    """Wrap each line as a paragraph of at most ``width``; paths and addresses stay whole."""
     if width is None:
         return text
     lines = []

@@ -72,7 +72,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
 )
 @click.pass_context
 def streamlet(ctx: click.Context) -> None:
-    """Storm's model in pure Python: spouts, bolts, groupings and tracked tuple trees."""
+    """Run Storm's model in pure Python: spouts, bolts, groupings and tracked tuple trees."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 

@@ -109,7 +109,7 @@ class _Families:
         self._status = status
 
     def collect(self) -> Iterator[Metric]:
-        """All metrics of one status."""
+        """Yield all metrics of one status."""
         yield from self._run()
         yield from self._hanging()
         yield from self._components()

@@ -14,7 +14,7 @@ from streamlet.running import Given
 
 
 def given_on_line(pairs: tuple[str, ...]) -> Given:
-    """``-c key=value`` arguments. Raises SettingError."""
+    """Parse ``-c key=value`` arguments. Raises SettingError."""
     given = []
     for pair in pairs:
         key, equals, value = pair.partition("=")

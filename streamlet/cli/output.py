@@ -79,7 +79,7 @@ class _Descriptor(io.FileIO):
 
 
 def open_standard_streams() -> None:
-    """No file or socket gets the number of a closed standard stream. Raises OutputFailed where output is closed."""
+    """Open closed standard streams, so that no file gets their number. Raises OutputFailed for a closed output."""
     # First of all: with number 1 free, the first socket would get that number and receive the printed lines.
     for number in range(3):
         try:
@@ -94,7 +94,7 @@ def open_standard_streams() -> None:
 
 
 def name_output_errors() -> None:
-    """From here on an error of standard output is an OutputFailed. A stream that somebody put in its place is left."""
+    """Make errors of standard output OutputFailed from here on. A stream put in its place is left."""
     plain = sys.stdout
     # A stream that a test or an embedding program put there is not ours to wrap.
     if plain is not sys.__stdout__ or not isinstance(plain, io.TextIOWrapper):

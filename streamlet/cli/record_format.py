@@ -15,7 +15,10 @@ NULL = b"null"
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Each record as its bytes and a line end; key and headers before the value, tab between, where they are wanted."""
+    """Writes each record as its bytes and a line end.
+
+    Key and headers come before the value, a tab between, where they are wanted.
+    """
 
     keys: bool = False
     headers: bool = False

@@ -135,7 +135,7 @@ def _check_options(backend: str, master: str | None, workers: int | None, second
 
 
 def choose_view(as_json: bool) -> View:
-    """JSON if asked; a live table if a person is looking; else lines."""
+    """Choose JSON if asked, a live table on a terminal, else lines."""
     if as_json:
         return JsonView()
     if sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb":

@@ -44,7 +44,7 @@ class View(Observer, Protocol):
         """Show that the run failed; the caller explains the error on stderr."""
 
     def close(self) -> None:
-        """Nothing more is shown. Always called."""
+        """End the view. Always called."""
 
 
 # A reader that goes away, or a full disk, does not stop the run in the middle: it drains, so that what was emitted is
@@ -173,7 +173,10 @@ class JsonView:
 
 
 class PlainView:
-    """Lines for a log file: a status line now and then (rarer as the run gets longer), a table at the end."""
+    """Writes lines for a log file: a status now and then, a table at the end.
+
+    The status lines get rarer as the run gets longer.
+    """
 
     def __init__(self) -> None:
         self._next_s = 1.0
@@ -378,7 +381,7 @@ def milliseconds(value: float | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """``4.2 s``, ``3:07 min``, ``1:02:07 h``."""
+    """Write a duration as ``4.2 s``, ``3:07 min``, ``1:02:07 h``."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(int(seconds), 60)

@@ -109,7 +109,7 @@ class Component:
 
     @classmethod
     def override_keys(cls) -> frozenset[str]:
-        """Names that ``-c COMPONENT.NAME=VALUE`` may set on a component of this class."""
+        """Return the names that ``-c COMPONENT.NAME=VALUE`` may set on such a component."""
         return frozenset()
 
     @classmethod

@@ -44,7 +44,7 @@ class Tuple:
 
     @property
     def id(self) -> TupleId:
-        """A number that is unique in its tree, and that ``ack``, ``fail`` and ``anchors`` take (pystorm's)."""
+        """A number, unique in its tree; ``ack``, ``fail`` and ``anchors`` take it, too (pystorm's)."""
         return TupleId(self)
 
     def __repr__(self) -> str:
@@ -52,7 +52,7 @@ class Tuple:
 
 
 class TupleId(int):
-    """The id of a tuple that is held by whoever holds the id."""
+    """The id of a tuple, which keeps the tuple alive."""
 
     # The id leads to its tuple, so no task keeps a table of ids; and a tuple whose id is kept is not filled again.
     tup: Tuple
@@ -76,7 +76,7 @@ def tuple_of(tup: Tuple | TupleId) -> Tuple:
 
 
 class NamedValues(list[Any]):
-    """Values that are also attributes by the name of their field (pystorm's named tuple)."""
+    """Values that are also attributes, by field (pystorm's named tuple)."""
 
     __slots__ = ()
     _fields: tuple[str, ...] = ()

@@ -101,7 +101,7 @@ class NodeStore(Protocol):
         """Return the node's version, or None when it is not there."""
 
     def children(self, path: str) -> list[str]:
-        """Names (not paths) of the children, sorted. Raises ``NodeMissing``."""
+        """Return the names (not paths) of the children, sorted. Raises ``NodeMissing``."""
 
     def create(self, path: str, data: bytes = b"", *, makepath: bool = True) -> int:
         """Make a node that outlives the session; returns its version (0). ``makepath`` makes missing parents.
@@ -116,7 +116,7 @@ class NodeStore(Protocol):
         """
 
     def set_async(self, path: str, data: bytes, version: int) -> Future[int]:
-        """``set`` that never blocks the caller: every failure, no connection included, is the future's.
+        """Set without blocking the caller: every failure, no connection included, is the future's.
 
         While the connection is suspended the write waits in order and is sent after reconnection.
         Callbacks of the future may run on the store's own thread: keep them short.

@@ -181,7 +181,7 @@ class ZooKeeperNodeStore:
             _log.info("kazoo did not stop in order", exc_info=True)
 
     def _await_answer(self, deadline: float, timeout_s: float, on_wait: Callable[[str], None] | None) -> None:
-        """Until one host grants a session to a probe of ours.
+        """Wait until one host grants a session to a probe of ours.
 
         kazoo alone would keep silent about why it cannot connect, and its thread dies of an answer in
         another protocol. When every host speaks another one, no more is waited for.
@@ -207,7 +207,7 @@ class ZooKeeperNodeStore:
             time.sleep(_PROBE_AGAIN_S)
 
     def _hear(self, state: str) -> None:
-        """On kazoo's connection thread: must not block."""
+        """Note a change of the session's state. On kazoo's connection thread: must not block."""
         if not self._closed:
             self.state = ConnectionState[state]  # kazoo calls its states by the same names
         if state == KazooState.CONNECTED:
@@ -241,7 +241,7 @@ class ZooKeeperNodeStore:
             raise self._translate(error, path, version) from error
 
     def _settle(self, future: Future[int], result: Any, error: BaseException | None, path: str, version: int) -> None:
-        """On kazoo's completion thread, or the caller's when nothing could be sent."""
+        """Resolve the future. On kazoo's completion thread, or the caller's when nothing could be sent."""
         with self._lock:
             # Whoever takes it out settles it; `close` may have.
             if future not in self._open:
@@ -293,7 +293,7 @@ class ZooKeeperNodeStore:
 
 
 def _refusal(host: str, port: int, timeout_s: float, spoken: dict[str, str]) -> str | None:
-    """Why this host grants no session; None when it does. What it speaks instead is noted in ``spoken``."""
+    """Return why a host grants no session; None when it does. Notes in ``spoken`` what it speaks instead."""
     server = f"{host}:{port}"
     if server in spoken:
         return _foreign(spoken[server])

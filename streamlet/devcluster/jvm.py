@@ -22,13 +22,13 @@ SMALL_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 def keeper_command(mode: str, command: Sequence[str]) -> list[str]:
-    """``command`` under a keeper whose owner is this process. Modes: see ``keeper.py``."""
+    """Return ``command`` under a keeper whose owner is this process. Modes: see ``keeper.py``."""
     # -I -S: no site packages and no PYTHON variables, so that it starts in milliseconds and runs nothing of the user's.
     return [sys.executable, "-I", "-S", str(_KEEPER), str(os.getpid()), mode, *command]
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether every thread of a process is stopped; True of one that is gone."""
+    """Tell whether every thread of a process is stopped; True of one that is gone."""
     try:
         threads = list(Path(f"/proc/{pid}/task").iterdir())
     except FileNotFoundError:
@@ -86,7 +86,7 @@ class Jvm:
                 signal.pidfd_send_signal(self._fd, number)
 
     def pause(self) -> None:
-        """SIGSTOP: it keeps its connections and answers nothing, from the moment this returns."""
+        """Stop it (SIGSTOP): it keeps its connections and answers nothing from now on."""
         self._paused = True
         self.send(signal.SIGSTOP)
         # On a busy machine the thread that takes the signal may get its turn after others have answered.
@@ -97,17 +97,17 @@ class Jvm:
             time.sleep(0.002)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Continue it (SIGCONT)."""
         self.send(signal.SIGCONT)
         self._paused = False
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone. May be repeated."""
+        """Kill it (SIGKILL) and wait until it is gone. May be repeated."""
         self.send(signal.SIGKILL)
         self._reap()
 
     def stop(self, grace_s: float) -> None:
-        """SIGTERM, then SIGKILL when it is not gone after ``grace_s``. May be repeated."""
+        """End it by SIGTERM, after ``grace_s`` by SIGKILL. May be repeated."""
         # A stopped process does not take SIGTERM before it goes on.
         if self._paused:
             self.resume()
@@ -117,7 +117,7 @@ class Jvm:
         self.kill()
 
     def release(self) -> None:
-        """Only for a detachable one: let it live on without us; from here on this object reaches nothing."""
+        """Let a detachable one live on without us; from here on this object reaches nothing."""
         assert self._keeper.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             os.write(self._keeper.stdin.fileno(), b"r")

@@ -26,7 +26,10 @@ PR_SET_PDEATHSIG = 1
 
 
 def exec_jvm(command: list[str], keeper: int, mode: str) -> None:
-    """In the forked child: own session; a server also gets no input and writes to its log. Never returns."""
+    """Become the JVM, in the forked child. Never returns.
+
+    It gets a session of its own; a server also gets no input and writes to its log.
+    """
     # A session of its own: Ctrl-C goes to the whole foreground group of a terminal, and would end servers in any order
     # before their owner has said how.
     os.setsid()

@@ -74,7 +74,7 @@ class ProcessIdentity:
 
     @classmethod
     def of(cls, pid: int) -> ProcessIdentity:
-        """Of a process that runs now; raises ProcessLookupError."""
+        """Return the identity of a process that runs now. Raises ProcessLookupError."""
         started = start_ticks(pid)
         if started is None:
             raise ProcessLookupError(pid)
@@ -87,7 +87,7 @@ class ProcessIdentity:
         return self.boot == _boot() and start_ticks(self.pid) == self.started
 
     def kill(self) -> bool:
-        """SIGKILL it and wait until it is gone; False when it was gone already."""
+        """Kill it (SIGKILL) and wait until it is gone; False when it was gone already."""
         try:
             fd = os.pidfd_open(self.pid)
         except ProcessLookupError:
@@ -112,7 +112,7 @@ _LOWEST = 10_000
 
 
 def ephemeral_floor() -> int:
-    """Where the kernel begins to take source ports of outgoing connections."""
+    """Return where the kernel begins to take source ports of outgoing connections."""
     try:
         return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     except (OSError, ValueError, IndexError):
@@ -120,7 +120,7 @@ def ephemeral_floor() -> int:
 
 
 def is_free(port: int) -> bool:
-    """Whether 127.0.0.1:port can be bound now."""
+    """Tell whether 127.0.0.1:port can be bound now."""
     with socket.socket() as probe:
         # As servers bind: connections that linger in TIME_WAIT do not keep a port from them.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -153,7 +153,7 @@ def free_ports(count: int, preferred: Sequence[int] = ()) -> list[int]:
 
 
 def listens(pid: int, port: int) -> bool:
-    """Whether a socket of process ``pid`` listens on ``port``; True too where /proc does not let us look."""
+    """Tell whether process ``pid`` listens on ``port``; True where /proc hides it."""
     sockets = {f"socket:[{inode}]" for inode in _listening(port)}
     try:
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():

@@ -36,7 +36,7 @@ class Member:
 
 
 def data_directory(installation: Installation, broker: int) -> Path:
-    """Where a broker keeps its logs (Kafka's, of records)."""
+    """Return where a broker keeps its logs (Kafka's, of records)."""
     return installation.directory / f"broker-{broker}" / "data"
 
 
@@ -103,7 +103,7 @@ def _broker(installation: Installation, number: int, port: int, values: Mapping[
 
 
 def format_storage(installation: Installation, brokers: Sequence[Member], timeout_s: float) -> Member | None:
-    """KRaft wants each data directory formatted, once: all at the same time, one JVM each.
+    """Format each data directory once, as KRaft wants it: all at a time, one JVM each.
 
     Returns a broker whose directory was refused (its log says why), or None.
     """

@@ -19,7 +19,7 @@ class ProtocolError(Exception):
 
 
 def four_letter_word(port: int, word: str) -> str:
-    """ZooKeeper's text commands: ``srvr`` (state), ``dump`` (sessions and their ephemeral nodes)."""
+    """Ask a ZooKeeper by text: ``srvr`` (state), ``dump`` (sessions and their ephemeral nodes)."""
     with socket.create_connection(("127.0.0.1", port), 1.0) as link:
         link.sendall(word.encode())
         answer = bytearray()
@@ -31,7 +31,7 @@ def four_letter_word(port: int, word: str) -> str:
 
 
 def zookeeper_serves(port: int) -> bool:
-    """Whether a ZooKeeper there serves requests (``srvr`` names its mode only then)."""
+    """Tell whether a ZooKeeper there serves requests. ``srvr`` names its mode only then."""
     return "Mode:" in four_letter_word(port, "srvr")
 
 
@@ -44,7 +44,7 @@ class KafkaState:
 
 
 def kafka_state(port: int) -> KafkaState:
-    """ApiVersions v0, then Metadata v1 without topics, on one connection."""
+    """Ask a broker for the cluster: ApiVersions v0, then Metadata v1 without topics."""
     with socket.create_connection(("127.0.0.1", port), 2.0) as link:
         versions = _exchange(link, api_key=18, version=0, correlation=1, body=b"")
         (error,) = struct.unpack_from(">h", versions)

@@ -38,7 +38,7 @@ class ResidentProcess:
     identity: ProcessIdentity
 
     def health(self) -> str:
-        """``answers``, ``silent`` (it runs, but does not answer its protocol) or ``gone``."""
+        """Return ``answers``, ``silent`` or ``gone``. Silent: it runs, but does not answer its protocol."""
         if not self.identity.alive:
             return "gone"
         with contextlib.suppress(OSError, probes.ProtocolError):
@@ -122,7 +122,7 @@ class Down:
 
 
 def state_directory() -> Path:
-    """``$XDG_STATE_HOME/streamlet/dev``, by default below ``~/.local/state``."""
+    """Return ``$XDG_STATE_HOME/streamlet/dev``, by default below ``~/.local/state``."""
     root = os.environ.get("XDG_STATE_HOME", "")
     base = Path(root) if root.startswith("/") else Path.home() / ".local" / "state"
     return base / "streamlet" / "dev"
@@ -311,7 +311,7 @@ def _file(state: Path) -> Path:
 
 @contextlib.contextmanager
 def _locked(state: Path) -> Iterator[None]:
-    """One ``up`` or ``down`` at a time; the other waits."""
+    """Let one ``up`` or ``down`` run at a time; the other waits."""
     with contextlib.ExitStack() as held:
         with _kept_in(state):
             state.mkdir(parents=True, exist_ok=True)

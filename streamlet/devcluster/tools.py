@@ -24,7 +24,7 @@ from streamlet.devcluster.jvm import keeper_command
 
 TOOL_TIMEOUT_S = 240.0
 GROUPS_TIMEOUT_MS = 60_000
-"""The tool's own 5 s are too few on a busy machine, where its JVM and the broker share a core."""
+"""Milliseconds for the tool's requests: its own 5 s are too few where its JVM and the broker share a core."""
 
 _TOPICS = "org.apache.kafka.tools.TopicCommand"
 _OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
@@ -133,7 +133,7 @@ class KafkaTools(ABC):
         compression: str | None = None,
         configs: Mapping[str, str] | None = None,
     ) -> None:
-        """One record a line, through the console producer, acks=all; returns when all are written.
+        """Write one record a line, through the console producer with acks=all; wait for all.
 
         ``lines`` are with or without their line ends, or a binary file whose lines they are. Without
         ``key_separator`` records have no key and go round the partitions one by one; with it, what stands
@@ -223,7 +223,7 @@ class KafkaTools(ABC):
         return found
 
     def dump_segments(self, segments: Sequence[Path]) -> str:
-        """``kafka-dump-log --print-data-log`` of log segment files; works on a stopped broker too."""
+        """Print log segment files by ``kafka-dump-log``; works on a stopped broker too."""
         files = ",".join(str(segment) for segment in segments)
         return self.run_tool(
             _DUMP_LOG[self.installation.kafka], "--files", files, "--print-data-log", "--deep-iteration",
@@ -318,7 +318,7 @@ def _run(
 
 
 def _feed(pipe: IO[bytes], lines: Iterable[str | bytes]) -> None:
-    """Write the lines and close; a tool that ended early is told by its exit status, not by a broken pipe."""
+    """Write the lines and close; a tool that ended early is known by its exit status."""
     try:
         with pipe:
             for line in lines:

@@ -66,7 +66,7 @@ def _tree(
 
 
 def _label(topology: TopologySpec, route: Route) -> str:
-    """``word, fields(word)``: what travels, and how it is divided."""
+    """Return ``word, fields(word)``: the values that travel, and how they are divided."""
     fields = ", ".join(stream_of(topology.component(route.source.component), route.source.stream).fields)
     named = f"{route.source.stream}[{fields}]" if route.source.stream != DEFAULT_STREAM else f"[{fields}]"
     return f"{named} {route.grouping}"

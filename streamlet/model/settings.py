@@ -158,7 +158,7 @@ SETTINGS: dict[str, Setting] = {
 def resolve(
     topology: Mapping[str, Any], overrides: Mapping[str, Any], also_known: Iterable[str] = (), given_by: str = "-c"
 ) -> dict[str, Any]:
-    """Defaults, then the topology's own config, then overrides, all parsed. ``given_by`` names these in errors.
+    """Return defaults, then the topology's config, then overrides, all parsed. ``given_by`` names these in errors.
 
     A key is known when it is in :data:`SETTINGS`, stands in the topology's config, or is in ``also_known``.
     Raises SettingError naming the key, and the nearest right one.

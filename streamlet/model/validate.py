@@ -249,7 +249,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
 def outputs_problem(outputs: Any) -> str | None:
-    """Why ``outputs`` declares no streams; None if it does, or declares none on purpose."""
+    """Return why ``outputs`` declares no streams; None if it does, or means to declare none."""
     if outputs is None or outputs == [] or outputs == ():
         return None
     if isinstance(outputs, (str, Stream)):
@@ -282,7 +282,7 @@ def _fields_problem(fields: Iterable[Any], where: str) -> str | None:
 
 
 def input_problems(topology: TopologySpec, component: ComponentDef) -> Iterator[Finding]:
-    """Everything wrong with the inputs of one component."""
+    """Yield everything wrong with the inputs of one component."""
     for subscription in component.inputs:
         yield from _subscription(topology, component, subscription)
     seen = Counter((sub.source, str(sub.grouping)) for sub in component.inputs)
@@ -431,7 +431,7 @@ def override_problems(component: ComponentDef, overrides: Mapping[str, Any]) -> 
 
 
 def unknown_components(topology: TopologySpec, overrides: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield components that settings of a run name and the topology does not have."""
+    """Yield components that a run's settings name and the topology lacks."""
     names = [component.name for component in topology.components]
     for name in overrides:
         if name not in names:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
 import importlib.util
 from collections.abc import Callable, Iterator
+from types import ModuleType
 
 import pytest
 
@@ -28,14 +30,39 @@ def test_examples_are_true(module: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def unexplained() -> Callable[[str], Iterator[tuple[int, str]]]:
-    """The check of bin/check_docstrings.py for silenced checks without a reason."""
+def checker() -> ModuleType:
+    """The module bin/check_docstrings.py."""
     spec = importlib.util.spec_from_file_location("check_docstrings", ROOT / "bin" / "check_docstrings.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    check: Callable[[str], Iterator[tuple[int, str]]] = module.unexplained
+    return module
+
+
+@pytest.fixture(scope="module")
+def unexplained(checker: ModuleType) -> Callable[[str], Iterator[tuple[int, str]]]:
+    """The check for silenced checks without a reason."""
+    check: Callable[[str], Iterator[tuple[int, str]]] = checker.unexplained
     return check
+
+
+@pytest.mark.parametrize(
+    ("source", "fault"),
+    [
+        ('def f(): "Return the sum."', None),
+        ('def f(): "Whether it holds."', "begins with 'Whether'"),
+        ('def f(): "``x`` as bytes."', "begins with '``x``'"),
+        ('@property\ndef f(): "Whether it holds."', None),
+        ('def f(): "Return one two three four five six seven eight nine ten eleven twelve."', "13 words, 12 at most"),
+        ('def f(): "Return a: one two three four five six seven eight nine ten b c d e f g h i j."', "21 words, 20"),
+        ('WAIT_S = 1\n"Seconds before it ends."', None),
+        ('WAIT_S = 1\n"How long it waits."', "begin with 'Seconds'"),
+        ('WAIT_MS = 1\n"Seconds before it ends."', "begin with 'Milliseconds'"),
+    ],
+)
+def test_a_docstrings_beginning_is_held_to_its_rule(checker: ModuleType, source: str, fault: str | None) -> None:
+    found = [said for _, *doc in checker.documented(ast.parse(source)) for said in checker.faults(*doc)]
+    assert found == [] if fault is None else fault in found[0]
 
 
 @pytest.mark.parametrize(

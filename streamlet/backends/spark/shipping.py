@@ -30,7 +30,9 @@ EXIT_SCHEMA = "status int, why string"
 
 
 def make_archive(file: Path) -> bytes:
-    """Zip streamlet and the Python files of ``file``'s own folder, and of ``src`` beside it.
+    """Zip streamlet and the user's Python files.
+
+    These are the files of ``file``'s own folder, and of ``src`` beside it.
 
     Raises BadInput when such a folder is huge.
     """

@@ -115,7 +115,7 @@ class EventLines(io.TextIOBase):
             self._channel.try_send(Event("info", rest))
 
     def close(self) -> None:
-        """Send what is left. Not in ``flush``: a program that prints dots would get a line for each."""
+        """Send the rest. Not in ``flush``: a program that prints dots would get a line for each."""
         if not self.closed:
             self.end_line()
         super().close()

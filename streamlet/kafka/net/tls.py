@@ -180,7 +180,7 @@ class TlsDial:
 
 
 def make_context(settings: SecuritySettings) -> ssl.SSLContext:
-    """TLS 1.2 or newer, certificates always verified. Raises SettingError naming setting and file."""
+    """Make a context of TLS 1.2 or newer that verifies certificates. Raises SettingError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # The host name may be left unchecked, the certificate never: without it anybody on the way could be the broker.

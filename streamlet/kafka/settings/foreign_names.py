@@ -279,7 +279,7 @@ def answer_missing(module: str) -> Callable[[str], Never]:
 
 
 def answers_foreign_calls(cls: type[T]) -> type[T]:
-    """Let a client's class answer other clients' names of methods, and ``timeout_ms``, with ours."""
+    """Let a client's class answer foreign names of methods and arguments."""
 
     # Rule: properties, and no __getattr__. With one, each attribute that a call reads takes twice as long or more.
     def answer(name: str, ours: str) -> property:
@@ -299,7 +299,7 @@ def answers_foreign_calls(cls: type[T]) -> type[T]:
 
 
 def _refuse_milliseconds(client: str, name: str, method: Callable[..., T]) -> Callable[..., T]:
-    """Return a method that takes seconds, and says so to who gives ``timeout_ms``."""
+    """Return a method that answers ``timeout_ms`` with its own ``timeout``."""
 
     @functools.wraps(method)
     def call(*args: object, **kwargs: object) -> T:

@@ -60,10 +60,10 @@ class Links(Protocol):
         """Return frames that arrived since the last call, in order per link."""
 
     def unsent_bytes(self) -> dict[int, int]:
-        """Return the bytes that wait for each worker that has not read all of its own."""
+        """Return the bytes that wait for each worker, of those with any."""
 
     def finish(self, wait_s: float) -> None:
-        """Send what is queued and read every link to its end, while all other workers do the same."""
+        """Send all queued bytes, then read every link to its end. All workers do so at once."""
 
     def traffic(self) -> Traffic:
         """Count frames sent and received over the present link of each worker."""

@@ -1,7 +1,7 @@
 """The decisions about a run: when workers start, are trusted and replaced, and when the run is over.
 
-Pure: events are method calls with the time in seconds; the deeds come back as instructions, in order. The time is that
-in which the coordinator was awake (``base.clock.AwakeClock``): while it stood still, nobody was late.
+Pure: events are method calls with the time in seconds; instructions come back, in order. The time counts
+while the coordinator is awake (``base.clock.AwakeClock``): while it stood still, nobody was late.
 
     STARTING --ready--> READY --all linked--> UP          a link of a pair is cut: the pair links again
        ^                  |                   |           by the next version of the book, UP stays
@@ -456,7 +456,7 @@ class Supervisor:
         return [Tell("warning", f"{text}: what its cleanup was to write may be missing")]
 
     def _called(self, index: int, noun: str = "worker") -> str:
-        """``worker 1 (count, store)``."""
+        """Return ``worker 1 (count, store)``."""
         return f"{noun} {index} ({self._holds[index]})" if index in self._holds else f"{noun} {index}"
 
     def _kill(self, index: int) -> Kill:

@@ -61,7 +61,7 @@ class BoltTask:
     """A bolt instance with everything bound. Lives on the loop's thread.
 
     ``acks`` (root -> delta) and ``fails`` are the worker's, shared by all its tasks and emptied each turn.
-    ``first_failures``: after so many tuples of which none succeeded ``execute`` raises EveryTupleFailed; 0: never.
+    ``first_failures``: after so many tuples without one success ``execute`` raises EveryTupleFailed; 0: never.
     """
 
     def __init__(

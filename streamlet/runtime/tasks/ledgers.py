@@ -127,7 +127,7 @@ class Ledgers:
         return sum(self.guard(spout, "unfinished_count", spout.unfinished) for spout in self.spouts.values())
 
     def note_open(self) -> None:
-        """Put into each spout's counters how many of its messages are neither acked nor given up."""
+        """Note in each spout's counters its messages neither acked nor given up."""
         for spout in self.spouts.values():
             spout.stats.open = self.guard(spout, "unfinished_count", spout.unfinished)
 

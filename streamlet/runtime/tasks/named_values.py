@@ -19,7 +19,7 @@ Sources = Mapping[str, Mapping[str, tuple[str, ...]]]
 
 
 def tuple_classes(cls: type[Bolt], sources: Sources) -> dict[tuple[str, str], type[Tuple]]:
-    """Return the tuple class of each (component, stream) that is read by name."""
+    """Return the tuple class by (component, stream) that is read by name."""
     named = cls.named_values
     if named is None:
         fields = {name for streams in sources.values() for names in streams.values() for name in names}

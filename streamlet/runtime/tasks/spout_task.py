@@ -244,7 +244,7 @@ class SpoutTask:
         return self._kept_size
 
     def deliver_complete(self) -> None:
-        """Ack what was complete when it was emitted: nobody reads it, or nothing is tracked."""
+        """Ack messages that were complete when emitted: nobody reads them, or nothing is tracked."""
         if self._complete:
             ids, self._complete = self._complete, []
             self.stats.acked += len(ids)

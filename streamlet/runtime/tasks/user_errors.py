@@ -72,7 +72,7 @@ def spout_failed(
 def every_tuple_failed(
     component: str, task_id: int, count: int, error: BaseException, defined: Defined = None
 ) -> EveryTupleFailed:
-    """Explain that a bolt has raised on each of its first ``count`` tuples, the last time ``error``."""
+    """Explain that a bolt's first ``count`` tuples all failed, last by ``error``."""
     told = EveryTupleFailed(
         f"{component} (task {task_id}) raised on each of its first {count:,} tuples, the last time "
         f"{type(error).__name__}{_place(error, defined)}: {_words(error)}. What fails every tuple is "

@@ -65,7 +65,7 @@ FINISH_LINKS_S = 0.4
 """Seconds that a worker which stops with tuples under way may take to read its links to their end."""
 
 NOBODY_THERE = frozenset({"starting", "recovering"})
-"""Reasons of a pause in which some worker has no link: what is emitted has to wait."""
+"""Reasons of a pause while some worker has no link: emitted tuples have to wait."""
 
 FINISH_S = 2.0
 """Seconds for open trees to be acked after a spout has stopped the run."""
@@ -256,7 +256,7 @@ class WorkerLoop:
         return sum(live.run.stats.executed for live in self.tasks.values())
 
     def untracked_waiting(self) -> dict[str, int]:
-        """Count the untracked tuples that wait here, by the bolt they are for."""
+        """Count the untracked tuples that wait here, by their bolt."""
         counts: Counter[str] = Counter()
         for work in self.inbox:
             if not work.run.multi and work.left > 0:
@@ -266,9 +266,9 @@ class WorkerLoop:
         return {component: count for component, count in counts.items() if count}
 
     def left_over(self, settled: bool) -> dict[str, int]:
-        """Read what is still under way, without processing it; count what is untracked, by bolt.
+        """Read frames still under way, without processing them; count untracked tuples, by bolt.
 
-        Not ``settled``: other workers may have sent something. What is tracked is known to the ledger of its spout.
+        Not ``settled``: other workers may have sent something. A tracked tuple is known to the ledger of its spout.
         """
         for step in range(self.quiet, self.quiet_steps):
             self.be_quiet(step + 1)  # what a bolt keeps until its next tick is counted, too

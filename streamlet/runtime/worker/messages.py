@@ -155,7 +155,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """Every queue was empty: one last tick for the bolts of this step, and after the last step nothing new at all."""
+    """Every queue was empty: one last tick for this step's bolts; after the last step, nothing new."""
 
     step: Natural
 

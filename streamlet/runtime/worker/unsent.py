@@ -25,7 +25,7 @@ _LINES = (Event, Complaint)
 
 
 class UnsentMessages:
-    """Packed messages in the order in which they are to leave. One thread at a time."""
+    """Packed messages in the order they leave. One thread at a time."""
 
     def __init__(self) -> None:
         self._waiting: dict[Hashable, tuple[bytes, bool]] = {}
@@ -39,7 +39,7 @@ class UnsentMessages:
         return bool(self._waiting or self.left_out)
 
     def put(self, message: Message, packed: bytes) -> None:
-        """Add a message at the end, in the place of one that it replaces."""
+        """Add a message, at the end or in place of one."""
         name = _ONE_OF[type(message)](message) if type(message) in _ONE_OF else self._number
         self._number += 1
         is_line = isinstance(message, _LINES)
