@@ -31,11 +31,14 @@ UNITS = {"_S": "Seconds", "_MS": "Milliseconds"}
 BANNED = re.compile(
     r"\b(what (is|are|was|were|has|have|can|may|must|became|becomes)|(of|to|in|from|for|by|with) (which|whom)|whoever"
     r"|(it|he|she|who|that|one) is told|is (told|said) (of|what|when|why)|or (it|they) would|lest|in vain|anew"
-    r"|heed(s|ed)?|unto|thereof|therein|herein|is no [a-z]+$|such as have|no more than that)\b",
+    r"|heed(s|ed)?|news (are|were|have|carry)|unto|thereof|therein|herein|is no [a-z]+$|such as have|no more than that)\b",
     re.IGNORECASE,
 )
 BANNED_IN_TEXTS = re.compile(
     r"\b(in vain|anew|lest|whoever|heed|(?<!\bthere )(is|are|be) no(?! longer\b| more\b))\b", re.IGNORECASE
+)
+BANNED_IN_COMMENTS = re.compile(
+    r"\b(in vain|anew|lest|whoever|heed(s|ed)?|unto|thereof|therein|herein|news (are|were|have))\b", re.IGNORECASE
 )
 SILENCED = re.compile(r"type: ignore(\[[\w,-]*\])?|noqa(: [A-Z0-9, ]+)?")
 SMALL = {
@@ -125,14 +128,15 @@ def faults(name: str, text: str, function: bool) -> Iterator[str]:
         yield "it repeats the name: say more, or nothing"
 
 
+def comments(source: str) -> dict[int, str]:
+    """Return the comments of a program by their lines."""
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    return {token.start[0]: token.string for token in tokens if token.type == tokenize.COMMENT}
+
+
 def unexplained(source: str) -> Iterator[tuple[int, str]]:
     """Yield line and fault of each silenced check without a reason behind it or in a comment above it."""
-    comments = {
-        token.start[0]: token.string
-        for token in tokenize.generate_tokens(io.StringIO(source).readline)
-        if token.type == tokenize.COMMENT
-    }
-    for line, comment in comments.items():
+    for line, comment in comments(source).items():
         reason = SILENCED.sub("", comment)
         above = source.splitlines()[line - 2].lstrip() if line > 1 else ""
         if reason != comment and not re.search("[a-z]", reason) and not above.startswith("# "):
@@ -153,6 +157,11 @@ def main() -> int:
         tree = ast.parse(source)
         found = [(line, fault) for line, *doc in documented(tree) for fault in faults(*doc)]
         found += [(line, plainly(hit[0])) for line, text in texts(tree) if (hit := BANNED_IN_TEXTS.search(text))]
+        found += [
+            (line, plainly(hit[0]))
+            for line, comment in comments(source).items()
+            if (hit := BANNED_IN_COMMENTS.search(comment))
+        ]
         found += unexplained(source)
         for line, fault in found:
             print(f"{path}:{line}: {fault}")

@@ -132,7 +132,7 @@ class Reading(ConsumerRebalanceListener):
         signal.signal(number, before[number])
 
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        """Commit, so that the next owner goes on behind the shown records."""
+        """Commit, so that the next owner goes on after the shown records."""
         self._given_s = None
         if self._uncommitted:
             shown = self.shown

@@ -99,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.flush()
         status = answer if isinstance(answer, int) else 0
     except BrokenPipeError:
-        status = 1  # whoever read the output has gone (`| head`): nobody is left to tell
+        status = 1  # the reader of the output has gone (`| head`): nobody is left to tell
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the edge: whatever it is, the user gets a paragraph
         status = show(error, debug="--debug" in given)
     give_up_output()

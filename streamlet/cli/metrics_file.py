@@ -31,7 +31,7 @@ _COUNTERS = {
 _PARTITION = {
     "position": "Next offset to be emitted",
     "committed": "Offset up to which all is done and stored",
-    "lag": "Records behind the log end",
+    "lag": "Records between the position and the log's end",
 }
 
 

@@ -76,8 +76,8 @@ class ZooKeeperNodeStore:
         self._request_timeout_s = request_timeout_s
         self.state = ConnectionState.SUSPENDED
         self._lock = threading.Lock()
-        # Writes that nobody has settled yet. kazoo answers on its own threads and `close` on the caller's: whoever
-        # takes a future out of the set, under the lock, settles it.
+        # Writes that nobody has settled yet. kazoo answers on its own threads and `close` on the caller's: the
+        # one that takes a future out of the set, under the lock, settles it.
         self._open: set[Future[int]] = set()
         self._closed = False
         self._connected = threading.Event()
@@ -243,7 +243,7 @@ class ZooKeeperNodeStore:
     def _settle(self, future: Future[int], result: Any, error: BaseException | None, path: str, version: int) -> None:
         """Resolve the future. On kazoo's completion thread, or the caller's when nothing could be sent."""
         with self._lock:
-            # Whoever takes it out settles it; `close` may have.
+            # The one that takes it out settles it; `close` may have.
             if future not in self._open:
                 return
             self._open.remove(future)

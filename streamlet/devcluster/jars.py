@@ -125,7 +125,7 @@ def _fetch_into(wanted: Path, release: Release, java: Java, progress: Progress, 
                 f"{fetcher} said it fetched Kafka {release.kafka}, but {', '.join(missing)} did not arrive "
                 f"in {jars}. Nothing was kept; try again."
             )
-        # Renamed when whole: whoever finds a directory of this name, without the lock, finds all of it.
+        # Renamed when whole: a directory of this name, found without the lock, has all of it.
         jars.rename(wanted)
     finally:
         shutil.rmtree(partial, ignore_errors=True)

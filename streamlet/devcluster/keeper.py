@@ -52,8 +52,8 @@ def keep(owner: int, mode: str, command: list[str]) -> int:
 
     Returns the JVM's exit status (128 + signal).
     """
-    # Opened first and compared after: if the owner is still our parent, the descriptor is the owner's for good, whoever
-    # gets its number later.
+    # Opened first and compared after: if the owner is still our parent, the descriptor is the owner's for good, even
+    # if another process gets its number later.
     owner_fd = os.pidfd_open(owner)
     me = os.getpid()
     if os.getppid() != owner:

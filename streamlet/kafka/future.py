@@ -119,7 +119,7 @@ class RequestFuture(Generic[T]):
         for listener in listeners:
             try:
                 self._call(listener)
-            except BaseException as err:  # noqa: BLE001 - Ctrl-C in one listener: those behind it are heard first
+            except BaseException as err:  # noqa: BLE001 - Ctrl-C in one listener: those after it are heard first
                 interrupt = interrupt or err
         if interrupt is not None:
             raise interrupt

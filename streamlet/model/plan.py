@@ -86,7 +86,7 @@ class Plan:
         after: dict[str, list[str]] = {component.name: [] for component in self.topology.components}
         for route in self.routes:
             after[route.source.component].append(route.target)
-        # Depth first: a component is done when everything behind it is. Only an edge to one that is entered and not
+        # Depth first: a component is done when everything that reads it is. Only an edge to one that is entered and not
         # done closes a cycle. From the spouts on, so that it is the edge that goes back.
         done: list[str] = []
         entered: set[str] = set()

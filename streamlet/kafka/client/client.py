@@ -441,7 +441,7 @@ class KafkaClient:
         self._unsent.hand_over(lambda broker: self._network.ready(broker, now), self._hand_over)
         anywhere = self._unsent.anywhere
         while anywhere:
-            # Chosen for each request anew: the request before may have filled this broker's connection.
+            # Chosen again for each request: the request before may have filled this broker's connection.
             found = self._network.updater.least_loaded(now)
             if found is None or not self._network.ready(found, now):
                 break

@@ -249,7 +249,7 @@ class GroupOffsets:
             self.coordinator = search.value.dedicated(self._purpose)
             self._client.send(make(), self.coordinator).chain(answer)
 
-        # One search for all that wait: two searches could be answered in the other order, and the commits behind them
+        # One search for all that wait: two searches could be answered in the other order, and the commits after them
         # would reach the coordinator in the other order too.
         search = self._search = self._search or find_coordinator(self._client, self.group_id)
         search.settle(answer, found)

@@ -213,7 +213,7 @@ class Consumer:
     def poll(self, timeout_ms: int = 0, max_records: int | None = None) -> dict[TopicPartition, list[ConsumerRecord]]:
         """Return records by partition as soon as there are any; {} when the time is up.
 
-        ``max_records`` defaults to ``max_poll_records``. Positions move behind the records returned. Rebalances, timed
+        ``max_records`` defaults to ``max_poll_records``. Positions move past the records returned. Rebalances, timed
         commits and their callbacks happen in here, so poll at least every ``max_poll_interval_ms``. Raises
         RecordDeserializationFailed, PositionOutOfRange, NoOffsetForPartition, LogTruncated, MembershipFenced,
         ConsumerWakeup, and whatever the broker refuses for good.
@@ -243,7 +243,7 @@ class Consumer:
         """Return the iterator over records: itself.
 
         It ends when ``consumer_timeout_ms`` pass without a record, or with a close. A commit inside the loop covers the
-        records given so far, not those that wait behind them.
+        records given so far, not those that wait after them.
         """
         return self
 
@@ -367,7 +367,7 @@ class Consumer:
     # -- commits
 
     def commit(self, offsets: Offsets | None = None, timeout: float | None = None) -> None:
-        """Store offsets and wait for it; by default those behind all records handed out.
+        """Store offsets and wait for it; by default those after all records handed out.
 
         An offset is the *next* to read. Raises CommitFailed when the group has gone on without this member,
         RebalanceUnderWay (poll, then commit again), MembershipFenced, ClientTimeout.

@@ -2,7 +2,7 @@
 
 A record passes four places, and a commit without named offsets covers only the last one:
 
-1. taken: the fetcher has moved the position behind it and it is being unpacked (:class:`Taking`);
+1. taken: the fetcher has moved the position past it and it is being unpacked (:class:`Taking`);
 2. undelivered: an iteration took it with many others and has not given it yet (:class:`Undelivered`);
 3. in hand: it was given last, and its user may be at work on it (:class:`InHand`);
 4. consumed: its user came back for more, or committed.
@@ -186,7 +186,7 @@ class InHand:
     def named(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets committed by name since the last records were given.
 
-        They hold for a last commit, whether they lie before the position or behind it.
+        They hold for a last commit, whether they lie before the position or after it.
         """
         return {} if self.record is not None else self._named
 

@@ -7,7 +7,7 @@ waits of each broker.
 Handing out goes in two steps, so that the brokers work while this process unpacks:
 
 1. the batch headers say which answers this poll uses up whole (``kafka/records/batch.py``); the positions move
-   behind them, and the next fetches are sent;
+   past them, and the next fetches are sent;
 2. the answers are unpacked. If that fails, positions go back, and answers that come for the wrong ones are dropped.
 
 An answer counts only for the position it was asked for: a seek, a revocation or a way back makes it stale.
@@ -64,7 +64,7 @@ class CompletedFetch:
         self.scan = scan_headers(fetched.records, fetched.position, epoch)
 
     def take(self, limit: int) -> list[Chunk]:
-        """Return at most ``limit`` records and move ``next_offset`` behind them.
+        """Return at most ``limit`` records and move ``next_offset`` past them.
 
         Raises the error of a bad batch (CorruptRecord and kin) when nothing stands before it; ``next_offset`` stays at
         that batch.
@@ -318,7 +318,7 @@ class Fetcher:
     def _whole_answers(self, limit: int, aside: list[CompletedFetch]) -> list[CompletedFetch]:
         """Remove and return the answers that this poll uses up whole.
 
-        The fetches behind them are sent. Paused answers go to ``aside``.
+        The fetches after them are sent. Paused answers go to ``aside``.
         """
         run: list[CompletedFetch] = []
         while self._completed:
@@ -352,7 +352,7 @@ class Fetcher:
                     taken += sum(chunk.stop - chunk.start for chunk in part)
             except KafkaError as err:
                 # Rule: positions go back to the batches that could not be unpacked. Otherwise damage is passed over.
-                # Answers to the fetches behind them do not fit these positions and are dropped.
+                # Answers to the fetches after them do not fit these positions and are dropped.
                 for later in run[index:]:
                     self._move(later.topic_partition, later.next_offset, later.next_epoch)
                 self._completed.extendleft(reversed(run[index + 1 :]))
@@ -397,7 +397,7 @@ class Fetcher:
             self._positions.parted(tp, *fetched.diverging_epoch)
         elif error is OffsetOutOfRange:
             if row.preferred_replica is not None:
-                row.preferred_replica = None  # a follower may lag behind: the leader decides
+                row.preferred_replica = None  # a follower may be late: the leader decides
             else:
                 self._positions.out_of_range(tp)
         elif error.retriable and error is not CorruptMessage:

@@ -6,8 +6,8 @@ can hold the other up: heartbeats go out while the user works, and a join needs 
 Two queues connect it with the user's thread, both deques, whose ``append`` and ``popleft`` are atomic:
 
 - ``_wishes``, functions that the thread runs (join, leave, end); each wakes the thread's client;
-- ``_news``, what happened to the membership; each wakes the consumer's client. News carry the number of the *life* they
-  belong to: a ``leave`` begins a new life, and news of earlier ones are dropped by the reader.
+- ``_news``, what happened to the membership; each wakes the consumer's client. News carries the number of the *life* it
+  belongs to: a ``leave`` begins a new life, and the reader drops news of earlier ones.
 
 Beside them, single values that one side writes and the other reads: ``polled_s`` of the membership, ``_lives``,
 ``_died``. Rule: nothing here may lead to the consumer object. A dropped one would live as long as its thread.

@@ -2,7 +2,7 @@
 
 1. The group: news of the membership, listeners, commits that are due (``rebalance.py``).
 2. Positions: resets and checks that are due are sent, errors found meanwhile are raised (``positions.py``).
-3. Records that have arrived are taken, deserialized and returned (``fetcher.py``, ``delivery.py``). The fetches behind
+3. Records that have arrived are taken, deserialized and returned (``fetcher.py``, ``delivery.py``). The fetches after
    them are sent before they are unpacked, so that the brokers work while this process and its user do.
 4. With nothing to return: send fetches, wait for the next thing that is due, begin again; {} when the time is up.
 
@@ -151,7 +151,7 @@ class Poller:
             row = self._subscriptions.get(failure.topic_partition)
             if row is not None and row.position is not None:
                 row.position = Position(failure.offset, row.position.offset_epoch, row.position.leader_epoch)
-                # Rule: an error that waits behind records is kept for a later poll. A busy partition always has
+                # Rule: an error that waits after records is kept for a later poll. A busy partition always has
                 # records to give: forgotten, the error would never be raised, and its partition would stand still.
                 self._failures.append(failure)
         if not parts:

@@ -481,7 +481,7 @@ class OffsetQueries:
     def bounds(
         self, strategy: ResetStrategy, partitions: Iterable[TopicPartition], timeout_s: float
     ) -> dict[TopicPartition, int]:
-        """Return the first offsets (EARLIEST), or those behind the last records (LATEST)."""
+        """Return the first offsets (EARLIEST), or those after the last records (LATEST)."""
         rows = self._ask(dict.fromkeys(partitions_of(partitions), _TIMES[strategy]), timeout_s)
         return {tp: row.offset for tp, row in rows.items()}
 

@@ -1,6 +1,6 @@
 """The user's side of a consumer group (Java: ``ConsumerCoordinator``).
 
-The membership lives in the group's thread (``group_thread.py``). Its news are acted on here, in the user's thread and
+The membership lives in the group's thread (``group_thread.py``). Its news is acted on here, in the user's thread and
 inside poll, where positions, records and listeners belong. There are four kinds of news:
 
 - ``RejoinNeeded``: commit, give partitions back, and ask the thread to join again;
@@ -137,7 +137,7 @@ class Rebalancer:
     def _poll_group(self) -> None:
         thread = self._thread or self._start_thread()
         thread.polled(self._clock.monotonic())
-        # Rule: one by one. A listener may raise in the middle, and the news behind it must wait for the next poll: they
+        # Rule: one by one. A listener may raise in the middle, and later news must wait for the next poll: it
         # may say that the membership is lost.
         while (news := thread.next_news()) is not None:
             self._hear(news)

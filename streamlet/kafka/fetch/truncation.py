@@ -4,8 +4,8 @@ After an unclean election the new leader's log may lack records that were read a
 under the same offsets. An offset alone cannot show that. So a reader keeps with its position the leader epoch of the
 record before it, and asks a new leader where that epoch ends in its log (OffsetsForLeaderEpoch):
 
-- an end at or behind the position: the logs agree up to there, read on;
-- an end before the position: the logs parted there, and the records read behind it are gone;
+- an end at or after the position: the logs agree up to there, read on;
+- an end before the position: the logs parted there, and the records read after it are gone;
 - no end (-1): the leader's log has no such epoch and none before it, so where they parted is unknown.
 
 A leader from Kafka 2.7 on says the same in a fetch answer ("diverging epoch"). Retention, DeleteRecords and a topic
@@ -27,7 +27,7 @@ class Finding(Enum):
     """Relation of a position to the leader's log."""
 
     HOLDS = "the log holds what was read so far"
-    BELOW_START = "the log begins behind the position: retention or DeleteRecords removed records"
+    BELOW_START = "the log begins after the position: retention or DeleteRecords removed records"
     AHEAD_OF_END = "the log ends before the position: it was truncated"
     DIVERGED = "the log was truncated below the position and written again"
     NO_COMMON_EPOCH = "the log has no leader epoch in common with what was read"
@@ -42,7 +42,7 @@ class PositionVerdict:
     resume_at: int | None
     """Nearest offset to the position at which reading can go on; None when the log does not tell."""
     lost: tuple[int, int] | None = None
-    """First offset that cannot be read any more, and the offset behind the last; None when not known."""
+    """First offset that cannot be read any more, and the one after the last; None when not known."""
 
     @property
     def holds(self) -> bool:
@@ -82,7 +82,7 @@ def judge_position(
 class LeaderEpochs:
     """Leader epochs of the batches read so far, by offset (Java: ``LeaderEpochFileCache``).
 
-    A committed offset lies behind the read position. Its epoch must be stored with it, so the epochs between the two
+    A committed offset is lower than the read position. Its epoch must be stored with it, so the epochs between the two
     are remembered, one entry for each change of leader.
     """
 

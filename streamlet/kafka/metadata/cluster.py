@@ -69,7 +69,7 @@ class Broker:
 
     def dedicated(self, purpose: str) -> Broker:
         """Return the same broker over the connection for one purpose."""
-        # A broker answers the requests of a connection in order: a heartbeat behind a fetch that the broker holds would
+        # A broker answers the requests of a connection in order: a heartbeat after a fetch that the broker holds would
         # come too late. Java reaches coordinators under the node id ``Integer.MAX_VALUE - id`` for the same reason.
         return replace(self, purpose=purpose)
 

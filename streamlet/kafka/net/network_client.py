@@ -349,7 +349,7 @@ class NetworkClient:
     def _expire(self, outcomes: list[Outcome], now: float) -> None:
         for address in self.states.setup_expired(now):
             oldest = self.in_flight.oldest(address)
-            # A ready connection authenticates again behind requests that the broker has still to answer. Until these
+            # A ready connection authenticates again after requests that the broker has still to answer. Until these
             # are answered, the time for the setup has not begun.
             if oldest is not None and not oldest.sets_up:
                 self.states.wait_longer(address, now)

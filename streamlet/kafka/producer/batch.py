@@ -24,7 +24,7 @@ way of losing or doubling records:
 
 1. A batch gets its sequence when it is drained, and keeps it for every try. A new number could make a second copy.
 2. Until an epoch's first batch is acknowledged, it is alone in flight.
-3. Retries go one at a time, lowest sequence first: the broker would refuse the ones behind it.
+3. Retries go one at a time, lowest sequence first: the broker would refuse the later ones.
 4. A batch that failed (refused, or expired after it was sent) leaves its partition *unresolved*: nothing new goes out
    there until the others in flight have shown which records the broker has. A gap that is real is closed by a new
    epoch; in a transaction, by its abort.
@@ -467,7 +467,7 @@ class Sequences:
             return
         self._remove(row, batch)
         # Another partition may have brought a new epoch meanwhile. With nothing else in flight this partition begins
-        # at 0 under it. Otherwise the gap is one like any other, and the batch behind it keeps its old number until
+        # at 0 under it. Otherwise the gap is one like any other, and the batch after it keeps its old number until
         # the broker refuses that: it may be in the log already, and under a new number it would be a copy.
         if self._is_stale(row) and not row.in_flight:
             return
@@ -489,7 +489,7 @@ class Sequences:
                 return True  # one before it comes first, and may be in the log: neither gets a new number
             if self.transactional:
                 return False
-            # Nothing before it can come any more: the gap is real: neither this one nor those behind are in the log.
+            # Nothing before it can come any more: the gap is real: neither this one nor later ones are in the log.
             self._to_bump.add(batch.topic_partition)
             return True
         return error.retriable

@@ -113,7 +113,7 @@ class HeaderScan(NamedTuple):
     records_at_most: int
     """Compaction and aborted transactions may leave fewer to hand out."""
     next_offset: int
-    """Offset to read on at behind these batches; the position itself when there is none."""
+    """Offset to read on at after these batches; the position itself when there is none."""
     leader_epoch: int
     """Of the last whole batch; the caller's value when there is none."""
     unreadable: bool
@@ -328,7 +328,7 @@ def decode_records(header: BatchHeader, data: bytes, start: int = 0) -> RecordBa
         if pos + pos != end2 or pos > size:
             raise ValueError(f"record {twice >> 1} is not as long as it says")
     if pos != size:
-        raise ValueError(f"{size - pos} bytes behind the last of {count} records")
+        raise ValueError(f"{size - pos} bytes after the last of {count} records")
     if offset_deltas is None:
         if count > header.last_offset_delta + 1:
             raise ValueError("the offsets of the records do not fit the batch")
@@ -461,7 +461,7 @@ def _unpack(view: memoryview, header: BatchHeader, options: ReadOptions) -> Reco
                 f"The batch of topic {options.topic!r}, partition {options.partition}, at offset "
                 f"{header.base_offset} has {len(view)} bytes and unpacks to more than "
                 f"{options.decompressed_limit}, which is all this client holds, and no setting raises that. It was not "
-                f"read. Read on behind it, at offset {header.next_offset}, and take what it holds with another client; "
+                f"read. Read on after it, at offset {header.next_offset}, and take what it holds with another client; "
                 "let its producer write smaller batches (batch_size)."
             ) from err
         raise _corrupt(options, header.base_offset, str(err)) from err
@@ -497,7 +497,7 @@ def _corrupt(options: ReadOptions, offset: int, reason: str) -> CorruptRecord:
     return CorruptRecord(
         f"The batch of topic {options.topic!r}, partition {options.partition}, at offset {offset} cannot be "
         f"read: {reason}. It was damaged on the broker's disk or on its way. Try again from another "
-        "replica; if it stays, read on behind it by hand and restore what it held."
+        "replica; if it stays, read on after it by hand and restore what it held."
     )
 
 
@@ -505,5 +505,5 @@ def _old_format(options: ReadOptions, offset: int, magic: int) -> UnsupportedRec
     return UnsupportedRecordFormat(
         f"Topic {options.topic!r}, partition {options.partition}, offset {offset} holds records in format "
         f"v{magic}, written before Kafka 0.11 (or with log.message.format.version below it). This client "
-        "reads format v2 only: copy the topic with a Java client of version 3, or start behind those records."
+        "reads format v2 only: copy the topic with a Java client of version 3, or start after those records."
     )

@@ -238,10 +238,10 @@ class Inbox:
 
     Two orders. Usually runs are worked off as they came. When more is held than may be, or a bolt must wait because
     those it emits to hold too much, the deepest bolt comes first: what it works off makes room, while a bolt before it
-    would only add. Every eighth turn goes to the run that has waited longest, so that nobody starves behind a cycle.
+    would only add. Every eighth turn goes to the run that has waited longest, so that a cycle starves nobody.
 
     Why no topology can lock. A bolt waits only for bolts that lie deeper than it (``Plan.depths``), never for one that
-    its tuples go back to. So of all bolts that have something to do, the deepest waits for nobody: those behind it hold
+    its tuples go back to. So of all bolts that have something to do, the deepest waits for nobody: those after it hold
     nothing. News from other workers may be late, but each worker reads its links also while its bolts wait.
     """
 

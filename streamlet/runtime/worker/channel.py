@@ -82,7 +82,7 @@ class ControlChannel:
         while self._given:
             self._unsent.put(*self._given.popleft())
         try:
-            # The rest of a frame goes first, however late: half a frame, and another behind it, could never be read
+            # The rest of a frame goes first, however late: half a frame, and another after it, could never be read
             # again. Frames are numbered when they leave, because the other end refuses any other order.
             while self._frame or self._next_frame():
                 self._frame = self._frame[self.sock.send(self._frame) :]

@@ -143,7 +143,7 @@ class Fetcher:
     def _rooms(self, managers: Iterable[PartitionManager]) -> dict[Broker, int]:
         """Return how many bytes each idle broker may send now."""
         # Each broker gets a share of its own: of a common budget each could send all that it was asked for, and one
-        # broker would starve behind the buffered bytes of another.
+        # broker would starve while another's bytes are buffered.
         by_broker: dict[Broker, list[PartitionManager]] = {}
         total = self._buffer_size_bytes
         for manager in managers:

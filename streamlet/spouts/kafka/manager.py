@@ -252,7 +252,7 @@ class ReadBuffer:
 
     @property
     def has_room(self) -> bool:
-        """Whether another answer may be asked for: one at most waits behind the one being emitted."""
+        """Whether another answer may be asked for: one at most waits after the one being emitted."""
         return len(self._fetched) < 2
 
     def starts_in(self, leader_epoch: int) -> None:
@@ -320,7 +320,7 @@ class ReadBuffer:
             self._epochs.note(batch.base_offset, batch.leader_epoch)
         if len(batch):
             self.waiting.extend(self._unpack(batch))
-            # A batch may reach over the fixed end (--until-caught-up): records behind it belong to a later run.
+            # A batch may reach over the fixed end (--until-caught-up): records after it belong to a later run.
             if self._end is not None and batch.next_offset > self._end:
                 while self.waiting and self.waiting[-1][0] >= self._end:
                     self.heavy.pop(self.waiting.pop()[0], None)
@@ -480,7 +480,7 @@ class PartitionManager:
             if waiting:
                 return EMITTED_MORE_LEFT
             self.buffer.batch_done()
-            # Load now, not in the next turn: records behind this one that give no tuple are then passed already.
+            # Load now, not in the next turn: records after this one that give no tuple are then passed already.
             return EMITTED_MORE_LEFT if self._load() else EMITTED_END
         return NO_EMITTED
 

@@ -5,7 +5,7 @@ Two questions, each a pure decision behind some requests that never block:
 - *Open*: the log's bounds are looked up, the offset store is read, and :func:`decide_start` chooses. The choice is
   stored under the next owner epoch before the first record is fetched.
 - *Reset*, of a partition that is being read, after "offset out of range", after an election, or when the topic was made
-  again. The position is still good, or the log begins behind it (read on at its start), or the log parted from ours
+  again. The position is still good, or the log begins after it (read on at its start), or the log parted from ours
   below it (KIP-320): then the offsets themselves mean other records now, and a new manager replaces the old one.
 
 Why leader epochs: after an unclean election the log may grow past the old position again before anybody looks. Nothing
@@ -235,7 +235,7 @@ class PartitionOpener:
                 manager.buffer.refetch()
             return None
         if decision.reason in (Reason.AHEAD_OF_END, Reason.DIVERGED):
-            # Open records are read again under the new slot as far as the log still has them; those behind the cut are
+            # Open records are read again under the new slot as far as the log still has them; those after the cut are
             # gone.
             again = max(bounds.start, min(decision.offset, manager.last_completed_offset()))
             decision = replace(decision, offset=again)

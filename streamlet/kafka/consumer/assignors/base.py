@@ -30,7 +30,7 @@ class TopicPartitions:
 
 @message
 class ConsumerProtocolSubscription:
-    """A member's subscription on the wire, behind two bytes of version."""
+    """A member's subscription on the wire, after two bytes of version."""
 
     topics: tuple[str, ...] = wire(Array(STRING))
     user_data: bytes | None = wire(BYTES, default=None, nullable_since=0)
