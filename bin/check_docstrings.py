@@ -31,7 +31,8 @@ UNITS = {"_S": "Seconds", "_MS": "Milliseconds"}
 BANNED = re.compile(
     r"\b(what (is|are|was|were|has|have|can|may|must|became|becomes)|(of|to|in|from|for|by|with) (which|whom)|whoever"
     r"|(it|he|she|who|that|one) is told|is (told|said) (of|what|when|why)|or (it|they) would|lest|in vain|anew"
-    r"|heed(s|ed)?|news (are|were|have|carry)|unto|thereof|therein|herein|is no [a-z]+$|such as have|no more than that)\b",
+    r"|heed(s|ed)?|news (are|were|have|carry)|unto|thereof|therein|herein|is no [a-z]+$|such as have"
+    r"|no more than that)\b",
     re.IGNORECASE,
 )
 BANNED_IN_TEXTS = re.compile(

@@ -142,7 +142,7 @@ class Metadata:
 
         ``reset_equivalent``: False where an error is the cause.
         """
-        # After errors, answers without news are asked for ever more slowly (KIP-580): an election under way must not
+        # After errors, while answers bring no news, it asks ever more slowly (KIP-580): an election under way must not
         # draw a storm of requests from all its clients.
         self._need_full = True
         if reset_equivalent:
