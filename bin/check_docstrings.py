@@ -119,7 +119,7 @@ def faults(name: str, text: str, function: bool) -> Iterator[str]:
     if function and (NO_VERBS.fullmatch(word) or not re.fullmatch("[A-Z][a-z]+|XOR", word)):
         yield f"it begins with {word!r}: begin with a verb in the imperative"
     unit = next((unit for end, unit in UNITS.items() if constant and name.endswith(end)), None)
-    if unit and not text.startswith(unit):
+    if unit and not text.strip().startswith(unit):
         yield f"it begins with {word!r}: begin with {unit!r}, and say of what"
     if found := BANNED.search(text):
         yield plainly(found[0])

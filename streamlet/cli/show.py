@@ -330,7 +330,10 @@ def metric_lines(status: RunStatus) -> Iterator[str]:
 
 
 def hanging_lines(status: RunStatus) -> list[str]:
-    """Return ``count (task 3) is in process for 41 s`` for each call that takes too long."""
+    """Return a text for each call that takes too long.
+
+    As ``count (task 3) is in process for 41 s``.
+    """
     return [
         f"{row['component']} (task {row['task']}) is in {row['call']} for {row['seconds']:.0f} s"
         for row in status.hanging

@@ -148,10 +148,10 @@ class Spout(Component):
         return False
 
     def lasting_id(self, tup_id: Any) -> Any:
-        """Return what the message is called in every run and after every restart: by default its id.
+        """Return the message's name in every run; by default its id.
 
         A message at whose work a worker died is known by it, also to a spout that died with that worker. Override it
-        where ids are given anew.
+        where each start gives new ids.
         """
         return tup_id
 

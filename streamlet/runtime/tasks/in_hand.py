@@ -1,8 +1,8 @@
 """The task, call and tuples that a worker has in hand, in memory that outlives its process.
 
-One page in a file of the run's folder, mapped by the worker and by the coordinator. The worker's loop writes there
-what it is about to call; whoever looks (the worker's control thread, or the coordinator after a death) finds what was
-under work. A fast bolt writes two numbers a slice. A slice of one tuple of a slow bolt, or of one under suspicion, also
+One page in a file of the run's folder, mapped by the worker and by the coordinator. The worker's loop writes there what
+it is about to call; the reader (the worker's control thread, or the coordinator after a death) finds the call that was
+running. A fast bolt writes two numbers a slice. A slice of one tuple of a slow bolt, or of one under suspicion, also
 writes the roots of the tuple, its message and its values, shortened.
 
 Pure: a buffer in, a ``Holding`` out. A reader in another process may see a half-written page: the loop writes the

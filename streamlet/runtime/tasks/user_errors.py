@@ -208,7 +208,7 @@ def place(error: BaseException, defined: Defined = None) -> str:
 
 
 def of_users(frames: Sequence[traceback.FrameSummary]) -> Sequence[traceback.FrameSummary]:
-    """Return the frames of a stack from the innermost call of the user's code by ours on; all if there is none."""
+    """Return a stack's frames from the user's innermost code on; all if there is none."""
     ours = [at for at, frame in enumerate(frames) if _below(frame.filename, _CALLERS)]
     after = frames[ours[-1] + 1 :] if ours else frames
     return after or frames

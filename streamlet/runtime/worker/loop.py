@@ -57,7 +57,7 @@ TELL_HELD_S = 10.0
 """Seconds without anything new after which a warning names the spout that keeps too much ..."""
 
 TELL_HELD_AGAIN_S = 60.0
-"""... and seconds to the next one."""
+"""Seconds from there to the next one."""
 
 IDLE_S = 1.0
 

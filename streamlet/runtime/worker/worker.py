@@ -382,7 +382,7 @@ class Worker:
         self.channel.send(dataclasses.replace(self.numbers, initializing=component, hanging=self._hanging()))
 
     def _hanging(self) -> list[dict[str, Any]]:
-        """Return the call that the loop is in for too long, if it is, and name it once."""
+        """Return the loop's call that takes too long, and name it once."""
         # From this thread: the loop is what hangs. What it reads may change meanwhile, and then nothing hangs.
         words = self.in_hand.words
         task, call = words[TASK], CALLS[min(words[CALL], len(CALLS) - 1)]
