@@ -91,7 +91,7 @@ class LastingView:
 
 
 def json_text(content: Any) -> str:
-    """Return one line of JSON; a number that is not finite is null, what JSON has no word for is text."""
+    """Return one line of JSON; NaN and infinity are null, unknown types are text."""
     try:
         return json.dumps(content, default=str, allow_nan=False)
     except ValueError:

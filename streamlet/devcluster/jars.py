@@ -152,7 +152,7 @@ def _run_fetch(fetcher: str, command: list[str], release: Release) -> None:
 
 
 def cause_of(said: str) -> str:
-    """Return the lines in which Maven or Ivy says why it failed, three at most."""
+    """Return Maven's or Ivy's lines about its failure, three at most."""
     # Ivy lists first what it tried, then under ERRORS why that failed; the lines between are rules and headings.
     lines = [line.strip(" \t:=").strip() for line in said.splitlines()]
     lines = [line for line in dict.fromkeys(lines) if line and line not in ("problems summary", "WARNINGS", "ERRORS")]

@@ -114,9 +114,9 @@ def exited(error: BaseException, components: Mapping[int, str]) -> StreamletErro
 
 
 def hurts_one_tuple(error: BaseException) -> bool:
-    """Tell whether what user code raised concerns its call alone, and not the process."""
+    """Tell whether user code's exception concerns its call alone, not the process."""
     # Of those that are no Exception only a coroutine's CancelledError is no wish to end anything: a pool, a client or a
-    # time-out cancelled it. Whoever raised it has imported asyncio; we need not.
+    # time-out cancelled it. The code that raised it has imported asyncio; we need not.
     asyncio = sys.modules.get("asyncio")
     return isinstance(error, Exception) or (asyncio is not None and isinstance(error, asyncio.CancelledError))
 

@@ -42,7 +42,7 @@ class _Shown(logging.Handler):
 
 
 def keep_shown() -> None:
-    """Undo what a topology's own ``dictConfig`` did to the run's log, and to nothing else.
+    """Undo a topology's own ``dictConfig`` for the run's log, for nothing else.
 
     Called after each piece of user code that may configure logging: an import, ``initialize``.
     """
