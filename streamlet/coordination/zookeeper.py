@@ -92,7 +92,7 @@ class ZooKeeperNodeStore:
             default_acl=None if digest is None else [make_digest_acl(*digest, all=True)],
             logger=_log,
         )
-        self._client.add_listener(self._hear)
+        self._client.add_listener(self._note_state)
         try:
             self._client.start_async()
             connected = self._connected.wait(max(0.5, deadline - time.monotonic()))
@@ -206,7 +206,7 @@ class ZooKeeperNodeStore:
                 on_wait = None
             time.sleep(_PROBE_AGAIN_S)
 
-    def _hear(self, state: str) -> None:
+    def _note_state(self, state: str) -> None:
         """Note a change of the session's state. On kazoo's connection thread: must not block."""
         if not self._closed:
             self.state = ConnectionState[state]  # kazoo calls its states by the same names

@@ -298,7 +298,7 @@ class HandedOut:
     def records(self, parts: list[DecodedChunk]) -> dict[TopicPartition, list[ConsumerRecord]]:
         """Make the records that a poll gives."""
         found = records_by_partition(parts)
-        self._give(found)
+        self._put_in_hand(found)
         return found
 
     def columns(self, parts: list[DecodedChunk]) -> dict[TopicPartition, RecordColumns]:
@@ -316,10 +316,10 @@ class HandedOut:
         rows = (self._subscriptions.get(tp) for tp in self.undelivered.first_offsets())
         self._before = [(row, at) for row in rows if row is not None and (at := self._first_undelivered(row))]
         found = self.undelivered.take(limit)
-        self._give(found)
+        self._put_in_hand(found)
         return found
 
-    def _give(self, found: Mapping[TopicPartition, list[ConsumerRecord]]) -> None:
+    def _put_in_hand(self, found: Mapping[TopicPartition, list[ConsumerRecord]]) -> None:
         self.in_hand.put({tp: (rows[0].offset, rows[0].leader_epoch) for tp, rows in found.items()})
 
     def _first_undelivered(self, row: PartitionState) -> Position | None:

@@ -232,13 +232,13 @@ class GroupThread:
         return (left and self._membership.next_wake_s(0.0) > 0) or self._clock.monotonic() >= self._stop_by_s
 
     def _pass_on(self) -> None:
-        if self._membership.told:
-            for news in self._membership.told:
+        if self._membership.news:
+            for news in self._membership.news:
                 # Logged from here: a user who does not poll would hear of it late, or never.
                 if isinstance(news, MembershipLost):
                     _log.warning("group %r: %s", self._config.group_id, news.reason)
-            self._news.extend((self._life, news) for news in self._membership.told)
-            self._membership.told.clear()
+            self._news.extend((self._life, news) for news in self._membership.news)
+            self._membership.news.clear()
             self._wake_consumer()
 
     def _do(self, action: Action) -> None:

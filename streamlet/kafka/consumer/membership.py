@@ -1,7 +1,7 @@
 """A member's life in a classic group, decided purely (Java: ``AbstractCoordinator`` and ``Heartbeat``).
 
 Events come in by methods; requests to send come out of :meth:`Membership.step`; news for the consumer gather in
-:attr:`Membership.told`. The owner gives the time: there is no socket, thread or clock in here. One owner, the group's
+:attr:`Membership.news`. The owner gives the time: there is no socket, thread or clock in here. One owner, the group's
 thread, calls everything, but for ``polled_s`` (written by the user's thread) and ``without_us`` (any thread).
 
 States::
@@ -191,7 +191,7 @@ class Membership:
     uniform: Callable[[], float]
     state: MemberState = MemberState.UNJOINED
     generation: Generation = NO_GENERATION
-    told: list[News] = field(default_factory=list)
+    news: list[News] = field(default_factory=list)
     """News in order. Emptied by the owner."""
     polled_s: float = 0.0
     """When the user polled last. Written by the user's thread."""
@@ -361,7 +361,7 @@ class Membership:
         self.state = MemberState.STABLE
         self._heard_s = now_s
         self.polled_s = max(self.polled_s, now_s)
-        self.told.append(Joined(self.generation, assignment, self.leads))
+        self.news.append(Joined(self.generation, assignment, self.leads))
 
     def sync_failed(self, error: KafkaError, now_s: float) -> None:
         """Take in an error of SyncGroup: join once more, or hear that the group went on."""
@@ -409,7 +409,7 @@ class Membership:
         """Tell that a rebalance is necessary, once until the consumer joins."""
         if not self._rejoin_told and self.state is MemberState.STABLE:
             self._rejoin_told = True
-            self.told.append(RejoinNeeded(reason))
+            self.news.append(RejoinNeeded(reason))
 
     # -- inside
 
@@ -439,11 +439,11 @@ class Membership:
     def _fatal(self, error: KafkaError) -> None:
         self._wants_join = False
         self._reset(keep_member_id=False)
-        self.told.append(Fatal(error))
+        self.news.append(Fatal(error))
 
     def _lost(self, reason: str) -> None:
         self._wants_join = False
-        self.told.append(MembershipLost(reason))
+        self.news.append(MembershipLost(reason))
 
     def _reset(self, *, keep_member_id: bool) -> None:
         # A coordinator that calls the generation old still knows the member id, and it saves a round trip to join with

@@ -105,7 +105,7 @@ class Positions:
             for row in self._subscriptions.rows():
                 tp = row.topic_partition
                 if self._subscriptions.topic_seen(tp, cluster.topic_id(tp.topic)):
-                    self._made_anew(tp)
+                    self._topic_recreated(tp)
                 self._subscriptions.leader_changed(tp, cluster.leader_epoch(tp))
             self._tell_refused_topics(cluster)
         for tp, error in list(self._without_place.items()):
@@ -174,7 +174,7 @@ class Positions:
         self._left[tp] = offset
         self._subscriptions.request_reset(tp, policy)
 
-    def _made_anew(self, tp: TopicPartition) -> None:
+    def _topic_recreated(self, tp: TopicPartition) -> None:
         """Reset a position in a topic that was deleted and created again."""
         row, policy = self._subscriptions.require(tp), self._subscriptions.default_reset
         assert row.position is not None

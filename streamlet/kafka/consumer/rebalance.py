@@ -140,7 +140,7 @@ class Rebalancer:
         # Rule: one by one. A listener may raise in the middle, and later news must wait for the next poll: it
         # may say that the membership is lost.
         while (news := thread.next_news()) is not None:
-            self._hear(news)
+            self._act_on(news)
         self._hear_refusal(thread)
         if self._ended is not None:
             raise copy_of(self._ended)
@@ -205,18 +205,18 @@ class Rebalancer:
 
     # -- news of the membership
 
-    def _hear(self, news: News) -> None:
+    def _act_on(self, news: News) -> None:
         if isinstance(news, Joined):
             self._joining = False
             self._join_completed(news)
         elif isinstance(news, MembershipLost):
             self._joining, self._wants_join = False, True
-            self._lose(news.reason)
+            self._drop_membership(news.reason)
         elif isinstance(news, Fatal):
             self._joining, self._wants_join = False, True
             if isinstance(news.error, (MembershipFenced, GroupThreadDied)):
                 self._ended = news.error
-            self._lose(news.error.message)
+            self._drop_membership(news.error.message)
             raise copy_of(news.error)
         else:
             _log.info("group %r: joining again: %s", self._config.group_id, news.reason)
@@ -235,9 +235,9 @@ class Rebalancer:
         reason = thread.expelled(refused[1])
         self._wants_join = True
         _log.warning("group %r: %s", self._config.group_id, reason)
-        self._lose(reason)
+        self._drop_membership(reason)
 
-    def _lose(self, reason: str) -> None:
+    def _drop_membership(self, reason: str) -> None:
         assert self.commits is not None
         self.commits.generation, self.commits.lost_reason = NO_GENERATION, reason
         self._pre_join_commit = None
@@ -354,7 +354,7 @@ class Rebalancer:
             for tp in wanted:
                 self._client.add_topic(tp.topic)
             self.commits.restart_timer()
-            self._give(added)
+            self._announce(added)
 
     def _commit_revoked(self, revoked: Collection[TopicPartition]) -> None:
         commits = self.commits
@@ -371,7 +371,7 @@ class Rebalancer:
             _log.info("group %r: revoked %s", self._config.group_id, ", ".join(map(str, sorted(revoked))))
             self.listener.on_partitions_revoked(tuple(revoked))
 
-    def _give(self, added: tuple[TopicPartition, ...]) -> None:
+    def _announce(self, added: tuple[TopicPartition, ...]) -> None:
         try:
             self.listener.on_partitions_assigned(added)
         finally:

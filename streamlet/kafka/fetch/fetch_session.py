@@ -54,14 +54,14 @@ class FetchSession:
             self.session_id = session_id
             self.epoch = _FULL if session_id == _NO_SESSION else 1
         elif session_id != self.session_id:
-            self._start_anew()  # the broker closed the session and forgot the positions
+            self._restart()  # the broker closed the session and forgot the positions
         else:
             self.epoch = 1 if self.epoch == _LAST_EPOCH else self.epoch + 1
 
     def refused(self, error: type[BrokerError]) -> None:
         """Take in an error for the session as a whole."""
         if error is FetchSessionIdNotFound:
-            self._start_anew()
+            self._restart()
         else:
             self.epoch = _FULL
 
@@ -72,7 +72,7 @@ class FetchSession:
         """
         self.epoch = _FULL
 
-    def _start_anew(self) -> None:
+    def _restart(self) -> None:
         self.session_id, self.epoch = _NO_SESSION, _FULL
 
     def _ids_changed(self, known: Mapping[str, str | None]) -> bool:

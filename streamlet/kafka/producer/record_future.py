@@ -5,8 +5,9 @@ wakes threads that wait, which is made only when one does. This module has the t
 ``batch`` stays pure.
 
 A callback may be added by any thread while the sender's thread runs those of the batch. ``_registration`` decides who
-is first: a callback is either noted before :func:`fire` finds none left and marks the batch as fired, and is then run
-by the sender, or comes after that mark, and is run at once by the thread that adds it. So each runs exactly once.
+is first: a callback is either noted before :func:`run_callbacks` finds none left and marks the batch as fired, and is
+then run by the sender, or comes after that mark, and is run at once by the thread that adds it. So each runs exactly
+once.
 """
 
 from __future__ import annotations
@@ -225,7 +226,7 @@ def split_batch(batch: ProducerBatch, split: Callable[[ProducerBatch], list[Prod
     return parts
 
 
-def fire(batch: ProducerBatch) -> int:
+def run_callbacks(batch: ProducerBatch) -> int:
     """Run a batch's callbacks in order of records; wake its waiters.
 
     Returns how many of them raised. Called once a batch, by the sender's thread, without any lock.

@@ -51,7 +51,7 @@ from streamlet.kafka.producer.errors import IllegalProducerState, ProducerClosed
 from streamlet.kafka.producer.metrics import ProducerMetrics
 from streamlet.kafka.producer.partitioners import Topics, all_replicas_down, elsewhere
 from streamlet.kafka.producer.producer_config import ProducerConfig
-from streamlet.kafka.producer.record_future import SenderThread, fire
+from streamlet.kafka.producer.record_future import SenderThread, run_callbacks
 from streamlet.kafka.producer.transaction import State, TransactionManager
 from streamlet.kafka.producer.transaction_requests import Ask
 from streamlet.kafka.protocol.messages.produce import ProduceResponse
@@ -94,7 +94,7 @@ class Sender:
         """A caller waits for newer metadata."""
         self.sleeping = False
         """True while the thread waits in a poll: a caller that adds work must wake it."""
-        self._poked = False
+        self._has_work = False
         """Something happened that the next turn must look at before it sleeps."""
         self.closing = False
         self.forced = False
@@ -159,7 +159,7 @@ class Sender:
 
     def wake(self) -> None:
         """Have the thread look for new work."""
-        self._poked = True
+        self._has_work = True
         if self.sleeping:
             self.sleeping = False
             self.client.wakeup()
@@ -333,7 +333,7 @@ class Sender:
             raise self._mistake
         now = self.clock.monotonic()
         with self.lock:
-            self._poked = False
+            self._has_work = False
             self._refresh_topics()
             self.ledger.abort_queued()
             self.ledger.settle_sequences()
@@ -352,7 +352,7 @@ class Sender:
             if self.manager is not None:
                 wait = min(wait, self.manager.wait_s(now))
             # Both under one lock: a caller that adds work after this look finds ``sleeping`` set, and ends the poll.
-            if self._poked or self.ledger.failures:
+            if self._has_work or self.ledger.failures:
                 wait = 0.0
             self.sleeping = wait > 0
         self.client.poll(min(max(wait, 0.0), _LONGEST_WAIT_S))
@@ -415,7 +415,7 @@ class Sender:
             self.metrics.records_moved += count
             text = "every replica of %s is down: %d records go to partition %d instead"
             self.ledger.notes.append((logging.WARNING, text, (tp, count, number)))
-            self._poked = True
+            self._has_work = True
 
     # -- transactions
 
@@ -427,7 +427,7 @@ class Sender:
         # A transaction that no broker had to be told of has just ended. No answer will wake the thread for the next
         # turn, and it would sleep for as long as the settings allow, with close() waiting for it.
         if self.manager.state is not before:
-            self._poked = True
+            self._has_work = True
             self.changed.notify_all()
         return asked
 
@@ -442,7 +442,7 @@ class Sender:
                     manager.failed(asked, future.exception, now)
                 else:
                     manager.answered(asked, future.value, now)
-                self._poked = True
+                self._has_work = True
                 self.changed.notify_all()
 
         self.client.send(asked.request, asked.to).add_listener(self._supervised(on_answer))
@@ -492,7 +492,7 @@ class Sender:
             self.ledger.answered(batches, outcomes, now)
             for tp, outcome in outcomes.items():
                 self._learn(tp, outcome, future)
-            self._poked = True
+            self._has_work = True
         self._fire()
 
     def _outcomes(
@@ -525,7 +525,7 @@ class Sender:
                 listener(future)
             except Exception as err:  # noqa: BLE001 - whatever it is, the next turn raises it
                 self._mistake = err
-                self._poked = True
+                self._has_work = True
 
         return call
 
@@ -538,7 +538,7 @@ class Sender:
         ended, self.ledger.ended = self.ledger.ended, []
         raised = 0
         for batch in ended:
-            raised += fire(batch)
+            raised += run_callbacks(batch)
         with self.lock:
             for batch in ended:
                 self.accumulator.forget(batch)

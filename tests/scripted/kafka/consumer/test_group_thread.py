@@ -55,7 +55,7 @@ def share_out(thread: GroupThread, *topics: str) -> None:
 
 
 def rejoins(thread: GroupThread) -> list[str]:
-    return [news.reason for news in thread._membership.told if isinstance(news, RejoinNeeded)]
+    return [news.reason for news in thread._membership.news if isinstance(news, RejoinNeeded)]
 
 
 def test_c5_a_topic_that_nobody_wants_any_more_is_no_reason_to_rebalance(leader: GroupThread) -> None:
@@ -108,7 +108,7 @@ def test_c5_a_static_leader_that_comes_back_watches_and_syncs_without_shares(lea
 
 def test_c5_news_of_a_membership_that_was_left_are_not_heard(leader: GroupThread) -> None:
     """An answer that comes between unsubscribe() and the thread's leaving is of partitions of others."""
-    tell = leader._membership.told.append
+    tell = leader._membership.news.append
     tell(RejoinNeeded("before"))
     leader._pass_on()
     leader.leave()
@@ -127,7 +127,7 @@ def test_c6_a_membership_that_is_lost_is_told_in_the_log_at_once(
     leader: GroupThread, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whoever is at work for too long does not poll, and may never do so again."""
-    leader._membership.told.append(MembershipLost("poll() was not called"))
+    leader._membership.news.append(MembershipLost("poll() was not called"))
     leader._pass_on()
     assert [record.getMessage() for record in caplog.records] == ["group 'g': poll() was not called"]
     assert leader.next_news() == MembershipLost("poll() was not called")

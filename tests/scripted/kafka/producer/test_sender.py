@@ -16,7 +16,7 @@ from streamlet.kafka.net.selector import Wakeup
 from streamlet.kafka.producer import record_future
 from streamlet.kafka.producer.batch import BatchState, ProducerBatch
 from streamlet.kafka.producer.errors import BufferExhausted, ProducerClosed
-from streamlet.kafka.producer.record_future import FutureRecordMetadata, fire, split_batch
+from streamlet.kafka.producer.record_future import FutureRecordMetadata, run_callbacks, split_batch
 from streamlet.kafka.protocol.schema import ApiKey
 from streamlet.kafka.records.appending import encode_record
 from tests.patience import PATIENCE_S
@@ -186,7 +186,7 @@ def test_the_place_of_a_record_after_a_split_is_the_same_for_every_thread() -> N
         ProducerBatch.child_of = real  # type: ignore[method-assign]
     for at, part in enumerate(parts):
         answered(part).complete(100 * at, -1)
-        fire(part)
+        run_callbacks(part)
     assert future.get(0).offset == 100 * parts.index(child) + 3 - start
     assert whole.parts == [], "the parts hold the records now"
 

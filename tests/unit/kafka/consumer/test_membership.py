@@ -73,8 +73,8 @@ def stable(now: float = 0.0, **changes: Any) -> Membership:
     membership.joined(FIRST, False, {}, now)
     assert steps(membership, now) == [Sync(FIRST, {})]
     membership.synced(b"share", now)
-    assert membership.told == [Joined(FIRST, b"share", False)]
-    membership.told.clear()
+    assert membership.news == [Joined(FIRST, b"share", False)]
+    membership.news.clear()
     return membership
 
 
@@ -92,7 +92,7 @@ def test_c5_the_leader_shares_out_and_everyone_syncs() -> None:
     membership.shared({"m-1": b"x", "m-2": b"y"})
     assert steps(membership, 0.0) == [Sync(FIRST, {"m-1": b"x", "m-2": b"y"})]
     membership.synced(b"x", 0.0)
-    assert membership.told == [Joined(FIRST, b"x", True)]
+    assert membership.news == [Joined(FIRST, b"x", True)]
 
 
 def test_c5_a_leader_that_comes_back_leads_and_shares_out_nothing() -> None:
@@ -107,7 +107,7 @@ def test_c5_a_leader_that_comes_back_leads_and_shares_out_nothing() -> None:
     membership.shared({})
     assert steps(membership, 0.0) == [Sync(FIRST, {})]
     membership.synced(b"x", 0.0)
-    assert membership.told == [Joined(FIRST, b"x", True)]
+    assert membership.news == [Joined(FIRST, b"x", True)]
 
 
 def test_c5_the_member_id_that_is_asked_for_is_brought_at_once() -> None:
@@ -143,7 +143,7 @@ def test_c6_heartbeats_go_out_before_the_share_is_known() -> None:
     steps(membership, 0.0)
     assert steps(membership, 3.0) == [Beat(FIRST)]
     membership.beat_answered(RebalanceInProgress(), FIRST, 3.0)
-    assert membership.told == [], "some brokers say so while members sync"
+    assert membership.news == [], "some brokers say so while members sync"
 
 
 def test_c6_silence_of_the_coordinator_makes_it_unknown_and_the_membership_goes_on() -> None:
@@ -174,7 +174,7 @@ def test_c5_a_rebalance_is_told_once_and_heartbeats_go_on_until_the_consumer_joi
     for now in (3.0, 6.0, 9.0):
         assert steps(membership, now) == [Beat(FIRST)]
         membership.beat_answered(RebalanceInProgress(), FIRST, now)
-    assert membership.told == [RejoinNeeded("the group rebalances")]
+    assert membership.news == [RejoinNeeded("the group rebalances")]
     membership.join(PROTOCOLS, 9.5)
     assert steps(membership, 9.5) == [Join("m-1", PROTOCOLS)]
     assert steps(membership, 20.0) == [], "no heartbeat while a join is under way"
@@ -186,7 +186,7 @@ def test_c6_a_member_that_was_forgotten_hears_that_it_lost_everything(error: Kaf
     membership = stable()
     steps(membership, 3.0)
     membership.beat_answered(error, FIRST, 12.0)
-    (news,) = membership.told
+    (news,) = membership.news
     assert isinstance(news, MembershipLost)
     assert "session_timeout_ms" in news.reason
     assert membership.state is MemberState.UNJOINED
@@ -201,7 +201,7 @@ def test_c6_silence_is_counted_from_when_a_heartbeat_was_sent_that_was_taken() -
     membership.beat_answered(None, FIRST, 23.0)
     assert steps(membership, 23.0) == [Beat(FIRST)]
     membership.beat_answered(UnknownMemberId(), FIRST, 23.1)
-    (news,) = membership.told
+    (news,) = membership.news
     assert isinstance(news, MembershipLost) and "was sent 20.1 s ago" in news.reason
 
 
@@ -211,13 +211,13 @@ def test_c6_a_user_who_does_not_poll_leaves_and_is_told_what_to_change() -> None
     membership.beat_answered(None, FIRST, 19.9)
     assert Leave("m-1") not in steps(membership, 19.9)
     assert steps(membership, 20.0) == [Leave("m-1")]
-    (news,) = membership.told
+    (news,) = membership.news
     assert isinstance(news, MembershipLost)
     assert "max_poll_interval_ms is 20000" in news.reason
     assert "max_poll_records" in news.reason
     static = stable(max_poll_interval_s=5.0, group_instance_id="a")
     assert steps(static, 5.0) == []
-    assert isinstance(static.told[0], MembershipLost)
+    assert isinstance(static.news[0], MembershipLost)
 
 
 def test_c6_an_answer_of_an_old_generation_says_nothing() -> None:
@@ -230,7 +230,7 @@ def test_c6_an_answer_of_an_old_generation_says_nothing() -> None:
     membership.joined(second, False, {}, 3.1)
     membership.beat_answered(IllegalGeneration(), FIRST, 3.2)
     assert membership.generation == second
-    assert membership.told == []
+    assert membership.news == []
 
 
 def test_c5_errors_that_joining_again_does_not_mend_are_fatal() -> None:
@@ -238,14 +238,14 @@ def test_c5_errors_that_joining_again_does_not_mend_are_fatal() -> None:
     membership = stable(group_instance_id="a")
     steps(membership, 3.0)
     membership.beat_answered(FencedInstanceId(), FIRST, 3.0)
-    (news,) = membership.told
+    (news,) = membership.news
     assert isinstance(news, Fatal)
     assert isinstance(news.error, MembershipFenced)
     membership = machine()
     membership.join(PROTOCOLS, 0.0)
     steps(membership, 0.0)
     membership.coordinator_not_found(GroupAuthorizationFailed(), 0.0)
-    assert isinstance(membership.told[0], Fatal)
+    assert isinstance(membership.news[0], Fatal)
     assert steps(membership, 100.0) == []
 
 
@@ -326,7 +326,7 @@ class AnyGroup(RuleBasedStateMachine):
     @rule()
     def the_consumer_hears(self) -> None:
         """As the coordinator does: whatever takes the membership away is followed by another join."""
-        news, self.membership.told = self.membership.told, []
+        news, self.membership.news = self.membership.news, []
         if any(not isinstance(one, Joined) for one in news):
             self.membership.join(PROTOCOLS, self.now)
 
@@ -334,7 +334,7 @@ class AnyGroup(RuleBasedStateMachine):
     def it_is_never_stuck(self) -> None:
         """Something is under way, told, or due at a known time; or it is a member and beats."""
         waits = self.membership.next_wake_s(self.now) < float("inf")
-        assert self.open or self.membership.told or waits
+        assert self.open or self.membership.news or waits
 
 
 TestAnyGroup = AnyGroup.TestCase

@@ -14,7 +14,7 @@ from streamlet.kafka.producer.accumulator import AccumulatorSettings, BufferPool
 from streamlet.kafka.producer.batch import BatchState, ProducerBatch, Sequences
 from streamlet.kafka.producer.batch_ledger import BatchLedger, Outcome, RetryLimits
 from streamlet.kafka.producer.errors import OutcomeUnknown
-from streamlet.kafka.producer.record_future import FutureRecordMetadata, fire
+from streamlet.kafka.producer.record_future import FutureRecordMetadata, run_callbacks
 from streamlet.kafka.records.appending import encode_record
 
 LIMITS = RetryLimits(1 << 31, 10.0)
@@ -269,7 +269,7 @@ class BatchLife(RuleBasedStateMachine):
     def _end(self) -> None:
         ended, self.ledger.ended = self.ledger.ended, []
         for batch in ended:
-            fire(batch)
+            run_callbacks(batch)
             self.made.forget(batch)
 
     @invariant()

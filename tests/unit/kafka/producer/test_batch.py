@@ -10,7 +10,7 @@ from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.producer.accumulator import BufferPool
 from streamlet.kafka.producer.batch import BatchState, ProducerBatch, increment_sequence
-from streamlet.kafka.producer.record_future import FutureRecordMetadata, fire, split_batch
+from streamlet.kafka.producer.record_future import FutureRecordMetadata, run_callbacks, split_batch
 from streamlet.kafka.records.appending import HEADER_SIZE, encode_plain, encode_record, upper_bound
 from streamlet.kafka.records.batch import ReadOptions, read_batches
 from streamlet.kafka.records.compression import Compression
@@ -93,7 +93,7 @@ def test_a_split_keeps_records_order_sequences_and_futures(records: list[Record]
     for part in parts:
         assert answered(part).complete(offset, -1)
         offset += part.count
-        fire(part)
+        run_callbacks(part)
     assert [future.get(0).offset for future in futures] == list(range(100, 100 + len(records)))
     assert called == [100, 99 + len(records)]
 
@@ -135,7 +135,7 @@ def test_e4_callbacks_run_once_in_order_and_one_that_raises_hurts_no_other(caplo
     futures[0].add_callback(lambda metadata: futures[2].add_callback(lambda again: seen.append("late")))
     assert not futures[0].is_done and futures[0].value is None and futures[0].exception is None
     answered(batch).complete(10, -1)
-    assert fire(batch) == 1
+    assert run_callbacks(batch) == 1
     assert seen == [(10, False), "broken", 12, "late"]
     assert all(future.is_done and future.succeeded() and not future.failed() for future in futures)
     futures[1].add_callback(
@@ -154,7 +154,7 @@ def test_e4_errbacks_get_the_error() -> None:
     future.add_both(seen.append)
     error = KafkaError("no")
     batch.fail(error)
-    fire(batch)
+    run_callbacks(batch)
     assert seen == [(("a", error), {"b": 1}), error]
     assert future.failed() and future.exception is error
     with pytest.raises(KafkaError, match="no"):

@@ -15,7 +15,7 @@ from streamlet.kafka.producer.accumulator import AccumulatorSettings, BufferPool
 from streamlet.kafka.producer.batch import MOVES, BatchState, ProducerBatch
 from streamlet.kafka.producer.batch_ledger import BatchLedger, Outcome, RetryLimits
 from streamlet.kafka.producer.errors import BatchExpired, OutcomeUnknown
-from streamlet.kafka.producer.record_future import FutureRecordMetadata, fire
+from streamlet.kafka.producer.record_future import FutureRecordMetadata, run_callbacks
 from streamlet.kafka.records.appending import encode_record
 
 TP = TopicPartition("t", 0)
@@ -135,7 +135,7 @@ def test_e2_what_expires_in_flight_keeps_its_memory_until_its_request_has_ended(
     books.ledger.expire(CLUSTER, 10.0)
     assert batch.state is BatchState.GIVEN_UP and isinstance(batch.error, OutcomeUnknown)
     assert books.accumulator.pool.in_use == 200 and batch.parts and not books.ledger.is_settled
-    fire(batch)
+    run_callbacks(batch)
     books.answer(batch, None, 11.0)
     assert batch.state is BatchState.FAILED and isinstance(batch.error, OutcomeUnknown)
     assert books.accumulator.pool.in_use == 0 and not batch.parts and books.ledger.is_settled

@@ -10,7 +10,7 @@ from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.producer.batch import ProducerBatch
 from streamlet.kafka.producer.errors import BatchExpired, OutcomeUnknown
-from streamlet.kafka.producer.record_future import FutureRecordMetadata, fire
+from streamlet.kafka.producer.record_future import FutureRecordMetadata, run_callbacks
 
 
 def failed(error: KafkaError, records: int = 2) -> list[FutureRecordMetadata]:
@@ -19,7 +19,7 @@ def failed(error: KafkaError, records: int = 2) -> list[FutureRecordMetadata]:
         batch.append(b"record", 0)
     futures = [FutureRecordMetadata(batch, index, 0) for index in range(records)]
     batch.fail(error)
-    fire(batch)
+    run_callbacks(batch)
     return futures
 
 
