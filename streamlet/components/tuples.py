@@ -10,6 +10,9 @@ OPEN = 0
 ACKED = 1
 FAILED = 2
 
+NO_ROWS = (str, bytes, bytearray, dict, set, frozenset)
+"""Types that have a length and give values, but not one value for each field in order."""
+
 
 class Tuple:
     """One message: ``values`` in the order of the stream's fields, and where they came from.

@@ -20,6 +20,7 @@ from operator import itemgetter
 from sys import getsizeof
 from typing import Any, NamedTuple
 
+from streamlet.components.tuples import NO_ROWS
 from streamlet.model.grouping import Grouping
 from streamlet.model.stream import DEFAULT_STREAM, Stream
 from streamlet.runtime.tasks.values import PLAIN, key_hash, travelling
@@ -29,9 +30,6 @@ CACHED_KEYS = 65_536
 
 CACHED_KEY_BYTES = 256
 """Longest text or bytes that is remembered; a longer one is hashed each time."""
-
-NO_ROWS = (str, bytes, bytearray, dict, set, frozenset)
-"""Types that have a length and give values, but not one value for each field in order."""
 
 SAMPLED = 64
 """Rows of one kind from one measurement to the next."""

@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import Any, NamedTuple, Protocol
 
 from streamlet.base.errors import SettingError
+from streamlet.components.tuples import NO_ROWS
 
 Row = Sequence[Any]
 """The values of one tuple."""
-
-NO_ROWS = (str, bytes, bytearray, dict, set, frozenset)
-"""Types with a length and values, but not with one value per field in the order of the fields."""
 
 Column = Sequence[bytes | memoryview | None]
 """Keys or values of many records; None is a null key or a tombstone."""
