@@ -49,15 +49,21 @@ HELD_BY = {
     "scripted/kafka/client/test_client.py": ["kafka/client/leader_requests"],
     "scripted/kafka/consumer/test_consumer.py": ["kafka/consumer/fetcher"],
     "scripted/kafka/net/test_network_client.py": ["kafka/client/diagnosis"],
-    "scripted/kafka/producer/test_wrong_arguments.py": ["kafka/arguments"],
     "scripted/runtime/links/test_handshake.py": ["runtime/links/dialing", "runtime/links/server"],
     "scripted/runtime/worker/test_loop.py": ["runtime/links/links", "runtime/links/peering"],
     "unit/cli/test_show.py": ["cli/table"],
     "unit/kafka/admin/test_requests.py": [f"kafka/admin/{name}" for name in ("configs", "errors", "groups", "topics")],
+    "unit/kafka/consumer/test_assignors.py": [f"kafka/consumer/assignors/{name}" for name in ("stateless", "sticky")],
     "unit/kafka/fetch/test_pauses.py": ["base/backoff"],
     "unit/kafka/metadata/test_metadata.py": ["kafka/metadata/cluster"],
     "unit/kafka/producer/test_transaction.py": ["kafka/producer/transaction_requests"],
-    "unit/kafka/protocol/test_messages.py": ["kafka/protocol/schema"],
+    "unit/kafka/protocol/test_messages.py": [
+        f"kafka/protocol/messages/{theme}"
+        for theme in (
+            *("api_versions_and_sasl", "configs", "fetch", "groups", "metadata", "offsets", "produce", "topics"),
+            "transactions",
+        )
+    ],
     "unit/kafka/records/test_batch.py": [
         "kafka/records/appending",
         "kafka/records/compression",
@@ -67,7 +73,6 @@ HELD_BY = {
     "unit/kafka/settings/test_foreign_names.py": ["kafka/consumer/consumer_config", "kafka/producer/producer_config"],
     "unit/runtime/tasks/test_spout_task.py": ["runtime/tasks/ledgers"],
     "unit/spouts/kafka/test_readers.py": ["spouts/kafka/activity"],
-    "unit/tracking/test_acker.py": ["tracking/pending"],
 }
 """Test file -> the modules that it holds besides its own."""
 
@@ -79,12 +84,9 @@ def modules() -> set[str]:
 
 
 def has_its_own(module: str) -> bool:
-    """Say whether a test file of the module's name, or of its package's, stands at its place below a rung."""
+    """Say whether a test file of the module's name stands at its place below a rung."""
     path = Path(module)
-    names = [path.with_name(f"test_{path.name}.py")]
-    if path.parent.name:
-        names.append(path.parent.with_name(f"test_{path.parent.name}.py"))
-    return any((TESTS / rung / name).is_file() for rung in RUNGS for name in names)
+    return any((TESTS / rung / path.with_name(f"test_{path.name}.py")).is_file() for rung in RUNGS)
 
 
 def test_each_module_has_a_test_file_of_its_name_or_a_line_here() -> None:

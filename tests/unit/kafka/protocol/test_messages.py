@@ -13,11 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamlet.kafka.errors import MalformedFrame, UnsupportedVersion
+from streamlet.kafka.errors import MalformedFrame
 from streamlet.kafka.protocol.messages import REQUESTS
 from streamlet.kafka.protocol.messages.api_versions_and_sasl import ApiVersionsRequest, decode_api_versions
-from streamlet.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from streamlet.kafka.protocol.messages.metadata import MetadataRequest
 from streamlet.kafka.protocol.schema import (
     BYTES,
     RECORDS,
@@ -27,12 +25,8 @@ from streamlet.kafka.protocol.schema import (
     Reader,
     Request,
     Struct,
-    VersionRange,
-    choose_version,
     codec_of,
     decode_response,
-    encode_request,
-    uuid_text,
 )
 from tests.unit.kafka.malformed import bytes_changed
 from tests.unit.kafka.protocol.every_request import decoded_to_its_last_byte
@@ -109,42 +103,6 @@ def test_a_length_of_2_gib_allocates_nothing(cls: type, version: int, flexible: 
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
-
-
-def test_the_highest_common_version_is_chosen() -> None:
-    """Ours are few; of those the broker offers, the highest."""
-    request = MetadataRequest(topics=None)
-    assert choose_version(request, {3: VersionRange(0, 13)}, "b") == 12
-    assert choose_version(request, {3: VersionRange(0, 11)}, "b") == 7
-    with pytest.raises(UnsupportedVersion, match="too new"):
-        choose_version(request, {3: VersionRange(13, 14)}, "b")
-    with pytest.raises(UnsupportedVersion, match="too old"):
-        choose_version(request, {3: VersionRange(0, 6)}, "b")
-
-
-def test_a_fetch_without_topic_ids_stays_below_version_13() -> None:
-    """Topics can only be named up to version 12."""
-    part = (FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1),)
-    named = FetchTopic(topic="a", partitions=part)
-    known = FetchTopic(topic="a", topic_id=uuid_text(b"x" * 16), partitions=part)
-    offered = {1: VersionRange(4, 17)}
-    assert choose_version(FetchRequest(max_wait_ms=1, min_bytes=1, topics=(named, known)), offered, "b") == 12
-    assert choose_version(FetchRequest(max_wait_ms=1, min_bytes=1, topics=(known,)), offered, "b") == 13
-
-
-def test_a_field_that_the_version_lacks_is_refused_not_dropped() -> None:
-    """Sending a message without something it says would change its meaning in silence."""
-    request = MetadataRequest(topics=None, include_topic_authorized_operations=True)
-    with pytest.raises(ValueError, match=r"include_topic_authorized_operations.*version 7"):
-        encode_request(request, 7, 1, "c")
-    assert encode_request(request, 12, 1, "c")
-
-
-def test_values_out_of_range_name_message_and_field() -> None:
-    """Before anything is sent."""
-    request = FetchRequest(max_wait_ms=1 << 40, min_bytes=1, topics=())
-    with pytest.raises(ValueError, match=r"FetchRequest\.max_wait_ms"):
-        encode_request(request, 10, 1, "c")
 
 
 def test_api_versions_error_is_read_before_the_rest() -> None:

@@ -1,0 +1,69 @@
+"""Open trees by root: whose a root is, and how old."""
+
+from __future__ import annotations
+
+from streamlet.tracking.pending import PendingSet, first_root, owner_task
+
+
+def test_roots_name_their_owner_and_never_meet_across_epochs() -> None:
+    """A restarted spout task issues other roots, and both name the same task."""
+    assert owner_task(first_root(7, 1)) == owner_task(first_root(7, 2)) == 7
+    assert first_root(7, 1) != first_root(7, 2)
+
+
+def test_a_tree_expires_between_one_and_one_and_a_quarter_timeouts() -> None:
+    """Age is noted in steps of a quarter of the time-out."""
+    pending = PendingSet(1, 1, timeout_s=8.0)
+    root = pending.next_root
+    pending.ids[root] = "message"
+    pending.next_root += 1
+    pending.note_time(100.0)
+    assert pending.expired_bound(107.9) is None
+    assert pending.expired_bound(108.0) == root + 1
+    assert pending.resolve([root]) == ["message"]
+
+
+def test_after_a_stall_one_step_expires_at_a_time() -> None:
+    """A process that slept through many steps gives answers already received a chance between two of them."""
+    pending = PendingSet(1, 1, timeout_s=4.0)
+    for step in range(4):
+        pending.ids[pending.next_root] = step
+        pending.next_root += 1
+        pending.note_time(float(step))
+    first = pending.expired_bound(1000.0)
+    second = pending.expired_bound(1000.0)
+    assert first is not None and second is not None and first < second
+
+
+def test_a_short_timeout_stays_short_however_long_trees_keep_coming() -> None:
+    """Marks noted more often than once a second, when it is asked, would pile up: trees would live ever longer."""
+    pending = PendingSet(1, 1, timeout_s=1.0)
+    for tenth in range(1000):
+        pending.ids[pending.next_root] = tenth
+        pending.next_root += 1
+        pending.note_time(tenth / 10)
+        if tenth % 10 == 0:
+            pending.expired_bound(tenth / 10)
+    bound = pending.expired_bound(100.0)
+    assert bound is not None
+    assert pending.next_root - bound <= 30, "what was opened in the last three seconds at most is still open"
+
+
+def test_a_root_is_resolved_to_its_message_once() -> None:
+    """In the order that is asked for; what is still open keeps its message."""
+    pending = PendingSet(3, 1, timeout_s=8.0)
+    first = pending.next_root
+    pending.ids.update({first: "a", first + 1: "b", first + 2: "c"})
+    assert pending.resolve([first + 2, first]) == ["c", "a"]
+    assert len(pending) == 1 and pending.resolve([first + 1]) == ["b"] and not pending.ids
+
+
+def test_without_open_trees_no_time_is_noted() -> None:
+    """A task that was idle for an hour does not fail the first tree after it."""
+    pending = PendingSet(1, 1, timeout_s=4.0)
+    pending.note_time(0.0)
+    pending.ids[pending.next_root] = "late"
+    pending.next_root += 1
+    pending.note_time(3600.0)
+    assert pending.expired_bound(3603.9) is None
+    assert pending.expired_bound(3604.0) == pending.next_root
