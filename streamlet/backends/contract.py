@@ -84,8 +84,8 @@ class RunStatus:
 class RunResult:
     """How a run ended: ``reason`` is ``caught_up``, ``time`` or ``interrupted``.
 
-    A failed run raises instead. ``drained`` says that at the end no tree was open and none had failed without a replay:
-    every emitted tuple is done.
+    A failed run raises instead; with ``check=False`` its ``reason`` is ``failed``. ``drained`` says that at the end no
+    tree was open and none had failed without a replay: every emitted tuple is done.
     """
 
     reason: str

@@ -16,7 +16,7 @@ INTERRUPTED = 130
 """Exit status: Ctrl-C, as shells expect it (128 + SIGINT)."""
 
 
-def said(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
     """Return ``str(error)``, also where the user's ``__str__`` raises."""
     # Every message about somebody's code comes through here: telling of one error must not raise another.
     try:

@@ -10,7 +10,7 @@ from typing import IO
 
 import click
 
-from streamlet.base.errors import BAD_INPUT, FAILED, INTERRUPTED, StreamletError, said
+from streamlet.base.errors import BAD_INPUT, FAILED, INTERRUPTED, StreamletError, text_of
 from streamlet.cli.output import printable
 
 WIDEST = 100
@@ -54,8 +54,8 @@ def explain(error: BaseException) -> tuple[str, int]:
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
         return "Interrupted.", INTERRUPTED
     return (
-        f"{type(error).__name__}: {said(error) or 'no message'}. This is a bug in streamlet, not in what you gave it. "
-        "Run the same command with --debug and report the traceback that it shows.",
+        f"{type(error).__name__}: {text_of(error) or 'no message'}. This is a bug in streamlet, not in what you gave "
+        "it. Run the same command with --debug and report the traceback that it shows.",
         FAILED,
     )
 

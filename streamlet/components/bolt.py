@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from streamlet.components.component import Component, TaskPort, outside
+from streamlet.components.component import Component, TaskPort, not_running
 from streamlet.components.tuples import TICK_STREAM, Tuple, TupleId
 from streamlet.model.spec import BOLT, ComponentSpec
 
@@ -65,15 +65,15 @@ class Bolt(Component):
         the receiving task ids if ``need_task_ids``. The error names component, stream and field of a value that the
         wire could not carry unchanged.
         """
-        raise outside("emit")
+        raise not_running("emit")
 
     def ack(self, tup: Tuple | TupleId) -> None:
         """Finish a tuple, given itself or its ``id``; only with ``auto_ack = False``. A second ack is ignored."""
-        raise outside("ack")
+        raise not_running("ack")
 
     def fail(self, tup: Tuple | TupleId) -> None:
         """Fail a tuple's tree, given the tuple or its ``id``: its spout hears it at once."""
-        raise outside("fail")
+        raise not_running("fail")
 
     @staticmethod
     def is_tick(tup: Tuple) -> bool:

@@ -138,7 +138,7 @@ for _name in COMPONENT:
     setattr(Component, _name, _NotHere(_name))
 
 
-def outside(name: str) -> NotRunning:
+def not_running(name: str) -> NotRunning:
     """Make the error for ``emit`` and friends outside a running topology."""
     return NotRunning(
         f"{name} was called on a component that is not part of a running topology. In a test use "

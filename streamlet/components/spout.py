@@ -6,7 +6,7 @@ import enum
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, ClassVar, Protocol, cast
 
-from streamlet.components.component import Component, TaskPort, outside
+from streamlet.components.component import Component, TaskPort, not_running
 from streamlet.model.spec import SPOUT, ComponentSpec
 
 
@@ -87,13 +87,13 @@ class Spout(Component):
         ``tup_id`` (any hashable) makes it the root of a tracked tree. Returns the receiving task ids if
         ``need_task_ids``.
         """
-        raise outside("emit")
+        raise not_running("emit")
 
     def emit_many(
         self, tuples: Iterable[Sequence[Any]], tup_id: Hashable | None = None, stream: str | None = None
     ) -> None:
         """Send several tuples of one tree: acked when all are, failed with one."""
-        raise outside("emit_many")
+        raise not_running("emit_many")
 
     def ack(self, tup_id: Any) -> None:
         """Note that the tree of ``tup_id`` was processed to its last tuple."""

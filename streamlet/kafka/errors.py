@@ -123,7 +123,7 @@ class BrokerError(KafkaError):
         super().__init__(f"{text} (Kafka error {self.code}, {type(self).__name__}). {remedy or self.remedy}".strip())
 
 
-def also(error: KafkaError, sentence: str) -> KafkaError:
+def with_sentence(error: KafkaError, sentence: str) -> KafkaError:
     """Add a sentence to an error, and return it."""
     error.message = f"{error.message} {sentence}"
     error.args = (error.message,)

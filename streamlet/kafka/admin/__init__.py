@@ -1,7 +1,7 @@
 """Administration: topics, partitions, settings, records, groups.
 
-Reading order: ``model`` (data), ``errors``, ``rounds`` (one call: whom to ask, what to try again), then ``topics``,
-``configs`` and ``groups`` (requests and how answers are read), and ``admin``.
+Reading order: ``model`` (data), ``errors``, ``call_rounds`` (one call: whom to ask, what to try again), then
+``topics``, ``configs`` and ``groups`` (requests and how answers are read), and ``admin``.
 """
 
 from typing import TYPE_CHECKING

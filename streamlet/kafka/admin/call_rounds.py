@@ -26,7 +26,7 @@ from streamlet.kafka.broker_errors import (
 )
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.client.group_requests import find_coordinator
-from streamlet.kafka.errors import BrokerError, ClientTimeout, Disconnected, KafkaError, also
+from streamlet.kafka.errors import BrokerError, ClientTimeout, Disconnected, KafkaError, with_sentence
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Broker
 from streamlet.kafka.protocol.schema import Request
@@ -100,7 +100,7 @@ class Rounds(Generic[K, V]):
         # A request whose answer was lost may have been carried out: the next try then hears "exists already" of the
         # topic that the first one created. Only the reader of the error can know, so the error says it.
         if item in self._unsure and isinstance(error, _PERHAPS_OURS):
-            error = also(error, "An earlier try of this call got no answer: perhaps it did what was asked.")
+            error = with_sentence(error, "An earlier try of this call got no answer: perhaps it did what was asked.")
         self.answers.errors[item] = error
 
     def give_up(self, timeout_s: float, tries: int, report: str) -> None:
@@ -108,7 +108,7 @@ class Rounds(Generic[K, V]):
         times = "once" if tries == 1 else f"{tries} times"
         for error in {id(last): last for last in self._pending.values() if last is not None}.values():
             tail = "" if isinstance(error, BrokerError) else f" {report}"
-            also(error, f"It was tried {times} within {timeout_s:.3g} s.{tail}")
+            with_sentence(error, f"It was tried {times} within {timeout_s:.3g} s.{tail}")
         for item, last in tuple(self._pending.items()):
             unsure = "whether it was done is not known" if item in self._unsure else "nothing was done"
             self.refuse(item, last or ClientTimeout(f"No answer within {timeout_s:.3g} s; {unsure}. {report}"))

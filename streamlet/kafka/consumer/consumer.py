@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Unpack
 
 from streamlet.base.clock import Clock, SystemClock
-from streamlet.kafka import arguments as given
+from streamlet.kafka import arguments
 from streamlet.kafka.arguments import check_callable, check_topic, partitions_of, seconds
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.client.closing import HASTE_S, in_haste, telling
@@ -30,9 +30,14 @@ from streamlet.kafka.consumer.fetcher import Fetcher
 from streamlet.kafka.consumer.group_thread import GroupThread
 from streamlet.kafka.consumer.poll import IdleReasons, Poller
 from streamlet.kafka.consumer.positions import OffsetAndTimestamp, OffsetQueries, Positions
-from streamlet.kafka.consumer.rebalance import ConsumerRebalanceListener, Rebalancer, checked
+from streamlet.kafka.consumer.rebalance import ConsumerRebalanceListener, Rebalancer, checked_listener
 from streamlet.kafka.consumer.records import ConsumerRecord, RecordColumns
-from streamlet.kafka.consumer.subscription_state import ResetStrategy, SubscriptionState, SubscriptionType, wanted
+from streamlet.kafka.consumer.subscription_state import (
+    ResetStrategy,
+    SubscriptionState,
+    SubscriptionType,
+    parse_subscription,
+)
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.settings.foreign_names import answers_foreign_calls
 
@@ -87,7 +92,7 @@ class Consumer:
     """
 
     def __init__(self, *topics: str, clock: Clock | None = None, **settings: Unpack[ConsumerSettings]) -> None:
-        given.constructor_topics(topics)
+        arguments.constructor_topics(topics)
         self.config = ConsumerConfig.of(settings)
         self._clock = clock or SystemClock()
         now_s = self._clock.monotonic
@@ -165,7 +170,7 @@ class Consumer:
         without a ``group_id``, beside ``assign``, and for a bad pattern; InvalidTopic for a bad name.
         """
         with self._alone():
-            names, listener = wanted(topics, pattern, self.config.group_id), checked(listener)
+            names, listener = parse_subscription(topics, pattern, self.config.group_id), checked_listener(listener)
             if not names:
                 self.unsubscribe()
                 return
@@ -219,7 +224,7 @@ class Consumer:
         ConsumerWakeup, and whatever the broker refuses for good.
         """
         with self._taking():
-            limit = given.poll_limits(timeout_ms, max_records) or self.config.max_poll_records
+            limit = arguments.poll_limits(timeout_ms, max_records) or self.config.max_poll_records
             self._in_hand.clear()
             if self._undelivered:
                 return self._handed_out.take_undelivered(limit)
@@ -231,7 +236,7 @@ class Consumer:
         ``max_records`` None: everything that has arrived, in whole answers, which is fastest. Else like :meth:`poll`.
         """
         with self._taking():
-            limit = given.poll_limits(timeout_ms, max_records) or _EVERYTHING
+            limit = arguments.poll_limits(timeout_ms, max_records) or _EVERYTHING
             if self._undelivered:
                 raise IllegalSubscription(
                     "Records of an iteration that was broken off wait: take them with poll() before poll_columns()."
@@ -272,7 +277,7 @@ class Consumer:
         """
         with self._alone():
             tp = TopicPartition.of(partition)
-            given.check_offset(tp, offset, leader_epoch)
+            arguments.check_offset(tp, offset, leader_epoch)
             self._positions.start_at(tp, offset, leader_epoch)
             self._handed_out.moved(tp)
 

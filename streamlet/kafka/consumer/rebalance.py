@@ -67,7 +67,7 @@ class ConsumerRebalanceListener:
         self.on_partitions_revoked(lost)
 
 
-def checked(given: ConsumerRebalanceListener | None) -> ConsumerRebalanceListener:
+def checked_listener(given: ConsumerRebalanceListener | None) -> ConsumerRebalanceListener:
     """Return the user's listener, or one that does nothing. Raises WrongArgument."""
     for method in ("on_partitions_revoked", "on_partitions_assigned", "on_partitions_lost"):
         if given is not None and not callable(getattr(given, method, None)):

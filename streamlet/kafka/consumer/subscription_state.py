@@ -311,7 +311,7 @@ class SubscriptionState:
 # -- the arguments of subscribe()
 
 
-def wanted(
+def parse_subscription(
     topics: str | Iterable[str] | None, pattern: str | re.Pattern[str] | None, group_id: str | None
 ) -> list[str] | re.Pattern[str]:
     """Return topics by name, or a pattern for whole names.

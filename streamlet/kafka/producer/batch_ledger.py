@@ -15,7 +15,7 @@ A batch fails for one of four reasons, and for no other:
 2. its answer has an error that is not worth another try, or no try or no time is left: then with the answer's own
    error, as in Java - :func:`decide`;
 3. its transaction can only be aborted, and the batch is still queued - :meth:`BatchLedger.abort_queued`;
-4. the producer was closed by force - :meth:`BatchLedger.abort_all`.
+4. the producer was closed by force, or its thread died - :meth:`BatchLedger.abort_all`.
 
 Deliberately absent: a batch is never given up because a connection broke, a leader moved or metadata is missing. These
 cost a try at most; the age of the batch is the only limit.
@@ -34,7 +34,7 @@ from streamlet.kafka.broker_errors import (
     RecordListTooLarge,
     error_class,
 )
-from streamlet.kafka.errors import KafkaError, also
+from streamlet.kafka.errors import KafkaError, with_sentence
 from streamlet.kafka.metadata.cluster import Broker, Cluster, TopicPartition
 from streamlet.kafka.producer.accumulator import PartitionQueue, RecordAccumulator
 from streamlet.kafka.producer.batch import BatchState, ProducerBatch, Sequences
@@ -362,7 +362,7 @@ def with_size(error: KafkaError, batch: ProducerBatch) -> KafkaError:
         return error
     topic = batch.topic_partition.topic
     size = batch.size if batch.packed is None else HEADER_SIZE + len(batch.packed)
-    return also(
+    return with_sentence(
         error,
         f"It was one record, {size} bytes with its batch's header as sent: write a smaller one, compress it "
         f"(compression_type), or raise max.message.bytes of topic {topic!r} (message.max.bytes of the brokers, where "

@@ -267,7 +267,7 @@ def all_replicas_down(cluster: Cluster, info: PartitionInfo | None) -> bool:
     return not living
 
 
-def elsewhere(cluster: Cluster, topic: str, uniform: float) -> int | None:
+def other_partition(cluster: Cluster, topic: str, uniform: float) -> int | None:
     """Return another partition with a leader, by chance; None when there is none."""
     numbers = available(cluster, topic)
     return weighted(numbers, None, uniform) if numbers else None
@@ -407,5 +407,5 @@ class Topics:
         info = self.cluster.partition(TopicPartition(state.name, number))
         if not all_replicas_down(self.cluster, info):
             return number
-        other = elsewhere(self.cluster, state.name, self._uniform())
+        other = other_partition(self.cluster, state.name, self._uniform())
         return number if other is None else other

@@ -49,7 +49,7 @@ from streamlet.kafka.producer.batch_ledger import (
 )
 from streamlet.kafka.producer.errors import IllegalProducerState, ProducerClosed
 from streamlet.kafka.producer.metrics import ProducerMetrics
-from streamlet.kafka.producer.partitioners import Topics, all_replicas_down, elsewhere
+from streamlet.kafka.producer.partitioners import Topics, all_replicas_down, other_partition
 from streamlet.kafka.producer.producer_config import ProducerConfig
 from streamlet.kafka.producer.record_future import SenderThread, run_callbacks
 from streamlet.kafka.producer.transaction import State, TransactionManager
@@ -404,7 +404,7 @@ class Sender:
         tp = queue.topic_partition
         if not all_replicas_down(cluster, cluster.partition(tp)):
             return
-        number = elsewhere(cluster, tp.topic, self.uniform())
+        number = other_partition(cluster, tp.topic, self.uniform())
         if number is None:
             return
         moved = self.accumulator.move(queue, tp._replace(partition=number), self.config.partition_failover == "all")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from streamlet.base.clock import Clock
-from streamlet.base.errors import StreamletError, said
+from streamlet.base.errors import StreamletError, text_of
 from streamlet.base.notices import Notices
 from streamlet.components.tuples import ACKED, FAILED
 
@@ -158,13 +158,13 @@ class Complaints:
 
 def _words(error: BaseException) -> str:
     """Return an error's text for the middle of a sentence: its own full stop would be a second one."""
-    return said(error).rstrip(".!")
+    return text_of(error).rstrip(".!")
 
 
 def _paragraph(component: str, task_id: int, error: BaseException, tup: Any, unsaid: int, defined: Defined) -> str:
     again = f" ({unsaid} more since the last report)" if unsaid else ""
     if isinstance(error, StreamletError):
-        return f"{said(error)}{again}"
+        return f"{text_of(error)}{again}"
     where = place(error, defined)
     at = f" at {where}" if where else ""
     what = f"on a tuple from {tup.component}" if tup is not None else "in process_tick"

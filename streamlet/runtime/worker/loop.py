@@ -23,7 +23,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from streamlet.base.errors import StreamletError, ValueCannotTravel, said
+from streamlet.base.errors import StreamletError, ValueCannotTravel, text_of
 from streamlet.model.plan import TICK_PERIOD, Plan
 from streamlet.runtime.links.links import Links
 from streamlet.runtime.links.wire import MAX_DATA_FRAME
@@ -193,7 +193,7 @@ class WorkerLoop:
         except (KeyError, OSError, TypeError, ValueError) as error:
             raise ComponentFailed(
                 f"The spout {name} returned {descriptor!r} from fileno, which cannot be watched "
-                f"({said(error)}). Return the number of an open socket or pipe of its own, or None to be asked each "
+                f"({text_of(error)}). Return the number of an open socket or pipe of its own, or None to be asked each "
                 "millisecond."
             ) from error
         self.selector.unregister(descriptor)

@@ -2,7 +2,7 @@
 
 Two threads. The main one is the loop and all user code. The control thread listens for links, reads the coordinator's
 messages and sends heartbeats, so that a slow bolt never looks like a dead worker. What a message asks for is posted to
-the loop: tasks, links and ledgers are touched on the loop's thread alone, and no lock is held anywhere.
+the loop: tasks, links and ledgers are touched on the loop's thread alone, and need no lock.
 """
 
 from __future__ import annotations

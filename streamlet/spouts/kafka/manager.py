@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from streamlet.base.errors import StreamletError, ValueCannotTravel, said
+from streamlet.base.errors import StreamletError, ValueCannotTravel, text_of
 from streamlet.components.spout import Spout
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.fetch.truncation import LeaderEpochs
@@ -491,7 +491,7 @@ class PartitionManager:
         try:
             rows = list(self._scheme.deserialize(record) or ())
         except Exception as error:  # noqa: BLE001 - a scheme is the user's code and may raise anything
-            what = f"cannot be decoded by {name_of(self._scheme)}: {type(error).__name__}: {said(error)}."
+            what = f"cannot be decoded by {name_of(self._scheme)}: {type(error).__name__}: {text_of(error)}."
             self._undecodable(offset, record, what, error)
             return None
         if not self._has_columns:
