@@ -99,7 +99,7 @@ def judged(result: RunResult, topology: TopologySpec, told: Sequence[str]) -> Ru
     )
     raise TreesFailed(
         f"The topology ran to its end, but {counts} failed and nobody sent them again, so they were not processed. "
-        f"{why} Mend that, or let a ReliableSpout replay what fails.",
+        f"{why} Fix that, or let a ReliableSpout replay what fails.",
         result,
     )
 

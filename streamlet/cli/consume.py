@@ -148,7 +148,6 @@ class Reading(ConsumerRebalanceListener):
 
     def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
         """Commit nothing: the partitions are others' already."""
-        # Another member reads them by now: a commit for them would be refused, so none is owed.
         self._given_s, self._stored = None, self.shown
 
     @property

@@ -47,11 +47,10 @@ class View(Observer, Protocol):
         """End the view. Always called."""
 
 
-# A reader that goes away, or a full disk, does not stop the run in the middle: it drains, so that what was emitted is
-# committed, and the error is shown afterwards.
 class LastingView:
     """A view whose broken output asks the run to drain.
 
+    A reader that goes away, or a full disk, does not stop the run in the middle: emitted tuples are committed first.
     ``lost`` is the error, for the caller to raise after the run.
     """
 

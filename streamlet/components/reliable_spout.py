@@ -15,10 +15,11 @@ from streamlet.components.spout import FailReason, Spout, SpoutPort
 _NO_ID = "a ReliableSpout emits with tup_id, so that the tuple can be replayed"
 
 
-# Stream and task are kept, too, and all tuples of an `emit_many`: a replay that goes to no task would be acked at once,
-# and the message lost.
 class Unacked(NamedTuple):
-    """Everything needed to emit a message again. ``many``: values are those of ``emit_many``."""
+    """Everything needed to emit a message again. ``many``: values are those of ``emit_many``.
+
+    With stream and task: a replay that goes to no task would be acked at once, and the message lost.
+    """
 
     values: list[Any]
     stream: str | None

@@ -48,9 +48,6 @@ if _log.level == logging.NOTSET:
     _log.setLevel(logging.CRITICAL)
 
 
-# Sessions. kazoo keeps one session over lost connections (SUSPENDED) and opens another when it has expired (LOST). A
-# write that was under way then may or may not have been carried out: it fails as `outcome_unknown`, and the caller
-# reads the node again before it repeats anything. Nothing here is ephemeral; who owns a node is said by its version.
 class ZooKeeperNodeStore:
     """A ``NodeStore`` in an ensemble, ``host:port,host:port/chroot``; opens its session when made.
 
@@ -59,6 +56,10 @@ class ZooKeeperNodeStore:
     host answered (at once where all of them speak another protocol), ``AuthFailed``, or ``SettingError``
     for a malformed ensemble string. ``on_wait`` is called once, after a second, with the servers
     that have not answered and the time left.
+
+    kazoo keeps one session over lost connections (SUSPENDED) and opens another when it has expired (LOST). A write that
+    was under way then may or may not have been carried out: it fails as ``outcome_unknown``, and the caller reads the
+    node again before it repeats anything. Nothing here is ephemeral; a node's version says who owns it.
     """
 
     def __init__(

@@ -151,7 +151,7 @@ class DevCluster(KafkaTools):
             raise DevStackError("This development cluster has been started already: stop() it first.")
         if not hasattr(os, "pidfd_open"):
             raise DevStackError("The development cluster needs Linux (pidfd_open, kernel 5.3 or newer).")
-        # What the user has to mend is found before a directory is made or a port is chosen.
+        # What the user has to fix is found before a directory is made or a port is chosen.
         java = find_java(progress=self._progress)
         jars = ensure_jars(RELEASES[self.kafka], java, progress=self._progress)
         try:
@@ -163,7 +163,7 @@ class DevCluster(KafkaTools):
             self._installation = Installation(self.kafka, java, jars, directory.absolute(), self._figures)
             self._installation.write_logging()
             start()
-        # Apart from the other errors: a full or read-only disk is for the user to mend, and nothing in its text says
+        # Apart from the other errors: a full or read-only disk is for the user to fix, and nothing in its text says
         # where.
         except OSError as error:
             self.stop()

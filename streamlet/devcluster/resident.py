@@ -278,7 +278,7 @@ def _remove(directory: Path) -> None:
         if os.path.lexists(directory):
             raise DevStackError(
                 f"The development cluster's processes have ended, but its data in {directory} cannot be removed: "
-                f"{_left_in(directory)}: {error.strerror or error}. Mend that, then run `streamlet dev down` again."
+                f"{_left_in(directory)}: {error.strerror or error}. Fix that, then run `streamlet dev down` again."
             ) from error
 
 

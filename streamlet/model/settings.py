@@ -109,8 +109,8 @@ SETTINGS: dict[str, Setting] = {
             "streamlet.stop.timeout.secs",
             _optional(_positive),
             None,
-            "how long components may then take to close; default: 30; after Ctrl-C what the drain left of 5, or 5 "
-            "where the drain may take as long",
+            "how long components may then take to close; default: 30; after Ctrl-C: 5 less the time of the drain, "
+            "or 5 where the drain may take that long",
         ),
         Setting("streamlet.worker.heartbeat.secs", _positive, 1.0, "period of worker heartbeats and metrics"),
         Setting("streamlet.worker.timeout.secs", _positive, 10.0, "a worker silent for so long is replaced"),

@@ -81,7 +81,7 @@ def validate(
     """
     problems = [*_whole(topology), *(Problem(None, *finding) for finding in config_problems(topology.config))]
     for component in topology.components:
-        # All of them at once, in the order of the declaration: who mends a topology wants one list and not one error a
+        # All of them at once, in the order of the declaration: who fixes a topology wants one list and not one error a
         # start.
         findings = [
             *_component(component, imported),

@@ -264,7 +264,7 @@ class KafkaClient:
         return self._network.wait_s(broker, now) or _SOON_S
 
     def hopeless(self) -> KafkaError | None:
-        """Return the error that waiting does not mend, None while it may.
+        """Return the error that waiting does not fix, None while it may.
 
         For callers that wait in a loop of their own. AuthenticationFailed when every broker in reach refuses us; before
         the first metadata also the errors that :meth:`bootstrap` raises at once. The client goes on trying: the error
@@ -388,7 +388,7 @@ class KafkaClient:
         """Wait until a topic's partitions are known; return the seconds it took.
 
         With ``partition``, until that one exists. Raises ClientTimeout (it names the missing one),
-        TopicAuthorizationFailed or another error of the topic that time does not mend; ValueError for a
+        TopicAuthorizationFailed or another error of the topic that time does not fix; ValueError for a
         negative wait.
         """
         if timeout_s < 0:

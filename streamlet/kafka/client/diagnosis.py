@@ -27,7 +27,7 @@ def connections(states: ConnectionStates) -> str:
 
 
 def hopeless(brokers: Iterable[Broker], states: ConnectionStates, *, started: bool) -> KafkaError | None:
-    """Return the error that waiting does not mend, None without one.
+    """Return the error that waiting does not fix, None without one.
 
     Waiting does not help when each of these brokers failed for good, or when all of them failed and one refuses us: a
     password does not become right because another broker is down. ``started``: there has been metadata.

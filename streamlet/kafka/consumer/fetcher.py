@@ -278,7 +278,7 @@ class Fetcher:
     def collect(self, limit: int) -> list[Chunk]:
         """Return up to ``limit`` records, move positions, send the next fetches.
 
-        Raises a partition's error that retrying does not mend, when no records stand before it.
+        Raises a partition's error that retrying does not fix, when no records stand before it.
         """
         chunks: list[Chunk] = []
         aside: list[CompletedFetch] = []

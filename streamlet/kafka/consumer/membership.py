@@ -144,7 +144,7 @@ class MembershipLost:
 
 @dataclass(frozen=True, slots=True)
 class Fatal:
-    """An error that joining again would not mend."""
+    """An error that joining again would not fix."""
 
     error: KafkaError
 

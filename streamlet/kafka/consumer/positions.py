@@ -161,7 +161,7 @@ class Positions:
             raise PositionOutOfRange(
                 f"Offset {offset} is not in the log of topic {tp.topic!r}, partition {tp.partition} ({_ends(row)}), "
                 "and auto_offset_reset is 'none'. Records there were deleted by retention, or the log was cut. seek() "
-                "to where reading shall go on, or set auto_offset_reset.",
+                "to the offset to go on at, or set auto_offset_reset.",
                 {tp: offset},
             )
         _log.warning(
@@ -184,7 +184,7 @@ class Positions:
         )
         if policy is ResetStrategy.NONE:
             self._without_place[tp] = PositionOutOfRange(
-                f"{what}, and auto_offset_reset is 'none'. seek() to where reading shall begin.",
+                f"{what}, and auto_offset_reset is 'none'. seek() to the offset to begin at.",
                 {tp: row.position.offset},
             )
         else:
@@ -217,7 +217,7 @@ class Positions:
         )
         if end is None:
             if by_hand:
-                raise LogTruncated(f"{lost}. Where both logs part is not known; seek to where reading shall go on.", {})
+                raise LogTruncated(f"{lost}. Where both logs part is not known; seek to the offset to go on at.", {})
             _log.warning("%s; where both logs part is not known: reset by auto_offset_reset from %d", lost, offset)
             self._subscriptions.request_reset(tp, self._subscriptions.default_reset)
         elif by_hand:

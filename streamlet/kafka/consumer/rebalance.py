@@ -320,7 +320,7 @@ class Rebalancer:
             self._wants_join = True  # the leader's fault: tell the user, and ask for another share
             raise MalformedFrame(
                 f"The share of group {self._config.group_id!r} that its leader gave this member cannot be read "
-                f"({err.message}). The next poll joins again; if it stays, mend or stop the member that leads."
+                f"({err.message}). The next poll joins again; if it stays, fix or stop the member that leads."
             ) from err
         wanted = tuple(tp for tp in given if self._subscriptions.matches(tp.topic))
         if len(wanted) < len(given):

@@ -201,7 +201,7 @@ class Sender:
     # -- the end, as callers see it
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread; once, before the first record."""
         self._thread.start()
 
     def join(self, timeout_s: float | None) -> bool:

@@ -207,5 +207,5 @@ def needs_new_epoch(fault: type[BrokerError]) -> bool:
 
 
 def worst(refused: Mapping[TopicPartition, type[BrokerError]]) -> tuple[TopicPartition, type[BrokerError]]:
-    """Return one of several refusals: one that no other try can mend, if there is one."""
+    """Return one of several refusals: one that no other try can fix, if there is one."""
     return min(refused.items(), key=lambda row: (row[1].retriable, row[0]))

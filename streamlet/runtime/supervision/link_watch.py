@@ -5,7 +5,7 @@ restarts holds for the links of a pair, too. But a link is lost a moment before 
 dead, and then only the death counts: a loss waits SETTLES_S before it is reported and counted, and is forgotten if one
 of the two workers dies meanwhile.
 
-Pure: the time is a number of seconds, and the deeds come back as instructions.
+Pure: the time is a number of seconds, and instructions come back.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Pair:
 
 
 class LinkWatch:
-    """Losses and failed dials of one run's links. ``most``: losses of one pair within ``window_s`` that are borne."""
+    """Losses and failed dials of one run's links. ``most``: losses of one pair within ``window_s`` that are allowed."""
 
     def __init__(self, most: int, window_s: float) -> None:
         self._most = max(1, most)

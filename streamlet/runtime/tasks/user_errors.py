@@ -76,7 +76,7 @@ def every_tuple_failed(
     told = EveryTupleFailed(
         f"{component} (task {task_id}) raised on each of its first {count:,} tuples, the last time "
         f"{type(error).__name__}{_place(error, defined)}: {_words(error)}. What fails every tuple is "
-        "hardly the fault of the tuples, so the topology stops; they are not acked, and are read again. Mend it, or "
+        "hardly the fault of the tuples, so the topology stops; they are not acked, and are read again. Fix it, or "
         "set streamlet.first.failures.max to 0 to go on all the same."
     )
     told.__cause__ = error

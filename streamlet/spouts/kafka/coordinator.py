@@ -250,7 +250,7 @@ class PartitionCoordinator:
                     self._replace(partition, fresh)
 
     def fetch_failed(self, failed: Iterable[FailedFetch]) -> None:
-        """Handle partitions that could not be fetched. Raises errors that time does not mend."""
+        """Handle partitions that could not be fetched. Raises errors that time does not fix."""
         for one in failed:
             error = one.error
             if one.first and not isinstance(error, OffsetOutOfRange):

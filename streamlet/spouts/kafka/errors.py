@@ -69,7 +69,7 @@ class PoisonRecord(StreamletError):
         self.partition, self.offset = partition, offset
         super().__init__(
             f"The record of topic {partition.topic!r}, partition {partition.number}, offset {offset} {what} Nothing "
-            'past it is committed. Mend the scheme or the bolt and start again, or set on_poison="skip" to have such '
+            'past it is committed. Fix the scheme or the bolt and start again, or set on_poison="skip" to have such '
             "records logged, counted and passed over."
         )
 
