@@ -29,11 +29,11 @@ from streamlet.kafka.errors import Disconnected
 from streamlet.spouts.kafka.activity import Activity, NextPoll, Pause, Steps
 from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.errors import NoSuchTopic, PartitionsMissing, StaticLeaderMoved, TaskIndexOutOfRange
-from streamlet.spouts.kafka.fetcher import FailedFetch
 from streamlet.spouts.kafka.hosts import BrokerReader
 from streamlet.spouts.kafka.manager import PartitionManager
 from streamlet.spouts.kafka.partition import Broker, GlobalPartitionInformation, Partition
 from streamlet.spouts.kafka.partition_opening import PartitionOpener
+from streamlet.spouts.kafka.spout_fetcher import FailedFetch
 
 log = logging.getLogger(__name__)
 

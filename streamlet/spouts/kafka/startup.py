@@ -28,17 +28,17 @@ from streamlet.spouts.kafka.activity import Activity, Background
 from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.coordinator import PartitionCoordinator, StaticCoordinator, Task
 from streamlet.spouts.kafka.errors import NoSuchTopic, NoZooKeeper, SpoutCannotStart
-from streamlet.spouts.kafka.fetcher import Fetcher
 from streamlet.spouts.kafka.hosts import KafkaBrokerReader, KafkaHosts, StaticBrokerReader, StaticHosts, ZkBrokerReader
 from streamlet.spouts.kafka.manager import PartitionManager
 from streamlet.spouts.kafka.partition import Broker
 from streamlet.spouts.kafka.partition_opening import PartitionOpener
 from streamlet.spouts.kafka.scheme import Scheme
 from streamlet.spouts.kafka.spout_config import GroupOffsets, SpoutConfig
+from streamlet.spouts.kafka.spout_fetcher import Fetcher
 from streamlet.spouts.kafka.stores.commit_rounds import CommitRounds
-from streamlet.spouts.kafka.stores.group import KafkaGroupOffsets
+from streamlet.spouts.kafka.stores.group_offsets import KafkaGroupOffsets
 from streamlet.spouts.kafka.stores.offset_store import OffsetStore, Owner
-from streamlet.spouts.kafka.stores.zookeeper import ZooKeeperOffsets
+from streamlet.spouts.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
 
 log = logging.getLogger(__name__)
 

@@ -22,8 +22,8 @@ from streamlet.spouts.kafka.coordinator import (
     ZkCoordinator,
 )
 from streamlet.spouts.kafka.errors import NoSuchTopic, PartitionsMissing, StaticLeaderMoved
-from streamlet.spouts.kafka.fetcher import FailedFetch
 from streamlet.spouts.kafka.partition import Broker, GlobalPartitionInformation, Partition
+from streamlet.spouts.kafka.spout_fetcher import FailedFetch
 
 A, B = Broker("a"), Broker("b")
 P0, P1, P2 = (Partition("t", number) for number in range(3))

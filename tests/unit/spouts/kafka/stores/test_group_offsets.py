@@ -11,7 +11,7 @@ from streamlet.kafka.broker_errors import BrokerRequestTimedOut
 from streamlet.spouts.kafka.activity import Activity, Steps
 from streamlet.spouts.kafka.errors import Deposed
 from streamlet.spouts.kafka.partition import Partition
-from streamlet.spouts.kafka.stores.group import KafkaGroupOffsets
+from streamlet.spouts.kafka.stores.group_offsets import KafkaGroupOffsets
 from streamlet.spouts.kafka.stores.offset_store import CommitPosition, Owner, Reason, StartDecision, StoredOffset
 
 P = Partition("lines", 0)

@@ -19,11 +19,11 @@ from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.protocol.messages.fetch import FetchPartitionResponse, FetchResponse, FetchTopicResponse
 from streamlet.kafka.records.batch import HEADER
 from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections
-from streamlet.spouts.kafka.fetcher import BUSY_WAIT_MS, Fetcher
 from streamlet.spouts.kafka.manager import EmitLimits, OffsetLedger, PartitionManager
 from streamlet.spouts.kafka.partition import Broker, Partition
 from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
 from streamlet.spouts.kafka.scheme import StringScheme
+from streamlet.spouts.kafka.spout_fetcher import BUSY_WAIT_MS, Fetcher
 
 A, B, C = Broker("a"), Broker("b"), Broker("c")
 

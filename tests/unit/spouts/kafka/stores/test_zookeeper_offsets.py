@@ -14,7 +14,7 @@ from streamlet.spouts.kafka.activity import Activity, Background, Steps
 from streamlet.spouts.kafka.errors import Deposed, UnusableOffset
 from streamlet.spouts.kafka.partition import Broker, OffsetRange, Partition
 from streamlet.spouts.kafka.stores.offset_store import CommitPosition, Owner, Reason, StartDecision, StoredOffset
-from streamlet.spouts.kafka.stores.zookeeper import ZooKeeperOffsets
+from streamlet.spouts.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
 from tests.memory_nodes import MemoryNodeStore, MemoryTree
 
 P = Partition("lines", 0)
