@@ -355,5 +355,5 @@ def test_a_listener_that_is_an_empty_list_too_is_heard() -> None:
         """Keeps what it heard."""
 
     journal = Journal()
-    assert rebalance.checked(journal) is journal
-    assert type(rebalance.checked(None)) is ConsumerRebalanceListener
+    assert rebalance.checked_listener(journal) is journal
+    assert type(rebalance.checked_listener(None)) is ConsumerRebalanceListener
