@@ -30,6 +30,11 @@ def settings(way: str, folder: Path, sleep_s: float) -> dict[str, object]:
     return {"accounts.way": way, "accounts.folder": str(folder), "accounts.sleep_s": sleep_s, **tracked}
 
 
+def workers_of(backend: str, several: int) -> int | None:
+    """Return how many workers to ask a backend for: inline has no choice."""
+    return None if backend == "inline" else several
+
+
 @pytest.mark.parametrize("backend", ["inline", "processes"])
 @pytest.mark.parametrize("way", WAYS)
 def test_a_drain_that_is_cut_short_names_each_untracked_tuple_that_it_leaves(
@@ -42,7 +47,7 @@ def test_a_drain_that_is_cut_short_names_each_untracked_tuple_that_it_leaves(
         streamlet.run(
             Ways,
             backend=backend,
-            workers=3,
+            workers=workers_of(backend, 3),
             seconds=seconds,
             settings=settings(way, tmp_path, 0.006),
             drain_timeout=0.5,
@@ -65,7 +70,9 @@ def test_a_drain_that_is_cut_short_names_each_untracked_tuple_that_it_leaves(
 @pytest.mark.parametrize("way", ["no id", "ticks"])
 def test_a_run_that_has_caught_up_drains_as_long_as_its_bolts_work(way: str, backend: str, tmp_path: Path) -> None:
     """Five seconds and more of work wait when the spout has caught up; that took 4 s at most and dropped the rest."""
-    result = streamlet.run(Ways, backend=backend, workers=3, settings=settings(way, tmp_path, 0.006))
+    result = streamlet.run(
+        Ways, backend=backend, workers=workers_of(backend, 3), settings=settings(way, tmp_path, 0.006)
+    )
     assert (result.reason, result.drained, result.left) == ("caught_up", True, {})
     assert result.seconds > 4.5
     assert counted_outside(tmp_path) == COUNT
@@ -75,7 +82,7 @@ def test_a_run_that_has_caught_up_drains_as_long_as_its_bolts_work(way: str, bac
 def test_what_is_emitted_before_all_workers_stand_arrives(backend: str, tmp_path: Path) -> None:
     """In a spout's and a bolt's ``initialize`` and in early ticks: 20 000, tracked and untracked."""
     conf = {"accounts.folder": str(tmp_path)}
-    result = streamlet.run(Beginnings, backend=backend, workers=3, settings=conf)
+    result = streamlet.run(Beginnings, backend=backend, workers=workers_of(backend, 3), settings=conf)
     assert result.drained and result.left == {}
     assert result.components["early"].emitted == 2 * SHARE
     assert counted_outside(tmp_path) == 4 * SHARE == COUNT
@@ -95,7 +102,7 @@ def test_what_a_spout_emits_in_fail_while_the_run_drains_is_processed(backend: s
     result = streamlet.run(
         Endings,
         backend=backend,
-        workers=2,
+        workers=workers_of(backend, 2),
         until_caught_up=False,
         settings={"accounts.folder": str(tmp_path)},
         drain_timeout=PATIENCE_S,
