@@ -27,7 +27,9 @@ class Setting:
 
 
 def _at_least(kind: type, least: float) -> Callable[[Any], Any]:
-    wanted = f"{'a whole number' if kind is int else 'a number'} of at least {least:g} is wanted"
+    wanted = (
+        f"a whole number of at least {least} is wanted" if kind is int else f"a number of at least {least:g} is wanted"
+    )
 
     def parse(value: Any) -> Any:
         try:

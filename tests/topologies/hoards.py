@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from streamlet import Bolt, Grouping, ReliableSpout, Topology, Tuple
 from streamlet.base.backoff import Backoff
+from streamlet.spouts.kafka import KafkaHosts, KafkaSpout, SpoutConfig
 
 
 class Messages(ReliableSpout):
@@ -80,6 +81,33 @@ class Failing(Topology):
     config: ClassVar[dict[str, Any]] = {"messages": 150_000, "bytes": 1000, "collector": "ours"}
     messages = Messages.spec()
     fails = FailsOnce.spec(inputs=[messages])
+
+
+class FailsRecordOnce(Bolt):
+    """Fails every record, which begins with its number, at its first coming."""
+
+    def initialize(self, conf: Any, context: Any) -> None:
+        self.seen = bytearray(100_000)
+
+    def process(self, tup: Tuple) -> None:
+        number = int(tup.values[0][:5])
+        if not self.seen[number]:
+            self.seen[number] = 1
+            self.fail(tup)
+
+
+class FailingRecords(Topology):
+    lines = KafkaSpout.spec(
+        config=SpoutConfig(
+            KafkaHosts("127.0.0.1:1"),
+            "lines",
+            id="hoards",
+            retry_initial_delay_ms=1000,
+            retry_limit=0,
+            fetch_max_wait_ms=50,
+        )
+    )
+    fails = FailsRecordOnce.spec(inputs=[lines])
 
 
 class Node:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from streamlet.model.settings import resolve
 from streamlet.runtime.worker.loading import load_topology
 from tests.marked_processes import command_line
 from tests.run_observer import Watcher
+from tests.scripted.fake_cluster import FakeCluster
+from tests.whole_batches import BatchFields, NewRecord, encode_batch
 
 HOARDS = Path(__file__).parents[2] / "topologies" / "hoards.py"
 HELD_MIB = 64
@@ -53,7 +56,9 @@ class Highest:
                     continue
 
 
-def run(name: str, workers: int = 1, **conf: Any) -> tuple[RunResult, float]:
+def run(
+    name: str, workers: int = 1, overrides: Mapping[str, Mapping[str, Any]] = {}, **conf: Any
+) -> tuple[RunResult, float]:
     """Run a topology to its end; return how it ended, and the most that any worker held (MiB)."""
     topology = load_topology(HOARDS, name)
     given = {
@@ -63,7 +68,13 @@ def run(name: str, workers: int = 1, **conf: Any) -> tuple[RunResult, float]:
         **conf,
     }
     request = RunRequest(
-        topology, resolve(topology.config, given), file=HOARDS, attribute=name, workers=workers, until_caught_up=True
+        topology,
+        resolve(topology.config, given),
+        overrides,
+        file=HOARDS,
+        attribute=name,
+        workers=workers,
+        until_caught_up=True,
     )
     with Highest() as highest:
         result = ProcessesBackend().run(request, Watcher(), Stop())
@@ -85,6 +96,23 @@ def test_messages_that_wait_for_their_replay_stay_within_it(collector: str) -> N
     result, mib = run("Failing", collector=collector)
     assert result.components["messages"].acked == 150_000
     assert mib < ALLOWED_MIB
+
+
+def test_records_that_wait_for_their_retry_stay_within_it() -> None:
+    """Of a KafkaSpout, where each partition alone may keep 64 MiB; a worker may keep half of its memory."""
+    value = b"x" * 1000
+    with FakeCluster({"lines": 4}) as cluster:
+        for partition in range(4):
+            for base in range(partition * 8000, partition * 8000 + 8000, 250):
+                records = [NewRecord(b"%05d" % number + value) for number in range(base, base + 250)]
+                cluster.log("lines", partition).append(encode_batch(records, BatchFields()))
+        result, mib = run(
+            "FailingRecords",
+            overrides={"lines": {"hosts": f"kafka://{cluster.broker.address}"}},
+            **{"streamlet.worker.memory.bytes": 16 << 20},
+        )
+    assert result.components["fails"].failed == 32_000 == result.components["lines"].acked
+    assert mib < 16 + 60
 
 
 @pytest.mark.parametrize("collector", ["ours", "own"])

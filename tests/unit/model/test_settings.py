@@ -92,3 +92,8 @@ def test_a_timeout_must_leave_room_for_heartbeats() -> None:
     with pytest.raises(SettingError, match="at least twice the heartbeat"):
         resolve({}, {"streamlet.worker.timeout.secs": 1.5})
     resolve({}, {"streamlet.worker.timeout.secs": 2})
+
+
+def test_a_number_of_bytes_that_is_too_small_is_refused_in_plain_digits() -> None:
+    with pytest.raises(SettingError, match="a whole number of at least 8388608 is wanted"):
+        resolve({}, {"streamlet.worker.memory.bytes": "5"})
