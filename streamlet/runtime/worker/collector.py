@@ -67,6 +67,7 @@ class GarbageWatch:
         self._not_before = {YOUNG: 0.0, ALL: 0.0}
         self._changed = 0.0
         self._young_failed = False
+        self._found_none = 0
 
     def due(self, resident: int, now: float) -> int | None:
         """Return the generation to collect, or None."""
@@ -74,7 +75,9 @@ class GarbageWatch:
         for generation in (YOUNG, ALL):
             floor[generation] = min(floor[generation], resident)
         young = resident - floor[YOUNG] >= self._step and now >= self._not_before[YOUNG]
-        every = resident - floor[ALL] >= self._all_step and now >= self._not_before[ALL]
+        grown = resident - floor[ALL]
+        # One step more ends the rest: garbage may have begun to grow just after a look that found none.
+        every = grown >= self._all_step and (now >= self._not_before[ALL] or grown >= self._all_step + self._step)
         # Young ones first: they are few. But what outlives that is old from then on, and garbage among it later.
         if every and (self._young_failed or not young):
             return ALL
@@ -103,7 +106,11 @@ class GarbageWatch:
             self._floor[ALL] = after
             # What grows and is no garbage is the user's. Looking at it takes longer each time, so it is done less.
             # Garbage that was found need not make resident memory smaller: its places are used again.
-            self._all_step = self._step if gave_back or found >= MUCH_FOUND else 2 * self._all_step
+            if gave_back or found >= MUCH_FOUND:
+                self._all_step, self._found_none = self._step, 0
+            else:
+                self._found_none += 1
+                self._all_step *= 2 if self._found_none > 1 else 1
         if gave_back:
             self.allocations, self._changed = max(LEAST_ALLOCATIONS, self.allocations // 2), now
 
