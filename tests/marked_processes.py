@@ -59,9 +59,11 @@ class Marked:
         self.process.communicate()
 
 
-def streamlet(arguments: list[str], environ: Mapping[str, str], **options: Any) -> Marked:
+MAIN = "from streamlet.cli.main import main; main()"
+
+
+def streamlet(arguments: list[str], environ: Mapping[str, str], code: str = MAIN, **options: Any) -> Marked:
     """``streamlet ...`` from the checkout, as a marked process."""
-    code = "from streamlet.cli.main import main; main()"
     environ = {"PYTHONPATH": str(REPOSITORY), **environ}
     return Marked([sys.executable, "-c", code, *arguments], environ, **options)
 

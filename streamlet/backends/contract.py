@@ -146,9 +146,9 @@ class Stop:
         self.asked = True
 
     def on_kill(self, act: Callable[[], None]) -> None:
-        """Register an act of ``kill``, which may run in a signal handler.
+        """Register an act of ``kill``.
 
-        It kills by process id and waits for nothing.
+        It may run in a signal handler or any thread. It kills by process id and waits for nothing.
         """
         self._kills.append(act)
 

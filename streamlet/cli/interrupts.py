@@ -1,21 +1,26 @@
-"""Ctrl-C and SIGTERM: the first asks the run to drain, the second kills."""
+"""Ctrl-C, SIGTERM and SIGHUP: the first asks the run to drain, a second kills."""
 
 from __future__ import annotations
 
 import os
 import signal
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from streamlet.backends.contract import Stop
+from streamlet.cli.output import leave
+
+SAME_S = 0.25
+"""Seconds within which a second signal is the first one once more."""
 
 
 @contextmanager
 def interrupts_to(came: Callable[[int, Mapping[int, Any]], None]) -> Iterator[None]:
     """Give SIGINT and SIGTERM to ``came``, with the handlers they had. Main thread only."""
     before: dict[int, Any] = {}
-    # SIGTERM as well: a service manager or container that stops a run wants its offsets committed, too.
     for number in (signal.SIGINT, signal.SIGTERM):
         before[number] = signal.signal(number, lambda received, _frame: came(received, before))
     try:
@@ -25,11 +30,46 @@ def interrupts_to(came: Callable[[int, Mapping[int, Any]], None]) -> Iterator[No
             signal.signal(taken, handler)
 
 
-# Two signals, two meanings. The first only notes the wish: a handler runs between any two lines of the main thread, so
-# the run itself drains, commits and closes where its loop stands. The second kills by process id and leaves by
-# `os._exit`, because what it interrupted may hold locks and half-written buffers.
+@contextmanager
+def signals_to(came: Callable[[int], None]) -> Iterator[None]:
+    """Give SIGINT, SIGTERM and SIGHUP to ``came``, on a thread.
+
+    Called on the main thread.
+    """
+    # Not in a handler: Python runs it on the main thread, between two lines of its own. Where that thread sleeps in a
+    # user's code, or stands in a C library, the second Ctrl-C would wait; and a handler interrupts whatever it may. The
+    # interpreter itself writes the number of a signal to this pipe at the moment when it comes.
+    read, write = os.pipe2(os.O_CLOEXEC)
+    os.set_blocking(write, False)
+    numbers = {signal.SIGINT, signal.SIGTERM}
+    # A program that was started with `nohup` outlives its terminal.
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.add(signal.SIGHUP)
+
+    def watch() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        while taken := os.read(read, 512):
+            for number in taken:
+                if number in numbers:
+                    came(number)
+
+    watching = threading.Thread(target=watch, name="signals", daemon=True)
+    watching.start()
+    before_descriptor = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    before = {number: signal.signal(number, lambda *_: None) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(before_descriptor)
+        os.close(write)
+        watching.join()
+        os.close(read)
+
+
 class Interrupts:
-    """The interrupts of one run. ``exit_status`` is 130 or 143 once one came."""
+    """The signals of one run. ``exit_status`` is 130, 143 or 129 once one came."""
 
     def __init__(
         self, stop: Stop, notice: Callable[[str], None], killed: Callable[[int], None], drain_s: float
@@ -38,19 +78,29 @@ class Interrupts:
         self._notice = notice
         self._killed = killed
         self._drain_s = drain_s
+        self._first_s = 0.0
         self.exit_status: int | None = None
 
-    def came(self, number: int, _before: Mapping[int, Any]) -> None:
-        """Drain, or kill if it is not the first. Runs in the signal's handler."""
+    def settle(self) -> None:
+        """Wait until no signal can be the first one once more."""
+        # A run may be drained in a few milliseconds. The rest of the same wish would then end the process by the
+        # system's own way, with another status.
+        if self.exit_status is not None:
+            time.sleep(max(0.0, self._first_s + SAME_S - time.monotonic()))
+
+    def came(self, number: int) -> None:
+        """Drain, or kill if it is not the first. On the thread of ``signals_to``."""
         if self.exit_status is None:
             self.exit_status = 128 + number
+            self._first_s = time.monotonic()
             self._stop.ask()
             self._notice(f"Draining, for {self._drain_s:g} s at most. Once more kills: what is open is then replayed.")
             return
+        # One wish may come as several signals: a launcher passes on the Ctrl-C that the whole group got, a service
+        # manager sends SIGHUP behind SIGTERM, and a terminal that goes sends it twice.
+        if number == signal.SIGHUP or time.monotonic() - self._first_s < SAME_S:
+            return
         # Kill the processes first: printing may hang on a terminal that nobody reads.
         self._stop.kill()
-        try:
-            self._killed(128 + number)
-        finally:
-            # No clean-up, no flush: a second Ctrl-C must not wait for anything that hangs.
-            os._exit(128 + number)
+        # No clean-up, no flush: a second Ctrl-C must not wait for anything that hangs.
+        leave(128 + number, lambda: self._killed(128 + number))

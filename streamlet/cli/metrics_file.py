@@ -8,12 +8,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamlet.backends.contract import RunRequest, RunStatus
+from streamlet.backends.contract import RunRequest, RunResult, RunStatus
 from streamlet.base.errors import BadInput
+from streamlet.base.hand_over import HandOver
 from streamlet.cli.show import View
 
 if TYPE_CHECKING:
@@ -39,18 +41,28 @@ class MetricsUnavailable(BadInput):
     """The extra ``metrics`` is not installed, or its file cannot be written."""
 
 
+ANSWER_S = 5.0
+"""Seconds that a disk may take over a write before it counts as one that hangs."""
+
+
 class MetricsFile:
-    """A view that shows nothing itself: it passes everything to another one, and writes a file at each status."""
+    """A view that shows nothing itself: it passes everything to another one, and writes a file at each status.
+
+    A thread of its own writes: a server of files that is away, or a disk that hangs, costs the file and nothing else.
+    """
 
     def __init__(self, path: Path, view: View) -> None:
         self._path = path
         self._view = view
         # What no file shows goes straight on.
         self.on_event, self.log, self.notice = view.on_event, view.log, view.notice
-        self.finish, self.close = view.finish, view.close
+        self.close = view.close
         self._topology = ""
         self._complained = False
         self._last = RunStatus("starting", 0.0)
+        self._began_s: float | None = None
+        """When the write began that has not returned; None between two."""
+        self._written = HandOver("metrics-file", lambda _count: None, self._complain)
         try:
             # Here and not above: the package is an extra, and only this option needs it.
             from prometheus_client import write_to_textfile
@@ -63,19 +75,34 @@ class MetricsFile:
 
     def start(self, request: RunRequest, backend: str) -> None:
         self._topology = request.topology.name
-        try:
-            self._write(self._last)
-        except OSError as error:
+        raised: list[OSError] = []
+
+        def write() -> None:
+            try:
+                self._write(self._last)
+            except OSError as error:
+                raised.append(error)
+
+        self._written.give(write)
+        answered = self._answered()
+        if raised or not answered:
+            why = raised[0].strerror if raised else f"its disk does not answer within {ANSWER_S:g} s"
             raise MetricsUnavailable(
-                f"--metrics-file {self._path} cannot be written: {error.strerror}. Name a file in a folder that exists "
+                f"--metrics-file {self._path} cannot be written: {why}. Name a file in a folder that exists "
                 "and that you may write to; it is replaced about once a second."
-            ) from error
+            )
         self._view.start(request, backend)
 
     def on_status(self, status: RunStatus) -> None:
         self._last = status
-        self._keep(status)
+        self._written.give(lambda: self._keep(status), replaces="status")
+        self._look()
         self._view.on_status(status)
+
+    def finish(self, result: RunResult, exit_status: int = 0) -> None:
+        self._answered()
+        self._look()
+        self._view.finish(result, exit_status)
 
     def killed(self, exit_status: int) -> None:
         self._view.killed(exit_status)
@@ -85,20 +112,41 @@ class MetricsFile:
 
     def failed(self, error: BaseException, exit_status: int) -> None:
         # Written once more: a scrape cannot tell a file that nobody renews from a run that goes on.
-        self._keep(dataclasses.replace(self._last, state="failed"))
+        last = dataclasses.replace(self._last, state="failed")
+        self._written.give(lambda: self._keep(last), replaces="status")
+        self._answered()
         self._view.failed(error, exit_status)
+
+    def _answered(self) -> bool:
+        """Wait a while for the file; tell whether everything is written."""
+        return self._written.finish(lambda done: done.wait(ANSWER_S))
+
+    def _look(self) -> None:
+        """Tell of a write that does not return."""
+        began_s = self._began_s
+        if began_s is not None and (since_s := time.monotonic() - began_s) >= ANSWER_S and not self._complained:
+            self._complained = True
+            log.warning("--metrics-file %s is out of date: its disk has not answered for %.0f s.", self._path, since_s)
 
     def _keep(self, status: RunStatus) -> None:
         try:
             self._write(status)
             self._complained = False
         except OSError as error:  # a full disk must not end a run that works
-            if not self._complained:
-                log.warning("--metrics-file %s is out of date: %s.", self._path, error.strerror)
-            self._complained = True
+            self._complain(error)
+
+    def _complain(self, error: Exception) -> None:
+        if not self._complained:
+            why = (error.strerror if isinstance(error, OSError) else None) or repr(error)
+            log.warning("--metrics-file %s is out of date: %s.", self._path, why)
+        self._complained = True
 
     def _write(self, status: RunStatus) -> None:
-        self._write_to_textfile(str(self._path), _Families(self._topology, status))
+        self._began_s = time.monotonic()
+        try:
+            self._write_to_textfile(str(self._path), _Families(self._topology, status))
+        finally:
+            self._began_s = None
 
 
 class _Families:

@@ -10,7 +10,9 @@ import io
 import os
 import re
 import sys
-from typing import IO, TYPE_CHECKING
+import threading
+from collections.abc import Callable
+from typing import IO, TYPE_CHECKING, NoReturn
 
 from streamlet.base.errors import StreamletError
 
@@ -113,9 +115,26 @@ def name_output_errors() -> None:
 
 def give_up_output() -> None:
     """Drop unwritten output: the interpreter's own last flush would fail again."""
-    try:
-        sys.stdout.flush()
-    except (OSError, OutputFailed):
-        # Not closed but led into nothing: the interpreter flushes once more when it ends, and would print a second
-        # error and end with status 120.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, OutputFailed):
+            # Not closed but led into nothing: the interpreter flushes once more when it ends, and would print a second
+            # error and end with status 120.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+LAST_WORDS_S = 1.0
+"""Seconds that the last words of a process may take."""
+
+
+def leave(exit_status: int, last_words: Callable[[], object]) -> NoReturn:
+    """End the process, after its last words if they leave.
+
+    ``last_words`` writes to descriptors, past the streams of this process: another thread may stand in one of them for
+    ever, and keep its lock.
+    """
+    writing = threading.Thread(target=last_words, daemon=True)
+    writing.start()
+    writing.join(LAST_WORDS_S)  # a write to a terminal that nobody reads does not return
+    os._exit(exit_status)

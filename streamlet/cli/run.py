@@ -13,12 +13,13 @@ import click
 from streamlet.backends.contract import Backend, RunRequest, Stop
 from streamlet.base.errors import BadInput
 from streamlet.cli.errors import explain
-from streamlet.cli.interrupts import Interrupts, interrupts_to
+from streamlet.cli.interrupts import Interrupts, signals_to
 from streamlet.cli.metrics_file import MetricsFile
 from streamlet.cli.options import given_in_file, given_on_line
-from streamlet.cli.output import OutputFailed
+from streamlet.cli.output import OutputFailed, leave, printable
 from streamlet.cli.show import JsonView, LastingView, PlainView, View
 from streamlet.cli.target import Target, debug_option, target_argument
+from streamlet.cli.view_thread import ViewThread
 from streamlet.running import BACKENDS, OptionNames, check_choices, make_backend, make_request
 from streamlet.runtime.supervision.supervisor import DRAIN_S
 from streamlet.runtime.worker.log_lines import logs_shown
@@ -116,12 +117,13 @@ def run(
         made = make_backend(backend, debug)
         stop = Stop()
         lasting = LastingView(choose_view(as_json), stop.ask)
-        view = lasting if metrics_file is None else MetricsFile(metrics_file, lasting)
+        shown = ViewThread(lasting, hurried=lambda: stop.asked)
+        view = shown if metrics_file is None else MetricsFile(metrics_file, shown)
     except Exception as error:
         if as_json:
             _refused_as_json(error)
         raise
-    return _watched(made, request, stop, lasting, view, debug)
+    return _watched(made, request, stop, lasting, shown, view, debug)
 
 
 ON_LINE = OptionNames("--master", "--workers", "-t", "--backend spark", "--backend inline")
@@ -146,27 +148,41 @@ def choose_view(as_json: bool) -> View:
     return PlainView()
 
 
-def _watched(backend: Backend, request: RunRequest, stop: Stop, lasting: LastingView, view: View, debug: bool) -> int:
+def _watched(
+    backend: Backend, request: RunRequest, stop: Stop, lasting: LastingView, shown: ViewThread, view: View, debug: bool
+) -> int:
     """Run and show; return the exit status.
 
     Raises the run's error, after the view has shown it; after a good run, the error of a view that broke.
     """
     drain_s = request.conf["streamlet.drain.timeout.secs"] or DRAIN_S
     interrupts = Interrupts(stop, view.notice, view.killed, drain_s)
-    try:
-        # The handlers stand before anything starts and until the last table is drawn: Ctrl-C drains a Spark that is
-        # still coming up, and raises no KeyboardInterrupt in the middle of the result.
-        with logs_shown(view.log, debug), interrupts_to(interrupts.came):
+    # The handlers stand before anything starts and until the last table is drawn: Ctrl-C drains a Spark that is still
+    # coming up, and raises no KeyboardInterrupt in the middle of the result.
+    with logs_shown(view.log, debug), signals_to(interrupts.came):
+        try:
             view.start(request, backend.name)
             result = backend.run(request, view, stop)
             status = interrupts.exit_status if result.reason == "interrupted" and interrupts.exit_status else 0
             view.finish(result, status)
-        # After the handlers are gone, and after the run, which was asked to drain when the output broke.
-        if lasting.lost is not None:
-            raise lasting.lost
-        return status
-    except Exception as error:
-        view.failed(error, explain(error)[1])
-        raise
-    finally:
-        view.close()
+            # After the run, which was asked to drain when the output broke.
+            if lasting.lost is not None:
+                raise lasting.lost
+        except Exception as error:
+            said, status = explain(error)
+            view.failed(error, status)
+            _close(view, shown, status, f"Error: {said}\n")
+            raise
+        else:
+            _close(view, shown, status, "")
+        finally:
+            interrupts.settle()
+    return status
+
+
+def _close(view: View, shown: ViewThread, exit_status: int, said: str) -> None:
+    view.close()
+    if shown.stuck:
+        # Its thread stands in a write that will not return, with the lock of a standard stream: the interpreter's own
+        # end would wait for it.
+        leave(exit_status, lambda: os.write(2, printable(said).encode()))

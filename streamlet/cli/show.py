@@ -5,6 +5,7 @@ Everything meant for a person's eyes while it runs, and every log line, goes to 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -23,7 +24,7 @@ from streamlet.model.spec import SPOUT
 
 
 class View(Observer, Protocol):
-    """Shows one run. ``on_status`` and ``on_event`` come on the run's thread; ``log`` may come from any."""
+    """Shows one run. One thread calls it (``view_thread.py``), but for ``killed``."""
 
     def start(self, request: RunRequest, backend: str) -> None:
         """Show that the run begins."""
@@ -32,10 +33,10 @@ class View(Observer, Protocol):
         """Show a log line."""
 
     def notice(self, text: str) -> None:
-        """Show a line at once. Called in a signal handler: no locks, no buffers."""
+        """Show what a signal brought about."""
 
     def killed(self, exit_status: int) -> None:
-        """Show the last line of a run that is killed. In a signal handler, like ``notice``."""
+        """Show the last line of a run that is killed. Past all locks and buffers."""
 
     def finish(self, result: RunResult, exit_status: int = 0) -> None:
         """Show the result of a run that ended well."""
@@ -57,7 +58,7 @@ class LastingView:
     def __init__(self, view: View, drain: Callable[[], None]) -> None:
         self._view = view
         self._drain = drain
-        self.lost: OutputFailed | BrokenPipeError | None = None
+        self.lost: Exception | None = None
         self.log = view.log
         self.notice = view.notice
         self.killed = view.killed
@@ -85,8 +86,12 @@ class LastingView:
         try:
             show()
         except (OutputFailed, BrokenPipeError) as error:
-            self.lost = error
-            self._drain()
+            self.broke(error)
+
+    def broke(self, error: Exception) -> None:
+        """Show nothing more, and ask for the drain."""
+        self.lost = self.lost or error
+        self._drain()
 
 
 def json_text(content: Any) -> str:
@@ -140,7 +145,7 @@ class JsonView:
         _unbuffered(text)
 
     def killed(self, exit_status: int) -> None:
-        # From a handler, with the numbers at hand: the loop that would give newer ones is what was interrupted.
+        # With the numbers at hand: the thread that would give newer ones may stand anywhere.
         ended = {"event": "result", "reason": "killed", "drained": False, "exit_status": exit_status}
         result = {**ended, **self._content_shown}
         _unbuffered(json_text(result), self._out.fileno())
@@ -406,11 +411,13 @@ def _say(text: str) -> None:
 
 def _line(level: str, text: str) -> None:
     """Write a log line to stderr in one write: lines of threads do not mix."""
-    sys.stderr.write(f"{datetime.now():%H:%M:%S} {level:<7} {printable(text, sys.stderr.encoding)}\n")
-    sys.stderr.flush()
+    # A disk that is full or a terminal that is gone ends no run: where errors go, there is nobody left to tell.
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"{datetime.now():%H:%M:%S} {level:<7} {printable(text, sys.stderr.encoding)}\n")
+        sys.stderr.flush()
 
 
 def _unbuffered(text: str, descriptor: int = 2) -> None:
-    # Past the stream: this runs in a signal handler, which may have interrupted a write of the same stream, and a
-    # buffered stream refuses to be entered twice.
-    os.write(descriptor, printable(text).encode() + b"\n")
+    # Past the stream: another thread may stand in a write of it for ever, with its lock.
+    with contextlib.suppress(OSError):
+        os.write(descriptor, printable(text).encode() + b"\n")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pty
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.faults.rig import wait_for
-from tests.marked_processes import Marked, streamlet
+from tests.marked_processes import MAIN, Marked, streamlet
 from tests.patience import PATIENCE_S
 
 FILE = """
@@ -38,6 +41,7 @@ class Sink(Bolt):
     # Says a line for each tuple, far more than the buffers of a socket or a pipe hold.
     def initialize(self, conf, context):
         (FOLDER / f"epoch{context.epoch}").touch()
+        (FOLDER / f"pid{context.epoch}.{os.getpid()}").touch()
         self.file = open(FOLDER / "done", "a", buffering=1)
     def process(self, tup):
         self.file.write(f"{tup.values[0]}\\n")
@@ -54,15 +58,15 @@ class Chatty(Topology):
 class Chatting:
     """A run on two workers that says hundreds of lines a second."""
 
-    def __init__(self, folder: Path, *more: str, code: str = "", **options: Any) -> None:
+    def __init__(self, folder: Path, *more: str, code: str = MAIN, **options: Any) -> None:
         self.folder = folder
         (folder / "chatty.py").write_text(FILE)
         arguments = ["run", "chatty.py", "--workers", "2", "--until-caught-up", *more]
-        environ = {"FOLDER": str(folder), "TMPDIR": str(folder)}
+        environ = {"FOLDER": str(folder), "TMPDIR": str(folder), **options.pop("environ", {})}
         self.said = folder / "said"
         with self.said.open("w") as said:
             options = {"stdout": subprocess.DEVNULL, "stderr": said, "start_new_session": True, **options}
-            self.run: Marked = streamlet(arguments, environ, cwd=folder, **options)
+            self.run: Marked = streamlet(arguments, environ, cwd=folder, code=code, **options)
 
     def done(self) -> int:
         """How many tuples the bolt has processed."""
@@ -74,8 +78,15 @@ class Chatting:
         goal = self.done() + count
         wait_for(f"{goal} tuples", lambda: self.done() >= goal, told=lambda: f"{self.done()} are done")
 
+    def kill_a_worker(self) -> None:
+        """SIGKILL to the worker of the bolt, and wait until its replacement works."""
+        (pid,) = [int(file.name.removeprefix("pid1.")) for file in self.folder.glob("pid1.*")]
+        os.kill(pid, signal.SIGKILL)
+        wait_for("a replacement", (self.folder / "epoch2").exists, 30)
+        self.wait_for_more(100)
+
     def finish(self) -> str:
-        """Let it come to its end; what it said on standard error."""
+        """Let it come to its end, with nothing replaced; what it said on standard error."""
         (self.folder / "enough").touch()
         self.run.process.communicate(timeout=PATIENCE_S)
         err = self.said.read_text()
@@ -114,3 +125,131 @@ def test_a_coordinator_that_was_stopped_goes_on(chatting: Callable[..., Chatting
     os.kill(run.run.process.pid, signal.SIGCONT)
     run.wait_for_more(300)
     run.finish()
+
+
+ENDED_WITHIN_S = 10.0
+"""From a signal to the end of a run whose output nobody reads: draining, closing, and the last words' own limit."""
+
+
+def test_a_reader_that_stands_still_holds_nothing_up(chatting: Callable[..., Chatting]) -> None:
+    """Nobody reads standard output: workers are watched and replaced all the same; then all that was kept is read."""
+    run = chatting("--json", stdout=subprocess.PIPE)
+    run.wait_for_more(2000)
+    run.kill_a_worker()
+    time.sleep(2.0)  # the numbers of several seconds, of which the newest will be shown
+    (run.folder / "enough").touch()
+    out, _ = run.run.process.communicate(timeout=PATIENCE_S)
+    assert run.run.process.returncode == 0, run.said.read_text()[-3000:]
+    events = [json.loads(line) for line in out.splitlines()]
+    assert events[0]["event"] == "start" and events[-1]["event"] == "result"
+    assert [worker["epoch"] for worker in events[-1]["workers"]] == [1, 2]
+    assert any("was started again" in event["text"] for event in events if event["event"] == "log")
+
+
+class StoppedTerminal:
+    """A terminal whose user has pressed Ctrl-S: nothing is written to it any more."""
+
+    def __init__(self) -> None:
+        self.ours, self.theirs = pty.openpty()
+        self.shown = b""
+        self.closed = False
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def _read(self) -> None:
+        while True:
+            try:
+                self.shown += os.read(self.ours, 1 << 16)
+            except OSError:
+                return
+
+    def press(self, key: bytes) -> None:
+        os.write(self.ours, key)
+
+    def stop(self) -> None:
+        """Ctrl-S, once something was shown."""
+        wait_for("the table", lambda: b"numbers" in self.shown)
+        self.press(b"\x13")
+        time.sleep(0.5)
+        before = len(self.shown)
+        time.sleep(1.0)
+        assert len(self.shown) == before, "the terminal is not stopped"
+
+    def hang_up(self) -> None:
+        """Close both ends."""
+        if not self.closed:
+            self.closed = True
+            os.close(self.theirs)
+            os.close(self.ours)
+
+
+@pytest.fixture
+def terminal() -> Iterator[StoppedTerminal]:
+    made = StoppedTerminal()
+    yield made
+    made.hang_up()
+
+
+def in_terminal(terminal: StoppedTerminal) -> dict[str, Any]:
+    """Options of a process that has it as its own terminal."""
+    return {"stdout": terminal.theirs, "stderr": terminal.theirs, "environ": {"TERM": "xterm"}}
+
+
+def test_ctrl_s_holds_nothing_up(chatting: Callable[..., Chatting], terminal: StoppedTerminal) -> None:
+    """The table stands still; a worker that dies is replaced. After Ctrl-Q the end is shown."""
+    run = chatting(**in_terminal(terminal))
+    terminal.stop()
+    run.wait_for_more(2000)
+    run.kill_a_worker()
+    (run.folder / "enough").touch()
+    time.sleep(2.0)
+    terminal.press(b"\x11")
+    assert run.run.process.wait(PATIENCE_S) == 0
+    wait_for("the last line", lambda: b"everything that was emitted is done" in terminal.shown)
+
+
+@pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGINT], [signal.SIGINT, signal.SIGINT]])
+def test_a_run_whose_terminal_is_stopped_ends_in_time(
+    chatting: Callable[..., Chatting], terminal: StoppedTerminal, signals: list[int]
+) -> None:
+    """By a signal, drained; by a second one, killed: neither waits for a terminal that nobody reads."""
+    run = chatting(**in_terminal(terminal))
+    terminal.stop()
+    for number in signals:
+        os.kill(run.run.process.pid, number)
+        time.sleep(0.5)
+    assert run.run.process.wait(ENDED_WITHIN_S) == 128 + signals[0]
+    wait_for("all its processes to end", lambda: not run.run.family(), 5)
+
+
+HUNG = """
+import threading, prometheus_client
+write = prometheus_client.write_to_textfile
+written = []
+def hang_from_the_third(path, registry):
+    written.append(path)
+    if len(written) >= 3:
+        threading.Event().wait()
+    write(path, registry)
+prometheus_client.write_to_textfile = hang_from_the_third
+"""
+
+
+def test_a_metrics_file_on_a_disk_that_hangs_holds_nothing_up(chatting: Callable[..., Chatting]) -> None:
+    """A write that never returns, as on a server of files that is away: the run goes on, and says so at the end."""
+    run = chatting("--metrics-file", "m.prom", code=HUNG + MAIN)
+    run.wait_for_more(3000)
+    run.kill_a_worker()
+    (run.folder / "enough").touch()
+    run.run.process.communicate(timeout=PATIENCE_S)
+    said = run.said.read_text()
+    assert run.run.process.returncode == 0, said[-3000:]
+    assert "--metrics-file m.prom is out of date: its disk has not answered for" in said
+
+
+def test_errors_that_cannot_be_written_end_nothing(chatting: Callable[..., Chatting]) -> None:
+    """Standard error is a full disk: there is nowhere to say so, and the run goes on to its good end."""
+    with open("/dev/full", "w") as full:
+        run = chatting(stderr=full)
+        run.wait_for_more(500)
+        run.finish()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from streamlet.cli.interrupts import SAME_S
 from streamlet.devcluster import DevCluster
 from tests.faults.rig import rig, wait_for
 
@@ -50,6 +51,7 @@ def test_a_second_ctrl_c_ends_the_run_without_its_drain(cluster: DevCluster, tmp
         made.wait_for_done(0.3, run.tail)
         os.kill(run.process.pid, signal.SIGINT)
         wait_for("the drain", lambda: "raining" in run.process.said(), told=run.tail)
+        time.sleep(2 * SAME_S)
         os.kill(run.process.pid, signal.SIGINT)
         assert run.process.status(10) == 130
         wait_for("every process to be gone", lambda: not run.alive(), 5, run.alive)

@@ -7,16 +7,26 @@ import select
 import socket
 import threading
 from collections import deque
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
+from streamlet.base.backlog import Backlog
 from streamlet.runtime.links.wire import MAX_CONTROL_FRAME, BadFrame, FrameReader, FrameWriter, pack, unpack
-from streamlet.runtime.worker.messages import Event, Message, Raw, encode
-from streamlet.runtime.worker.unsent import UnsentMessages
+from streamlet.runtime.worker.messages import Beat, Complaint, Event, Message, Raw, State, Unlinked, encode
 
 INHERITED_KEY = b"an inherited socket pair has no third party"
 
 LONGEST_TEXT = 1 << 16
 """Most characters of a text; the rest is cut."""
+
+_REPLACED: Mapping[type, Callable[[Any], Hashable]] = {
+    Beat: lambda _: Beat,
+    State: lambda _: State,
+    Unlinked: lambda message: (Unlinked, message.worker),
+}
+"""Kind -> the name under which a newer message replaces one that has not left."""
+
+_LINES = (Event, Complaint)
 
 
 class ChannelClosed(Exception):
@@ -32,7 +42,7 @@ class ControlChannel:
         self._writer = writer
         self._reader = reader
         self._given: deque[tuple[Message, bytes]] = deque()
-        self._unsent = UnsentMessages()
+        self._unsent: Backlog[bytes] = Backlog()
         self._frame = memoryview(b"")
         """The rest of a frame whose beginning has left."""
         self._lock = threading.Lock()
@@ -80,7 +90,9 @@ class ControlChannel:
             self._given.clear()
             raise ChannelClosed(self._broken)
         while self._given:
-            self._unsent.put(*self._given.popleft())
+            message, packed = self._given.popleft()
+            name = _REPLACED.get(type(message), lambda _: None)(message)
+            self._unsent.put(packed, name, line_bytes=len(packed) if isinstance(message, _LINES) else 0)
         try:
             # The rest of a frame goes first, however late: half a frame, and another after it, could never be read
             # again. Frames are numbered when they leave, because the other end refuses any other order.

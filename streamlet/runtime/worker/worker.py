@@ -67,6 +67,8 @@ DRAINING = "draining"
 PARENT_ENDS_S = 1.0
 """Seconds between the end of a killed coordinator's channels and its own."""
 
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 BEAT_AFTER_S = 0.1
 """Seconds between the loop's look at its numbers, at multiples of the period, and the heartbeat."""
 
@@ -471,9 +473,37 @@ def serve(channel: ControlChannel, **known: Any) -> int:
         channel.finish()
 
 
+def _leave_signals_to_coordinator() -> None:
+    """Outlive SIGINT, SIGTERM and SIGHUP: the coordinator, which gets them too, ends its workers."""
+    # systemd, a container's end and `kill` of a group send SIGTERM to every process. A worker that died of it would
+    # take along what its coordinator is about to drain.
+    numbers = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+    for number in numbers:
+        # A handler that does nothing, not SIG_IGN: what a component starts would inherit that for good, and could not
+        # be terminated.
+        signal.signal(number, lambda *_: None)
+        signal.siginterrupt(number, False)
+    # A child that is forked (multiprocessing) is the user's own, and ends like any program. A signal that comes before
+    # it has its own handlers waits until it has.
+    masks = threading.local()
+
+    def block() -> None:
+        masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+
+    def unblock() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, masks.before)
+
+    def be_a_program() -> None:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
+        unblock()
+
+    os.register_at_fork(before=block, after_in_parent=unblock, after_in_child=be_a_program)
+
+
 def main() -> None:
     """Run as ``python -m streamlet.runtime.worker.worker FD``, FD being the control channel."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the coordinator decides what Ctrl-C means
+    _leave_signals_to_coordinator()
     descriptor = int(sys.argv[1])
     os.set_inheritable(descriptor, False)  # as every descriptor but one that was passed on is already
     channel = ControlChannel.inherited(socket.socket(fileno=descriptor))

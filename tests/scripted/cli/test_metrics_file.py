@@ -55,6 +55,7 @@ def test_partitions_latencies_and_own_metrics_have_their_labels(tmp_path: Path) 
     component = ComponentStatus("lines", "spout", 1, emitted=7, p50_ms=2.0, metrics={"given_up": 1.0})
     partition = {"topic": "t", "partition": 3, "position": 9, "committed": 8, "lag": None}
     view.on_status(RunStatus("running", 1.5, (component,), (partition,)))
+    assert view._answered()
     assert value(path, "streamlet_emitted_total", component="lines") == 7
     assert value(path, "streamlet_latency_seconds", component="lines", quantile="0.5") == 0.002
     assert value(path, "streamlet_latency_seconds", component="lines", quantile="0.99") is None
@@ -68,9 +69,11 @@ def test_a_call_that_hangs_is_a_metric_while_it_does(tmp_path: Path) -> None:
     view = MetricsFile(path, Silent())
     row = {"worker": 1, "component": "count", "task": 3, "call": "process", "seconds": 41.5, "tuple": "['a']"}
     view.on_status(RunStatus("running", 1.5, hanging=(row,)))
+    assert view._answered()
     labels = {"component": "count", "task": "3", "call": "process"}
     assert value(path, "streamlet_hanging_seconds", **labels) == 41.5
     view.on_status(RunStatus("running", 2.5))
+    assert view._answered()
     assert value(path, "streamlet_hanging_seconds", **labels) is None
 
 
@@ -79,6 +82,7 @@ def test_a_disk_that_fills_up_costs_the_file_only(tmp_path: Path, caplog: pytest
     view = MetricsFile(tmp_path / "gone" / "m.prom", Silent())
     for second in range(3):
         view.on_status(RunStatus("running", float(second)))
+        assert view._answered()
     assert [record.message for record in caplog.records].count(caplog.records[0].message) == 1
     assert "is out of date: No such file or directory" in caplog.text
 

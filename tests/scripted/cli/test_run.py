@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from streamlet.cli.interrupts import SAME_S
 from tests.patience import PATIENCE_S
 
 READINGS = Path(__file__).parents[3] / "topologies" / "readings.py"
@@ -122,7 +123,7 @@ def test_seconds_and_settings_may_stand_in_a_file(streamlet, backend: str) -> No
 
 
 @backends
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_makes_the_run_drain_and_clean_up(streamlet, backend: str, number: int, status: int) -> None:
     """Within the drain time-out and a little: pause, drain, `cleanup`, exit with the shell's status."""
     process = streamlet.start("run", streamlet.write(ENDLESS), "--backend", backend)
@@ -132,6 +133,32 @@ def test_a_signal_makes_the_run_drain_and_clean_up(streamlet, backend: str, numb
     assert process.returncode == status, err
     assert "Draining" in err and "cleaned up" in err
     assert "everything that was emitted is done" in out.splitlines()[-1]
+
+
+@pytest.mark.parametrize("numbers", [[signal.SIGINT] * 3, [signal.SIGTERM, signal.SIGHUP], [signal.SIGHUP] * 2])
+def test_one_wish_that_comes_as_several_signals_drains(streamlet, numbers: list[int]) -> None:
+    """A launcher passes on what the group got already, a service manager sends SIGHUP too, a terminal goes twice."""
+    process = streamlet.start("run", streamlet.write(ENDLESS), "--workers", "2")
+    wait_for(process, "the first tuple is there")
+    for number in numbers:
+        process.send_signal(number)
+        time.sleep(SAME_S / 10)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 128 + numbers[0], err
+    assert "everything that was emitted is done" in out.splitlines()[-1]
+
+
+def test_a_run_under_nohup_outlives_its_terminal(streamlet) -> None:
+    process = subprocess.Popen(
+        ["nohup", *streamlet.command, "run", str(streamlet.write(ENDLESS)), "-t", "4"],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=streamlet.folder,
+        env=streamlet.environment,
+    )  # fmt: skip
+    streamlet.started.append(process)
+    wait_for(process, "the first tuple is there")
+    process.send_signal(signal.SIGHUP)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0 and "Draining" not in err, err
 
 
 @backends
@@ -145,6 +172,7 @@ def test_a_second_signal_kills_at_once_and_leaves_nothing(streamlet, backend: st
     assert bool(children) == (backend == "processes")
     process.send_signal(signal.SIGINT)
     wait_for(process, "Draining")
+    time.sleep(2 * SAME_S)
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
@@ -165,6 +193,7 @@ def test_a_program_is_told_of_a_second_signal_too(streamlet) -> None:
             break
     process.send_signal(signal.SIGINT)
     wait_for(process, "Draining")
+    time.sleep(2 * SAME_S)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=PATIENCE_S)
     result = json.loads(out.splitlines()[-1])

@@ -7,13 +7,14 @@ import socket
 import threading
 from collections.abc import Iterator
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
 from streamlet.runtime.links.wire import MAX_CONTROL_FRAME, pack
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.worker.channel import LONGEST_TEXT, ChannelClosed, ControlChannel
-from streamlet.runtime.worker.messages import Beat, Event, Linked, LinkLost, Message, Raw
+from streamlet.runtime.worker.messages import Beat, Event, Linked, LinkLost, Raw, State, Unlinked
 
 
 def test_a_line_of_any_length_is_cut_and_not_refused() -> None:
@@ -117,11 +118,11 @@ def test_a_message_sent_in_the_middle_of_a_send_is_no_deadlock(narrow: tuple[Con
     inner = ours._unsent.put
     sent: list[int] = []
 
-    def putting(message: Message, packed: bytes) -> None:
+    def putting(*message: Any, **more: Any) -> None:
         if not sent:
             sent.append(1)
             ours.send(Linked(2))
-        inner(message, packed)
+        inner(*message, **more)
 
     ours._unsent.put = putting  # type: ignore[method-assign]
     ours.send(Linked(1))
@@ -149,3 +150,18 @@ def test_the_last_words_are_waited_for_until_they_are_read_or_nobody_is_there(
     ours.finish()
     with pytest.raises(ChannelClosed):
         ours.send(Linked(1))
+
+
+def test_of_numbers_that_replace_each_other_the_newest_leaves(narrow: tuple[ControlChannel, ControlChannel]) -> None:
+    ours, theirs = narrow
+    while not ours.unsent:
+        ours.send(LinkLost(0, 0, 0, "x" * 1000))
+    for number in range(3):
+        for message in (Beat({}, [], number, 0), Unlinked(1, f"{number}"), Unlinked(2, f"{number}"), Linked(number)):
+            ours.send(message)
+        ours.send(State(number == 2, False, True, None))
+    got = [raw for raw in heard(ours, theirs) if raw["t"] != "link_lost"]
+    kinds = [raw["t"] for raw in got]
+    assert kinds == ["linked", "linked", "beat", "unlinked", "unlinked", "linked", "state"]
+    assert [raw["version"] for raw in got if raw["t"] == "linked"] == [0, 1, 2]
+    assert got[2]["pending"] == 2 and got[3]["why"] == got[4]["why"] == "2" and got[6]["drained"]

@@ -1,0 +1,67 @@
+"""A thread that makes calls for others: those who hand a call over wait for nothing."""
+
+from __future__ import annotations
+
+import queue
+import signal
+import threading
+from collections.abc import Callable, Hashable
+
+from streamlet.base.backlog import Backlog
+
+Act = Callable[[], None]
+
+
+class HandOver:
+    """Make calls that may block, in order, on a thread.
+
+    They write to a terminal, a pipe or a disk, which may hang. ``left_out`` is called with the number of lines that
+    found no room in the backlog. ``failed`` gets what a call raises. Both run on the thread.
+    """
+
+    def __init__(self, name: str, left_out: Callable[[int], None], failed: Callable[[Exception], None]) -> None:
+        self._backlog: Backlog[Act] = Backlog()
+        # Reentrant, and never held while a call is made: a finalizer that logs may hand over something in the middle of
+        # another hand-over of its own thread.
+        self._lock = threading.RLock()
+        self._given: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._left_out = left_out
+        self._failed = failed
+        # A daemon: a call that never returns must not keep the program from ending.
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def give(self, act: Act, replaces: Hashable = None, line_bytes: int = 0) -> None:
+        """Have a call made soon. Any thread. See ``Backlog.put``."""
+        with self._lock:
+            self._backlog.put(act, replaces, line_bytes)
+        # One token wakes the thread for everything that stands there by then.
+        if self._given.empty():
+            self._given.put(None)
+
+    def finish(self, wait: Callable[[threading.Event], object]) -> bool:
+        """Have everything done that was given; tell whether it is.
+
+        ``wait`` gets an event that is set then, and waits for it as long as it likes.
+        """
+        done = threading.Event()
+        self.give(done.set)
+        wait(done)
+        return done.is_set()
+
+    def _run(self) -> None:
+        # Signals are for the main thread: one that came here would not end a sleep or a read there.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        while True:
+            self._given.get()
+            while (act := self._next()) is not None:
+                try:
+                    act()
+                except Exception as error:  # noqa: BLE001 - the thread lives as long as anybody hands over
+                    self._failed(error)
+
+    def _next(self) -> Act | None:
+        with self._lock:
+            act = self._backlog.take()
+            count = 0 if act is not None else self._backlog.take_left_out()
+        return (lambda: self._left_out(count)) if count else act

@@ -1,0 +1,83 @@
+"""What shows a run may stand still: the run does not, its end waits for a reader, and not for ever after a signal."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from streamlet.backends.contract import RunResult, RunStatus
+from streamlet.cli import view_thread
+from streamlet.cli.output import OutputFailed
+from streamlet.cli.show import LastingView
+from streamlet.cli.view_thread import ViewThread
+from tests.patience import PATIENCE_S
+
+RESULT = RunResult("time", RunStatus("ended", 9.0), True)
+
+
+class Standing:
+    """A view that shows nothing until it may."""
+
+    def __init__(self) -> None:
+        self.may = threading.Event()
+        self.shown: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        def show(*given: Any) -> None:
+            self.may.wait(PATIENCE_S)
+            self.shown.append(" ".join([name, *(each.state for each in given if isinstance(each, RunStatus))]))
+
+        return show
+
+
+def test_the_newest_status_is_shown_when_the_reader_is_back() -> None:
+    view = Standing()
+    shown = ViewThread(LastingView(view, lambda: None), lambda: False)  # type: ignore[arg-type]
+    for number in range(50):
+        shown.on_status(RunStatus(f"{number}", 1.0))
+        shown.notice("x")
+    threading.Timer(0.2, view.may.set).start()
+    shown.finish(RESULT)
+    shown.close()
+    statuses = [each for each in view.shown if each.startswith("on_status")]
+    assert statuses[-1] == "on_status 49" and len(statuses) <= 2, "one may have been taken up at once"
+    assert view.shown[-2:] == ["finish", "close"] and not shown.stuck
+
+
+def test_the_end_waits_for_its_reader_until_somebody_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view_thread, "HURRIED_S", 0.3)
+    view, hurried = Standing(), threading.Event()
+    shown = ViewThread(LastingView(view, lambda: None), hurried.is_set)  # type: ignore[arg-type]
+    ending = threading.Thread(target=lambda: shown.finish(RESULT))
+    ending.start()
+    time.sleep(1.0)
+    assert ending.is_alive(), "nobody has asked for the end yet"
+    hurried.set()
+    ending.join(PATIENCE_S)
+    shown.close()
+    assert shown.stuck and view.shown == []
+    view.may.set()
+
+
+def test_a_view_that_breaks_makes_the_run_drain_and_its_error_is_kept() -> None:
+    """What breaks at the first line is raised there: nothing runs yet."""
+
+    class Broken:
+        def __getattr__(self, name: str) -> Any:
+            def show(*_: Any) -> None:
+                raise OutputFailed("its disk is full") if name in ("start", "on_status") else KeyError(name)
+
+            return show
+
+    asked: list[int] = []
+    lasting = LastingView(Broken(), lambda: asked.append(1))  # type: ignore[arg-type]
+    shown = ViewThread(lasting, lambda: bool(asked))
+    with pytest.raises(OutputFailed):
+        shown.start(None, "processes")  # type: ignore[arg-type]
+    shown.log("info", "x")
+    shown.on_status(RunStatus("running", 1.0))
+    shown.close()
+    assert isinstance(lasting.lost, KeyError) and asked
