@@ -10,34 +10,51 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import stat
 import tempfile
 from pathlib import Path
 
+from streamlet.base.errors import BadInput
 from streamlet.base.process_identity import start_ticks
-
-LONGEST = 80
-"""Most bytes of a folder's path. The path of a Unix socket may have 107, and the socket's own name takes up to 20."""
-
-SHORT = "/tmp"  # noqa: S108 - each folder in it has its own name and mode 0700
 
 _NAME = re.compile(r"slt-(?:spark-)?(\d{1,10})-(\d{1,20})-(\d{1,20})-([0-9a-f]{8})-\w+")
 
 
-def socket_folder() -> Path:
-    """Make a folder, 0700, for the sockets of a run."""
-    # In /tmp where TMPDIR has a long name: the path of a Unix socket may have 107 bytes only.
-    _remove_dead({tempfile.gettempdir(), SHORT})
-    directory = tempfile.mkdtemp(prefix=_prefix("slt-"))
-    if len(os.fsencode(directory)) > LONGEST:
-        Path(directory).rmdir()
-        directory = tempfile.mkdtemp(prefix=_prefix("slt-"), dir=SHORT)
-    return Path(directory)
+def run_folder() -> Path:
+    """Make a folder, 0700, for the files of a run. Raises BadInput."""
+    return _made("slt-")
 
 
 def spark_folder() -> Path:
-    """Make a folder, 0700, for the files of a Spark application here."""
-    _remove_dead({tempfile.gettempdir()})
-    return Path(tempfile.mkdtemp(prefix=_prefix("slt-spark-")))
+    """Make a folder, 0700, for the files of a Spark application here. Raises BadInput."""
+    return _made("slt-spark-")
+
+
+def there_again(folder: Path) -> bool:
+    """Make a swept folder again; tell whether it was swept. Raises OSError."""
+    # Whoever sweeps temporary files (a system after ten days, a person who needs room) does not know that a run lives.
+    # Its name cannot be guessed before it is there, but afterwards: what another user has put there is not ours.
+    try:
+        folder.mkdir(0o700)
+    except FileExistsError:
+        found = folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+            raise PermissionError(f"{folder} is somebody else's") from None
+        return False
+    return True
+
+
+def _made(kind: str) -> Path:
+    try:
+        place = tempfile.gettempdir()
+        _remove_dead({place})
+        return Path(tempfile.mkdtemp(prefix=_prefix(kind), dir=place))
+    except OSError as error:
+        tried = f"in {os.environ['TMPDIR']} (TMPDIR)" if os.environ.get("TMPDIR") else "for temporary files"
+        raise BadInput(
+            f"A run needs a small folder of its own, and none can be made {tried}: {error.strerror or error}. Make "
+            "room there, or set TMPDIR to a folder that you may write to."
+        ) from error
 
 
 def _prefix(kind: str) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from streamlet.backends.contract import Observer, RunRequest, RunResult, Stop
@@ -16,9 +18,17 @@ from streamlet.backends.run_coordinator import Adopt, RunCoordinator
 from streamlet.base.errors import BadInput
 from streamlet.runtime.worker.channel import ControlChannel
 
+OWN_END_S = 0.5
+"""Seconds for workers that have closed to end by themselves."""
+
+REAP_S = 5.0
+"""Seconds that the kernel may take to end what was killed."""
+
+logger = logging.getLogger("streamlet")
+
 
 class ProcessesBackend:
-    """``streamlet run --backend processes``: one process a worker, linked by Unix sockets in a private directory."""
+    """``streamlet run --backend processes``: one process a worker, linked by Unix sockets."""
 
     name = "processes"
 
@@ -47,10 +57,24 @@ class ProcessLauncher:
         self.listen = ("unix", directory)
         self._quiet = quiet
         self._processes: dict[int, tuple[int, subprocess.Popen[bytes]]] = {}
+        self._killed: list[subprocess.Popen[bytes]] = []
+        """Those that were sent SIGKILL and are not reaped yet."""
+        self._unstarted: list[tuple[int, int, str]] = []
 
     def start(self, worker: int, epoch: int, adopt: Adopt) -> None:
+        try:
+            ours = self._start(worker, epoch)
+        except (OSError, subprocess.SubprocessError) as error:
+            # No descriptor, process or memory is left: that may pass, so it is one start that came to nothing.
+            self._unstarted.append((worker, epoch, f"could not be started: {error}"))
+            return
+        adopt(worker, epoch, ControlChannel.inherited(ours))
+
+    def _start(self, worker: int, epoch: int) -> socket.socket:
+        """Start a process; return our end of its channel. Raises OSError."""
         ours, theirs = socket.socketpair()
-        with theirs:
+        with theirs, contextlib.ExitStack() as undo:
+            undo.callback(ours.close)
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "streamlet.runtime.worker.worker", str(theirs.fileno())],
                 env=_environment(),
@@ -63,14 +87,23 @@ class ProcessLauncher:
                 # before they are drained; and the group can be killed together with what components have forked.
                 process_group=0,
             )
+            undo.pop_all()
         self._processes[worker] = (epoch, process)
-        adopt(worker, epoch, ControlChannel.inherited(ours))
+        return ours
 
     def kill(self, worker: int, epoch: int) -> None:
         held = self._processes.get(worker)
         if held is not None and held[0] == epoch:
             del self._processes[worker]
-            _end(held[1])
+            self._kill(held[1])
+
+    def _kill(self, process: subprocess.Popen[bytes]) -> None:
+        """Send SIGKILL to a worker and its process group, and wait for nothing."""
+        # The whole group: a child that a component forked holds a copy of the worker's channel.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        # Reaped later: a process that the kernel keeps in a read of a disk that hangs does not end until that returns.
+        self._killed.append(process)
 
     def kill_all(self) -> None:
         """Send SIGKILL to every worker and its group; reap nothing.
@@ -82,27 +115,41 @@ class ProcessLauncher:
                 os.killpg(process.pid, signal.SIGKILL)
 
     def ended(self) -> list[tuple[int, int, str]]:
-        return [
+        self._killed = [process for process in self._killed if process.poll() is None]
+        unstarted, self._unstarted = self._unstarted, []
+        return unstarted + [
             (worker, epoch, _how(process.returncode))
             for worker, (epoch, process) in self._processes.items()
             if process.poll() is not None
         ]
 
     def close(self) -> None:
+        _wait_for([process for _, process in self._processes.values()], OWN_END_S)
         for _, process in self._processes.values():
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(0.5)
-        for _, process in self._processes.values():
-            _end(process)
+            self._kill(process)
         self._processes.clear()
+        left = _wait_for(self._killed, REAP_S)
+        if left:
+            pids = ", ".join(str(process.pid) for process in left)
+            logger.warning(
+                "Workers that were killed have not ended after %g s (process %s): the kernel keeps them, mostly in a "
+                "read or write of a disk that hangs. They end with it.", REAP_S, pids
+            )  # fmt: skip
+        for process in left:
+            process.returncode = -signal.SIGKILL  # else its last reference complains that nobody has waited for it
+        self._killed = []
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a worker and its process group, and reap it."""
-    # The whole group: a child that a component forked holds a copy of the worker's channel.
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+def _wait_for(processes: list[subprocess.Popen[bytes]], seconds: float) -> list[subprocess.Popen[bytes]]:
+    """Wait until processes have ended, for so long in all; return those that have not."""
+    deadline = time.monotonic() + seconds
+    left = []
+    for process in processes:
+        try:
+            process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            left.append(process)
+    return left
 
 
 def _environment() -> dict[str, str]:

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from streamlet.backends.contract import ComponentStatus, Observer, RunRequest, RunResult, RunStatus, Stop
-from streamlet.backends.folders import socket_folder
+from streamlet.backends.folders import run_folder, there_again
 from streamlet.backends.outcome import NOBODY_SENDS, RunFailed, check_closed, counted, judged
 from streamlet.base.clock import AwakeClock, Clock, SystemClock
 from streamlet.base.errors import FAILED
@@ -96,7 +96,7 @@ class RunCoordinator:
         self.plan: Plan = make_plan(request.topology, request.workers)
         self.run_id = uuid.uuid4().bytes
         self.secret = secrets.token_bytes(32)
-        self.directory = socket_folder()
+        self.directory = run_folder()
         conf = request.conf
         self.supervisor = Supervisor(
             request.workers,
@@ -271,6 +271,8 @@ class RunCoordinator:
         self.pages.pop(worker, None)
         path = self.directory / f"hand-{worker}.{epoch}"
         try:
+            if there_again(self.directory):
+                logger.info("The folder of the run, %s, was swept and is made again.", self.directory)
             self.pages[worker] = make_page(str(path))
         except OSError as error:  # the run goes on without: a death is told without what was under work
             logger.debug("no page for worker %d: %s", worker, error)
@@ -373,7 +375,7 @@ class RunCoordinator:
                 case instructions.Kill(worker, epoch):
                     self._bury(worker)
                     # Killed before its channel is closed: a living worker would take the end of the channel for the
-                    # coordinator's, and remove the directory in which the others have their sockets.
+                    # coordinator's, and remove the folder of the run.
                     self.launcher.kill(worker, epoch)
                     self._hang_up(worker, epoch)
                 case instructions.Replaced(worker, epoch):

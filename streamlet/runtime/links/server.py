@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
+import os
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from streamlet.base.notices import Notices
 from streamlet.runtime.links import dialing
@@ -18,6 +20,9 @@ from streamlet.runtime.links.handshake import DEADLINE_S, Hello, Refused
 MAX_UNPROVED = 64
 """Most connections in their handshake at once; a further one is closed."""
 
+FULL_S = 0.2
+"""Seconds before the next look at a door where a connection waits for a free descriptor."""
+
 TELL_S = 10.0
 """Seconds between two reports of refused strangers."""
 
@@ -25,7 +30,7 @@ logger = logging.getLogger("streamlet.links")
 
 
 class LinkServer:
-    """A listener on a Unix socket of the run, or on TCP.
+    """A listener on an abstract Unix socket, or on TCP.
 
     ``fileno`` is readable when ``serve`` should be called. ``admits`` raises Refused; ``welcomed`` gets a link that
     proved itself. Both run in other threads.
@@ -54,6 +59,7 @@ class LinkServer:
         self._refusals: Notices[None] = Notices(TELL_S)
         self._proving = threading.Lock()
         self._unproved: dict[threading.Thread, socket.socket] = {}
+        self._spare = _spare_descriptor()
 
     def fileno(self) -> int:
         """Return the descriptor, for a selector."""
@@ -61,9 +67,11 @@ class LinkServer:
 
     def serve(self) -> None:
         """Take one connection, if there is one, and start its handshake."""
-        try:
-            sock, _ = self._sock.accept()
-        except OSError:
+        sock = self._accept()
+        if sock is None:
+            return
+        if sock.family == socket.AF_UNIX and not _is_of_this_user(sock):
+            sock.close()
             return
         with self._proving:
             # Strangers can open connections without end, and each handshake has a thread: their number is bounded. A
@@ -73,7 +81,40 @@ class LinkServer:
                 return
             thread = threading.Thread(target=self._prove, args=(sock,), name="handshake", daemon=True)
             self._unproved[thread] = sock
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:  # no further thread can be started: the peer dials again
+            with self._proving:
+                del self._unproved[thread]
+            sock.close()
+            self._tell(error)
+
+    def _accept(self) -> socket.socket | None:
+        """Take the next connection; None without one, or where no descriptor is left for it."""
+        if self._spare is None:
+            self._spare = _spare_descriptor()
+        try:
+            return self._sock.accept()[0]
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                return None
+        # User code has used up all descriptors. The connection stays at the door, and the listener would be readable
+        # for ever: its thread would spin. So one descriptor is kept for this moment, and a peer that was replaced can
+        # link.
+        if self._spare is not None:
+            os.close(self._spare)
+            self._spare = None
+            with contextlib.suppress(OSError):
+                return self._sock.accept()[0]
+        self._tell(
+            OSError(
+                errno.EMFILE,
+                "this worker has no file descriptor left, so its peers cannot link; look at what its components leave "
+                "open, or raise `ulimit -n`",
+            )
+        )
+        time.sleep(FULL_S)
+        return None
 
     def _prove(self, sock: socket.socket) -> None:
         try:
@@ -114,11 +155,26 @@ class LinkServer:
                 sock.shutdown(socket.SHUT_RDWR)
         for thread, _ in unproved:
             thread.join(DEADLINE_S)
-        if self.address[0] == "unix":
-            with contextlib.suppress(OSError):
-                Path(self.address[1]).unlink()
+        if self._spare is not None:
+            os.close(self._spare)
 
 
-def socket_path(directory: Path, worker: int, epoch: int) -> str:
-    """Return the path of a worker's socket in the run's directory. The path of a Unix socket may have 107 bytes."""
-    return str(directory / f"w{worker}.{epoch}")
+def new_socket_name(run_id: bytes, worker: int, epoch: int) -> str:
+    """Return a fresh name for a worker's Unix socket: abstract, in no folder."""
+    # A file would go with a temporary folder that is swept, as systems do after ten days, and no worker that is
+    # replaced could link again. The end of the name is random: nobody else can take it before us.
+    return f"\0streamlet-{run_id.hex()}-w{worker}.{epoch}-{os.urandom(8).hex()}"
+
+
+def _is_of_this_user(sock: socket.socket) -> bool:
+    """Tell whether the process at the other end of a Unix socket is ours, or root's."""
+    # An abstract name has no folder whose mode keeps other users out.
+    size = struct.calcsize("3i")
+    _pid, uid, _gid = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+    return uid in (os.geteuid(), 0)
+
+
+def _spare_descriptor() -> int | None:
+    with contextlib.suppress(OSError):
+        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    return None

@@ -36,7 +36,7 @@ from streamlet.runtime.links.handshake import Hello
 from streamlet.runtime.links.links import SocketLinks
 from streamlet.runtime.links.peering import Peering
 from streamlet.runtime.links.route_check import RouteCheck
-from streamlet.runtime.links.server import LinkServer, socket_path
+from streamlet.runtime.links.server import LinkServer, new_socket_name
 from streamlet.runtime.links.wire import MAX_DATA_FRAME
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.building import Running, component_names
@@ -288,7 +288,7 @@ class Worker:
         """Return the address to listen at for peers: never every interface."""
         kind, where = self.plan.listen
         if kind == "unix":
-            return "unix", socket_path(Path(where), self.index, self.epoch), 0
+            return "unix", new_socket_name(self.plan.run_id, self.index, self.epoch), 0
         # Without a named host: peers can reach the address from which we reach the coordinator, too.
         return "tcp", where or self.channel.sock.getsockname()[0], 0
 
@@ -423,8 +423,8 @@ class Worker:
 
     def _orphaned(self) -> None:
         """End without the coordinator: unclean, soon, even if user code never returns."""
-        # A coordinator that was killed cannot remove the directory of the sockets: its workers do. But one that hangs
-        # up and lives has replaced this worker, and its successor and the others have their sockets there.
+        # A coordinator that was killed cannot remove the folder of the run: its workers do. But one that hangs up and
+        # lives has replaced this worker, and the others have what they need there.
         if self.plan.listen[0] == "unix" and self._left_by_parent():
             shutil.rmtree(self.plan.listen[1], ignore_errors=True)
         self.loop.post(lambda: self._stop(False))

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from streamlet.backends import folders
-from streamlet.backends.folders import socket_folder, spark_folder
+from streamlet.backends.folders import run_folder, spark_folder, there_again
+from streamlet.base.errors import BadInput
 
 ROOT = Path(__file__).parents[3]
 MAKE = """
 import sys, time
-from streamlet.backends.folders import socket_folder, spark_folder
-for folder in (socket_folder(), spark_folder()):
+from streamlet.backends.folders import run_folder, spark_folder
+for folder in (run_folder(), spark_folder()):
     (folder / "inside").mkdir()
     (folder / "inside" / "file").write_text("x")
     print(folder, flush=True)
@@ -29,10 +29,9 @@ sys.stdin.read()
 
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A temporary folder of its own, with a short name, which is also the short one."""
+    """A temporary folder of its own."""
     with tempfile.TemporaryDirectory(prefix="t") as made:
         monkeypatch.setattr(tempfile, "tempdir", made)
-        monkeypatch.setattr(folders, "SHORT", made)
         yield Path(made)
 
 
@@ -58,12 +57,12 @@ def test_a_killed_runs_folders_are_removed_by_the_next_and_a_living_ones_are_not
     owner: tuple[subprocess.Popen[str], list[Path]], place: Path
 ) -> None:
     process, theirs = owner
-    mine = [socket_folder(), spark_folder()]
+    mine = [run_folder(), spark_folder()]
     assert all(folder.is_dir() for folder in [*theirs, *mine])
     assert [folder.stat().st_mode & 0o777 for folder in mine] == [0o700] * 2
     process.send_signal(signal.SIGKILL)
     process.wait()
-    mine.append(socket_folder())
+    mine.append(run_folder())
     assert not any(folder.exists() for folder in theirs) and all(folder.is_dir() for folder in mine)
 
 
@@ -73,7 +72,7 @@ def test_a_killed_runs_folders_are_removed_by_the_next_and_a_living_ones_are_not
 )
 def test_what_is_not_named_like_a_runs_folder_is_left(place: Path, name: str) -> None:
     (place / name).mkdir()
-    socket_folder()
+    run_folder()
     assert (place / name).is_dir()
 
 
@@ -110,9 +109,9 @@ def test_only_folders_of_this_user_machine_and_view_of_processes_are_removed(
     removed.mkdir()
     with monkeypatch.context() as other:
         other.setattr(os, "geteuid", lambda: os.getuid() + 1)
-        socket_folder()
+        run_folder()
         assert removed.is_dir()
-    socket_folder()
+    run_folder()
     assert not removed.exists() and all(path.exists() for path in kept)
 
 
@@ -120,5 +119,31 @@ def test_a_number_that_came_again_is_another_process(place: Path) -> None:
     """This one lives, and did not make the folder."""
     old = place / f"slt-{os.getpid()}-1-{namespace()}-{boot_of_this_machine()}-old"
     old.mkdir()
-    socket_folder()
+    run_folder()
     assert not old.exists()
+
+
+def test_a_folder_that_was_swept_is_made_again_and_what_somebody_else_put_there_is_not_used(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = run_folder()
+    assert not there_again(folder)
+    folder.rmdir()
+    assert there_again(folder) and folder.stat().st_mode & 0o777 == 0o700
+    folder.rmdir()
+    folder.symlink_to(place)
+    with pytest.raises(PermissionError):
+        there_again(folder)
+    folder.unlink()
+    folder.mkdir()
+    with monkeypatch.context() as other:
+        other.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        with pytest.raises(PermissionError):
+            there_again(folder)
+
+
+def test_where_no_folder_can_be_made_it_says_what_to_do(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that is full, or a file system that is read-only: one paragraph, before anything is started."""
+    monkeypatch.setattr(tempfile, "tempdir", str(place / "none"))
+    with pytest.raises(BadInput, match=r"none can be made .*No such file or directory. Make room there, or set TMPDIR"):
+        run_folder()

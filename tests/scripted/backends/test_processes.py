@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import gc
+import os
+import subprocess
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from streamlet.backends import processes
 from streamlet.backends.contract import RunRequest, RunStatus, Stop
-from streamlet.backends.processes import ProcessesBackend
+from streamlet.backends.processes import ProcessesBackend, ProcessLauncher
 from streamlet.backends.run_coordinator import RunFailed
 from streamlet.model.settings import resolve
 from streamlet.runtime.worker.loading import load_topology
@@ -81,10 +87,8 @@ def test_the_last_status_still_shows_the_partitions(tmp_path: Path) -> None:
     assert [row["position"] for row in run.status.partitions] == [7]
 
 
-def test_sockets_find_a_place_where_temporary_files_have_long_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A Unix socket's path may have 107 bytes; TMPDIR, any number."""
+def test_temporary_files_may_have_long_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Unix socket's path may have 107 bytes only; TMPDIR, any number."""
     long = tmp_path / ("x" * 120)
     long.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(long))
@@ -185,3 +189,50 @@ def test_a_row_that_no_heartbeat_can_carry_is_named(tmp_path: Path) -> None:
     wanted = RunRequest(topology, resolve(topology.config, {}), file=file, workers=1, seconds=PATIENCE_S)
     with pytest.raises(RunFailed, match="TypeError"):
         ProcessesBackend().run(wanted, Watcher(), Stop())
+
+
+def test_a_start_that_the_system_refuses_costs_one_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No descriptor or process is left at the moment: told, and tried again; no descriptor of ours is left open."""
+    tries: list[int] = []
+    popen = subprocess.Popen
+
+    def refusing(*given: Any, **more: Any) -> Any:
+        tries.append(1)
+        if len(tries) in (2, 3):
+            raise OSError(errno.EMFILE, "Too many open files")
+        return popen(*given, **more)
+
+    monkeypatch.setattr(processes.subprocess, "Popen", refusing)
+    stop = Stop()
+    observer = StopWhenUp(stop)
+    before = len(os.listdir("/proc/self/fd"))
+    assert ProcessesBackend().run(request(tmp_path / "refused.py", None), observer, stop).drained
+    gc.collect()  # a page that is mapped has a descriptor until the coordinator is forgotten
+    assert len(tries) == 4 and len(os.listdir("/proc/self/fd")) == before
+    told = [text for text in observer.texts if "could not be started" in text]
+    assert told == [f"worker 1 (epoch {n}) could not be started: [Errno 24] Too many open files" for n in (1, 2)]
+
+
+def test_what_the_kernel_does_not_let_end_holds_nothing_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A killed process in a read of a disk that hangs is not reaped until that returns: it is named at the end."""
+    monkeypatch.setattr(processes, "REAP_S", 0.2)
+
+    class Kept(subprocess.Popen):  # type: ignore[type-arg]
+        def wait(self, timeout: float | None = None) -> int:
+            assert timeout is not None, "it would wait for ever"
+            time.sleep(timeout)
+            raise subprocess.TimeoutExpired("", timeout)
+
+        def poll(self) -> int | None:
+            return None
+
+    process = Kept(["sleep", str(PATIENCE_S)], process_group=0)
+    launcher = ProcessLauncher("")
+    launcher._processes[0] = 1, process
+    launcher.kill(0, 1)
+    assert launcher.ended() == []
+    launcher.close()
+    assert f"have not ended after 0.2 s (process {process.pid})" in caplog.text
+    os.waitpid(process.pid, 0)

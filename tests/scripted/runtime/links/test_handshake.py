@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import socket
 import threading
 import time
@@ -15,7 +16,7 @@ import pytest
 from streamlet.runtime.links import handshake
 from streamlet.runtime.links.dialing import Secured, dial
 from streamlet.runtime.links.handshake import DATA, Hello, Refused
-from streamlet.runtime.links.server import MAX_UNPROVED, LinkServer
+from streamlet.runtime.links.server import FULL_S, MAX_UNPROVED, LinkServer, new_socket_name
 from tests.patience import PATIENCE_S
 
 SECRET = b"s" * 32
@@ -222,3 +223,50 @@ def test_random_handshakes_crash_nothing(serving: Serving, caplog: pytest.LogCap
     assert serving.thread.is_alive()
     told = [record for record in caplog.records if "was refused" in record.getMessage()]
     assert 1 <= len(told) <= 3, "once in a while, with their number"
+
+
+def test_a_server_without_a_descriptor_takes_one_peer_and_does_not_spin(caplog: pytest.LogCaptureFixture) -> None:
+    """User code has left all open. One is kept for a peer that was replaced; a second waits, told once."""
+    name = new_socket_name(b"r" * 16, 0, 1)
+    welcomed: list[Secured] = []
+    server = LinkServer(("unix", name, 0), SECRET, lambda hello: None, welcomed.append, 1000)
+    peers = [socket.socket(socket.AF_UNIX) for _ in range(2)]
+    for peer in peers:
+        peer.connect(name)
+        peer.settimeout(PATIENCE_S)
+    taken: list[int] = []
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 20, limits[1]))
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        server.serve()
+        assert len(server._unproved) == 1, "the first is in its handshake"
+        began = time.monotonic()
+        for _ in range(3):
+            server.serve()
+        assert time.monotonic() - began >= 3 * FULL_S * 0.9 and len(server._unproved) == 1
+        assert caplog.text.count("no file descriptor left") == 1
+        for descriptor in taken:
+            os.close(descriptor)
+        server.serve()
+        assert len(server._unproved) == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for peer in peers:
+            peer.close()
+        server.close()
+
+
+def test_a_process_of_another_user_is_turned_away_at_the_door(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that is in no folder is open to all: nothing is read of them, and no thread is theirs."""
+    name = new_socket_name(b"r" * 16, 0, 1)
+    assert name != new_socket_name(b"r" * 16, 0, 1), "nobody can take the next one first"
+    server = LinkServer(("unix", name, 0), SECRET, lambda hello: None, lambda _: None, 1000)
+    monkeypatch.setattr("streamlet.runtime.links.server._is_of_this_user", lambda sock: False)
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.connect(name)
+        server.serve()
+        assert peer.recv(1) == b"" and not server._unproved
+    server.close()
