@@ -205,6 +205,7 @@ class RunCoordinator:
         os.close(self._wake_read)
         wake, self._wake_write = self._wake_write, -1  # its number may be another file's soon, and slots still dial
         os.close(wake)
+        self.pages.clear()  # each has a descriptor
         shutil.rmtree(self.directory, ignore_errors=True)
 
     # -- reading -----------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gc
 import os
 import subprocess
 import tempfile
@@ -207,7 +206,6 @@ def test_a_start_that_the_system_refuses_costs_one_restart(tmp_path: Path, monke
     observer = StopWhenUp(stop)
     before = len(os.listdir("/proc/self/fd"))
     assert ProcessesBackend().run(request(tmp_path / "refused.py", None), observer, stop).drained
-    gc.collect()  # a page that is mapped has a descriptor until the coordinator is forgotten
     assert len(tries) == 4 and len(os.listdir("/proc/self/fd")) == before
     told = [text for text in observer.texts if "could not be started" in text]
     assert told == [f"worker 1 (epoch {n}) could not be started: [Errno 24] Too many open files" for n in (1, 2)]
