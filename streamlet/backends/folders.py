@@ -32,7 +32,7 @@ def spark_folder() -> Path:
 
 def there_again(folder: Path) -> bool:
     """Make a swept folder again; tell whether it was swept. Raises OSError."""
-    # Whoever sweeps temporary files (a system after ten days, a person who needs room) does not know that a run lives.
+    # Those who sweep temporary files (a system after ten days, a person who needs room) do not know that a run lives.
     # Its name cannot be guessed before it is there, but afterwards: what another user has put there is not ours.
     try:
         folder.mkdir(0o700)

@@ -22,7 +22,7 @@ OWN_END_S = 0.5
 """Seconds for workers that have closed to end by themselves."""
 
 REAP_S = 5.0
-"""Seconds that the kernel may take to end what was killed."""
+"""Seconds that the kernel may take to end killed processes."""
 
 logger = logging.getLogger("streamlet")
 
@@ -98,7 +98,7 @@ class ProcessLauncher:
             self._kill(held[1])
 
     def _kill(self, process: subprocess.Popen[bytes]) -> None:
-        """Send SIGKILL to a worker and its process group, and wait for nothing."""
+        """Send SIGKILL to a worker's process group; wait for nothing."""
         # The whole group: a child that a component forked holds a copy of the worker's channel.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)

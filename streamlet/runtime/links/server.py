@@ -167,7 +167,7 @@ def new_socket_name(run_id: bytes, worker: int, epoch: int) -> str:
 
 
 def _is_of_this_user(sock: socket.socket) -> bool:
-    """Tell whether the process at the other end of a Unix socket is ours, or root's."""
+    """Tell whether a Unix socket's peer is this user's, or root's."""
     # An abstract name has no folder whose mode keeps other users out.
     size = struct.calcsize("3i")
     _pid, uid, _gid = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
