@@ -23,7 +23,7 @@ from streamlet.runtime.supervision.supervisor import DRAIN_S, IDLE_DRAIN_S
 from streamlet.runtime.tasks.building import Running, component_names
 from streamlet.runtime.tasks.task_stats import component_rows
 from streamlet.runtime.tasks.user_errors import Complaints, exited
-from streamlet.runtime.worker.loop import Trace, WorkerLoop
+from streamlet.runtime.worker.loop import DRAINING, Trace, WorkerLoop
 
 STATUS_S = 1.0
 LOOK_S = 0.02
@@ -108,7 +108,7 @@ class InlineBackend:
                 return "caught_up"
 
     def _drain(self, loop: WorkerLoop, timeout_s: float | None, reason: str) -> bool:
-        loop.pause("draining")
+        loop.pause(DRAINING)
         patient = timeout_s is None and reason == "caught_up"
         limit_s = timeout_s or (IDLE_DRAIN_S if patient else DRAIN_S)
         deadline, processed = self._clock.monotonic() + limit_s, 0

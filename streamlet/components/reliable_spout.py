@@ -67,9 +67,11 @@ class ReliableSpout(Spout):
         fails = self.failed_tuples[tup_id] = self.failed_tuples.get(tup_id, 0) + blame
         if self.fail_final or (self.max_fails is not None and fails > self.max_fails):
             del self.unacked_tuples[tup_id], self.failed_tuples[tup_id]
+            self._waiting.discard(tup_id)
             self.given_up(tup_id, kept.values, fails)
             return
         # The number keeps ids of one due time in order, and from being compared: an id need only be hashable.
+        self._waiting.add(tup_id)
         self._order += 1
         due = self._clock.monotonic() + self.replay_backoff.delay(max(fails, 1))
         heapq.heappush(self._due, (due, self._order, tup_id))
@@ -83,13 +85,27 @@ class ReliableSpout(Spout):
             return False
         tup_id = heapq.heappop(self._due)[2]
         kept = self.unacked_tuples.get(tup_id)
-        if kept is None:
+        if kept is None or tup_id not in self._waiting:  # acked late, or emitted again by the spout itself
             return True
         if kept.many:
             self.emit_many(kept.values, tup_id, kept.stream)
         else:
             self.emit(kept.values, tup_id, kept.stream, kept.direct_task)
         return True
+
+    def fail_many(self, tup_ids: Sequence[Any]) -> None:
+        # Their trees are closed: from here on each may be emitted again, by the replay or by a `fail` of the user's.
+        self._waiting.update(tup_ids)
+        super().fail_many(tup_ids)
+
+    def _emitted_again(self, tup_id: Hashable) -> None:
+        """Refuse an id whose first tuple is open. Raises ValueError."""
+        # What is kept for a replay is kept by id: of two open tuples with one id, the first could not come again.
+        if tup_id not in self._waiting:
+            raise ValueError(
+                f"tup_id {tup_id!r} was emitted again while the tuple emitted with it before is neither acked nor "
+                "failed. Only one of the two could be replayed: give each tuple an id of its own"
+            )
 
     def has_unfinished(self) -> bool:
         """Tell whether any message is neither acked nor given up."""
@@ -106,7 +122,10 @@ class ReliableSpout(Spout):
         self._due: list[tuple[float, int, Hashable]] = []
         self._order = 0
         self._clock: Clock = port.clock
-        send, send_many = port.emit, cast(SpoutPort, port).emit_many
+        self._waiting: set[Hashable] = set()
+        spout_port = cast(SpoutPort, port)
+        here, elsewhere, many_elsewhere = spout_port.here, spout_port.emit_elsewhere, spout_port.emit_many_elsewhere
+        send, send_many = port.emit, spout_port.emit_many
 
         # Kept only once it was sent: what an emit refused is nothing to wait for.
         def emit(
@@ -118,6 +137,11 @@ class ReliableSpout(Spout):
         ) -> list[int] | None:
             if tup_id is None:
                 raise ValueError(_NO_ID)
+            if tup_id in self.unacked_tuples:
+                self._emitted_again(tup_id)
+            if not here():
+                return elsewhere(emit, tup, tup_id, stream, direct_task, need_task_ids)
+            self._waiting.discard(tup_id)
             tasks = send(tup, tup_id, stream, direct_task, need_task_ids)
             self.unacked_tuples[tup_id] = Unacked([*tup], stream, direct_task)
             return tasks
@@ -127,6 +151,12 @@ class ReliableSpout(Spout):
         ) -> None:
             if tup_id is None:
                 raise ValueError(_NO_ID)
+            if tup_id in self.unacked_tuples:
+                self._emitted_again(tup_id)
+            if not here():
+                many_elsewhere(emit_many, tuples, tup_id, stream)
+                return
+            self._waiting.discard(tup_id)
             kept = [[*values] for values in tuples]
             send_many(kept, tup_id, stream)
             self.unacked_tuples[tup_id] = Unacked(kept, stream, many=True)

@@ -130,6 +130,18 @@ SETTINGS: dict[str, Setting] = {
             "restarts of one worker, or losses of one link, in 5 min; or its starts in a row that come to nothing",
         ),
         Setting(
+            "streamlet.threads.queue.max",
+            _at_least(int, 1),
+            10_000,
+            "calls of emit on threads other than the loop's that may wait for one task",
+        ),
+        Setting(
+            "streamlet.threads.wait.secs",
+            _at_least(float, 0),
+            30.0,
+            "how long such an emit waits for room before it raises; 0: not at all",
+        ),
+        Setting(
             "streamlet.task.hang.secs",
             _positive,
             30.0,

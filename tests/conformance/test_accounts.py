@@ -11,7 +11,9 @@ import pytest
 import streamlet
 from streamlet.backends.contract import RunStatus, Stop
 from streamlet.backends.outcome import TuplesLeft
+from tests.conformance import from_threads
 from tests.conformance.early_and_late import HELD, SHARE, Beginnings, Endings
+from tests.conformance.from_threads import FromThreads, LateThread
 from tests.conformance.untracked_ways import COUNT, Ways
 from tests.patience import PATIENCE_S
 
@@ -111,3 +113,39 @@ def test_what_a_spout_emits_in_fail_while_the_run_drains_is_processed(backend: s
     )
     assert counted_outside(tmp_path) == HELD
     assert (result.drained, result.status.pending, result.components["again"].acked) == (True, 0, HELD)
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+def test_what_other_threads_emit_ack_and_fail_is_all_processed(backend: str, tmp_path: Path) -> None:
+    """20 000 tuples emitted by four threads, through a pool and an asyncio loop; some fail once and come again."""
+    conf = {"accounts.folder": str(tmp_path), "streamlet.threads.queue.max": 100}
+    result = streamlet.run(FromThreads, backend=backend, workers=3, settings=conf)
+    assert (result.reason, result.drained, result.left) == ("caught_up", True, {})
+    assert counted_outside(tmp_path) == from_threads.COUNT
+    numbers = result.components["numbers"]
+    assert (numbers.acked, numbers.failed) == (from_threads.COUNT, from_threads.COUNT // 100)
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+def test_a_thread_that_emits_when_the_run_ends_is_refused_and_what_was_taken_is_processed(
+    backend: str, tmp_path: Path
+) -> None:
+    stop = Stop()
+
+    def ask(status: RunStatus) -> None:
+        if any(row.emitted > 1000 for row in status.components):
+            stop.ask()
+
+    result = streamlet.run(
+        LateThread,
+        backend=backend,
+        workers=2,
+        until_caught_up=False,
+        settings={"accounts.folder": str(tmp_path), "streamlet.threads.queue.max": 1000},
+        drain_timeout=PATIENCE_S,
+        on_status=ask,
+        stop=stop,
+    )
+    taken, kind, *words = (tmp_path / "refused").read_text().split()
+    assert kind == "BadEmit" and "while the run ends" in " ".join(words)
+    assert counted_outside(tmp_path) == int(taken) == result.components["late"].emitted > 1000

@@ -11,6 +11,7 @@ Pure but for the user's code. Deliberately absent: any look at other tasks, sock
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from sys import getrefcount
 from typing import Any
@@ -20,6 +21,7 @@ from streamlet.components.bolt import Bolt
 from streamlet.components.tuples import ACKED, FAILED, OPEN, Tuple, TupleId, tick_tuple, tuple_of
 from streamlet.runtime.tasks.emitter import BadEmit, Emitter, Outbox, Pick, Work
 from streamlet.runtime.tasks.in_hand import BEGAN, CALL, COUNT, LENGTH, TASK, InHand
+from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.tasks.user_errors import bolt_ended_run, every_tuple_failed, hurts_one_tuple
 from streamlet.runtime.tasks.values import PLAIN, copies
@@ -79,8 +81,10 @@ class BoltTask:
         first_failures: int = 0,
         named: Mapping[tuple[str, str], type[Tuple]] | None = None,
         in_hand: InHand | None = None,
+        calls: TaskCalls | None = None,
     ) -> None:
         self.bolt = bolt
+        self.calls = TaskCalls(OtherThreads(), emitter.component) if calls is None else calls
         self.task_id = task_id
         self.in_hand = in_hand or InHand()
         self.emitter = emitter
@@ -123,7 +127,7 @@ class BoltTask:
     def _emit_row(self, pick: Pick) -> Callable[..., list[int] | None]:
         assert self.emitter.default is not None
         width, slow, bits = self.emitter.default.width, self.emit_anywhere, self.getrandbits
-        plain, task = PLAIN, self
+        plain, task, here, elsewhere = PLAIN, self, self.calls.here, self._emit_elsewhere
 
         def emit(
             tup: Sequence[Any],
@@ -132,6 +136,8 @@ class BoltTask:
             direct_task: int | None = None,
             need_task_ids: bool = False,
         ) -> list[int] | None:
+            if not here():
+                return elsewhere(tup, stream, anchors, direct_task, need_task_ids)
             if stream is not None or anchors is not None or need_task_ids or direct_task is not None:
                 return slow(tup, stream, anchors, direct_task, need_task_ids)
             # Asked before the values are: what has none goes the slow way, which says so.
@@ -143,13 +149,14 @@ class BoltTask:
             current = task._current
             if len(tup) != width or current is None or current.anchors is not None:
                 return slow(tup)
+            put = pick(tup).extend
             root = current.root
             if root:
                 edge = bits(64)
                 current.children ^= edge
-                pick(tup).extend((root, edge, [*tup]))
+                put((root, edge, [*tup]))
             else:
-                pick(tup).extend((0, 0, [*tup]))
+                put((0, 0, [*tup]))
             return None
 
         return emit
@@ -157,6 +164,7 @@ class BoltTask:
     def _emit_one_field(self, pick: Callable[[Any], Outbox]) -> Callable[..., list[int] | None]:
         """Make the closure for one field: no loop over values, no call for a key."""
         slow, bits, plain, task = self.emit_anywhere, self.getrandbits, PLAIN, self
+        here, elsewhere = self.calls.here, self._emit_elsewhere
 
         def emit(
             tup: Sequence[Any],
@@ -165,26 +173,31 @@ class BoltTask:
             direct_task: int | None = None,
             need_task_ids: bool = False,
         ) -> list[int] | None:
+            if not here():
+                return elsewhere(tup, stream, anchors, direct_task, need_task_ids)
             if stream is not None or anchors is not None or need_task_ids or direct_task is not None:
                 return slow(tup, stream, anchors, direct_task, need_task_ids)
             current = task._current
             if (
                 (tup.__class__ is not list and tup.__class__ is not tuple)
-                or len(tup) != 1
                 or current is None
                 or current.anchors is not None
             ):
                 return slow(tup)
-            value = tup[0]
+            try:
+                (value,) = tup  # cheaper than to ask for the length and index
+            except ValueError:
+                return slow(tup)
             if value.__class__ not in plain:
                 return slow(tup)
+            put = pick(value).extend  # a look-up and a call are cheaper apart: the slot is no method
             root = current.root
             if root:
                 edge = bits(64)
                 current.children ^= edge
-                pick(value).extend((root, edge, [value]))
+                put((root, edge, [value]))
             else:
-                pick(value).extend((0, 0, [value]))
+                put((0, 0, [value]))
             return None
 
         return emit
@@ -197,7 +210,9 @@ class BoltTask:
         direct_task: int | None = None,
         need_task_ids: bool = False,
     ) -> list[int] | None:
-        """Emit on any stream, with any anchors, to any number of readers."""
+        """Emit on any stream, with any anchors, to any number of readers. Any thread."""
+        if not self.calls.here():
+            return self._emit_elsewhere(tup, stream, anchors, direct_task, need_task_ids)
         routes = self.emitter.routes(stream, direct_task)
         values = self.emitter.checked(tup, routes)
         if anchors is None:
@@ -216,6 +231,29 @@ class BoltTask:
         for box, row in zip(boxes, copies(values, len(boxes)), strict=False):
             self._put(box, routes.name, row, anchors)
         return [box.target for box in boxes] if need_task_ids else None
+
+    def _emit_elsewhere(
+        self,
+        tup: Sequence[Any],
+        stream: str | None,
+        anchors: Sequence[Tuple] | None,
+        direct_task: int | None,
+        need_task_ids: bool,
+    ) -> list[int] | None:
+        """Hand an emit of another thread over to the loop, anchored to what it names and to nothing else."""
+        row = self.calls.row(self.emitter, tup, stream, direct_task, need_task_ids)
+        given = tuple(anchors or ())
+        self.calls.put(partial(self._emit_handed_over, row, stream, given, direct_task), "emit")
+        return None
+
+    def _emit_handed_over(
+        self, row: list[Any], stream: str | None, anchors: tuple[Tuple, ...], direct_task: int | None
+    ) -> None:
+        try:
+            self.emit_anywhere(row, stream, anchors, direct_task)
+        except BadEmit as error:  # an anchor was acked meanwhile
+            self.stats.errors += 1
+            self.report(error, anchors[0] if anchors else None)
 
     def _put(self, box: Outbox, stream: str, values: list[Any], anchors: Sequence[Tuple]) -> None:
         """Put a row into an outbox, with fresh edges for its anchors."""
@@ -243,7 +281,10 @@ class BoltTask:
     # -- acking --------------------------------------------------------------------------------------------
 
     def ack(self, tup: Tuple | TupleId) -> None:
-        """Ack a tuple. A second ack, or one after a failure, changes nothing."""
+        """Ack a tuple. A second ack, or one after a failure, changes nothing. Any thread."""
+        if not self.calls.here():
+            self.calls.put(partial(self.ack, tup), "ack", waits=False)
+            return
         tup = tuple_of(tup)
         if tup.state != OPEN:
             return
@@ -255,7 +296,10 @@ class BoltTask:
         tup.anchors = ()  # sends a later emit with this anchor to the slow path, which refuses it
 
     def fail(self, tup: Tuple | TupleId) -> None:
-        """Fail every tree that a tuple belongs to."""
+        """Fail every tree that a tuple belongs to. Any thread."""
+        if not self.calls.here():
+            self.calls.put(partial(self.fail, tup), "fail", waits=False)
+            return
         tup = tuple_of(tup)
         if tup.state != OPEN:
             return

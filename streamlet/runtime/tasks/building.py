@@ -22,6 +22,7 @@ from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, Target
 from streamlet.runtime.tasks.in_hand import InHand, Key
 from streamlet.runtime.tasks.named_values import tuple_classes
+from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.user_errors import Defined
 
@@ -48,6 +49,7 @@ class Running:
     in_hand: InHand = field(default_factory=InHand)
     crashes: Mapping[int, Mapping[Key, int]] = field(default_factory=dict)
     """Spout task -> message -> how often its worker died at work on it, while the spout lived there too."""
+    others: OtherThreads = field(default_factory=OtherThreads)
     built: Callable[[LiveTask], None] = lambda live: None
     """Called with each task before its ``initialize``: tests put their recorders in front of its ``emit``."""
 
@@ -87,6 +89,7 @@ def build_task(running: Running, task: TaskPlan) -> LiveTask:
     context = _context(running, task, definition, rng)
     component.bind_context(conf, context)
     report = partial(_report, running, task, component)
+    calls = TaskCalls(running.others, task.component)
     run: SpoutTask | BoltTask
     if isinstance(component, Spout):
         run = SpoutTask(
@@ -102,6 +105,7 @@ def build_task(running: Running, task: TaskPlan) -> LiveTask:
             timeout_s=conf["topology.message.timeout.secs"],
             crashes=running.crashes.get(task.task_id, {}),
             most_crashes=conf["streamlet.tuple.crashes.max"],
+            calls=calls,
         )
     else:
         assert isinstance(component, Bolt)
@@ -119,6 +123,7 @@ def build_task(running: Running, task: TaskPlan) -> LiveTask:
             first_failures=conf["streamlet.first.failures.max"],
             named=tuple_classes(type(component), context.sources),
             in_hand=running.in_hand,
+            calls=calls,
         )
     return LiveTask(task, component, conf, context, list(boxes.values()), run)
 

@@ -7,6 +7,7 @@ before anything of it is sent, so a delta for an unknown root is late, never ear
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from streamlet.base.clock import Clock
@@ -15,6 +16,7 @@ from streamlet.components.spout import FailReason, Spout
 from streamlet.runtime.tasks.bolt_task import Report
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, row_bytes
 from streamlet.runtime.tasks.in_hand import Key, message_key
+from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.tasks.values import PLAIN, copies
 from streamlet.tracking.acker import AckLedger
@@ -55,8 +57,11 @@ class SpoutTask:
         timeout_s: float,
         crashes: Mapping[Key, int] = {},
         most_crashes: int = 0,
+        calls: TaskCalls | None = None,
     ) -> None:
         self.spout = spout
+        self.calls = TaskCalls(OtherThreads(), emitter.component) if calls is None else calls
+        self.here = self.calls.here
         self.task_id = task_id
         self.emitter = emitter
         self.getrandbits = getrandbits
@@ -111,7 +116,7 @@ class SpoutTask:
             return None
         pick, width, slow, bits = default.single, default.width, self.emit_anywhere, self.getrandbits
         pending, ids, trees, born = self.pending, self.pending.ids, self.ledger.open, self._born
-        task = self
+        task, here, elsewhere = self, self.here, self.emit_elsewhere
 
         def emit(
             tup: Sequence[Any],
@@ -120,6 +125,8 @@ class SpoutTask:
             direct_task: int | None = None,
             need_task_ids: bool = False,
         ) -> list[int] | None:
+            if not here():
+                return elsewhere(slow, tup, tup_id, stream, direct_task, need_task_ids)
             if tup_id is None or stream is not None or need_task_ids or direct_task is not None:
                 return slow(tup, tup_id, stream, direct_task, need_task_ids)
             if tup.__class__ is not list and tup.__class__ is not tuple:
@@ -137,7 +144,8 @@ class SpoutTask:
             if not root & SAMPLE:
                 born[root] = task._now
             task.emits += 1
-            pick(tup).extend((root, edge, [*tup]))
+            put = pick(tup).extend
+            put((root, edge, [*tup]))
             return None
 
         return emit
@@ -150,7 +158,9 @@ class SpoutTask:
         direct_task: int | None = None,
         need_task_ids: bool = False,
     ) -> list[int] | None:
-        """Emit on any stream, to any number of readers, tracked or not."""
+        """Emit on any stream, to any number of readers, tracked or not. Any thread."""
+        if not self.here():
+            return self.emit_elsewhere(self.emit_anywhere, tup, tup_id, stream, direct_task, need_task_ids)
         routes = self.emitter.routes(stream, direct_task)
         values = self.emitter.checked(tup, routes)
         boxes = routes.boxes(values, direct_task)
@@ -160,7 +170,10 @@ class SpoutTask:
     def emit_many(
         self, tuples: Iterable[Sequence[Any]], tup_id: Hashable | None = None, stream: str | None = None
     ) -> None:
-        """Emit several tuples of one root; nothing unless all of them can travel."""
+        """Emit several tuples of one root; nothing unless all of them can travel. Any thread."""
+        if not self.here():
+            self.emit_many_elsewhere(self.emit_many, tuples, tup_id, stream)
+            return
         routes = self.emitter.routes(stream, None)
         rows: list[tuple[Outbox, list[Any]]] = []
         for values in tuples:
@@ -168,6 +181,31 @@ class SpoutTask:
             boxes = routes.boxes(checked, None)
             rows.extend(zip(boxes, copies(checked, len(boxes)), strict=False))
         self._open(rows, tup_id, routes.name)
+
+    def emit_elsewhere(
+        self,
+        emit: Callable[..., Any],
+        tup: Sequence[Any],
+        tup_id: Hashable | None,
+        stream: str | None,
+        direct_task: int | None,
+        need_task_ids: bool,
+    ) -> list[int] | None:
+        """Hand an emit of another thread over to the loop, which will call ``emit``."""
+        row = self.calls.row(self.emitter, tup, stream, direct_task, need_task_ids)
+        self.calls.put(partial(emit, row, tup_id, stream, direct_task), "emit")
+        return None
+
+    def emit_many_elsewhere(
+        self,
+        emit_many: Callable[..., None],
+        tuples: Iterable[Sequence[Any]],
+        tup_id: Hashable | None,
+        stream: str | None,
+    ) -> None:
+        """Hand an ``emit_many`` of another thread over to the loop, which will call ``emit_many``."""
+        rows = [self.calls.row(self.emitter, values, stream, None, False) for values in tuples]
+        self.calls.put(partial(emit_many, rows, tup_id, stream), "emit_many")
 
     def _open(self, rows: Sequence[tuple[Outbox, list[Any]]], tup_id: Hashable | None, stream: str) -> None:
         self.emits += 1
@@ -273,7 +311,6 @@ class SpoutTask:
                 if asked in LOOKS and monotonic() >= over:
                     break
         finally:
-            self.stats.emitted = self.emits
             self.pending.note_time(now)
             self.deliver_complete()
         return self.emits != first
@@ -304,6 +341,7 @@ class SpoutTask:
 
     def deliver_complete(self) -> None:
         """Settle what was over when it was emitted: no reader, nothing tracked, or given up before."""
+        self.stats.emitted = self.emits
         if self._complete:
             ids, self._complete = self._complete, []
             self.stats.acked += len(ids)

@@ -61,6 +61,12 @@ TELL_HELD_AGAIN_S = 60.0
 
 IDLE_S = 1.0
 
+DRAINING = "draining"
+"""The reason of the pause with which a run ends."""
+
+THREAD_CALLS = 256
+"""Most calls of other threads that the loop makes for a bolt in one turn."""
+
 FINISH_LINKS_S = 0.4
 """Seconds that a worker which stops with tuples under way may take to read its links to their end."""
 
@@ -133,7 +139,13 @@ class WorkerLoop:
         """Workers that more waits for than the mark allows; from above it until half of it."""
         self._full: list[int] = []
         self._full_elsewhere: dict[int, list[int]] = {}
+        self._held_up: set[int] = set()
+        """Bolts that emit to full tasks or clogged links."""
         self._others = frozenset(range(running.plan.workers)) - {running.worker}
+        self.others = running.others
+        self.others.most = running.conf["streamlet.threads.queue.max"]
+        self.others.wait_s = running.conf["streamlet.threads.wait.secs"]
+        self.others.wake = self.wake
         self.stopped = False
         self.timers = Timers()
 
@@ -209,6 +221,8 @@ class WorkerLoop:
         self.paused.add(reason)
         for spout in self.spouts.values():
             spout.active = False
+        if reason == DRAINING:
+            self._refuse_calls(SpoutTask, "while the run ends: nothing new begins. It was not taken.")
 
     def resume(self, reason: str) -> None:
         """Take one reason away."""
@@ -240,11 +254,13 @@ class WorkerLoop:
             if step <= len(self._ticking) and live.plan.component in self._ticking[step - 1]:
                 self.tick(live, live.conf[TICK_PERIOD])
         self.quiet = step
+        if step == self.quiet_steps:
+            self._refuse_calls(BoltTask, "after everything had been worked off and the run closes. It was not taken.")
 
     @property
     def idle(self) -> bool:
         """Whether no tuple waits in this worker, though trees may be open."""
-        return not self.inbox and not self.unsent and not self._held
+        return not self.inbox and not self.unsent and not self._held and not self.others.waiting
 
     @property
     def activated(self) -> bool:
@@ -292,6 +308,7 @@ class WorkerLoop:
         for live in sorted(self.tasks.values(), key=lambda live: isinstance(live.run, SpoutTask)):
             vars(live.component).update(emit=_too_late, emit_many=_too_late)
             acts += [live.component.cleanup] if clean else []
+        self._refuse_calls(object, "after the run had closed. It was not taken.")
         for live in self.tasks.values():
             if isinstance(live.run, SpoutTask):
                 acts += [live.run.spout.deactivate] if clean else []
@@ -313,12 +330,48 @@ class WorkerLoop:
     def post(self, act: Callable[[], None]) -> None:
         """Run ``act`` on the loop's thread, soon. Any thread."""
         self._posted.append(act)
+        self.wake()
+
+    def wake(self) -> None:
+        """End the loop's sleep. Any thread."""
         # A full pipe means that a wake-up is on its way; a closed one, that the loop is gone.
         with contextlib.suppress(OSError):
             os.write(self._wake_write, b"\0")
 
     def _drain_wake(self) -> None:
         os.read(self._wake_read, 4096)
+
+    def _take_calls(self) -> bool:
+        """Make the calls that other threads have handed over; tell whether there was one."""
+        taken = 0
+        for live in self.tasks.values():
+            run = live.run
+            if not len(run.calls):
+                continue
+            if isinstance(run, SpoutTask):
+                taken += self._take_calls_of_spout(run)
+            else:
+                # Above the marks emits wait, and then their threads. Acks and failures do not.
+                acts = run.calls.take(THREAD_CALLS, emits=live.plan.task_id not in self._held_up)
+                taken += len(acts)
+                for act in acts:
+                    act()
+            self._collect(live)
+        return taken > 0
+
+    def _take_calls_of_spout(self, spout: SpoutTask) -> int:
+        """Make a spout's emits of other threads while it might be asked for tuples, and in a drain."""
+        taken = 0
+        while self.paused <= {DRAINING} and taken < THREAD_CALLS and not spout.full and len(spout.calls):
+            for act in spout.calls.take(1, emits=True):
+                self.ledgers.guard(spout, "emit", act)
+                taken += 1
+        return taken
+
+    def _refuse_calls(self, kind: type, why: str) -> None:
+        for live in self.tasks.values():
+            if isinstance(live.run, kind):
+                live.run.calls.refuse(why)
 
     # -- the turn --------------------------------------------------------------------------------------------
 
@@ -339,7 +392,8 @@ class WorkerLoop:
         in_hand.clear()
         self.ledgers.settle()
         self.timers.run_due(now)
-        emitted = self._ask_spouts(now)
+        emitted = bool(self.others.waiting) and self._take_calls()
+        emitted |= self._ask_spouts(now)
         if self._held:
             self._try_held()
         # Worked off in the same turn, so that what a lone tuple leads to leaves with this turn's frames.
@@ -495,7 +549,8 @@ class WorkerLoop:
         """Let bolts wait while they emit to full tasks or clogged links."""
         full = {*self._full, *chain.from_iterable(self._full_elsewhere.values())}
         full.update(task for task, worker in self._worker_of.items() if worker in self._clogged)
-        self.inbox.order({task for task, ahead in self._ahead.items() if not full.isdisjoint(ahead)})
+        self._held_up = {task for task, ahead in self._ahead.items() if not full.isdisjoint(ahead)}
+        self.inbox.order(self._held_up)
 
     def recover(self, lost: Iterable[int]) -> int:
         """Apply the deltas that did arrive, then fail all open trees.
@@ -594,6 +649,8 @@ class WorkerLoop:
     def _sleep(self, now: float) -> float:
         self._watch_descriptors()
         due = max(0.0, self.timers.next_due() - now)
+        if self.others.waiting:  # for room, which an ack or a bolt of this very turn may have made
+            return min(POLL_S, due)
         # A spout without a descriptor cannot wake the loop, so it is asked each millisecond. One that may not emit
         # waits for the ack that makes room, and that wakes the loop.
         for spout in self._polls:

@@ -48,7 +48,7 @@ from streamlet.runtime.worker.collector import Collector
 from streamlet.runtime.worker.hang_watch import Hang, HangWatch, Look, stack_of
 from streamlet.runtime.worker.loading import CannotLoad, ImportedOtherwise, load_topology
 from streamlet.runtime.worker.log_lines import logs_shown
-from streamlet.runtime.worker.loop import WorkerLoop
+from streamlet.runtime.worker.loop import DRAINING, WorkerLoop
 from streamlet.runtime.worker.messages import Raw, WorkerPlan, from_coordinator
 from streamlet.runtime.worker.page_file import map_page
 from streamlet.runtime.worker.timers import next_multiple
@@ -61,8 +61,6 @@ LEAVE_S = 3.0
 
 FLUSH_S = 0.05
 """Seconds between two tries to send what the coordinator has not read yet."""
-
-DRAINING = "draining"
 
 GAP_S = 2.0
 """Seconds, beside three heartbeats, after which a heartbeat is so late that the process itself stood still."""

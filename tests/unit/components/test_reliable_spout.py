@@ -42,6 +42,13 @@ class Port:
 
     def report_metric(self, name: str, value: float) -> None: ...
 
+    def here(self) -> bool:
+        return True
+
+    def emit_elsewhere(self, *call: Any) -> None: ...
+
+    def emit_many_elsewhere(self, *call: Any) -> None: ...
+
 
 class Kept(ReliableSpout):
     outputs = ["n"]
@@ -190,3 +197,28 @@ def test_a_message_that_killed_workers_counts_and_is_given_up_at_once_when_it_mu
     assert Kept.lost == [("a", [1], 2)]
     ReliableSpout.given_up(spout, "a", [1], 2)
     assert "gave up tuple 'a' after 2 failures: [1]: its worker was killed by SIGSEGV" in caplog.text
+
+
+def test_an_id_whose_first_tuple_is_open_is_refused_by_name(bound: tuple[Kept, Port]) -> None:
+    """Only one of the two could be replayed; the other was lost without a word."""
+    spout, port = bound
+    spout.emit([1], tup_id="a")
+    with pytest.raises(ValueError, match="tup_id 'a' was emitted again"):
+        spout.emit([2], tup_id="a")
+    with pytest.raises(ValueError, match="tup_id 'a' was emitted again"):
+        spout.emit_many([[2]], tup_id="a")
+    assert len(port.sent) == 1
+    spout.ack("a")
+    spout.emit([3], tup_id="a")
+
+
+def test_a_spout_may_emit_a_failed_id_again_itself_and_the_replay_is_then_left_out(bound: tuple[Kept, Port]) -> None:
+    spout, port = bound
+    spout.emit([1], tup_id="a")
+    spout.fail_many(["a"])
+    spout.emit([2], tup_id="a")
+    with pytest.raises(ValueError, match="tup_id 'a' was emitted again"):
+        spout.emit([3], tup_id="a")
+    port.clock.advance(60.0)
+    spout.replay()
+    assert [values for values, *_ in port.sent] == [[1], [2]]

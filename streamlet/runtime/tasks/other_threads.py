@@ -1,0 +1,110 @@
+"""Calls of ``emit``, ``ack`` and ``fail`` on other threads than the loop's, on their way to the loop.
+
+A pool's callback, a client library's thread, an asyncio loop: any of them may call a component's port. The call waits
+in a queue of its task, in the order of its thread, until the loop takes it. The queue is bounded: an emit waits for
+room, which is how back pressure reaches other threads; acks and failures never wait, for they are what makes room.
+
+The price on the loop's own thread is one question for each emit, ``here``: whether this thread holds a lock that the
+loop takes once and keeps. The interpreter answers without making an object, in a third of the time that a look at the
+thread's number takes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from streamlet.runtime.tasks.emitter import BadEmit, Emitter
+
+QUEUE_CALLS = 10_000
+WAIT_S = 30.0
+
+Act = Callable[[], object]
+
+
+class OtherThreads:
+    """What other threads have asked of one worker's tasks. Any thread puts, the loop takes."""
+
+    def __init__(self, most: int = QUEUE_CALLS, wait_s: float = WAIT_S) -> None:
+        """``most``: calls that may wait for one task; ``wait_s``: how long an emit waits for room, 0 not at all."""
+        self.most = most
+        self.wait_s = wait_s
+        self._mine = threading.RLock()
+        self._mine.acquire()
+        self.here: Callable[[], bool] = self._mine._is_owned  # type: ignore[attr-defined]
+        """Tells whether the calling thread is the one that made this object: the loop's."""
+        self.changed = threading.Condition(threading.Lock())
+        self.waiting = 0
+        """Calls that wait, of all tasks. Changed under ``changed``; the loop may look without it."""
+        self.wake: Callable[[], None] = lambda: None
+        """Ends the loop's sleep."""
+
+
+class TaskCalls:
+    """The calls of other threads for one task, in the order in which they came."""
+
+    def __init__(self, others: OtherThreads, component: str) -> None:
+        self.here = others.here
+        self._others = others
+        self._component = component
+        self._queue: deque[tuple[Act, bool]] = deque()
+        self._refusal = ""
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def row(
+        self, emitter: Emitter, tup: Sequence[Any], stream: str | None, direct_task: int | None, need_task_ids: bool
+    ) -> list[Any]:
+        """Check an emit of another thread; return a copy of its values. Raises what an emit raises."""
+        # Here, where the caller can be told; and copied, for the caller may change its list before it is sent.
+        if need_task_ids:
+            raise BadEmit(
+                f"{self._component} emitted with need_task_ids on a thread of its own: which tasks receive a tuple is "
+                "known only when the loop sends it. Ask for them in process or next_tuple."
+            )
+        return emitter.checked(tup, emitter.routes(stream, direct_task))
+
+    def put(self, act: Act, name: str, waits: bool = True) -> None:
+        """Hand a call over to the loop. Any thread but the loop's.
+
+        ``waits``: for room, ``OtherThreads.wait_s`` at most. Raises BadEmit when there is none, or when the run ends.
+        """
+        others = self._others
+        with others.changed:
+            if waits:
+                others.changed.wait_for(lambda: self._refusal or len(self._queue) < others.most, others.wait_s)
+            if self._refusal:
+                raise BadEmit(f"{self._component} called {name} on a thread of its own {self._refusal}")
+            if waits and len(self._queue) >= others.most:
+                raise BadEmit(
+                    f"{self._component} called {name} on a thread of its own, and {others.most:,} such calls were "
+                    f"waiting already ({others.wait_s:g} s for room: streamlet.threads.wait.secs, 0 not to wait). "
+                    "This one was not taken: emit it again later, or slow down what calls."
+                )
+            first = not self._queue
+            self._queue.append((act, waits))
+            others.waiting += 1
+        if first:
+            others.wake()
+
+    def take(self, most: int, emits: bool) -> list[Act]:
+        """Return waiting calls, oldest first, for the loop to make. Without ``emits`` it stops at the first emit."""
+        others, queue = self._others, self._queue
+        taken: list[Act] = []
+        with others.changed:
+            was_full = len(queue) >= others.most
+            while queue and len(taken) < most and (emits or not queue[0][1]):
+                taken.append(queue.popleft()[0])
+            others.waiting -= len(taken)
+            if was_full:
+                others.changed.notify_all()
+        return taken
+
+    def refuse(self, why: str) -> None:
+        """Refuse calls from now on, also those that wait for room; what is queued is still taken."""
+        with self._others.changed:
+            self._refusal = why
+            self._others.changed.notify_all()

@@ -1,0 +1,106 @@
+"""Calls of other threads for a task: in order, bounded, refused at the end, and what the loop takes of them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import pytest
+
+from streamlet.runtime.tasks.emitter import BadEmit
+from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
+from tests.patience import PATIENCE_S
+
+
+def elsewhere(act: Callable[[], bool]) -> bool:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(act).result(PATIENCE_S)
+
+
+def nothing() -> None: ...
+
+
+def test_only_the_thread_that_made_it_is_here() -> None:
+    others = OtherThreads()
+    assert others.here() and not elsewhere(others.here)
+
+
+def test_the_calls_of_each_thread_keep_their_order() -> None:
+    calls, made = TaskCalls(OtherThreads(), "bolt"), list[tuple[int, int]]()
+
+    def put(thread: int) -> None:
+        for n in range(2000):
+            calls.put(partial(made.append, (thread, n)), "emit")
+
+    threads = [threading.Thread(target=put, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    while len(made) < 8000:
+        for act in calls.take(64, emits=True):
+            act()
+    for number in range(4):
+        assert [n for thread, n in made if thread == number] == list(range(2000))
+
+
+def test_an_emit_waits_for_room_and_goes_on_when_there_is() -> None:
+    calls = TaskCalls(OtherThreads(most=1, wait_s=PATIENCE_S), "bolt")
+    calls.put(nothing, "emit")
+    waiting = threading.Thread(target=calls.put, args=(nothing, "emit"))
+    waiting.start()
+    assert len(calls) == 1
+    assert len(calls.take(10, emits=True)) == 1
+    waiting.join(PATIENCE_S)
+    assert len(calls) == 1
+
+
+def test_an_emit_that_may_not_wait_is_refused_by_name_and_acks_always_have_room() -> None:
+    calls = TaskCalls(OtherThreads(most=1, wait_s=0.0), "store")
+    calls.put(nothing, "emit")
+    with pytest.raises(BadEmit, match=r"store called emit on a thread of its own, and 1 such calls.*not taken"):
+        calls.put(nothing, "emit")
+    calls.put(nothing, "ack", waits=False)
+    assert len(calls) == 2
+
+
+def test_above_the_marks_acks_are_taken_and_emits_are_left_in_their_order() -> None:
+    calls, made = TaskCalls(OtherThreads(), "bolt"), list[str]()
+    for name, waits in (("ack", False), ("emit", True), ("fail", False)):
+        calls.put(partial(made.append, name), name, waits)
+    for emits in (False, True):
+        for act in calls.take(10, emits):
+            act()
+        assert made == (["ack"] if not emits else ["ack", "emit", "fail"])
+
+
+def test_the_loop_is_woken_by_the_first_call_of_a_task() -> None:
+    others, woken = OtherThreads(), list[bool]()
+    others.wake = lambda: woken.append(True)
+    one, two = TaskCalls(others, "one"), TaskCalls(others, "two")
+    for calls in (one, one, two):
+        calls.put(nothing, "emit")
+    assert len(woken) == 2 and others.waiting == 3
+    one.take(1, emits=True)
+    one.take(1, emits=True)
+    one.put(nothing, "emit")
+    assert len(woken) == 3
+
+
+def test_what_waits_for_room_is_refused_when_the_run_ends_and_what_is_queued_is_still_taken() -> None:
+    calls, heard = TaskCalls(OtherThreads(most=1, wait_s=PATIENCE_S), "bolt"), list[str]()
+    calls.put(nothing, "emit")
+
+    def put() -> None:
+        with pytest.raises(BadEmit) as caught:
+            calls.put(nothing, "emit")
+        heard.append(str(caught.value))
+
+    waiting = threading.Thread(target=put)
+    waiting.start()
+    calls.refuse("after the run had closed.")
+    waiting.join(PATIENCE_S)
+    assert heard == ["bolt called emit on a thread of its own after the run had closed."]
+    with pytest.raises(BadEmit):
+        calls.put(nothing, "ack", waits=False)
+    assert len(calls.take(10, emits=True)) == 1
