@@ -571,6 +571,7 @@ class TopologyTester(Tester):
     def status(self, component: str) -> ComponentStatus:
         """Return a component's counters and metrics over all its tasks."""
         self._definition(component)
+        self._loop.ledgers.note_open()
         pairs = [(live.plan.component, live.run.stats.snapshot()) for live in self._loop.tasks.values()]
         rows = {row["name"]: row for row in component_rows(self._loop.plan.topology, pairs)}
         return ComponentStatus(**rows[component])

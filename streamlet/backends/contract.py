@@ -48,6 +48,8 @@ class ComponentStatus:
     errors: int = 0
     p50_ms: float | None = None
     p99_ms: float | None = None
+    given_up: int = 0
+    """Messages that a spout has given up, and untracked tuples that a bolt failed: nobody sends them again."""
     lost: int = 0
     """Untracked tuples that reached nobody, of a bolt; records that the source has no more, of a spout."""
     open: int = 0
@@ -55,11 +57,6 @@ class ComponentStatus:
     unreplayed: int = 0
     """Failed, and sent again by nobody: messages of a spout, untracked tuples of a bolt."""
     metrics: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def given_up(self) -> int:
-        """Messages that failed and that nobody will send again; the same number as ``unreplayed``."""
-        return self.unreplayed
 
 
 @dataclass(frozen=True, slots=True)

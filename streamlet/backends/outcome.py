@@ -80,7 +80,8 @@ def judged(result: RunResult, topology: TopologySpec, told: Sequence[str]) -> Ru
 
     ``told`` are the paragraphs about errors of components. A run that caught up answers for every message that failed
     and was not acked since. One that was ended by time answers only for messages that can never come again; one that
-    was interrupted for none.
+    was interrupted for what a ReliableSpout or a bolt has given up. Lost tuples fail any run. A policy that its user
+    has named (``answers_for_failures``) is asked for none of these.
     """
     if result.left:
         raise TuplesLeft(
@@ -89,9 +90,15 @@ def judged(result: RunResult, topology: TopologySpec, told: Sequence[str]) -> Ru
             "with tup_id, so that an open tree is read again by the next run.",
             result,
         )
-    failed = [row for row in result.status.components if row.unreplayed and _counts(row, result.reason, topology)]
+    lost = [row for row in result.status.components if row.lost and not _answers(row, topology)]
+    if lost:
+        counts = " and ".join(f"{row.lost:,} at {row.name}" for row in lost)
+        raise TuplesLeft(
+            f"The topology ran to its end, but untracked tuples were lost: {counts}. {NOBODY_SENDS}", result
+        )
+    failed = [row for row in result.status.components if _gone(row) and _counts(row, result.reason, topology)]
     if not failed:
-        return result
+        return _nothing_open(result, topology)
     counts = " and ".join(_count(row) for row in failed)
     why = " ".join(dict.fromkeys(told[:MOST_TOLD])) or (
         "No component raised anything: a bolt failed them by itself, they took longer than "
@@ -104,10 +111,37 @@ def judged(result: RunResult, topology: TopologySpec, told: Sequence[str]) -> Ru
     )
 
 
+def _nothing_open(result: RunResult, topology: TopologySpec) -> RunResult:
+    """Return the result unless its drain left trees of a spout that may not read them again. Raises TuplesLeft."""
+    left = [row for row in result.status.components if row.open and not _answers(row, topology)]
+    if not left or result.reason == "interrupted":  # who interrupts a run limits its time, and is told
+        return result
+    trees = " and ".join(f"{row.open:,} open tuple tree{'' if row.open == 1 else 's'} of {row.name}" for row in left)
+    raise TuplesLeft(
+        f"The drain's time was over, and it left {trees}. Whether the next run reads them again only the spout knows. "
+        "Allow more time with --drain-timeout (from Python: drain_timeout), or say by answers_for_failures = True in "
+        "its class that they come again.",
+        result,
+    )
+
+
+def _answers(row: ComponentStatus, topology: TopologySpec) -> bool:
+    return bool(getattr(topology.component(row.name).cls, "answers_for_failures", False))
+
+
+def _gone(row: ComponentStatus) -> int:
+    return max(row.unreplayed, row.given_up)
+
+
 def _counts(row: ComponentStatus, reason: str, topology: TopologySpec) -> bool:
-    if reason == "caught_up" or row.kind != SPOUT:
-        return reason in ("caught_up", "time")
-    return reason == "time" and not _may_still_replay(topology.component(row.name).cls)
+    if row.kind != SPOUT:
+        return True
+    if _answers(row, topology):
+        return False
+    spout = topology.component(row.name).cls
+    if reason == "interrupted":
+        return issubclass(spout, ReliableSpout)
+    return reason == "caught_up" or not _may_still_replay(spout)
 
 
 def _may_still_replay(spout: type) -> bool:
@@ -119,5 +153,5 @@ def _may_still_replay(spout: type) -> bool:
 
 def _count(row: ComponentStatus) -> str:
     if row.kind == SPOUT:
-        return f"{row.unreplayed:,} tuple tree{'' if row.unreplayed == 1 else 's'} of the spout {row.name}"
-    return f"{row.unreplayed:,} untracked tuple{'' if row.unreplayed == 1 else 's'} at {row.name}"
+        return f"{_gone(row):,} tuple tree{'' if _gone(row) == 1 else 's'} of the spout {row.name}"
+    return f"{_gone(row):,} untracked tuple{'' if _gone(row) == 1 else 's'} at {row.name}"

@@ -28,6 +28,9 @@ _COUNTERS = {
     "executed": "Tuples processed",
     "acked": "Trees (spouts) or tuples (bolts) acked",
     "failed": "Trees (spouts) or tuples (bolts) failed",
+    "timed_out": "Trees that took longer than the message time-out",
+    "given_up": "Messages and untracked tuples that failed and that nobody sends again",
+    "lost": "Untracked tuples that reached nobody, and records that the source has no more",
     "errors": "Exceptions raised by the component's code",
 }
 _PARTITION = {

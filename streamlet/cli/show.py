@@ -159,7 +159,11 @@ class JsonView:
     def failed(self, error: BaseException, exit_status: int) -> None:
         reason = "failed" if self._begun else "refused"
         message, _ = explain(error)
-        self._put("result", reason=reason, error=type(error).__name__, message=message, exit_status=exit_status)
+        reached = getattr(error, "result", None)  # of a run that came to its end, all its numbers
+        status = {} if reached is None else {"drained": reached.drained, **self._content(reached.status)}
+        self._put(
+            "result", reason=reason, error=type(error).__name__, message=message, exit_status=exit_status, **status
+        )
 
     def close(self) -> None:
         pass
@@ -240,15 +244,28 @@ def ending(result: RunResult) -> str:
     why = {"caught_up": "Caught up", "time": "Time is over", "interrupted": "Stopped"}.get(result.reason, result.reason)
     failed = sum(row.failed for row in result.status.components if row.kind == SPOUT)
     before = f"{many(failed, 'tuple tree')} failed on the way, for the spout to send again.\n" if failed else ""
+    before += "".join(f"{line}\n" for line in gone_lines(result.status))
     left = "everything that was emitted is done"
     if not result.drained:
-        left = f"{many(result.status.pending, 'tuple tree')} still open, to be replayed by the next run"
+        by_name = ", ".join(f"{row.name} {row.open:,}" for row in result.status.components if row.open)
+        left = f"{many(result.status.pending, 'tuple tree')} still open{by_name and f' ({by_name})'}, to be replayed by"
+        left += " the next run"
         if not result.status.pending:
             left = "without a drain, so what was read last is read again by the next run"
             if not any(row.emitted for row in result.status.components if row.kind == SPOUT):
                 left = "nothing had been emitted yet"
     cut = f" But {'; '.join(result.unclosed)}. {MISSING}" if result.unclosed else ""
     return f"{before}{why} after {duration(result.status.elapsed_s)}: {left}.{cut}"
+
+
+def gone_lines(status: RunStatus) -> list[str]:
+    """Return ``lines: 3 given up, 12 lost; nobody sends them again.`` for each component with such."""
+    lines = []
+    for row in status.components:
+        parts = [f"{number:,} {what}" for number, what in ((row.given_up, "given up"), (row.lost, "lost")) if number]
+        if parts:
+            lines.append(f"{row.name}: {', '.join(parts)}; nobody sends them again.")
+    return lines
 
 
 def killed(status: RunStatus | None) -> str:
@@ -283,8 +300,8 @@ def status_line(status: RunStatus) -> str:
     return f"{duration(status.elapsed_s):>7}  {'   '.join(parts)}"
 
 
-COLUMNS = ("", "tasks", "emitted", "acked", "failed", "timed out", "per s", "p50 ms", "p99 ms")
-"""What a table of components may show. ``timed out`` is there once something has."""
+COLUMNS = ("", "tasks", "emitted", "acked", "failed", "timed out", "given up", "lost", "per s", "p50 ms", "p99 ms")
+"""What a table of components may show. ``timed out``, ``given up`` and ``lost`` are there once something has been."""
 
 PARTITION_COLUMNS = ("partition", "position", "committed", "lag")
 
@@ -313,14 +330,16 @@ class Rates:
 def component_table(status: RunStatus, rates: Mapping[str, float]) -> list[tuple[str, ...]]:
     """Return the table of components as text: its heads, which are some of COLUMNS, then a row each."""
     # A column of zeros takes room from those that say something.
-    has_timed_out = any(row.timed_out for row in status.components)
-    kept = [at for at, name in enumerate(COLUMNS) if has_timed_out or name != "timed out"]
+    rare = {"timed out": "timed_out", "given up": "given_up", "lost": "lost"}
+    absent = {head for head, name in rare.items() if not any(getattr(row, name) for row in status.components)}
+    kept = [at for at, name in enumerate(COLUMNS) if name not in absent]
     rows = [COLUMNS, *(_component_cells(row, rates.get(row.name)) for row in status.components)]
     return [tuple(row[at] for at in kept) for row in rows]
 
 
 def _component_cells(row: ComponentStatus, rate: float | None) -> tuple[str, ...]:
-    counts = (count(row.emitted), count(row.acked), count(row.failed), count(row.timed_out))
+    numbers = (row.emitted, row.acked, row.failed, row.timed_out, row.given_up, row.lost)
+    counts = map(count, numbers)
     a_second = "-" if rate is None else f"{rate:,.0f}"
     return (row.name, str(row.tasks), *counts, a_second, milliseconds(row.p50_ms), milliseconds(row.p99_ms))
 

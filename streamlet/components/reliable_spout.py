@@ -68,6 +68,7 @@ class ReliableSpout(Spout):
         if self.fail_final or (self.max_fails is not None and fails > self.max_fails):
             del self.unacked_tuples[tup_id], self.failed_tuples[tup_id]
             self._waiting.discard(tup_id)
+            self._given_up += 1
             self.given_up(tup_id, kept.values, fails)
             return
         # The number keeps ids of one due time in order, and from being compared: an id need only be hashable.
@@ -114,6 +115,9 @@ class ReliableSpout(Spout):
     def unfinished_count(self) -> int | None:
         return len(self.unacked_tuples)
 
+    def given_up_count(self) -> int:
+        return self._given_up
+
     def bind(self, port: TaskPort) -> None:
         super().bind(port)
         # Here and not in __init__: subclasses rarely call super().__init__().
@@ -121,6 +125,7 @@ class ReliableSpout(Spout):
         self.failed_tuples = Counter()
         self._due: list[tuple[float, int, Hashable]] = []
         self._order = 0
+        self._given_up = 0
         self._clock: Clock = port.clock
         self._waiting: set[Hashable] = set()
         spout_port = cast(SpoutPort, port)

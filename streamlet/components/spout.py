@@ -172,6 +172,14 @@ class Spout(Component):
         """Count emitted messages neither acked nor given up; None if unknown."""
         return None
 
+    def given_up_count(self) -> int:
+        """Count messages that failed and that this spout has given up."""
+        return 0
+
+    def lost_count(self) -> int:
+        """Count records that the source had no more before they were read."""
+        return 0
+
     def partition_status(self) -> list[dict[str, Any]]:
         """Return rows for the live table, from numbers at hand (no I/O)."""
         return []

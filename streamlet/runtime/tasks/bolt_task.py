@@ -451,6 +451,7 @@ class BoltTask:
             self.fail(tup)
         if not tup.root:
             self.stats.unreplayed += 1  # untracked: no spout can replay it
+            self.stats.given_up += 1
         self.report(error, tup)
         self._end_run(error, self.bolt.process)
 

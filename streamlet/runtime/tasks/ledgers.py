@@ -133,9 +133,13 @@ class Ledgers:
         return sum(self.guard(spout, "unfinished_count", spout.unfinished) for spout in self.spouts.values())
 
     def note_open(self) -> None:
-        """Note in each spout's counters its messages neither acked nor given up."""
+        """Put into each spout's counters what is open, given up and lost."""
         for spout in self.spouts.values():
-            spout.stats.open = self.guard(spout, "unfinished_count", spout.unfinished)
+            stats, spout_of_user = spout.stats, spout.spout
+            stats.open = self.guard(spout, "unfinished_count", spout.unfinished)
+            # One that keeps no count of its own has given up whatever failed and was not acked since.
+            stats.given_up = max(stats.unreplayed, self.guard(spout, "given_up_count", spout_of_user.given_up_count))
+            stats.lost = spout.too_large + self.guard(spout, "lost_count", spout_of_user.lost_count)
 
     def caught_up(self) -> bool:
         """Tell whether every spout here is done, without an open tree."""

@@ -33,7 +33,7 @@ class OtherThreads:
         self.wait_s = wait_s
         self._mine = threading.RLock()
         self._mine.acquire()
-        self.here: Callable[[], bool] = self._mine._is_owned  # type: ignore[attr-defined]
+        self.here: Callable[[], bool] = self._mine._is_owned  # type: ignore[attr-defined]  # threading.Condition asks it too
         """Tells whether the calling thread is the one that made this object: the loop's."""
         self.changed = threading.Condition(threading.Lock())
         self.waiting = 0

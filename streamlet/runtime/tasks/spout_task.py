@@ -74,6 +74,8 @@ class SpoutTask:
         self.stats = TaskStats()
         self.report_metric = self.stats.report_metric
         self.emits = 0
+        self.too_large = 0
+        """Untracked tuples that no frame could hold."""
         self.active = False
         self._follows = not spout.answers_for_failures
         self._failed_ids: set[Hashable] = set()  # failed, and not acked since

@@ -12,7 +12,7 @@ from typing import Any
 
 from streamlet.model.topology import TopologySpec
 
-COUNTERS = ("emitted", "executed", "acked", "failed", "timed_out", "errors", "unreplayed", "lost", "open")
+COUNTERS = ("emitted", "executed", "acked", "failed", "timed_out", "errors", "unreplayed", "given_up", "lost", "open")
 """The counters of a task, in the order of the wire."""
 
 BUCKETS_PER_DOUBLING = 4
@@ -55,6 +55,8 @@ class TaskStats:
         self.emitted = self.executed = self.acked = self.failed = self.timed_out = self.errors = 0
         self.unreplayed = 0
         """Failed, and nobody has sent it again: messages at spouts, untracked tuples at bolts."""
+        self.given_up = 0
+        """Messages that a spout has given up, and untracked tuples that a bolt failed: nobody sends them again."""
         self.lost = 0
         """Untracked tuples that reached nobody, and records that a source has no more: nobody sends them again."""
         self.open = 0

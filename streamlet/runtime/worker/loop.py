@@ -644,7 +644,11 @@ class WorkerLoop:
             component = self.plan.tasks[run.source - 1].component
             self.running.report(component, run.source, _too_large(component, run.stream), None, None)
             self.ledgers.apply_fails(run.roots[0] if run.multi else run.roots)
-            self.tasks[run.source].run.stats.lost += run.untracked().roots.count(0)
+            sender, gone = self.tasks[run.source].run, len(run.untracked().roots)
+            if isinstance(sender, SpoutTask):
+                sender.too_large += gone
+            else:
+                sender.stats.lost += gone
 
     def _sleep(self, now: float) -> float:
         self._watch_descriptors()

@@ -277,6 +277,13 @@ class KafkaSpout(Spout):
         """Count the records emitted and neither acked nor given up."""
         return sum(manager.ledger.open_count for manager in self._managers)
 
+    def given_up_count(self) -> int:
+        return sum(manager.ledger.given_up_count for manager in self._managers)
+
+    def lost_count(self) -> int:
+        """Count the records that were gone before they were read; named by ``fail_on_data_loss=False``."""
+        return sum(manager.ledger.lost_count for manager in self._managers)
+
     def kept_bytes(self) -> int:
         """Return about the memory that the open records take."""
         return sum(manager.kept_bytes for manager in self._managers)

@@ -9,9 +9,10 @@ import pytest
 
 from streamlet.backends.contract import ComponentStatus, RunRequest, RunResult, RunStatus, Stop
 from streamlet.backends.inline import InlineBackend
-from streamlet.backends.outcome import TreesFailed, judged
+from streamlet.backends.outcome import TreesFailed, TuplesLeft, judged
 from streamlet.backends.processes import ProcessesBackend
 from streamlet.model.settings import resolve
+from streamlet.model.topology import TopologySpec
 from streamlet.runtime.worker.loading import load_topology
 
 FILE = """
@@ -158,7 +159,7 @@ def test_when_time_is_over_only_what_is_certain_counts(tmp_path: Path, spout: st
     status = RunStatus("ended", 1.0, (ComponentStatus("spout", "spout", 1, unreplayed=2),))
     result = RunResult(reason, status, drained=True)
     if fails:
-        with pytest.raises(TreesFailed, match="2 tuple trees of the spout spout failed"):
+        with pytest.raises(TreesFailed, match=r"2 tuple trees of the spout spout failed"):
             judged(result, load_topology(file), [])
     else:
         assert judged(result, load_topology(file), []) is result
@@ -166,5 +167,42 @@ def test_when_time_is_over_only_what_is_certain_counts(tmp_path: Path, spout: st
 
 def test_a_run_ended_by_time_is_judged_like_any_other(tmp_path: Path) -> None:
     """Through a backend that runs in this process, and so is up at once."""
-    with pytest.raises(TreesFailed, match="2 tuple trees of the spout spout failed"):
+    with pytest.raises(TreesFailed, match=r"2 tuple trees of the spout spout failed"):
         run("inline", tmp_path, "Plain", seconds=1.5)
+
+
+def ended(reason: str, *rows: ComponentStatus) -> RunResult:
+    return RunResult(reason, RunStatus("ended", 1.0, rows), drained=True)
+
+
+def topology_with(tmp_path: Path, spout: str) -> TopologySpec:
+    file = tmp_path / f"gone_{spout}_{tmp_path.name}.py".lower()
+    file.write_text(FILE.replace("SPOUT_MENDS", "False").replace("SPOUT", spout))
+    return load_topology(file)
+
+
+@pytest.mark.parametrize("reason", ["caught_up", "time", "interrupted"])
+def test_what_was_given_up_or_lost_fails_the_run_unless_a_policy_names_it(tmp_path: Path, reason: str) -> None:
+    """However it ended; an interrupted one, too, for a status of 0 would hide it."""
+    gone = ComponentStatus("spout", "spout", 1, given_up=2)
+    with pytest.raises(TreesFailed, match=r"2 tuple trees of the spout spout failed"):
+        judged(ended(reason, gone), topology_with(tmp_path, "Reliable"), [])
+    assert judged(ended(reason, gone), topology_with(tmp_path, "Settling"), [])
+    with pytest.raises(TuplesLeft, match=r"3 at bad\. They are not tracked"):
+        judged(ended(reason, ComponentStatus("bad", "bolt", 1, lost=3)), topology_with(tmp_path, "Settling"), [])
+    lost = ComponentStatus("spout", "spout", 1, lost=3)
+    assert judged(ended(reason, lost), topology_with(tmp_path, "Settling"), [])
+
+
+def test_open_trees_that_a_drain_leaves_fail_a_run_whose_spout_does_not_answer_for_them(tmp_path: Path) -> None:
+    left = ComponentStatus("spout", "spout", 1, open=7)
+    with pytest.raises(TuplesLeft, match="left 7 open tuple trees of spout"):
+        judged(ended("time", left), topology_with(tmp_path, "Plain"), [])
+    assert judged(ended("time", left), topology_with(tmp_path, "Settling"), [])
+    assert judged(ended("interrupted", left), topology_with(tmp_path, "Plain"), [])
+
+
+@backends
+def test_what_a_policy_gave_up_stands_in_the_result(tmp_path: Path, backend: str) -> None:
+    rows = {row.name: row for row in run(backend, tmp_path, "Settling").status.components}
+    assert (rows["spout"].given_up, rows["spout"].lost, rows["spout"].unreplayed) == (2, 0, 0)

@@ -52,7 +52,9 @@ class Silent:
 def test_partitions_latencies_and_own_metrics_have_their_labels(tmp_path: Path) -> None:
     path = tmp_path / "m.prom"
     view = MetricsFile(path, Silent())
-    component = ComponentStatus("lines", "spout", 1, emitted=7, p50_ms=2.0, metrics={"given_up": 1.0})
+    component = ComponentStatus(
+        "lines", "spout", 1, emitted=7, p50_ms=2.0, metrics={"given_up": 1.0}, given_up=3, lost=4
+    )
     partition = {"topic": "t", "partition": 3, "position": 9, "committed": 8, "lag": None}
     view.on_status(RunStatus("running", 1.5, (component,), (partition,)))
     assert view._answered()
@@ -60,6 +62,8 @@ def test_partitions_latencies_and_own_metrics_have_their_labels(tmp_path: Path) 
     assert value(path, "streamlet_latency_seconds", component="lines", quantile="0.5") == 0.002
     assert value(path, "streamlet_latency_seconds", component="lines", quantile="0.99") is None
     assert value(path, "streamlet_component_metric", component="lines", name="given_up") == 1
+    assert value(path, "streamlet_given_up_total", component="lines") == 3
+    assert value(path, "streamlet_lost_total", component="lines") == 4
     assert value(path, "streamlet_partition_position", topic="t", partition="3") == 9
     assert value(path, "streamlet_partition_lag", topic="t", partition="3") is None
 
