@@ -34,9 +34,12 @@ from streamlet.runtime.tasks.in_hand import holding, writer_of
 from streamlet.runtime.tasks.task_stats import component_rows, merged
 from streamlet.runtime.worker import messages
 from streamlet.runtime.worker.channel import ChannelClosed, ControlChannel
+from streamlet.runtime.worker.kept_code import Code, keep_code
 from streamlet.runtime.worker.messages import Beat, Failed, FromCoordinator, FromWorker, Misshapen, Raw, from_worker
 from streamlet.runtime.worker.page_file import make_page
 from streamlet.runtime.worker.timers import next_multiple
+
+CODE_FOLDER = "code"
 
 STATUS_S = 1.0
 STATUS_AFTER_S = 0.3
@@ -106,6 +109,7 @@ class RunCoordinator:
         self.run_id = uuid.uuid4().bytes
         self.secret = secrets.token_bytes(32)
         self.directory = run_folder()
+        self.code: Code = keep_code(request.file, self.directory / CODE_FOLDER) if request.file else {}
         conf = request.conf
         self.supervisor = Supervisor(
             request.workers,
@@ -289,6 +293,9 @@ class RunCoordinator:
             careful=self.supervisor.blame.careful(self.awake.monotonic()),
             careful_s=CAREFUL_S,
             crashes=self.supervisor.blame.deaths_of(task.task_id for task in self.plan.tasks_on(worker)),
+            # On Spark the archive that travels holds the code as it was.
+            code={name: list(kept) for name, kept in self.code.items()} if listen[0] == "unix" else {},
+            code_folder=str(self.directory / CODE_FOLDER),
         )
 
     def _new_page(self, worker: int, epoch: int) -> str:

@@ -136,6 +136,9 @@ class WorkerPlan:
     crashes: Annotated[Mapping[int, Mapping[bytes, int]], _dict_of(_natural, _dict_of(_is(bytes), _natural))]
     """Spout task -> message -> how often its worker died at work on it."""
     debug: Flag
+    code: Annotated[Mapping[str, Sequence[str]], _dict_of(_is(str), _list_of(_is(str), 3))]
+    """The modules of the run as they were when it was checked (``kept_code``), and where their source lies."""
+    code_folder: Text
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,7 @@ from streamlet.runtime.worker import messages
 from streamlet.runtime.worker.channel import ChannelClosed, ControlChannel
 from streamlet.runtime.worker.collector import Collector
 from streamlet.runtime.worker.hang_watch import Hang, HangWatch, Look, stack_of
+from streamlet.runtime.worker.kept_code import KeptCode
 from streamlet.runtime.worker.loading import CannotLoad, ImportedOtherwise, load_topology
 from streamlet.runtime.worker.log_lines import logs_shown
 from streamlet.runtime.worker.loop import DRAINING, WorkerLoop
@@ -190,6 +191,8 @@ class Worker:
     def _placed(self) -> Plan:
         """Import the topology and place its tasks as the coordinator did. Raises StreamletError."""
         plan = self.plan
+        if plan.code:
+            sys.meta_path.insert(0, KeptCode(plan.code, Path(plan.code_folder), self._tell_edited))
         try:
             topology = load_topology(Path(plan.file), plan.attribute)
         except CannotLoad as error:  # the coordinator could: the user's input is not bad
@@ -202,6 +205,13 @@ class Worker:
                 "time, environment or working directory."
             )
         return placed
+
+    def _tell_edited(self, file: str) -> None:
+        self.tell(
+            "warning",
+            f"{file} was changed since the run began. Worker {self.index} (epoch {self.epoch}) runs the code of the "
+            "start, as all others do; start the run again to take the change.",
+        )
 
     def _turn(self) -> None:
         assert self.collector is not None

@@ -1,0 +1,98 @@
+"""The code of a run is what was checked at its start: on all workers, after every restart, whatever is edited."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from streamlet.backends.contract import RunRequest, RunStatus, Stop
+from streamlet.backends.processes import ProcessesBackend
+from streamlet.model.settings import resolve
+from streamlet.runtime.worker.kept_code import KeptCode, keep_code
+from streamlet.runtime.worker.loading import load_topology
+from tests.patience import PATIENCE_S
+from tests.run_observer import Watcher
+
+FILE = """
+import os
+from {beside} import VERSION as BESIDE
+from streamlet import Bolt, Spout, Topology
+
+VERSION = "first"
+
+class Endless(Spout):
+    outputs = ["n"]
+    def initialize(self, conf, context):
+        self.n = 0
+    def next_tuple(self):
+        self.emit([self.n], tup_id=self.n)
+        self.n += 1
+
+class Writes(Bolt):
+    def initialize(self, conf, context):
+        self.file = os.open({seen!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self.line = f"{{context.epoch}} {{VERSION}} {{BESIDE}}\\n".encode()
+    def process(self, tup):
+        os.write(self.file, self.line)
+
+class Coded(Topology):
+    config = {{"topology.max.spout.pending": 10}}
+    endless = Endless.spec()
+    writes = Writes.spec(inputs=[endless])
+"""
+
+
+class EditThenKill(Watcher):
+    """Edits both files, kills the bolt's worker, and stops the run once its replacement has written."""
+
+    def __init__(self, seen: Path, edit: list[Path], stop: Stop) -> None:
+        super().__init__()
+        self.seen, self.edit, self.stop, self.killed = seen, edit, stop, False
+
+    def on_status(self, status: RunStatus) -> None:
+        lines = self.seen.read_text().splitlines() if self.seen.exists() else []
+        if lines and not self.killed:
+            self.killed = True
+            for path in self.edit:
+                path.write_text(path.read_text().replace("first", "second"))
+            (pid,) = [worker["pid"] for worker in status.workers if worker["worker"] == 1]
+            os.kill(pid, signal.SIGKILL)
+        if any(line.startswith("2") for line in lines):
+            self.stop.ask()
+
+
+def test_a_worker_that_restarts_runs_the_code_of_the_start_and_tells_the_edit(tmp_path: Path) -> None:
+    beside, seen = tmp_path / f"beside_{tmp_path.name}.py", tmp_path / "seen"
+    beside.write_text('VERSION = "first"\n')
+    file = tmp_path / f"coded_{tmp_path.name}.py"
+    file.write_text(FILE.format(beside=beside.stem, seen=str(seen)))
+    topology, stop = load_topology(file), Stop()
+    watcher = EditThenKill(seen, [file, beside], stop)
+    request = RunRequest(topology, resolve(topology.config, {}), file=file, workers=2, seconds=PATIENCE_S)
+    assert ProcessesBackend().run(request, watcher, stop).reason == "interrupted"
+    assert set(seen.read_text().splitlines()) == {"1 first first", "2 first first"}
+    for path in (file, beside):
+        (told,) = [text for text in watcher.texts if text.startswith(f"{path} was changed since the run began")]
+        assert "Worker 1 (epoch 2) runs the code of the start" in told
+
+
+def test_code_that_was_changed_and_is_not_kept_any_more_is_refused_and_not_mixed(tmp_path: Path) -> None:
+    """A cleaner of temporary files took the copy."""
+    file = tmp_path / f"gone_{tmp_path.name}.py"
+    file.write_text("from streamlet import Spout, Topology\nclass Quiet(Spout):\n    def next_tuple(self): ...\n"
+                    "class Alone(Topology):\n    quiet = Quiet.spec()\n")  # fmt: skip
+    load_topology(file)
+    folder, told = tmp_path / "code", list[str]()
+    code = keep_code(file, folder)
+    assert list(code) == [file.stem]
+    finder = KeptCode(code, folder, told.append)
+    assert finder.find_spec(file.stem, None) is not None and finder.find_spec("json", None) is None and told == []
+    file.write_text("raise SystemExit\n")
+    assert finder.find_spec(file.stem, None) is not None and told == [str(file)]
+    for kept in folder.iterdir():
+        kept.unlink()
+    with pytest.raises(Exception, match=r"was changed since the run began, and its code as it was then is gone"):
+        finder.find_spec(file.stem, None)
