@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-import socket
 import threading
 import time
 from pathlib import Path
@@ -26,6 +25,7 @@ from streamlet.backends.spark.spark_session import (
     wait_for_executors,
 )
 from streamlet.base.errors import BadInput
+from streamlet.runtime.links.server import bound
 
 SLOTS_S = 60.0
 """Seconds for a cluster's executors to register once the session is up."""
@@ -98,7 +98,7 @@ class SparkBackend:
         run_id, secret = coordinator.run_id, coordinator.secret
         folder = str(Path.cwd()) if session.local else None
         jobs = SparkJobs(session, archive, run_id, secret, str(request.file.absolute()), folder)
-        host = socket.gethostbyname(session.driver_host())
+        host = session.driver_host()
         launcher = SlotLauncher(jobs, host, host if session.local else "", run_id, secret)
         try:
             return coordinator.run(launcher)
@@ -141,12 +141,12 @@ def _slots(executors: list[Executor]) -> tuple[int, int]:
 
 def _probe(session: Session, workers: int, stop: Stop) -> None:
     """Check what each executor lacks, and start its Python daemon. Raises BadInput or Cancelled."""
-    host = socket.gethostbyname(session.driver_host())
     found: list[str] = []
     failure: list[str] = []
     slots = sum(each.slots for each in session.executors()) or workers
-    with socket.create_server((host, 0)) as listener:
-        address = (host, listener.getsockname()[1])
+    with bound(("tcp", session.driver_host(), 0)) as listener:
+        listener.listen()
+        address = listener.getsockname()[:2]
         task, group = preflight.make_probe(address), f"streamlet-preflight-{address[1]}"
 
         def look() -> None:

@@ -39,7 +39,7 @@ def run_slot(
     try:
         secured = dial(("tcp", *address), hello, secret, MAX_CONTROL_FRAME)
     except (Refused, OSError) as error:
-        return 1, f"could not join its coordinator at {address[0]}:{address[1]}: {error}"
+        return 1, f"could not join its coordinator at {address[0]} (port {address[1]}): {error}"
     channel = SlotChannel(secured.sock, secured.writer, secured.reader)
     channel.places = unpacked, origin
     if folder is not None:

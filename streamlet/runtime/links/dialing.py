@@ -7,9 +7,11 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from streamlet.runtime.links import handshake
 from streamlet.runtime.links.handshake import Hello, Refused
+from streamlet.runtime.links.silence import watch
 from streamlet.runtime.links.wire import FrameReader, FrameWriter
 
 Address = tuple[str, str, int]
@@ -33,15 +35,52 @@ class Secured:
 
 
 def dial(address: Address, hello: Hello, secret: bytes, frame_limit: int) -> Secured:
-    """Connect and prove, within the handshake's deadline. Raises OSError or Refused."""
+    """Connect and prove, within the handshake's deadline. Raises OSError or Refused.
+
+    A name may have several addresses, of both families; they are tried in the resolver's order, and each has an equal
+    share of the time that is left. The error names all of them.
+    """
+    targets = resolved(address)
     deadline = time.monotonic() + handshake.DEADLINE_S
+    failed: list[tuple[str, OSError | Refused]] = []
+    for number, (family, target) in enumerate(targets):
+        left_s = max(0.0, deadline - time.monotonic())
+        by = deadline - left_s + left_s / (len(targets) - number)
+        try:
+            return _dialled(family, target, by, hello, secret, frame_limit)
+        except (OSError, Refused) as error:
+            failed.append((_written(target), error))
+    if len(failed) == 1:
+        raise failed[0][1]
+    raise Refused(f"none of its addresses: {'; '.join(f'{where}: {error}' for where, error in failed)}")
+
+
+def resolved(address: Address) -> list[tuple[socket.AddressFamily, Any]]:
+    """Return family and socket address of every address that a name has. Blocks. Raises OSError."""
     kind, host, port = address
-    sock = socket.socket(socket.AF_UNIX if kind == "unix" else socket.AF_INET, socket.SOCK_STREAM)
+    if kind == "unix":
+        return [(socket.AF_UNIX, host)]
+    # Spark, like a URL, writes an address of IPv6 in brackets.
+    rows = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys((family, target) for family, _kind, _protocol, _name, target in rows))
+
+
+def _written(target: Any) -> str:
+    """Write a socket address as users do: brackets around one of IPv6."""
+    if isinstance(target, str):
+        return target
+    host, port = target[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _dialled(
+    family: socket.AddressFamily, target: Any, deadline: float, hello: Hello, secret: bytes, frame_limit: int
+) -> Secured:
+    sock = socket.socket(family, socket.SOCK_STREAM)
     try:
-        sock.settimeout(handshake.DEADLINE_S)
-        sock.connect(host if kind == "unix" else (host, port))
-        if kind == "tcp":
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        watch(sock)
+        sock.settimeout(max(0.001, deadline - time.monotonic()))
+        sock.connect(target)
         words = handshake.encode_hello(hello, os.urandom(handshake.NONCE_BYTES))
         sock.sendall(words)
         reply = _exactly(sock, handshake.ANSWER_BYTES, deadline)
@@ -63,6 +102,7 @@ def accept(sock: socket.socket, secret: bytes, admits: Callable[[Hello], None], 
     """
     deadline = time.monotonic() + handshake.DEADLINE_S
     try:
+        watch(sock)
         # Only fixed sizes are read before the proof: a stranger can make us hold 85 bytes and no more.
         words = _exactly(sock, handshake.HELLO_BYTES, deadline)
         hello = handshake.decode_hello(words)

@@ -11,12 +11,14 @@ from __future__ import annotations
 import contextlib
 import selectors
 import socket
+import struct
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from streamlet.runtime.links.dialing import Secured
+from streamlet.runtime.links.silence import SILENT_S, Silence, segments_in, silent_text
 from streamlet.runtime.links.wire import BadFrame, data_payloads, decode_data
 from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run
 
@@ -28,8 +30,13 @@ LAST_READS = 4096
 FINISH_LOOK_S = 0.02
 """Seconds between two looks at links that can still be written to."""
 
+_RESET = struct.pack("ii", 1, 0)
+"""SO_LINGER: on, for no time at all. ``close`` then resets the connection."""
+
 PEER_CLOSED = "the peer closed it"
+PEER_RESET = "the connection was reset"
 COORDINATOR_SAID = "the coordinator said so"
+NOT_MINE = (PEER_CLOSED, PEER_RESET, COORDINATOR_SAID)
 """Reasons of a link that was not ended at this end: the other end may know a better one."""
 
 LinkLost = Callable[[int, int, int, str], None]
@@ -100,9 +107,12 @@ class NoLinks:
 class _Link:
     """One authenticated socket to one worker of one epoch."""
 
-    __slots__ = ("epoch", "out", "out_bytes", "received", "secured", "sent", "sock", "version", "worker", "writing")
+    __slots__ = (
+        "epoch", "out", "out_bytes", "received", "secured", "sent", "silence", "sock", "version", "worker", "writing"
+    )  # fmt: skip
 
     def __init__(self, secured: Secured, worker: int, epoch: int) -> None:
+        self.silence = Silence(time.monotonic())
         self.secured = secured
         self.sock = secured.sock
         self.sock.setblocking(False)
@@ -160,10 +170,27 @@ class SocketLinks:
         """Return worker -> epoch of every link."""
         return {worker: link.epoch for worker, link in self._links.items()}
 
+    def look(self, now: float) -> None:
+        """Cut every link whose other machine has sent nothing for SILENT_S. Called each LOOK_S."""
+        for link in list(self._links.values()):
+            try:
+                silent_s = link.silence.look(segments_in(link.sock), now)
+            except OSError:  # broken: the reading side says how
+                continue
+            if silent_s >= SILENT_S:
+                self._abort(link, silent_text(silent_s))
+
     def close(self) -> None:
         for link in self._links.values():
             link.sock.close()
         self._links.clear()
+
+    def _abort(self, link: _Link, why: str) -> None:
+        # With a reset, and what the kernel still held is dropped: sent when the network heals, it would reach a peer
+        # that may not have missed us yet, as tuples of trees that have failed meanwhile.
+        with contextlib.suppress(OSError):
+            link.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self._close(link, why)
 
     def _close(self, link: _Link, why: str) -> None:
         if self._links.get(link.worker) is not link:
@@ -199,6 +226,8 @@ class SocketLinks:
                 data = link.sock.recv(READ_BYTES)
             except BlockingIOError:
                 return None
+            except ConnectionResetError:
+                return PEER_RESET
             except OSError as error:
                 return f"the connection broke ({error.strerror or error})"
             if not data:

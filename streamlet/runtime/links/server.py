@@ -32,6 +32,7 @@ logger = logging.getLogger("streamlet.links")
 class LinkServer:
     """A listener on an abstract Unix socket, or on TCP.
 
+    Of a name that has several addresses, the first that is this machine's is used; ``address`` has its number.
     ``fileno`` is readable when ``serve`` should be called. ``admits`` raises Refused; ``welcomed`` gets a link that
     proved itself. Both run in other threads.
     """
@@ -44,13 +45,10 @@ class LinkServer:
         welcomed: Callable[[Secured], None],
         frame_limit: int,
     ) -> None:
-        kind, host, port = address
-        family = socket.AF_UNIX if kind == "unix" else socket.AF_INET
-        self._sock = socket.socket(family, socket.SOCK_STREAM)
-        self._sock.bind(host if kind == "unix" else (host, port))
+        self._sock = bound(address)
         self._sock.listen(128)
         self._sock.setblocking(False)
-        self.address: Address = address if kind == "unix" else ("tcp", host, self._sock.getsockname()[1])
+        self.address: Address = address if address[0] == "unix" else ("tcp", *self._sock.getsockname()[:2])
         self._secret = secret
         self._admits = admits
         self._welcomed = welcomed
@@ -127,8 +125,6 @@ class LinkServer:
 
     def _proved(self, sock: socket.socket) -> Secured | None:
         try:
-            if sock.family == socket.AF_INET:
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return dialing.accept(sock, self._secret, self._admits, self._frame_limit)
         except HungUp as error:  # a worker that ended, for example: not worth a warning
             logger.debug("A connection came to nothing: %s.", error)
@@ -178,3 +174,18 @@ def _spare_descriptor() -> int | None:
     with contextlib.suppress(OSError):
         return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     return None
+
+
+def bound(address: Address) -> socket.socket:
+    """Bind a socket to the first address of a name that is this machine's. Raises OSError."""
+    # IPv4 first, where a name has both: a machine without IPv6 can dial that one alone.
+    failure: OSError | None = None
+    for family, target in sorted(dialing.resolved(address), key=lambda row: row[0] == socket.AF_INET6):
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.bind(target)
+            return sock
+        except OSError as error:
+            sock.close()
+            failure = failure or error
+    raise failure or OSError(f"{address[1]} has no address")

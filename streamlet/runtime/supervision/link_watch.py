@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from streamlet.runtime.links.links import COORDINATOR_SAID, PEER_CLOSED
+from streamlet.runtime.links.links import NOT_MINE
 from streamlet.runtime.supervision.instructions import GiveUp, Instruction, Tell
 
 End = tuple[int, int]
@@ -45,7 +45,7 @@ class LinkWatch:
     def lost_too(self, end: End, other: End, why: str) -> None:
         """Take the other end's report of a known loss: its reason may be better."""
         pair = self._pairs.get((min(end, other)[0], max(end, other)[0]))
-        if pair is not None and pair.waiting and why not in (PEER_CLOSED, COORDINATOR_SAID):
+        if pair is not None and pair.waiting and why not in NOT_MINE:
             pair.waiting[-1] = _sentence(end, other, why)
 
     def lost(self, end: End, other: End, why: str, now: float) -> None:

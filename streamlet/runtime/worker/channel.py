@@ -6,11 +6,13 @@ import contextlib
 import select
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from streamlet.base.backlog import Backlog
+from streamlet.runtime.links.silence import Silence, segments_in, silent_text
 from streamlet.runtime.links.wire import MAX_CONTROL_FRAME, BadFrame, FrameReader, FrameWriter, pack, unpack
 from streamlet.runtime.worker.messages import Beat, Complaint, Event, Message, Raw, State, Unlinked, encode
 
@@ -47,6 +49,7 @@ class ControlChannel:
         """The rest of a frame whose beginning has left."""
         self._lock = threading.Lock()
         self._broken = ""
+        self._silence = Silence(time.monotonic())
 
     @classmethod
     def inherited(cls, sock: socket.socket) -> ControlChannel:
@@ -60,7 +63,7 @@ class ControlChannel:
     @property
     def unsent(self) -> bool:
         """Whether something waits for the other end to read: ``flush`` is to be called now and then."""
-        return bool(self._frame or self._unsent or self._given)
+        return not self._broken and bool(self._frame or self._unsent or self._given)
 
     def send(self, message: Message) -> None:
         """Send one message, or keep it for ``flush``. Waits for nothing. Raises ChannelClosed."""
@@ -165,6 +168,16 @@ class ControlChannel:
             while (more := self._received()) is not None:
                 messages += more
         return messages
+
+    def look(self, now: float, limit_s: float) -> None:
+        """Give the other end up if its machine was silent for so long. Raises ChannelClosed.
+
+        For a channel over TCP, called about each ``silence.LOOK_S``, by one thread.
+        """
+        with contextlib.suppress(OSError):  # broken: who reads next says how
+            if self._silence.look(segments_in(self.sock), now) >= limit_s:
+                self._broken = silent_text(limit_s)
+                raise ChannelClosed(self._broken)
 
     def close(self) -> None:
         """Close the socket."""

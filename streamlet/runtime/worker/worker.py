@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import dataclasses
 import logging
+import math
 import os
 import random
 import selectors
@@ -37,6 +38,7 @@ from streamlet.runtime.links.links import SocketLinks
 from streamlet.runtime.links.peering import Peering
 from streamlet.runtime.links.route_check import RouteCheck
 from streamlet.runtime.links.server import LinkServer, new_socket_name
+from streamlet.runtime.links.silence import LOOK_S
 from streamlet.runtime.links.wire import MAX_DATA_FRAME
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.building import Running, component_names
@@ -178,6 +180,9 @@ class Worker:
         )
         links = SocketLinks(self._link_lost, RouteCheck(placed, self.index).check)
         self.loop = WorkerLoop(running, links)
+        if self._over_network:
+            now = self.clock.monotonic()
+            self.loop.timers.every(LOOK_S, lambda: links.look(self.clock.monotonic()), now)
         self.peering = Peering(
             Hello(handshake.DATA, plan.run_id, self.index, self.epoch, wanted=self.index),
             plan.workers,
@@ -308,6 +313,10 @@ class Worker:
         )
         self.channel.send(messages.Ready(self.server.address, os.getpid()))
 
+    @property
+    def _over_network(self) -> bool:
+        return self.plan.listen[0] == "tcp"
+
     def _listen_address(self) -> Address:
         """Return the address to listen at for peers: never every interface."""
         kind, where = self.plan.listen
@@ -339,15 +348,20 @@ class Worker:
             selector.register(self.server, selectors.EVENT_READ, self.server.serve)
             selector.register(self._wake_read, selectors.EVENT_READ, lambda: None)
             period, due = self.plan.heartbeat_s, 0.0
+            longest_s = LOOK_S if self._over_network else math.inf
             try:
                 for raw in self._early:
                     self._handle(raw)
                 while not self.over.is_set():
-                    left_s = max(0.0, due - time.monotonic())
+                    left_s = min(max(0.0, due - time.monotonic()), longest_s)
                     for key, _ in selector.select(min(left_s, FLUSH_S) if self.channel.unsent else left_s):
                         key.data()
                     if self.channel.unsent:
                         self.channel.flush()
+                    if self._over_network:
+                        # A coordinator that cannot reach this worker replaces it after this time. So the worker ends
+                        # after the same time, and does not work on beside its replacement.
+                        self.channel.look(time.monotonic(), self.plan.conf["streamlet.worker.timeout.secs"])
                     if time.monotonic() >= due:
                         due = next_multiple(time.monotonic(), period) + min(BEAT_AFTER_S, period / 2)
                         self._beat()

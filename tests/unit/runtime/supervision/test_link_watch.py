@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from streamlet.runtime.links.links import COORDINATOR_SAID, PEER_CLOSED
 from streamlet.runtime.supervision.instructions import GiveUp, Tell
-from streamlet.runtime.supervision.link_watch import COORDINATOR_SAID, PEER_CLOSED
 from streamlet.runtime.supervision.supervisor import Limits, Supervisor
 from tests.unit.runtime.supervision.supervision_rig import CheckedSupervisor, bring_up, running
 

@@ -1,0 +1,132 @@
+"""Links over networks that drop, delay, lose and reset: three workers and a coordinator, each on a host of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from streamlet.runtime.links.silence import SILENT_S
+from tests.faults.far_run import FarRun, far_run
+from tests.faults.network import Network
+from tests.faults.rig import wait_for
+
+pytestmark = pytest.mark.real
+
+FOUND_S = 5.0
+"""Seconds in which a half-open link is found. It is told a moment later."""
+TOLD_S = FOUND_S + 4.0
+"""The settling of a loss (1 s) and a loaded machine are in it."""
+RATE = 400
+
+
+@pytest.fixture
+def network() -> Iterator[Network]:
+    with Network("driver", "one", "two", "three", "spare") as made:
+        yield made
+
+
+def found_after(run: FarRun, since: float, text: str) -> str:
+    line = run.wait_for_text(text, TOLD_S)
+    print(f"told after {time.monotonic() - since:.1f} s: {line}")
+    return line
+
+
+@pytest.mark.parametrize("ways", ["both ways", "there", "back"])
+def test_b1_a_black_hole_between_two_hosts_is_found_within_five_seconds_and_costs_nothing(
+    network: Network, tmp_path: Path, ways: str
+) -> None:
+    with far_run(network, tmp_path, 4000, **{"numbers.per.second": RATE}) as run:
+        run.wait_for_stored(300)
+        since = time.monotonic()
+        if ways != "back":
+            network.way("one", "two").drop = True
+        if ways != "there":
+            network.way("two", "one").drop = True
+        line = found_after(run, since, "lost its link to worker")
+        assert f"nothing has come from the other machine for {SILENT_S:.0f} s" in line
+        network.heal()
+        run.wait_for_more()
+        result = run.finish()
+        assert result.reason == "caught_up"
+        assert [worker["epoch"] for worker in result.status.workers] == [1, 1, 1]
+        run.check()
+
+
+def test_b2_a_host_without_power_is_found_by_its_peers_and_its_worker_is_replaced_elsewhere(
+    network: Network, tmp_path: Path
+) -> None:
+    """The old worker, which nobody can reach to kill it, ends by itself."""
+    with far_run(network, tmp_path, 4000, **{"numbers.per.second": RATE, "streamlet.worker.timeout.secs": 6.0}) as run:
+        run.wait_for_stored(300)
+        run.hosts.on[1] = "spare"
+        since = time.monotonic()
+        run.hosts.power_off("two")
+        found_after(run, since, "lost its link to worker 1")
+        found_after(run, since, "worker 1 (epoch 1) was silent for 6 s")
+        _, old = run.hosts.processes[1, 1]
+        wait_for("the cut-off worker to end by itself", lambda: old.poll() is not None, 15)
+        run.wait_for_more()
+        result = run.finish()
+        assert result.reason == "caught_up"
+        assert [worker["epoch"] for worker in result.status.workers] == [1, 2, 1]
+        run.check()
+
+
+def test_b3_links_that_are_reset_again_and_again_are_made_anew_and_nothing_is_lost(
+    network: Network, tmp_path: Path
+) -> None:
+    with far_run(network, tmp_path, 3000, **{"numbers.per.second": RATE}) as run:
+        for _ in range(5):
+            run.wait_for_more()
+            for way in network.both("one", "two"):
+                way.reset = True
+            time.sleep(0.3)
+            network.heal()
+        result = run.finish()
+        assert any("lost its link" in text for text in run.observer.texts)
+        assert [worker["epoch"] for worker in result.status.workers] == [1, 1, 1]
+        run.check()
+
+
+def test_b4_a_slow_network_that_loses_a_tenth_of_all_packets_cuts_no_link(network: Network, tmp_path: Path) -> None:
+    hosts = ("driver", "one", "two", "three")
+    for one in hosts:
+        for other in hosts:
+            if one != other:
+                network.way(one, other).delay_s = 0.05
+    with far_run(network, tmp_path, 3000, **{"numbers.per.second": RATE}) as run:
+        run.wait_for_stored(100)
+        for way in network.both("one", "two"):
+            way.loss = 0.1
+        result = run.finish()
+        assert network.lost > 10
+        assert not [text for text in run.observer.texts if "lost its link" in text]
+        assert [worker["epoch"] for worker in result.status.workers] == [1, 1, 1]
+        run.check()
+
+
+def test_b2_a_coordinator_that_is_cut_off_replaces_the_workers_and_the_old_ones_end(
+    network: Network, tmp_path: Path
+) -> None:
+    with far_run(network, tmp_path, 4000, **{"numbers.per.second": RATE, "streamlet.worker.timeout.secs": 3.0}) as run:
+        run.wait_for_stored(300)
+        old = [process for _, process in run.hosts.processes.values()]
+        run.hosts.off |= {"one", "two", "three"}
+        run.hosts.on = ["spare"] * 3
+        for host in ("one", "two", "three"):
+            network.black_hole("driver", host)
+        wait_for("the old workers to end", lambda: all(each.poll() is not None for each in old), 20)
+        result = run.finish()
+        assert [worker["epoch"] for worker in result.status.workers] == [2, 2, 2]
+        run.check()
+
+
+def test_b8_a_run_over_ipv6_alone_stores_every_number(network: Network, tmp_path: Path) -> None:
+    with far_run(network, tmp_path, 500, six=True) as run:
+        run.wait_for_stored(1)
+        assert run.addresses() == [network.address6(host) for host in ("one", "two", "three")]
+        run.finish()
+        run.check()
