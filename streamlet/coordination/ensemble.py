@@ -45,10 +45,16 @@ class Ensemble:
     @property
     def servers(self) -> str:
         """Without the chroot."""
-        return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.addresses)
+        return ",".join(map(server_name, self.addresses))
 
     def __str__(self) -> str:
         return self.servers + self.chroot
+
+
+def server_name(address: tuple[str, int]) -> str:
+    """Write ``host:port``, with brackets around an address of IPv6."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _address(server: str) -> tuple[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 import threading
 import time
 from collections.abc import Callable
@@ -11,12 +12,13 @@ from typing import Any
 
 from kazoo import exceptions as kz
 from kazoo.client import KazooClient
-from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.protocol.states import KazooState
 from kazoo.security import make_digest_acl
 
+from streamlet.base.keep_alive import keep_alive
 from streamlet.base.port_probe import spoken_at
-from streamlet.coordination.ensemble import Ensemble, NotZooKeeper, ask_for_session
+from streamlet.coordination.ensemble import Ensemble, NotZooKeeper, ask_for_session, server_name
 from streamlet.coordination.node_store import (
     ANY_VERSION,
     AuthFailed,
@@ -38,6 +40,11 @@ CLOSE_TIMEOUT_S = 3.0
 WAIT_TOLD_S = 1.0
 """Seconds before a line names the server that the start waits for."""
 
+_CONNECT_LEAST_S = 1.5
+"""Seconds a server has to take a connection, at least: the kernel repeats a lost first packet after one."""
+
+_KEEP_ALIVE_S = 3
+
 _PROBE_AGAIN_S = 0.2
 _PROBE_TIMEOUT_S = 1.0
 
@@ -46,6 +53,23 @@ _PROBE_TIMEOUT_S = 1.0
 _log = logging.getLogger("streamlet.coordination.kazoo")
 if _log.level == logging.NOTSET:
     _log.setLevel(logging.CRITICAL)
+
+
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is untyped
+    """Opens kazoo's connections. No member takes a session's whole time for that."""
+
+    def __init__(self, connect_s: float, silent_s: float) -> None:
+        super().__init__()
+        self._connect_s = connect_s
+        self._silent_s = silent_s
+
+    def create_connection(self, *args: Any, **keys: Any) -> Any:
+        # kazoo gives one member the time of a whole session. A machine that is off refuses nothing: the session, and
+        # every commit, would wait for it, and be lost, while the other two members serve.
+        keys["timeout"] = min(self._connect_s, keys.get("timeout") or self._connect_s)
+        sock = super().create_connection(*args, **keys)
+        keep_alive(sock, _KEEP_ALIVE_S, 3, self._silent_s)
+        return sock
 
 
 class ZooKeeperNodeStore:
@@ -83,10 +107,13 @@ class ZooKeeperNodeStore:
         self._closed = False
         self._connected = threading.Event()
         deadline = time.monotonic() + connect_timeout_s
-        self._await_answer(deadline, connect_timeout_s, on_wait)
+        first = self._await_answer(deadline, connect_timeout_s, on_wait)
+        connect_s = max(_CONNECT_LEAST_S, session_timeout_s / 2 / len(first))
         self._client = KazooClient(
-            hosts=self._ensemble.servers,
+            hosts=",".join(map(server_name, first)),
+            randomize_hosts=False,  # they are in a random order, but for the one that has just answered
             timeout=session_timeout_s,
+            handler=_Handler(connect_s, session_timeout_s * 2 / 3),
             # Without end: an ensemble may be away for an hour, and each request has a time-out of its own.
             connection_retry={"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 2.0},
             auth_data=None if digest is None else [("digest", ":".join(digest))],
@@ -181,22 +208,26 @@ class ZooKeeperNodeStore:
         except (OSError, kz.KazooException):
             _log.info("kazoo did not stop in order", exc_info=True)
 
-    def _await_answer(self, deadline: float, timeout_s: float, on_wait: Callable[[str], None] | None) -> None:
-        """Wait until one host grants a session to a probe of ours.
+    def _await_answer(
+        self, deadline: float, timeout_s: float, on_wait: Callable[[str], None] | None
+    ) -> list[tuple[str, int]]:
+        """Wait until one host grants a session to a probe of ours; return all of them, that one first.
 
         kazoo alone would keep silent about why it cannot connect, and its thread dies of an answer in
         another protocol. When every host speaks another one, no more is waited for.
         """
         spoken: dict[str, str] = {}
+        # Not always the first that is named: it would have the clients of all spouts.
+        hosts = random.sample(self._ensemble.addresses, len(self._ensemble.addresses))
         while True:
             answers: dict[str, str] = {}
-            for host, port in self._ensemble.addresses:
+            for host, port in hosts:
                 left = deadline - time.monotonic()
                 why = _refusal(host, port, max(0.2, min(_PROBE_TIMEOUT_S, left)), spoken)
                 if why is None:
-                    return
-                answers[f"{host}:{port}"] = why
-            told = "; ".join(f"{server}: {why}" for server, why in answers.items())
+                    return sorted(hosts, key=lambda each: each != (host, port))
+                answers[server_name((host, port))] = why
+            told = "; ".join(f"{server}: {answers[server]}" for server in map(server_name, self._ensemble.addresses))
             if spoken.keys() == answers.keys():
                 raise self._unavailable(told, spoken=frozenset(spoken.values()))
             left = deadline - time.monotonic()
@@ -295,7 +326,7 @@ class ZooKeeperNodeStore:
 
 def _refusal(host: str, port: int, timeout_s: float, spoken: dict[str, str]) -> str | None:
     """Return why a host grants no session; None when it does. Notes in ``spoken`` what it speaks instead."""
-    server = f"{host}:{port}"
+    server = server_name((host, port))
     if server in spoken:
         return _foreign(spoken[server])
     try:

@@ -49,7 +49,7 @@ HELD_BY = {
     "scripted/kafka/client/test_client.py": ["kafka/client/leader_requests"],
     "scripted/kafka/consumer/test_consumer.py": ["kafka/consumer/fetcher"],
     "scripted/kafka/net/test_network_client.py": ["kafka/client/diagnosis"],
-    "scripted/runtime/links/test_handshake.py": ["runtime/links/dialing", "runtime/links/server"],
+    "scripted/runtime/links/test_handshake.py": ["runtime/links/server"],
     "scripted/runtime/worker/test_loop.py": ["runtime/links/links", "runtime/links/peering"],
     "unit/cli/test_show.py": ["cli/table"],
     "unit/kafka/admin/test_requests.py": [f"kafka/admin/{name}" for name in ("configs", "errors", "groups", "topics")],

@@ -39,3 +39,23 @@ def test_the_tests_it_names_exist(row: re.Match[str]) -> None:
 def test_every_test_of_a_fault_is_on_the_page() -> None:
     named = set(re.findall(r"`(test_\w+)`", TEXT))
     assert {name for name in known_tests() if re.match(r"test_(fault_)?f\d+_", name)} <= named
+
+
+LETTERED = re.compile(r"- \*\*(?P<id>[ABDG]\d+), .+?\*\*: .+? Tests: (?P<tests>.+?)\.")
+LETTERED_ROWS = [
+    match
+    for item in re.findall(r"^- .*(?:\n  .*)*", TEXT, re.MULTILINE)
+    if (match := LETTERED.fullmatch(re.sub(r"\s+", " ", item)))
+]
+COUNTS = {"B": 8, "D": 12}
+
+
+@pytest.mark.parametrize(("letter", "count"), COUNTS.items())
+def test_every_fault_of_a_letter_stands_there_with_tests(letter: str, count: int) -> None:
+    """In order; each names tests that exist."""
+    rows = [row for row in LETTERED_ROWS if row["id"].startswith(letter)]
+    assert [row["id"] for row in rows] == [f"{letter}{number}" for number in range(1, count + 1)]
+    for row in rows:
+        names = re.findall(r"`(test_\w+)`", row["tests"])
+        assert names
+        assert [name for name in names if name not in known_tests()] == []

@@ -98,6 +98,7 @@ class FarRun(Inside):
         return [int(line) for line in file.read_text().splitlines()] if file.exists() else []
 
     def wait_for_stored(self, count: int) -> None:
+        count = min(count, self.count)
         wait_for(f"{count} numbers to be stored", lambda: len(set(self.stored())) >= count, told=self.told)
 
     def wait_for_more(self, count: int = 100) -> None:

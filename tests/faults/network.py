@@ -104,11 +104,13 @@ class Network:
     @contextlib.contextmanager
     def inside(self, name: str) -> Iterator[None]:
         """Let the calling thread, and what it starts, be on that host."""
+        before = os.open(_NET, os.O_RDONLY)
         _enter(self._namespaces[name])
         try:
             yield
         finally:
-            _enter(self._home)
+            _enter(before)
+            os.close(before)
 
     def power_off(self, name: str) -> None:
         """Let nothing leave or reach a host any more, as when its power fails."""

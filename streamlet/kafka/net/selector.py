@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from streamlet.base.keep_alive import keep_alive
 from streamlet.kafka.errors import Disconnected, ForeignProtocol, KafkaError, MalformedFrame
 from streamlet.kafka.metadata.cluster import Address
 from streamlet.kafka.net.connection_states import SocketAddress
@@ -180,6 +181,12 @@ The second argument is the name it was resolved from (for TLS).
 """
 
 
+KEEP_ALIVE_S = 10
+"""Seconds between two probes of an idle connection."""
+KEEP_ALIVE_PROBES = 3
+"""Unanswered probes after which it ends."""
+
+
 class PlaintextTransport:
     """Plain TCP."""
 
@@ -192,7 +199,9 @@ class PlaintextTransport:
             self._socket.setblocking(False)
             # A request is written whole, so Nagle's algorithm could only delay its last segment.
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            # A machine without power says nothing. A request finds that out by its time-out; the probes find it on a
+            # connection that nobody asks anything of, before the next request has to.
+            keep_alive(self._socket, KEEP_ALIVE_S, KEEP_ALIVE_PROBES)
             # -1 leaves the size to the operating system, which lets it grow with need.
             if send_buffer_bytes != -1:
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)

@@ -177,7 +177,7 @@ def _spare_descriptor() -> int | None:
 
 
 def bound(address: Address) -> socket.socket:
-    """Bind a socket to the first address of a name that is this machine's. Raises OSError."""
+    """Bind a socket to a name's first address that is ours. Raises OSError."""
     # IPv4 first, where a name has both: a machine without IPv6 can dial that one alone.
     failure: OSError | None = None
     for family, target in sorted(dialing.resolved(address), key=lambda row: row[0] == socket.AF_INET6):

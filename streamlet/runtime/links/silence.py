@@ -13,6 +13,8 @@ import socket
 import struct
 import sys
 
+from streamlet.base.keep_alive import keep_alive
+
 SILENT_S = 4.0
 """Seconds without one segment from the other machine after which a link is half-open. Told within five."""
 
@@ -29,20 +31,12 @@ _SEGMENTS_IN_AT = 140
 
 
 def watch(sock: socket.socket) -> None:
-    """Let both kernels of a TCP connection probe each other each second while it is idle."""
-    if sock.family not in (socket.AF_INET, socket.AF_INET6):
-        return
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    """Let the kernel probe an idle TCP connection each second."""
+    if sock.family in (socket.AF_INET, socket.AF_INET6):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # No TCP_USER_TIMEOUT: it also ends connections whose other end lives and acknowledges, and only reads nothing for
     # as long as that. A bolt in a call of ten seconds does so. `Silence` tells the two apart.
-    if sys.platform == "linux":
-        for option, value in (
-            (socket.TCP_KEEPIDLE, PROBE_S),
-            (socket.TCP_KEEPINTVL, PROBE_S),
-            (socket.TCP_KEEPCNT, _PROBES),
-        ):
-            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+    keep_alive(sock, PROBE_S, _PROBES)
 
 
 def segments_in(sock: socket.socket) -> int | None:

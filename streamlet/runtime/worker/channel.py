@@ -170,7 +170,7 @@ class ControlChannel:
         return messages
 
     def look(self, now: float, limit_s: float) -> None:
-        """Give the other end up if its machine was silent for so long. Raises ChannelClosed.
+        """Give up an end whose machine was silent for so long. Raises ChannelClosed.
 
         For a channel over TCP, called about each ``silence.LOOK_S``, by one thread.
         """

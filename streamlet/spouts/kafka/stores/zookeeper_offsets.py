@@ -45,6 +45,12 @@ CLAIM_TRIES = 10
 """Claims tried while other writers come in between; more than a few are two spouts with one `id`."""
 
 
+_WENT_BACK = (
+    "it is older than this spout's own claim, as after a restore of the ensemble from a backup. A new start goes on at "
+    "this offset: what was done since comes again"
+)
+
+
 @dataclass(slots=True)
 class _Owned:
     """A partition of ours: owner epoch, version of the last known write, the topic's id."""
@@ -184,6 +190,9 @@ class ZooKeeperOffsets:
             node = self._decode(partition, found[0])
         except StreamletError as error:
             return error
+        if 0 < node.owner_epoch < owned.owner_epoch:
+            # Owners only count up (storm-kafka's writes no count): nobody took over, the tree went back.
+            return UnusableOffset(partition, self.where(partition), _WENT_BACK, found[0])
         if node.owner_epoch != owned.owner_epoch or node.stored.topology_id != self._owner.topology_id:
             return Deposed(partition, self.where(partition), owned.owner_epoch, node.fields)
         owned.version, owned.uncertain = found[1], False

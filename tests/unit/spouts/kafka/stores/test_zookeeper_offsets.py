@@ -336,3 +336,36 @@ def test_a_partition_released_or_claimed_anew_during_a_commit(tree: MemoryTree, 
     held.set_result(written.result())
     assert later.poll() and later.take() == {P: None}
     assert node(tree)["offset"] == 6
+
+
+def restored(tree: MemoryTree, fields: dict[str, Any]) -> None:
+    """Let the node be what it was once, as after a restore from a backup."""
+    nodes = MemoryNodeStore(tree)
+    nodes.delete(PATH)
+    nodes.create(PATH, json.dumps(fields).encode())
+
+
+def test_d11_commits_go_on_over_an_older_commit_that_a_restore_brought_back(
+    tree: MemoryTree, background: Background
+) -> None:
+    store = opened(tree, background)
+    assert commit(store, 7) is None
+    before = node(tree)
+    assert commit(store, 9) is None and commit(store, 11) is None
+    restored(tree, before)
+    assert isinstance(commit(store, 12), NodeStoreUnavailable)  # the version is another; the round after it writes
+    assert commit(store, 13) is None
+    assert node(tree)["offset"] == 13
+
+
+def test_d11_a_node_older_than_the_claim_is_a_restore_and_no_other_owner(
+    tree: MemoryTree, background: Background
+) -> None:
+    assert commit(opened(tree, background, "run-0"), 7) is None
+    before = node(tree)
+    store = opened(tree, background)
+    assert commit(store, 9) is None
+    restored(tree, before)
+    outcome = commit(store, 10)
+    assert isinstance(outcome, UnusableOffset) and "restore of the ensemble from a backup" in outcome.message
+    assert node(tree) == before, "nothing was overwritten"

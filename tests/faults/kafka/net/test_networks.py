@@ -1,0 +1,184 @@
+"""Producer and consumer on a host, broker on another, and a network between them that fails in each direction."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import NewTopic as RdKafkaTopic
+
+from streamlet.devcluster import DevCluster
+from streamlet.kafka import Consumer, KafkaError, Producer
+from tests.faults.network import Network
+from tests.read_back import read_back
+
+pytestmark = pytest.mark.real
+
+BROKER, CLIENT = "broker", "client"
+PORT = 9092
+RECORDS = 300
+FAULT_S = 3.0
+"""Seconds that each fault lasts: longer than a request may take."""
+BOUNDS = {"request_timeout_ms": 1500, "socket_connection_setup_timeout_ms": 1500}
+
+
+@pytest.fixture(scope="module")
+def network() -> Iterator[Network]:
+    with Network(BROKER, CLIENT) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def cluster(network: Network) -> Iterator[DevCluster]:
+    """One broker that others reach at the address of its host."""
+    listeners = f"PLAINTEXT://0.0.0.0:{PORT},CONTROLLER://127.0.0.1:9093"
+    settings = {"advertised.listeners": f"PLAINTEXT://{network.address(BROKER)}:{PORT}", "listeners": listeners}
+    settings |= {"controller.quorum.voters": "0@127.0.0.1:9093"}
+    with network.inside(BROKER):
+        made = DevCluster("4", broker_settings=settings, preferred_ports=(2181, PORT)).start()
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def topic(network: Network, cluster: DevCluster, topic_name: Callable[[], str]) -> Iterator[str]:
+    name = topic_name()
+    with network.inside(BROKER):
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        admin.create_topics([RdKafkaTopic(name, 1, 1)])[name].result(30)
+    yield name
+    network.heal()
+
+
+def servers(network: Network) -> str:
+    return f"{network.address(BROKER)}:{PORT}"
+
+
+def there(network: Network) -> None:
+    network.way(CLIENT, BROKER).drop = True
+
+
+def back(network: Network) -> None:
+    """What is asked for arrives and is done; what is answered is lost."""
+    network.way(BROKER, CLIENT).drop = True
+
+
+def both_ways(network: Network) -> None:
+    network.black_hole(BROKER, CLIENT)
+
+
+def delay_and_loss(network: Network) -> None:
+    for way in network.both(BROKER, CLIENT):
+        way.delay_s, way.loss = 0.1, 0.1
+
+
+def reset(network: Network) -> None:
+    for way in network.both(BROKER, CLIENT):
+        way.reset = True
+
+
+FAULTS = [there, back, both_ways, delay_and_loss, reset]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_b1_records_sent_over_a_network_that_fails_are_in_the_log_once_and_in_order(
+    network: Network, cluster: DevCluster, topic: str, fault: Callable[[Network], None]
+) -> None:
+    with network.inside(CLIENT):
+        producer = Producer(bootstrap_servers=servers(network), retry_backoff_ms=50, **BOUNDS)
+    numbers = itertools.count()
+
+    def send_for(seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            producer.send(topic, b"%d" % next(numbers))
+            time.sleep(0.005)
+
+    with producer:
+        send_for(1.0)
+        fault(network)
+        send_for(FAULT_S)
+        network.heal()
+        send_for(0.5)
+        producer.flush(60)
+    sent = next(numbers)
+    with network.inside(BROKER):
+        rows = read_back(cluster, topic, sent)
+    assert [int(row.value or b"") for row in rows] == list(range(sent))
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_b1_records_read_over_a_network_that_fails_come_once_and_in_order(
+    network: Network, cluster: DevCluster, topic: str, fault: Callable[[Network], None]
+) -> None:
+    with network.inside(BROKER):
+        producer = Producer(bootstrap_servers=servers(network))
+    with producer, network.inside(CLIENT):
+        consumer = Consumer(
+            topic,
+            bootstrap_servers=servers(network),
+            group_id=topic,
+            auto_offset_reset="earliest",
+            session_timeout_ms=30_000,
+            retry_backoff_ms=50,
+            **BOUNDS,
+        )
+        read: list[int] = []
+
+        def read_until(count: int, seconds: float) -> bool:
+            until = time.monotonic() + seconds
+            while len(read) < count and time.monotonic() < until:
+                rows = consumer.poll(0.2)
+                read.extend(int(row.value) for each in rows.values() for row in each)
+            return len(read) >= count
+
+        def write(count: int) -> None:
+            for _ in range(count):
+                producer.send(topic, b"%d" % next(numbers))
+            producer.flush(30)
+
+        numbers = itertools.count()
+        try:
+            write(RECORDS)
+            assert read_until(RECORDS, 60)
+            fault(network)
+            write(1)  # the answer to a question that was asked before
+            assert not read_until(RECORDS + 2, 0.5)
+            write(RECORDS - 1)
+            came = read_until(2 * RECORDS, FAULT_S)
+            assert came == (fault is delay_and_loss)
+            network.heal()
+            write(RECORDS)
+            assert read_until(3 * RECORDS, 60), f"{len(read)} of {3 * RECORDS} records came"
+            consumer.commit(timeout=30)
+        finally:
+            network.heal()
+            consumer.close(10)
+        assert read == list(range(3 * RECORDS))
+
+
+def test_b2_a_network_that_stays_away_ends_every_call_by_its_time_out(network: Network, topic: str) -> None:
+    with network.inside(CLIENT):
+        producer = Producer(bootstrap_servers=servers(network), delivery_timeout_ms=3000, linger_ms=0, **BOUNDS)
+        consumer = Consumer(
+            topic, bootstrap_servers=servers(network), group_id=topic, auto_offset_reset="earliest", **BOUNDS
+        )
+        producer.send(topic, b"1").get(30)
+        until = time.monotonic() + 30
+        while not consumer.poll(0.2):
+            assert time.monotonic() < until
+        network.black_hole(BROKER, CLIENT)
+        since = time.monotonic()
+        with pytest.raises(KafkaError):
+            producer.send(topic, b"2").get(30)
+        assert not consumer.poll(0.5)
+        with pytest.raises(KafkaError):
+            consumer.commit(timeout=2)
+        consumer.close(2)
+        producer.close(2)
+        assert time.monotonic() - since < 15
