@@ -1,0 +1,377 @@
+"""Known bugs, each a small patch: the suite must catch every one of them.
+
+A patch replaces a text that stands exactly once in a file by another. Each is a fault that such programs really have
+had, in a place where a test has to notice. ``python -m tests.planted.plant`` applies them one at a time.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Bug(NamedTuple):
+    """A patch, and the tests that may catch it (the tests of the room, not the one that is known to)."""
+
+    name: str
+    file: str
+    """Below ``streamlet/``."""
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+LEDGER = ("tests/unit/tracking", "tests/unit/runtime/tasks")
+TASKS = ("tests/unit/runtime/tasks", "tests/unit/components", "tests/scripted/backends/test_inline.py")
+LOOP = ("tests/scripted/runtime/worker", "tests/unit/runtime")
+LINKS = ("tests/unit/runtime/links", "tests/scripted/runtime/links")
+SUPERVISION = ("tests/unit/runtime/supervision", "tests/scripted/backends/test_run_coordinator.py")
+SPOUT = ("tests/unit/spouts", "tests/scripted/spouts")
+RECORDS = ("tests/unit/kafka/records", "tests/unit/kafka/fetch")
+PRODUCER = ("tests/unit/kafka/producer", "tests/scripted/kafka/producer")
+CONSUMER = ("tests/unit/kafka/consumer", "tests/scripted/kafka/consumer")
+NET = ("tests/unit/kafka/net", "tests/scripted/kafka/net", "tests/unit/kafka/metadata")
+
+BUGS = (
+    # -- trees
+    Bug(
+        "a delta is or-ed in", "tracking/acker.py", "trees[root] = value ^ delta", "trees[root] = value | delta", LEDGER
+    ),
+    Bug(
+        "a tree that is not open fails again",
+        "tracking/acker.py",
+        "            if self.open.pop(root, None) is None:\n                self.unknown += 1\n            else:",
+        "            self.open.pop(root, None)\n            if True:",
+        LEDGER,
+    ),
+    Bug(
+        "roots are those of the epoch before",
+        "tracking/pending.py",
+        "task_id << EPOCH_BITS | epoch & (1 << EPOCH_BITS) - 1",
+        "task_id << EPOCH_BITS",
+        LEDGER,
+    ),
+    Bug(
+        "two anchors of one tree share an edge",
+        "runtime/tasks/bolt_task.py",
+        "edges[root] = edges.get(root, 0) ^ edge",
+        "edges[root] = edge",
+        TASKS,
+    ),
+    Bug(
+        "a tuple that was failed can be acked",
+        "runtime/tasks/bolt_task.py",
+        "        if tup.state != OPEN:\n            return\n        tup.state = ACKED",
+        "        tup.state = ACKED",
+        TASKS,
+    ),
+    Bug(
+        "a tuple that a bolt kept is filled again",
+        "runtime/tasks/bolt_task.py",
+        "            if getrefcount(tup) != UNKEPT:",
+        "            if getrefcount(tup) > UNKEPT + 1:",
+        TASKS,
+    ),
+    Bug(
+        "a failed batch of anchors fails its first root only",
+        "runtime/tasks/bolt_task.py",
+        "self.fails.extend(root for root, _ in tup.anchors or ((tup.root, tup.edge),) if root)",
+        "self.fails.extend(root for root, _ in (tup.anchors or ((tup.root, tup.edge),))[:1] if root)",
+        TASKS,
+    ),
+    # -- replay
+    Bug(
+        "what was lost with a worker counts as a failure",
+        "components/reliable_spout.py",
+        "blame = self.fail_reason is not FailReason.LOST",
+        "blame = True",
+        TASKS,
+    ),
+    Bug(
+        "a replay of many is a replay of one",
+        "components/reliable_spout.py",
+        "        if kept.many:\n",
+        "        if False:\n",
+        TASKS,
+    ),
+    Bug(
+        "a retry of a record starts its count anew",
+        "spouts/kafka/retry.py",
+        "        self._scheduled.pop(offset, None)\n\n    def acked",
+        "        self._scheduled.pop(offset, None)\n        self._failures.pop(offset, None)\n\n    def acked",
+        SPOUT,
+    ),
+    Bug(
+        "a retry is due at once",
+        "spouts/kafka/retry.py",
+        "self._schedule(offset, now_s + self._backoff.delay(failures, self._uniform))",
+        "self._schedule(offset, now_s)",
+        SPOUT,
+    ),
+    # -- routing
+    Bug(
+        "a key beyond the cache goes to the first task",
+        "runtime/tasks/emitter.py",
+        "return self._boxes[key_hash(key) % len(self._boxes)]",
+        "return self._boxes[0 if len(self) > 2 else key_hash(key) % len(self._boxes)]",
+        TASKS,
+    ),
+    Bug(
+        "shuffle forgets its last task",
+        "runtime/tasks/emitter.py",
+        "position = 0 if position >= last else position + 1",
+        "position = 0 if position >= last - 1 else position + 1",
+        TASKS,
+    ),
+    # -- links
+    Bug(
+        "a frame that was changed is believed",
+        "runtime/links/wire.py",
+        "            if not hmac.compare_digest(tag, buffer[at + 4 : body]):",
+        "            if False:",
+        LINKS,
+    ),
+    Bug(
+        "a dialer without the secret is let in",
+        "runtime/links/handshake.py",
+        'if not hmac.compare_digest(proof, _proof(secret, b"dial", hello, nonce)):',
+        "if len(proof) != 32:",
+        LINKS,
+    ),
+    Bug(
+        "tuples of another worker's tasks are taken",
+        "runtime/links/route_check.py",
+        "if width < 0 or self._worker_of[run.source] != incoming.worker:",
+        "if width < 0:",
+        LINKS,
+    ),
+    Bug(
+        "columns of unequal length are taken",
+        "runtime/links/wire.py",
+        "        and len(run.roots) == len(run.edges) == len(run.values)\n",
+        "        and len(run.roots) == len(run.edges)\n",
+        LINKS,
+    ),
+    # -- fencing, supervision, drain
+    Bug(
+        "a replaced worker's channel is taken",
+        "backends/run_coordinator.py",
+        "        if self.supervisor.workers[worker].epoch != epoch:\n            channel.close()\n            return\n",
+        "",
+        SUPERVISION,
+    ),
+    Bug(
+        "an old epoch's address is put into the book",
+        "runtime/supervision/supervisor.py",
+        "if worker.epoch != epoch or worker.state is not WorkerState.STARTING:",
+        "if worker.state is not WorkerState.STARTING:",
+        SUPERVISION,
+    ),
+    Bug(
+        "a drained worker counts from before the pause",
+        "runtime/supervision/supervisor.py",
+        "counts = traffic is not None and quiet >= self._quiet",
+        "counts = True",
+        SUPERVISION,
+    ),
+    Bug(
+        "deaths of long ago count",
+        "runtime/supervision/supervisor.py",
+        "        while now - worker.deaths[0] > WINDOW_S:\n            worker.deaths.popleft()\n",
+        "",
+        SUPERVISION,
+    ),
+    # -- the spout's ledger and its positions
+    Bug(
+        "a failed offset does not hold the commit",
+        "spouts/kafka/manager.py",
+        "        return min(lowest, low[0]) if low else lowest\n",
+        "        return lowest\n",
+        SPOUT,
+    ),
+    Bug(
+        "what retention took is not counted",
+        "spouts/kafka/manager.py",
+        "        self.lost_count += gone.end - gone.first\n",
+        "",
+        SPOUT,
+    ),
+    Bug(
+        "an ack of another opening of the partition is taken",
+        "spouts/kafka/spout.py",
+        "            manager = slots.get(slot)\n            if manager",
+        "            manager = slots.get(slot) or next(iter(slots.values()), None)\n            if manager",
+        SPOUT,
+    ),
+    Bug(
+        "an answer of another leadership is emitted",
+        "spouts/kafka/fetcher.py",
+        "manager.buffer.position != position or manager.current_leader_epoch != leader_epoch:",
+        "manager.buffer.position != position:",
+        SPOUT,
+    ),
+    Bug(
+        "a topic that was made again is read at the old offset",
+        "spouts/kafka/fetcher.py",
+        "if topic_id is not None and manager.topic_id is not None and manager.topic_id != topic_id:",
+        "if False:",
+        SPOUT,
+    ),
+    Bug(
+        "damaged bytes are passed over",
+        "spouts/kafka/manager.py",
+        "                self.refetch()\n                raise\n",
+        "                self._fetched.popleft()\n                continue\n",
+        SPOUT,
+    ),
+    Bug(
+        "records behind the fixed end are emitted",
+        "spouts/kafka/manager.py",
+        "while self.waiting and self.waiting[-1][0] >= self._end:",
+        "while self.waiting and self.waiting[-1][0] > self._end:",
+        SPOUT,
+    ),
+    Bug(
+        "an owner that was deposed takes its partition back",
+        "spouts/kafka/stores/zookeeper.py",
+        "if mine is not None and node is not None and node.owner_epoch != mine.owner_epoch:",
+        "if False:",
+        SPOUT,
+    ),
+    Bug(
+        "an own claim whose answer was lost looks like a stranger's",
+        "spouts/kafka/stores/zookeeper.py",
+        "if claim is None or found is None or found[0] != claim.data:",
+        "if True:",
+        SPOUT,
+    ),
+    # -- records and fetch positions
+    Bug(
+        "checksums are not looked at",
+        "kafka/records/batch.py",
+        "        if found != header.crc:",
+        "        if False:",
+        RECORDS,
+    ),
+    Bug(
+        "records of aborted transactions are delivered",
+        "kafka/records/batch.py",
+        "            self._hidden.add(coming.pop()[0])",
+        "            coming.pop()",
+        RECORDS,
+    ),
+    Bug(
+        "an abort marker does not end the hiding",
+        "kafka/records/batch.py",
+        "                self._hidden.discard(batch.header.producer_id)",
+        "                pass",
+        RECORDS,
+    ),
+    Bug(
+        "the read position skips a record",
+        "kafka/records/batch.py",
+        "found = max(found, base + delta + 1)",
+        "found = max(found, base + delta + 2)",
+        RECORDS,
+    ),
+    Bug(
+        "a log that parted is read on",
+        "kafka/fetch/truncation.py",
+        "if epoch_end is None or epoch_end >= position:",
+        "if epoch_end is None or epoch_end >= 0:",
+        RECORDS,
+    ),
+    # -- producer
+    Bug(
+        "sequences count batches and not records",
+        "kafka/producer/batch.py",
+        "row.next = increment_sequence(row.next, batch.count)",
+        "row.next = increment_sequence(row.next, 1)",
+        PRODUCER,
+    ),
+    Bug(
+        "retries overtake each other",
+        "kafka/producer/batch.py",
+        "return not row.in_flight or row.in_flight[0].base_sequence == batch.base_sequence",
+        "return True",
+        PRODUCER,
+    ),
+    Bug(
+        "a batch that the log has already is failed",
+        "kafka/producer/batch_ledger.py",
+        "if error is None or isinstance(error, DuplicateSequenceNumber):",
+        "if error is None:",
+        PRODUCER,
+    ),
+    Bug(
+        "what was sent and not answered is said not to be in the log",
+        "kafka/producer/batch_ledger.py",
+        "        if not batch.was_sent:\n",
+        "        if True:\n",
+        PRODUCER,
+    ),
+    Bug(
+        "memory is given back while the socket still sends from it",
+        "kafka/producer/accumulator.py",
+        "if batch.on_wire or not batch.is_over or not batch.memory:",
+        "if not batch.is_over or not batch.memory:",
+        PRODUCER,
+    ),
+    Bug(
+        "a transaction ends while a batch is on the wire",
+        "kafka/producer/batch_ledger.py",
+        "return not self.on_wire and all(batch.is_over for batch in self._accumulator.live)",
+        "return all(batch.is_over for batch in self._accumulator.live)",
+        PRODUCER,
+    ),
+    Bug(
+        "a key goes where Java does not send it",
+        "kafka/producer/partitioners.py",
+        "return (murmur2(key) & 0x7FFFFFFF) % count",
+        "return murmur2(key) % count",
+        PRODUCER,
+    ),
+    # -- group
+    Bug(
+        "an assignment of an old generation is taken",
+        "kafka/consumer/group_thread.py",
+        "if generation != self._membership.generation:",
+        "if False:",
+        CONSUMER,
+    ),
+    Bug(
+        "a heartbeat's answer to an old generation ends the membership",
+        "kafka/consumer/membership.py",
+        "        if generation != self.generation:\n            return  # an older",
+        "        if False:\n            return  # an older",
+        CONSUMER,
+    ),
+    Bug(
+        "the bad record of a column is passed over",
+        "kafka/consumer/delivery.py",
+        "chunk = Chunk(tp, chunk.batch, chunk.start, chunk.start + index)",
+        "chunk = Chunk(tp, chunk.batch, chunk.start, chunk.start + index + 1)",
+        CONSUMER,
+    ),
+    # -- connections
+    Bug(
+        "an answer to another request is believed",
+        "kafka/net/network_client.py",
+        "if entry is None or found != entry.correlation_id:",
+        "if entry is None:",
+        NET,
+    ),
+    Bug(
+        "a server that does not know the password is believed",
+        "kafka/net/sasl.py",
+        "if not hmac.compare_digest(found, self._server_signature):",
+        "if False:",
+        NET,
+    ),
+    Bug(
+        "an older leader is taken for the newer",
+        "kafka/metadata/metadata.py",
+        "if fresh.leader_epoch < seen:",
+        "if False:",
+        NET,
+    ),
+)
