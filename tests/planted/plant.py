@@ -42,9 +42,9 @@ def catch(tree: Path, bug: Bug) -> str | None:
         )
     except subprocess.TimeoutExpired:
         return f"(no end after {LIMIT_S:.0f} s)"
-    found = re.search(r"^(?:FAILED|ERROR) \S*?([\w.]+(?:::\S+)?)(?: - .*)?$", done.stdout, re.MULTILINE)
-    if done.returncode == 1 and found:
-        return found.group(1).rpartition("::")[2]
+    if done.returncode == 1:
+        failed = re.search(r"^(?:FAILED|ERROR) \S+?::(.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
+        return failed.group(1) if failed else "(one that pytest did not name)"
     if done.returncode not in (0, 1):
         raise RuntimeError(f"{bug.name!r}: pytest ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr}")
     return None

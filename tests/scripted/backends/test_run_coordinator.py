@@ -83,6 +83,17 @@ def test_channels_that_come_at_the_end_are_closed(coordinator: RunCoordinator) -
             assert end.recv(1) == b""
 
 
+def test_a_channel_of_a_worker_that_was_replaced_meanwhile_is_closed(coordinator: RunCoordinator) -> None:
+    """It dialled late: its replacement's start is under way, and it must get no plan."""
+    coordinator.supervisor.workers[0].epoch = 2
+    channel, end = pair()
+    with end:
+        coordinator.adopt(0, 1, channel)
+        coordinator._read()
+        assert end.recv(1) == b"" and coordinator.channels == {}
+    coordinator._clear()
+
+
 def test_a_channel_that_another_replaces_is_read_no_more(coordinator: RunCoordinator) -> None:
     """Its end would be there to read in every look, and be nobody's to close."""
     worker = coordinator.supervisor.workers[0]

@@ -252,6 +252,21 @@ def test_an_answer_for_where_reading_is_no_more_is_dropped(client: Client, parts
     assert closed.buffer.position == 0
 
 
+def test_an_answer_that_was_asked_for_under_another_leadership_is_dropped(client: Client, parts: Any) -> None:
+    """The log may have been truncated since, and its records be those of nobody (KIP-320)."""
+    fetcher, connections = parts
+    one = manager(0, 5)
+    one.current_leader_epoch = 3
+    connections.register(one.partition, A)
+    fetcher.send([one], None, 0.0)
+    one.current_leader_epoch = 4
+    client.answer(0, p0=(0, empty_batch(5, 9)))
+    assert fetcher.collect(0.0) == [] and one.buffer.position == 5
+    fetcher.send([one], None, 0.0)
+    client.answer(1, p0=(0, empty_batch(5, 9)))
+    assert fetcher.collect(0.0) == [] and one.buffer.position == 10
+
+
 def test_a_partitions_error_is_reported_and_pauses_that_partition_alone(client: Client, parts: Any) -> None:
     fetcher, connections = parts
     managers = [manager(0), manager(1)]
