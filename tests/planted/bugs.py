@@ -204,14 +204,14 @@ BUGS = (
     ),
     Bug(
         "an answer of another leadership is emitted",
-        "spouts/kafka/fetcher.py",
+        "spouts/kafka/spout_fetcher.py",
         "manager.buffer.position != position or manager.current_leader_epoch != leader_epoch:",
         "manager.buffer.position != position:",
         SPOUT,
     ),
     Bug(
         "a topic that was made again is read at the old offset",
-        "spouts/kafka/fetcher.py",
+        "spouts/kafka/spout_fetcher.py",
         "if topic_id is not None and manager.topic_id is not None and manager.topic_id != topic_id:",
         "if False:",
         SPOUT,
@@ -232,14 +232,14 @@ BUGS = (
     ),
     Bug(
         "an owner that was deposed takes its partition back",
-        "spouts/kafka/stores/zookeeper.py",
+        "spouts/kafka/stores/zookeeper_offsets.py",
         "if mine is not None and node is not None and node.owner_epoch != mine.owner_epoch:",
         "if False:",
         SPOUT,
     ),
     Bug(
         "an own claim whose answer was lost looks like a stranger's",
-        "spouts/kafka/stores/zookeeper.py",
+        "spouts/kafka/stores/zookeeper_offsets.py",
         "if claim is None or found is None or found[0] != claim.data:",
         "if True:",
         SPOUT,
