@@ -56,6 +56,10 @@ class ComponentStatus:
     """Messages of a spout that are neither acked nor given up."""
     unreplayed: int = 0
     """Failed, and sent again by nobody: messages of a spout, untracked tuples of a bolt."""
+    window: int = 0
+    """Trees that a spout may have open at present, over all its tasks; 0 for bolts."""
+    wait_ms: int = 0
+    """How long a tuple that a spout emits now is estimated to wait in queues; 0 for bolts."""
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -61,6 +61,7 @@ class InlineBackend:
             report=complaints.report,
             wake=lambda: None,
             overrides=request.overrides,
+            tell=observer.on_event,
         )
         loop = self.loop = WorkerLoop(running, NoLinks(), self._trace)
         clean = False

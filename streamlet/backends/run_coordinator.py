@@ -31,7 +31,7 @@ from streamlet.runtime.supervision import instructions
 from streamlet.runtime.supervision.blame import CAREFUL_S
 from streamlet.runtime.supervision.supervisor import Limits, Supervisor
 from streamlet.runtime.tasks.in_hand import holding, writer_of
-from streamlet.runtime.tasks.task_stats import component_rows, merged
+from streamlet.runtime.tasks.task_stats import GAUGES, component_rows, merged
 from streamlet.runtime.worker import messages
 from streamlet.runtime.worker.channel import ChannelClosed, ControlChannel
 from streamlet.runtime.worker.kept_code import Code, keep_code
@@ -480,7 +480,8 @@ class RunCoordinator:
         beat = self.beats.pop(worker, None)
         # The spouts of a replacement start over: what the old ones had still to send again is counted no more.
         for task_id, snapshot in beat.tasks.items() if beat else ():
-            name, last = self._component_of(task_id), {**snapshot, "unreplayed": 0, "open": 0}
+            gone = dict.fromkeys(("unreplayed", "open", *GAUGES), 0)
+            name, last = self._component_of(task_id), {**snapshot, **gone}
             # One sum and no list: a worker may be replaced any number of times.
             self.dead[name] = merged(self.dead[name], last) if name in self.dead else last
         if beat is not None and beat.queued:

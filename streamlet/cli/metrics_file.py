@@ -17,6 +17,7 @@ from streamlet.backends.contract import RunRequest, RunResult, RunStatus
 from streamlet.base.errors import BadInput
 from streamlet.base.hand_over import HandOver
 from streamlet.cli.show import View
+from streamlet.model.spec import SPOUT
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -28,7 +29,7 @@ _COUNTERS = {
     "executed": "Tuples processed",
     "acked": "Trees (spouts) or tuples (bolts) acked",
     "failed": "Trees (spouts) or tuples (bolts) failed",
-    "timed_out": "Trees that took longer than the message time-out",
+    "timed_out": "Of the failed trees, those that timed out",
     "given_up": "Messages and untracked tuples that failed and that nobody sends again",
     "lost": "Untracked tuples that reached nobody, and records that the source has no more",
     "errors": "Exceptions raised by the component's code",
@@ -204,13 +205,20 @@ class _Families:
         latency = GaugeMetricFamily(
             "streamlet_latency_seconds", "From emit to ack (spouts), of one tuple (bolts)", labels=[*labels, "quantile"]
         )
+        window = GaugeMetricFamily("streamlet_window_trees", "Trees that a spout may have open now", labels=labels)
+        wait = GaugeMetricFamily("streamlet_queue_wait_seconds", "How long its tuples wait in queues", labels=labels)
         own = GaugeMetricFamily("streamlet_component_metric", "What a component reports", labels=[*labels, "name"])
         for row in self._status.components:
+            if row.kind == SPOUT:
+                window.add_metric([self._topology, row.name], row.window)
+                wait.add_metric([self._topology, row.name], row.wait_ms / 1000)
             for quantile, value in (("0.5", row.p50_ms), ("0.99", row.p99_ms)):
                 if value is not None:
                     latency.add_metric([self._topology, row.name, quantile], value / 1000)
             for name, number in row.metrics.items():
                 own.add_metric([self._topology, row.name, name], number)
+        yield window
+        yield wait
         yield latency
         yield own
 

@@ -300,8 +300,18 @@ def status_line(status: RunStatus) -> str:
     return f"{duration(status.elapsed_s):>7}  {'   '.join(parts)}"
 
 
-COLUMNS = ("", "tasks", "emitted", "acked", "failed", "timed out", "given up", "lost", "per s", "p50 ms", "p99 ms")
-"""What a table of components may show. ``timed out``, ``given up`` and ``lost`` are there once something has been."""
+COLUMNS = (
+    *("", "tasks", "emitted", "acked", "failed", "timed out", "given up", "lost"),
+    *("window", "wait ms", "per s", "p50 ms", "p99 ms"),
+)
+"""What a table of components may show.
+
+``timed out``, ``given up`` and ``lost`` are there once something has been; ``window`` and ``wait ms`` while tuples
+wait.
+"""
+
+WAIT_SHOWN_MS = 100
+"""The table shows the wait in queues, and how many trees may be open, from so many milliseconds on."""
 
 PARTITION_COLUMNS = ("partition", "position", "committed", "lag")
 
@@ -332,6 +342,8 @@ def component_table(status: RunStatus, rates: Mapping[str, float]) -> list[tuple
     # A column of zeros takes room from those that say something.
     rare = {"timed out": "timed_out", "given up": "given_up", "lost": "lost"}
     absent = {head for head, name in rare.items() if not any(getattr(row, name) for row in status.components)}
+    if status.state == "ended" or all(row.wait_ms < WAIT_SHOWN_MS for row in status.components):
+        absent |= {"window", "wait ms"}
     kept = [at for at, name in enumerate(COLUMNS) if name not in absent]
     rows = [COLUMNS, *(_component_cells(row, rates.get(row.name)) for row in status.components)]
     return [tuple(row[at] for at in kept) for row in rows]
@@ -340,8 +352,9 @@ def component_table(status: RunStatus, rates: Mapping[str, float]) -> list[tuple
 def _component_cells(row: ComponentStatus, rate: float | None) -> tuple[str, ...]:
     numbers = (row.emitted, row.acked, row.failed, row.timed_out, row.given_up, row.lost)
     counts = map(count, numbers)
+    waiting = (count(row.window), count(row.wait_ms)) if row.kind == SPOUT else ("-", "-")
     a_second = "-" if rate is None else f"{rate:,.0f}"
-    return (row.name, str(row.tasks), *counts, a_second, milliseconds(row.p50_ms), milliseconds(row.p99_ms))
+    return (row.name, str(row.tasks), *counts, *waiting, a_second, milliseconds(row.p50_ms), milliseconds(row.p99_ms))
 
 
 def metric_lines(status: RunStatus) -> Iterator[str]:

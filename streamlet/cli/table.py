@@ -18,7 +18,7 @@ from streamlet.model.spec import SPOUT
 
 REFRESH_A_SECOND = 4
 STYLES = {"debug": "dim", "warning": "yellow", "warn": "yellow", "error": "red", "critical": "bold red"}
-UNIMPORTANT = ("tasks", "timed out", "per s", "p50 ms", "p99 ms", "emitted", "failed")
+UNIMPORTANT = ("tasks", "timed out", "window", "wait ms", "per s", "p50 ms", "p99 ms", "emitted", "failed")
 UNIMPORTANT_OF_PARTITIONS = ("position", "committed")
 """What a narrow terminal goes without, first to last."""
 

@@ -76,12 +76,41 @@ def _optional(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 _positive = _at_least(float, 0.001)
 
+
+def _share(value: Any) -> Any:
+    number = _positive(value)
+    if number > 1:
+        raise ValueError("a number of at most 1 is wanted")
+    return number
+
+
 SETTINGS: dict[str, Setting] = {
     setting.key: setting
     for setting in (
         Setting("topology.workers", _optional(_at_least(int, 1)), None, "worker processes; default: one a core"),
-        Setting("topology.max.spout.pending", _at_least(int, 1), 2000, "open tuple trees a spout task", SPOUT),
-        Setting("topology.message.timeout.secs", _positive, 30.0, "a tree not acked by then is failed", SPOUT),
+        Setting("topology.max.spout.pending", _at_least(int, 1), 2000, "open tuple trees a spout task, at most", SPOUT),
+        Setting(
+            "topology.message.timeout.secs",
+            _positive,
+            30.0,
+            "a tree fails when a bolt was given a tuple of it so long ago and has not acked it",
+            SPOUT,
+        ),
+        Setting(
+            "streamlet.queue.timeout.share",
+            _share,
+            0.25,
+            "the share of topology.message.timeout.secs that a tuple should wait in queues at most; fewer trees are "
+            "open where bolts are slow",
+            SPOUT,
+        ),
+        Setting(
+            "streamlet.queue.target.secs",
+            _optional(_positive),
+            None,
+            "how long a tuple should wait in queues at most, where that is less: for a low latency",
+            SPOUT,
+        ),
         Setting("topology.acker.executors", _at_least(int, 0), 1, "0 turns tracking off; any other value is on", SPOUT),
         Setting("topology.tick.tuple.freq.secs", _optional(_positive), None, "period of process_tick for bolts", BOLT),
         Setting(
@@ -216,6 +245,12 @@ def _check_together(conf: Mapping[str, Any]) -> None:
             f"streamlet.worker.timeout.secs is {silent:g}, and streamlet.worker.heartbeat.secs is {beat:g}: a healthy "
             "worker would be taken for a silent one and replaced. Make the time-out at least twice the heartbeat."
         )
+
+
+def longest_wait_s(conf: Mapping[str, Any]) -> float:
+    """Return how long a spout's tuples should wait in queues, in seconds."""
+    share: float = conf["topology.message.timeout.secs"] * conf["streamlet.queue.timeout.share"]
+    return min(share, conf["streamlet.queue.target.secs"] or share)
 
 
 def unknown_key(key: str, source: str, known: Iterable[str], components: Mapping[str, Iterable[str]] = {}) -> str:

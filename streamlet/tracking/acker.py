@@ -11,6 +11,7 @@ A root is opened before anything of it can come back, so a delta for a root that
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import takewhile
 
 
 class AckLedger:
@@ -70,14 +71,7 @@ class AckLedger:
         self.open.clear()
         return failed
 
-    def fail_before(self, bound: int) -> list[int]:
-        """Close trees with a root below ``bound`` as failed, and return them."""
-        expired = []
+    def below(self, bound: int) -> list[int]:
+        """Return the open roots below ``bound``, oldest first."""
         # Roots grow and a dictionary keeps its order, so the oldest stand first.
-        for root in self.open:
-            if root >= bound:
-                break
-            expired.append(root)
-        for root in expired:
-            del self.open[root]
-        return expired
+        return list(takewhile(lambda root: root < bound, self.open))

@@ -36,16 +36,16 @@ class PendingSet:
     """Root -> message id of a spout task's open trees, with ages.
 
     Roots grow with time, so age needs no entry for each root: now and then the next root is noted with the time, and
-    all below it are as old as that or older. A tree expires between ``timeout_s`` and 1.25 times that (or a second or
-    two more, if that is longer) after it was opened (Storm's rotating map: between one and two times).
+    all below it are as old as that or older. A tree is found old between ``timeout_s`` and 1.25 times that (or a second
+    or two more, if that is longer) after it was opened (Storm's rotating map: between one and two times).
     """
 
-    __slots__ = ("_marks", "_step_s", "_timeout_s", "ids", "next_root")
+    __slots__ = ("_marks", "_step_s", "ids", "next_root", "timeout_s")
 
     def __init__(self, task_id: int, epoch: int, timeout_s: float) -> None:
         self.ids: dict[int, Hashable] = {}
         self.next_root = first_root(task_id, epoch)
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._step_s = max(timeout_s / 4, LEAST_STEP_S)
         self._marks: deque[tuple[float, int]] = deque()
 
@@ -68,12 +68,11 @@ class PendingSet:
         ):
             marks.append((now, self.next_root))
 
-    def expired_bound(self, now: float) -> int | None:
-        """Return the root below which open trees are too old, or None.
+    def old_bound(self, now: float) -> int | None:
+        """Return a root if trees below it are older than the time-out.
 
-        At most one step a call: after a stall of this process, answers that came in time are read between two calls.
+        Once for each mark; None without one.
         """
-        if not self._marks or now - self._marks[0][0] < self._timeout_s:
+        if not self._marks or now - self._marks[0][0] < self.timeout_s:
             return None
-        # One mark a call, however many are due.
         return self._marks.popleft()[1]

@@ -82,7 +82,7 @@ def test_the_page_lists_every_setting_with_default_and_meaning() -> None:
     def shown(value: Any) -> str:
         if value is None:
             return "none"
-        return str(value).lower() if isinstance(value, bool | str) else f"{value:.0f}"
+        return str(value).lower() if isinstance(value, bool | str) else f"{value:.12g}"
 
     written = [tuple(cells) for cells in rows(section("## Settings"))]
     assert written == [(f"`{s.key}`", shown(s.default), s.meaning) for s in SETTINGS.values()]

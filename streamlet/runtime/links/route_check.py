@@ -40,7 +40,7 @@ class RouteCheck(dict[tuple[int, int, str], int]):
         """Refuse a frame with tuples that no route brings here. Raises BadFrame.
 
         A run must lead from a task of the sending worker to a task of this one that reads the stream, and its tuples
-        must have as many fields as the stream.
+        must have as many fields as the stream. An answer about queues may name only tasks of the sending worker.
         """
         for run in incoming.runs:
             width = self[run.source, run.target, run.stream]
@@ -48,3 +48,7 @@ class RouteCheck(dict[tuple[int, int, str], int]):
                 raise BadFrame(f"A run from worker {incoming.worker} goes where the plan has no route.")
             if not set(map(len, run.values)) <= {width}:
                 raise BadFrame(f"A tuple from worker {incoming.worker} has more or fewer fields than its stream.")
+        if incoming.answer is not None:
+            tasks = {incoming.answer.slowest, *(held[1] for held in incoming.answer.held)} - {0}
+            if any(self._worker_of.get(int(task)) != incoming.worker for task in tasks):
+                raise BadFrame(f"An answer from worker {incoming.worker} names a task that it does not have.")

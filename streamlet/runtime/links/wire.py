@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import math
 import struct
+from dataclasses import replace
 from typing import Any
 
 import msgpack
 
 from streamlet.base.errors import StreamletError
 from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run
+from streamlet.tracking.census import Answer, Ask
 
 TAG_BYTES = 16
 MAX_DATA_FRAME = 64 << 20
@@ -114,7 +117,8 @@ class FrameReader:
 
 def encode_data(outgoing: Outgoing) -> bytes:
     """Return one turn's traffic for another worker as a payload."""
-    return pack([outgoing.runs, outgoing.roots, outgoing.deltas, outgoing.fails, outgoing.full])
+    out = outgoing
+    return pack([out.runs, out.roots, out.deltas, out.fails, out.full, out.ask, out.answer])
 
 
 def data_payloads(outgoing: Outgoing, limit: int = MAX_DATA_FRAME) -> tuple[list[bytes], list[Run]]:
@@ -127,6 +131,8 @@ def data_payloads(outgoing: Outgoing, limit: int = MAX_DATA_FRAME) -> tuple[list
     payload = encode_data(outgoing)
     if len(payload) <= limit:
         return [payload], []
+    if outgoing.ask is not None or outgoing.answer is not None:
+        return _census_last(outgoing, limit)
     runs, roots, deltas, fails = outgoing.runs, outgoing.roots, outgoing.deltas, outgoing.fails
     if runs:
         alone = len(runs) == 1 and len(runs[0].roots) == 1
@@ -137,6 +143,15 @@ def data_payloads(outgoing: Outgoing, limit: int = MAX_DATA_FRAME) -> tuple[list
     half = max(len(roots), len(fails)) // 2
     first = data_payloads(Outgoing([], roots[:half], deltas[:half], fails[:half]), limit)
     return _then(*first, Outgoing([], roots[half:], deltas[half:], fails[half:], outgoing.full), limit)
+
+
+def _census_last(outgoing: Outgoing, limit: int) -> tuple[list[bytes], list[Run]]:
+    # After all else: a question means what the peer has then read of this link, an answer what its deltas left open.
+    rest = replace(outgoing, ask=None, answer=None)
+    payloads, too_large = data_payloads(rest, limit) if rest else ([], [])
+    last = encode_data(Outgoing(ask=outgoing.ask, answer=outgoing.answer))
+    # One that fits in no frame is dropped: a census without an answer comes to no conclusion.
+    return payloads + [last] * (len(last) <= limit), too_large
 
 
 def _then(first: list[bytes], too_large: list[Run], rest: Outgoing, limit: int) -> tuple[list[bytes], list[Run]]:
@@ -161,14 +176,14 @@ def _halves(runs: list[Run]) -> tuple[list[Run], list[Run]]:
 def decode_data(payload: bytes) -> Incoming:
     """Read a data frame; check every shape and type the loop relies on. Raises BadFrame."""
     frame = unpack(payload)
-    if not isinstance(frame, list) or len(frame) != 5:
-        raise BadFrame("A data frame does not have its five parts.")
-    runs, roots, deltas, fails, full = frame
+    if not isinstance(frame, list) or len(frame) != 7:
+        raise BadFrame("A data frame does not have its seven parts.")
+    runs, roots, deltas, fails, full, ask, answer = frame
     for column in (roots, deltas, fails, [] if full is None else full):
         _ints(column)
     if len(roots) != len(deltas) or not isinstance(runs, list):
         raise BadFrame("A data frame's parts do not fit each other.")
-    return Incoming([_run(item) for item in runs], roots, deltas, fails, full)
+    return Incoming([_run(item) for item in runs], roots, deltas, fails, full, ask=_ask(ask), answer=_answer(answer))
 
 
 def _run(item: Any) -> Run:
@@ -195,6 +210,44 @@ def _run(item: Any) -> Run:
         _ints(run.roots)
         _ints(run.edges)
     return run
+
+
+def _ask(item: Any) -> Ask | None:
+    if item is None:
+        return None
+    if type(item) is not list or len(item) != 3 or type(item[0]) is not int:
+        raise BadFrame("A question about queues does not have its three parts.")
+    _ints(item[1])
+    _ints(item[2])
+    return Ask(*item)
+
+
+def _answer(item: Any) -> Answer | None:
+    if item is None:
+        return None
+    if type(item) is not list or len(item) != 8:
+        raise BadFrame("An answer about queues does not have its eight parts.")
+    answer = Answer(*item)
+    _ints([answer.number, answer.queued, answer.slowest])
+    _ints(answer.waiting)
+    _seconds(answer.wait_s)
+    for counts in (answer.sent, answer.received):
+        if type(counts) is not dict:
+            raise BadFrame("An answer about queues has no counts of frames.")
+        _ints([*counts, *counts.values()])
+    if type(answer.held) is not list:
+        raise BadFrame("An answer about queues has no list of tuples held.")
+    for held in answer.held:
+        if type(held) is not list or len(held) != 3:
+            raise BadFrame("A tuple held does not have its three parts.")
+        _ints(held[:2])
+        _seconds(held[2])
+    return answer
+
+
+def _seconds(value: Any) -> None:
+    if type(value) is not float or not 0 <= value < math.inf:
+        raise BadFrame("A number of seconds is none.")
 
 
 _INT = {int}

@@ -98,6 +98,8 @@ class BoltTask:
         """Tuple class of each (component, stream) that the bolt reads by field name."""
         self.stats = TaskStats()
         self.report_metric = self.stats.report_metric
+        self.held: dict[Tuple, float] = {}
+        """Tracked tuples that ``process`` has returned from without an ack or failure, and when they were given."""
         self._current: Tuple | None = None
         self._size = 1
         self._most_size = SLICE
@@ -290,6 +292,8 @@ class BoltTask:
             return
         tup.state = ACKED
         self.stats.acked += 1
+        if self.held:
+            self.held.pop(tup, None)
         acks = self.acks
         for root, edge in tup.anchors or ((tup.root, tup.edge),):
             acks[root] = acks.get(root, 0) ^ edge ^ tup.children
@@ -305,6 +309,8 @@ class BoltTask:
             return
         tup.state = FAILED
         self.stats.failed += 1
+        if self.held:
+            self.held.pop(tup, None)
         self.fails.extend(root for root, _ in tup.anchors or ((tup.root, tup.edge),) if root)
         tup.anchors = ()
 
@@ -422,6 +428,7 @@ class BoltTask:
         run, bolt = work.run, self.bolt
         component = self.sources.get(run.source, "?")
         make = self.named.get((component, run.stream), Tuple)
+        given = self.clock.monotonic()
         for root, edge, values in islice(work.rows, size):
             if run.multi:
                 anchors = tuple(zip(root, edge, strict=True))
@@ -438,6 +445,8 @@ class BoltTask:
                 continue
             if bolt.auto_ack:
                 self.ack(tup)
+            elif tup.state == OPEN and tup.root:
+                self.held[tup] = given
 
     def _raised(self, error: BaseException, tup: Tuple) -> None:
         # No longer the present tuple: what the bolt emits from elsewhere must not be anchored to a tree that has
@@ -449,6 +458,8 @@ class BoltTask:
             self._one_too_many = error
         if self.bolt.auto_fail:
             self.fail(tup)
+        elif tup.root and tup.state == OPEN:
+            self.held[tup] = self.clock.monotonic()
         if not tup.root:
             self.stats.unreplayed += 1  # untracked: no spout can replay it
             self.stats.given_up += 1

@@ -15,7 +15,7 @@ from streamlet.components.component import COMPONENT_LOGGER, Component
 from streamlet.components.context import TopologyContext
 from streamlet.components.spout import Spout
 from streamlet.model.plan import Plan, TaskPlan
-from streamlet.model.settings import parse_setting
+from streamlet.model.settings import longest_wait_s, parse_setting
 from streamlet.model.stream import Stream, StreamId
 from streamlet.model.topology import ComponentDef
 from streamlet.runtime.tasks.bolt_task import BoltTask
@@ -25,6 +25,7 @@ from streamlet.runtime.tasks.named_values import tuple_classes
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.user_errors import Defined
+from streamlet.tracking.window import PendingWindow
 
 ReportFrom = Callable[[str, int, BaseException, Any, Defined], None]
 """(component, task id, error, tuple or None, called function): an error of the user's code."""
@@ -52,6 +53,8 @@ class Running:
     others: OtherThreads = field(default_factory=OtherThreads)
     built: Callable[[LiveTask], None] = lambda live: None
     """Called with each task before its ``initialize``: tests put their recorders in front of its ``emit``."""
+    tell: Callable[[str, str], None] = lambda level, text: None
+    """Shows a line (level, text) to the person who watches the run."""
 
 
 @dataclass
@@ -101,7 +104,7 @@ def build_task(running: Running, task: TaskPlan) -> LiveTask:
             running.clock,
             report,
             tracked=conf["topology.acker.executors"] > 0,
-            max_pending=conf["topology.max.spout.pending"],
+            window=PendingWindow(conf["topology.max.spout.pending"], longest_wait_s(conf)),
             timeout_s=conf["topology.message.timeout.secs"],
             crashes=running.crashes.get(task.task_id, {}),
             most_crashes=conf["streamlet.tuple.crashes.max"],

@@ -24,6 +24,7 @@ from streamlet.components.tuples import NO_ROWS
 from streamlet.model.grouping import Grouping
 from streamlet.model.stream import DEFAULT_STREAM, Stream
 from streamlet.runtime.tasks.values import PLAIN, key_hash, travelling
+from streamlet.tracking.census import Answer, Ask
 
 CACHED_KEYS = 65_536
 """Keys whose task a fields grouping remembers, before it forgets all and starts again."""
@@ -155,9 +156,17 @@ class Outgoing:
     fails: list[int] = field(default_factory=list)
     full: list[int] | None = None
     """The tasks of this worker that hold too much, WHOLE for all of it; None: as said before. See ``Inbox``."""
+    ask: Ask | None = None
+    answer: Answer | None = None
+    """A question about queues, and the answer to the receiver's."""
 
     def __bool__(self) -> bool:
-        return bool(self.runs or self.roots or self.fails) or self.full is not None
+        return (
+            bool(self.runs or self.roots or self.fails)
+            or self.full is not None
+            or self.ask is not None
+            or self.answer is not None
+        )
 
 
 @dataclass(slots=True)
@@ -170,6 +179,8 @@ class Incoming:
     fails: list[int]
     full: list[int] | None = None
     worker: int = -1
+    ask: Ask | None = None
+    answer: Answer | None = None
 
 
 # -- tuples that wait ------------------------------------------------------------------------------------------------

@@ -118,12 +118,6 @@ class Ledgers:
             self.guard(spout, "fail", spout.fail_all)
         return failed
 
-    def expire(self) -> None:
-        """Fail trees older than the message time-out."""
-        now = self._clock.monotonic()
-        for spout in self.spouts.values():
-            self.guard(spout, "fail", partial(spout.expire, now))
-
     def pending(self) -> int:
         """Count open trees. Any thread: spouts may still be added meanwhile."""
         return sum(len(spout.pending) for spout in list(self.spouts.values()))

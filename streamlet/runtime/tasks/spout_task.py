@@ -20,7 +20,10 @@ from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.tasks.values import PLAIN, copies
 from streamlet.tracking.acker import AckLedger
+from streamlet.tracking.census import Found
+from streamlet.tracking.overdue import Overdue
 from streamlet.tracking.pending import PendingSet
+from streamlet.tracking.window import PendingWindow
 
 SAMPLE = 0x1F
 """Mask that picks one tree in 32, which is timed from emit to last ack."""
@@ -53,7 +56,7 @@ class SpoutTask:
         report: Report,
         *,
         tracked: bool,
-        max_pending: int,
+        window: PendingWindow,
         timeout_s: float,
         crashes: Mapping[Key, int] = {},
         most_crashes: int = 0,
@@ -68,8 +71,11 @@ class SpoutTask:
         self.clock = clock
         self.report = report
         self.tracked = tracked
-        self.max_pending = max_pending
+        self.window = window
         self.ledger = AckLedger()
+        self.overdue = Overdue(timeout_s)
+        self.counting: tuple[int, int, int, int] | None = None
+        """When the present round of the census began: emits, trees done, trees open; and the bound of overdue ones."""
         self.pending = PendingSet(task_id, epoch, timeout_s)
         self.stats = TaskStats()
         self.report_metric = self.stats.report_metric
@@ -77,6 +83,7 @@ class SpoutTask:
         self.too_large = 0
         """Untracked tuples that no frame could hold."""
         self.active = False
+        self._emits_asked = 0
         self._follows = not spout.answers_for_failures
         self._failed_ids: set[Hashable] = set()  # failed, and not acked since
         self._complete: list[Any] = []  # acked before any bolt saw them: no receiver, or tracking is off
@@ -104,7 +111,7 @@ class SpoutTask:
     @property
     def full(self) -> bool:
         """Whether as many trees are open as may be."""
-        return len(self.pending) >= self.max_pending
+        return len(self.pending) >= self.window.size
 
     # -- emitting ------------------------------------------------------------------------------------------
 
@@ -298,7 +305,7 @@ class SpoutTask:
         if not self.active:
             return False
         self._now = now
-        ids, limit, replay, next_tuple = self.pending.ids, self.max_pending, self._replay, self.spout.next_tuple
+        ids, limit, replay, next_tuple = self.pending.ids, self.window.size, self._replay, self.spout.next_tuple
         if self.spout.holds_back and replay is not None:
             next_tuple = _nothing_new
         first, monotonic = self.emits, self.clock.monotonic
@@ -366,6 +373,7 @@ class SpoutTask:
                     if started is not None:
                         self.stats.latency.add(now - started, SAMPLE + 1)
         self.stats.acked += len(done)
+        self.window.done(len(done), len(self.pending))
         ids = self.pending.resolve(done)
         if self._failed_ids:
             self._failed_ids.difference_update(map(_key, ids))
@@ -374,7 +382,9 @@ class SpoutTask:
 
     def apply_fails(self, roots: Iterable[int], reason: FailReason = FailReason.FAILED) -> None:
         """Fail trees that a bolt failed, or that could not be sent."""
-        self._failed(self.ledger.fail(roots), reason)
+        failed = self.ledger.fail(roots)
+        self.window.done(len(failed), len(self.pending))
+        self._failed(failed, reason)
 
     def fail_all(self) -> int:
         """Fail every open tree; return how many there were. Any of them may have used a link that is gone."""
@@ -382,16 +392,47 @@ class SpoutTask:
         self._failed(failed, FailReason.LOST)
         return len(failed)
 
-    def expire(self, now: float) -> int:
-        """Fail trees older than the message time-out; return how many there were. One step of time at most."""
+    # -- the census ----------------------------------------------------------------------------------------
+
+    @property
+    def wants_census(self) -> bool:
+        """Whether trees are open, or were since the last round began."""
+        return bool(self.pending.ids) or self.emits != self._emits_asked
+
+    def census_begins(self, now: float) -> tuple[int, int]:
+        """Return the oldest open root, and the bound of overdue ones.
+
+        A round looks for overdue trees below that root; 0 if there are none.
+        """
         self.pending.note_time(now)
-        bound = self.pending.expired_bound(now)
-        if bound is None:
-            return 0
-        expired = self.ledger.fail_before(bound)
+        bound = self.pending.old_bound(now)
+        if bound is not None:
+            self.overdue.add(self.ledger.below(bound))
+        below = self.overdue.asked(self.ledger.open, now)
+        self._emits_asked = self.emits
+        self.counting = self.emits, self.stats.acked + self.stats.failed, len(self.pending), below
+        return next(iter(self.ledger.open), self.pending.next_root), below
+
+    def steer(self, found: Found) -> bool | None:
+        """Set the window by what a round found; see ``PendingWindow.measured``."""
+        assert self.counting is not None
+        emits, done, were_open, _ = self.counting
+        # Nothing moved since the question: else the answer is about tuples that are done by now.
+        stands = (self.emits, self.stats.acked + self.stats.failed) == (emits, done)
+        starved = stands and not found.queued and were_open >= self.window.size
+        changed = self.window.measured(were_open, found.wait_s, starved)
+        self.stats.window, self.stats.wait_ms = self.window.size, int(found.wait_s * 1000)
+        return changed
+
+    def expire(self, found: Found, now: float) -> dict[int, int]:
+        """Fail the trees that timed out; return them with the task that holds a tuple of each."""
+        assert self.counting is not None
+        expired = self.overdue.judge(found, self.counting[-1], self.ledger.open, now)
+        self.counting = None
+        self.ledger.fail(expired)
         self.stats.timed_out += len(expired)
-        self._failed(expired, FailReason.TIMED_OUT)
-        return len(expired)
+        self._failed(list(expired), FailReason.TIMED_OUT)
+        return expired
 
     def _failed(self, roots: list[int], reason: FailReason, detail: str = "", *, final: bool = False) -> None:
         if not roots:

@@ -15,6 +15,9 @@ from streamlet.model.topology import TopologySpec
 COUNTERS = ("emitted", "executed", "acked", "failed", "timed_out", "errors", "unreplayed", "given_up", "lost", "open")
 """The counters of a task, in the order of the wire."""
 
+GAUGES = ("window", "wait_ms")
+"""Numbers of a spout task's present state, whole, zero for bolts: trees that may be open, and how long tuples wait."""
+
 BUCKETS_PER_DOUBLING = 4
 SLOTS = 30 * BUCKETS_PER_DOUBLING
 
@@ -49,10 +52,13 @@ def percentile_ms(counts: list[int], share: float) -> float | None:
 class TaskStats:
     """Counters since the task started. ``latency`` is tree latency at spouts, process time at bolts."""
 
-    __slots__ = (*COUNTERS, "latency", "metrics")
+    __slots__ = (*COUNTERS, *GAUGES, "busy_s", "latency", "metrics")
 
     def __init__(self) -> None:
         self.emitted = self.executed = self.acked = self.failed = self.timed_out = self.errors = 0
+        self.window = self.wait_ms = 0
+        self.busy_s = 0.0
+        """Seconds spent on ``executed``."""
         self.unreplayed = 0
         """Failed, and nobody has sent it again: messages at spouts, untracked tuples at bolts."""
         self.given_up = 0
@@ -68,6 +74,7 @@ class TaskStats:
         """Count a run of ``count`` tuples that took ``seconds`` in all."""
         if count:
             self.executed += count
+            self.busy_s += seconds
             self.latency.add(seconds / count, count)
 
     def report_metric(self, name: str, value: float) -> None:
@@ -78,16 +85,18 @@ class TaskStats:
     def snapshot(self) -> Mapping[str, Any]:
         """Return all as plain data, for the heartbeat."""
         return {
-            **{counter: getattr(self, counter) for counter in COUNTERS},
+            **{name: getattr(self, name) for name in (*COUNTERS, *GAUGES)},
             "latency": list(self.latency.counts),
             "metrics": dict(self.metrics),
         }
 
 
 def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Add up two snapshots; of a metric in both, the second's counts."""
+    """Add up two snapshots; of waits take the longer, of a metric in both the second's."""
     return {
         **{counter: first[counter] + second[counter] for counter in COUNTERS},
+        "window": first["window"] + second["window"],
+        "wait_ms": max(first["wait_ms"], second["wait_ms"]),
         "latency": [a + b for a, b in zip(first["latency"], second["latency"], strict=True)],
         "metrics": {**first["metrics"], **second["metrics"]},
     }
@@ -106,7 +115,7 @@ def component_rows(topology: TopologySpec, snapshots: Iterable[tuple[str, Mappin
             "name": component.name,
             "kind": component.kind,
             "tasks": component.par,
-            **{counter: sums[component.name][counter] for counter in COUNTERS},
+            **{name: sums[component.name][name] for name in (*COUNTERS, *GAUGES)},
             "metrics": dict(sums[component.name]["metrics"]),
             "p50_ms": percentile_ms(sums[component.name]["latency"], 0.5),
             "p99_ms": percentile_ms(sums[component.name]["latency"], 0.99),

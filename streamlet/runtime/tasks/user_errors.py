@@ -20,6 +20,7 @@ from streamlet.base.clock import Clock
 from streamlet.base.errors import StreamletError, text_of
 from streamlet.base.notices import Notices
 from streamlet.components.tuples import ACKED, FAILED
+from streamlet.tracking.window import PendingWindow
 
 AGAIN_S = 10.0
 """Seconds before the same error of the same component is told again, with the number in between."""
@@ -199,6 +200,37 @@ def _consequence(tup: Any) -> str:
     return (
         "The bolt has auto_fail = False, so the tuple is neither acked nor failed: its tree fails when "
         f"topology.message.timeout.secs are over, unless the bolt acks or fails it; {on}"
+    )
+
+
+# -- tuples that take too long ---------------------------------------------------------------------------------------
+
+
+def timed_out(spout: str, count: int, timeout_s: float, holder: tuple[str, int] | None) -> str:
+    """Explain time-outs; ``holder`` is the bolt that has the tuples, with its task, None if nobody has them."""
+    what = f"{count:,} tuple tree{'' if count == 1 else 's'} of the spout {spout} timed out"
+    limit = f"topology.message.timeout.secs ({timeout_s:g} s)"
+    if holder is None:
+        return (
+            f"{what}: older than {limit}, and no worker has a tuple of theirs, in a queue or in a bolt. The spout has "
+            "been told. Where no component catches and drops what streamlet raises, this is a bug of streamlet: please "
+            "report it."
+        )
+    return (
+        f"{what}: the bolt {holder[0]} (task {holder[1]}) was given tuples of theirs longer than {limit} ago, and has "
+        "neither acked nor failed them. The spout has been told. A bolt with auto_ack = False calls self.ack(tup) or "
+        "self.fail(tup) once for each tuple, in the end; one that holds tuples for longer on purpose needs a longer "
+        "time-out."
+    )
+
+
+def waits_long(spout: str, bolt: str, wait_s: float, window: PendingWindow) -> str:
+    """Explain that a bolt's tuples wait long, so fewer trees are open."""
+    return (
+        f"The tuples that wait for {bolt} take about {wait_s:,.1f} s to work off, and {window.target_s:g} s is the "
+        f"longest that tuples of the spout {spout} should wait. Until they are fewer it may have {window.size:,} trees "
+        f"open, and no more. Nothing has failed. To be faster, {bolt} needs more tasks (par) on more workers, or less "
+        "time for a tuple."
     )
 
 

@@ -34,6 +34,7 @@ from streamlet.runtime.tasks.ledgers import Ledgers
 from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.user_errors import ComponentFailed, could_not_start
 from streamlet.runtime.worker.log_lines import keep_shown
+from streamlet.runtime.worker.queue_census import QueueCensus
 from streamlet.runtime.worker.timers import Timers
 
 logger = logging.getLogger("streamlet")
@@ -148,6 +149,9 @@ class WorkerLoop:
         self.others.wake = self.wake
         self.stopped = False
         self.timers = Timers()
+        self.census = QueueCensus(
+            running, self.tasks, self.ledgers, links, self.timers, lambda: iter(self.inbox), self._to
+        )
 
     # -- life ----------------------------------------------------------------------------------------------
 
@@ -175,7 +179,6 @@ class WorkerLoop:
                 self._add_bolt(live, now)
         self.running.in_hand.clear()
         keep_shown()
-        self.timers.every(IDLE_S, self.ledgers.expire, now)
 
     def _add_spout(self, spout: SpoutTask, now: float) -> None:
         self.spouts[spout.task_id] = spout
@@ -420,6 +423,7 @@ class WorkerLoop:
                 self.ledgers.apply_acks(incoming.roots, incoming.deltas)
             if incoming.fails:
                 self.ledgers.apply_fails(incoming.fails)
+            self.census.heard(incoming)
 
     def _enqueue(self, runs: list[Run]) -> None:
         for run in runs:
@@ -493,6 +497,7 @@ class WorkerLoop:
             finally:
                 if travels:
                     self._collect(self.tasks[spout.task_id])  # also what it emitted before it raised
+        self.census.look(now)
         return emitted
 
     def _weigh_spouts(self, now: float) -> None:
@@ -567,6 +572,7 @@ class WorkerLoop:
             self._full_elsewhere.pop(worker, None)
             self.resume(f"worker {worker} is full")
         self._order_bolts()
+        self.census.reset()
         return self.ledgers.fail_everything()
 
     def be_careful(self, tasks: Iterable[int], seconds: float) -> None:

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 from streamlet.runtime.links.links import Traffic
-from streamlet.runtime.tasks.task_stats import COUNTERS, SLOTS
+from streamlet.runtime.tasks.task_stats import COUNTERS, GAUGES, SLOTS
 
 Raw = dict[str, Any]
 """A message as the channel carries it: ``t`` names its kind."""
@@ -75,7 +75,7 @@ def _entry(value: Any) -> bool:
 def _snapshot(value: Any) -> bool:
     return (
         type(value) is dict
-        and all(_natural(value.get(counter)) for counter in COUNTERS)
+        and all(_natural(value.get(name)) for name in (*COUNTERS, *GAUGES))
         and type(latency := value.get("latency")) is list
         and len(latency) == SLOTS
         and all(map(_natural, latency))

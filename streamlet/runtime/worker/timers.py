@@ -28,13 +28,19 @@ class Timers:
         self._order += 1
         heapq.heappush(self._heap, (_next(now, period_s, aligned), self._order, period_s, act, aligned))
 
+    def once(self, due: float, act: Callable[[], None]) -> None:
+        """Run ``act`` one time, at ``due`` or later."""
+        self._order += 1
+        heapq.heappush(self._heap, (due, self._order, math.inf, act, False))
+
     def run_due(self, now: float) -> None:
         """Run every act that is due at ``now``, earliest first."""
         while self._heap and self._heap[0][0] <= now:
             _, order, period_s, act, aligned = heapq.heappop(self._heap)
             # Due again from now on, not from when it was due: after a long turn an act runs once, not once for each
             # period missed. Entered before it runs, so that an act that raises is not lost.
-            heapq.heappush(self._heap, (_next(now, period_s, aligned), order, period_s, act, aligned))
+            if period_s < math.inf:
+                heapq.heappush(self._heap, (_next(now, period_s, aligned), order, period_s, act, aligned))
             act()
 
     def next_due(self) -> float:

@@ -177,6 +177,7 @@ class Worker:
             overrides=plan.overrides,
             in_hand=self.in_hand,
             crashes=plan.crashes,
+            tell=self.tell,
         )
         links = SocketLinks(self._link_lost, RouteCheck(placed, self.index).check)
         self.loop = WorkerLoop(running, links)

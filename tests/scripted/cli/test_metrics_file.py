@@ -53,12 +53,23 @@ def test_partitions_latencies_and_own_metrics_have_their_labels(tmp_path: Path) 
     path = tmp_path / "m.prom"
     view = MetricsFile(path, Silent())
     component = ComponentStatus(
-        "lines", "spout", 1, emitted=7, p50_ms=2.0, metrics={"given_up": 1.0}, given_up=3, lost=4
+        *("lines", "spout", 1),
+        emitted=7,
+        timed_out=2,
+        p50_ms=2.0,
+        window=250,
+        wait_ms=7400,
+        metrics={"given_up": 1.0},
+        given_up=3,
+        lost=4,
     )
     partition = {"topic": "t", "partition": 3, "position": 9, "committed": 8, "lag": None}
     view.on_status(RunStatus("running", 1.5, (component,), (partition,)))
     assert view._answered()
     assert value(path, "streamlet_emitted_total", component="lines") == 7
+    assert value(path, "streamlet_timed_out_total", component="lines") == 2
+    assert value(path, "streamlet_window_trees", component="lines") == 250
+    assert value(path, "streamlet_queue_wait_seconds", component="lines") == 7.4
     assert value(path, "streamlet_latency_seconds", component="lines", quantile="0.5") == 0.002
     assert value(path, "streamlet_latency_seconds", component="lines", quantile="0.99") is None
     assert value(path, "streamlet_component_metric", component="lines", name="given_up") == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 from pathlib import Path
@@ -213,6 +214,18 @@ def test_time_outs_stand_beside_failures_once_there_are_any() -> None:
     assert lines[2] == "lines: big 1,500,000, size 4"
     text = drawn(80, RunStatus("running", 1.0, (late,), pending=1))
     assert "timed out" in text and "per s" in text and "lines: big" in text and "1 tree open" in text
+
+
+def test_the_window_and_the_wait_are_shown_while_tuples_wait() -> None:
+    rows = (
+        ComponentStatus("lines", "spout", 1, emitted=9, window=250, wait_ms=7400),
+        ComponentStatus("call", "bolt", 1, acked=9),
+    )
+    lines = list(show.component_lines(RunStatus("running", 1.0, rows), {}))
+    assert lines[0].split()[4:7] == ["window", "wait", "ms"]
+    assert lines[1].split()[5:7] == ["250", "7,400"] and lines[2].split()[5:7] == ["-", "-"]
+    brief = dataclasses.replace(rows[0], wait_ms=20)
+    assert "window" not in next(show.component_lines(RunStatus("running", 1.0, (brief,)), {}))
 
 
 def test_partitions_stand_in_order() -> None:

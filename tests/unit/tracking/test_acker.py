@@ -85,7 +85,7 @@ class LedgerAgainstOracle(RuleBasedStateMachine):
         """Trees below a bound expire, oldest first."""
         bound = self.next_root - steps
         expected = [root for root in sorted(self.live) if root < bound]
-        assert self.ledger.fail_before(bound) == expected
+        assert self.ledger.below(bound) == self.ledger.fail(expected) == expected
         self.close(expected)
 
     @rule()

@@ -21,7 +21,7 @@ from streamlet.base.clock import ManualClock
 from streamlet.model.plan import make_plan
 from streamlet.model.settings import resolve
 from streamlet.model.topology import TopologySpec
-from streamlet.runtime.links.links import Links
+from streamlet.runtime.links.links import Links, Traffic
 from streamlet.runtime.links.wire import decode_data, encode_data
 from streamlet.runtime.tasks.building import Running
 from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run
@@ -76,11 +76,13 @@ class Wire(Links):
     def __init__(self) -> None:
         self.out: dict[int, deque[bytes]] = {}
         self.arrived: list[Incoming] = []
+        self.counts: Traffic = ({}, {})
 
     def attach(self, selector: selectors.BaseSelector) -> None: ...
 
     def send(self, worker: int, outgoing: Outgoing) -> list[Run] | None:
         self.out.setdefault(worker, deque()).append(encode_data(outgoing))
+        self.counted(0, worker)
         return []
 
     def received(self) -> list[Incoming]:
@@ -89,6 +91,13 @@ class Wire(Links):
 
     def unsent_bytes(self) -> dict[int, int]:
         return {worker: sum(map(len, queue)) for worker, queue in self.out.items() if queue}
+
+    def traffic(self) -> Traffic:
+        return self.counts
+
+    def counted(self, way: int, worker: int) -> None:
+        counts: dict[int, int] = self.counts[way]  # type: ignore[assignment]
+        counts[worker] = counts.get(worker, 0) + 1
 
     def close(self) -> None: ...
 
@@ -135,6 +144,7 @@ class Workers:
             incoming = decode_data(queue.popleft())
             incoming.worker = worker
             self.wires[to].arrived.append(incoming)
+            self.wires[to].counted(1, worker)
         else:
             self.loops[worker].turn()
 

@@ -22,11 +22,12 @@ from streamlet.model.settings import resolve
 from streamlet.runtime.links import links as links_module
 from streamlet.runtime.links.dialing import Secured
 from streamlet.runtime.links.handshake import DATA, Hello
-from streamlet.runtime.links.links import Links, SocketLinks
+from streamlet.runtime.links.links import Links, SocketLinks, Traffic
 from streamlet.runtime.links.wire import FrameReader, FrameWriter, data_payloads, decode_data
 from streamlet.runtime.tasks.building import Running
 from streamlet.runtime.tasks.emitter import WHOLE, Incoming, Outgoing, Run
 from streamlet.runtime.worker.loop import BOLTS_S, WorkerLoop
+from streamlet.tracking.census import Answer, Ask
 
 SPOUT, BOLT = 1, 2
 """Task ids; with two workers the spout is on worker 0, the bolt on worker 1."""
@@ -109,6 +110,9 @@ class Held(Links):
     def unsent_bytes(self) -> dict[int, int]:
         return {1: self.queued} if self.queued else {}
 
+    def traffic(self) -> Traffic:
+        return {}, {}
+
     def close(self) -> None: ...
 
 
@@ -131,6 +135,8 @@ class Rig:
         )
         self.loop = WorkerLoop(running, links)
         self.loop.initialize()
+        for spout in self.loop.spouts.values():
+            spout.window.size = running.conf["topology.max.spout.pending"]
         self.loop.activate()
 
     @property
@@ -154,6 +160,12 @@ def rig(index: int, links: Any = None, workers: int = 2, **conf: Any) -> Iterato
 
 def said(full: list[int], worker: int = 1) -> Incoming:
     return Incoming([], [], [], [], full, worker)
+
+
+def answered(ask: Ask, worker: int = 1, **of: Any) -> Incoming:
+    """What a worker answers that has nothing."""
+    answer = Answer(ask.number, 0, 0.0, 0, {}, {}, [], [])._replace(**of)
+    return Incoming([], [], [], [], worker=worker, answer=answer)
 
 
 def one_tuple(values: list[Any]) -> Incoming:
@@ -295,6 +307,8 @@ def test_a_spout_hears_why_its_trees_failed() -> None:
         for _ in range(20):
             one.clock.advance(1.0)
             one.loop.turn()
+            links.arrived += [answered(out.ask) for out in links.sent if out.ask is not None]
+            links.sent.clear()
         assert one.spout.reasons[3:] == [FailReason.TIMED_OUT]
         links.up = False
         one.spout.todo = [5]

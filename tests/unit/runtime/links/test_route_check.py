@@ -11,6 +11,7 @@ from streamlet.model.plan import make_plan
 from streamlet.runtime.links.route_check import RouteCheck
 from streamlet.runtime.links.wire import BadFrame
 from streamlet.runtime.tasks.emitter import Incoming, Run
+from streamlet.tracking.census import Answer
 
 
 class Numbers(Spout):
@@ -73,3 +74,13 @@ def test_what_it_does_not_is_refused(expected: RouteCheck, wrong: Incoming) -> N
     with pytest.raises(BadFrame):
         expected.check(wrong)
     assert len(expected) <= 1, "what a frame names is not remembered"
+
+
+@pytest.mark.parametrize("wrong", [{"slowest": SECOND_SINK}, {"held": [[7, SECOND_SINK, 1.0]]}, {"slowest": 99}])
+def test_an_answer_names_tasks_of_its_own_worker_only(expected: RouteCheck, wrong: Any) -> None:
+    """A name in a line for the user is looked up by it."""
+    answer = Answer(1, 0, 0.0, FIRST_SINK, {}, {}, [], [[7, FIRST_SINK, 1.0]])
+    expected.check(Incoming([], [], [], [], worker=0, answer=answer))
+    expected.check(Incoming([], [], [], [], worker=0, answer=answer._replace(slowest=0)))
+    with pytest.raises(BadFrame):
+        expected.check(Incoming([], [], [], [], worker=0, answer=answer._replace(**wrong)))

@@ -24,6 +24,7 @@ from streamlet.runtime.links.wire import (
     unpack,
 )
 from streamlet.runtime.tasks.emitter import Outgoing, Run
+from streamlet.tracking.census import Answer, Ask
 from tests.seeds import seeds
 
 KEY = b"k" * 32
@@ -44,22 +45,32 @@ def runs(draw: st.DrawFn) -> Run:
     return Run(draw(st.integers(1, 99)), draw(st.integers(1, 99)), draw(st.text(max_size=9)), multi, *columns, rows)
 
 
+naturals = st.integers(0, 2**63)
+seconds = st.floats(0, 1e9)
+counts = st.dictionaries(st.integers(0, 9), naturals, max_size=3)
+asks = st.builds(Ask, naturals, st.lists(edges, max_size=3), st.lists(edges, max_size=3))
+held = st.lists(st.tuples(edges, st.integers(1, 9), seconds).map(list), max_size=3)
+answers = st.builds(Answer, naturals, naturals, seconds, naturals, counts, counts, st.lists(edges, max_size=3), held)
+
+
 @st.composite
 def outgoings(draw: st.DrawFn) -> Outgoing:
     """A turn's worth for one other worker."""
     acks = draw(st.dictionaries(edges, edges, max_size=5))
     fails, full = draw(st.lists(edges, max_size=3)), draw(st.none() | st.lists(st.integers(0, 99), max_size=3))
-    return Outgoing(draw(st.lists(runs(), max_size=3)), list(acks), list(acks.values()), fails, full)
+    census = draw(st.none() | asks), draw(st.none() | answers)
+    return Outgoing(draw(st.lists(runs(), max_size=3)), list(acks), list(acks.values()), fails, full, *census)
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(outgoings())
 def test_a_data_frame_comes_back_as_it_was(outgoing: Outgoing) -> None:
-    """Columns, acks, failures and the high-water mark."""
+    """Columns, acks, failures, the high-water mark, a question and an answer."""
     incoming = decode_data(encode_data(outgoing))
     assert incoming.runs == outgoing.runs
     assert (incoming.roots, incoming.deltas) == (outgoing.roots, outgoing.deltas)
     assert (incoming.fails, incoming.full) == (outgoing.fails, outgoing.full)
+    assert (incoming.ask, incoming.answer) == (outgoing.ask, outgoing.answer)
 
 
 @given(outgoings(), st.integers(150, 400))
@@ -78,6 +89,12 @@ def test_what_is_too_long_for_one_frame_takes_several(outgoing: Outgoing, limit:
     assert [delta for part in parts for delta in part.deltas] == outgoing.deltas
     assert [root for part in parts for root in part.fails] == outgoing.fails
     assert [part.full for part in parts if part.full is not None] == [outgoing.full] * (outgoing.full is not None)
+    census = [part for part in parts if part.ask is not None or part.answer is not None]
+    if census:
+        assert census == [parts[-1]], "a question or an answer came before tuples or deltas of its turn"
+        assert (census[0].ask, census[0].answer) == (outgoing.ask, outgoing.answer)
+    elif outgoing.ask is not None or outgoing.answer is not None:
+        assert len(encode_data(Outgoing(ask=outgoing.ask, answer=outgoing.answer))) > limit
 
 
 def row(run: Run, n: int) -> tuple[Any, ...]:
@@ -129,7 +146,9 @@ def recorded_payload() -> list[Any]:
     """A valid data frame, as plain lists: material for mutations."""
     run = Run(3, 1, "default", False, [5, 6], [7, 8], [["a"], ["b", 2]])
     many = Run(4, 1, "other", True, [[5, 6]], [[7, 8]], [[None]])
-    payload: list[Any] = unpack(encode_data(Outgoing([run, many], [1], [2], [9], [3])))
+    answer = Answer(7, 3, 1.5, 2, {1: 4}, {1: 5}, [5, 6], [[5, 2, 0.25]])
+    everything = Outgoing([run, many], [1], [2], [9], [3], Ask(7, [1], [6]), answer)
+    payload: list[Any] = unpack(encode_data(everything))
     decode_data(pack(payload))  # else every mutation of it would be refused for what is wrong with it
     return payload
 
@@ -162,6 +181,14 @@ def decodes_or_is_refused(payload: bytes) -> bool:
         flat = [x for column in (run.roots, run.edges) for x in column]
         flat = [x for item in flat for x in item] if run.multi else flat
         assert all(type(x) is int for x in flat)
+    if incoming.ask is not None:
+        assert all(type(x) is int for x in (incoming.ask.number, *incoming.ask.floors, *incoming.ask.bounds))
+    if incoming.answer is not None:
+        told = incoming.answer
+        assert all(type(x) is int for x in (told.number, told.queued, told.slowest, *told.waiting))
+        assert all(type(x) is int for counts in (told.sent, told.received) for pair in counts.items() for x in pair)
+        assert all(type(root) is type(task) is int and since >= 0 for root, task, since in told.held)
+        assert told.wait_s >= 0
     return True
 
 

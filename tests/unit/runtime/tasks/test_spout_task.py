@@ -16,6 +16,8 @@ from streamlet.model.grouping import Grouping
 from streamlet.runtime.tasks.emitter import BadEmit, Emitter, Outbox, StreamRoutes, Target
 from streamlet.runtime.tasks.in_hand import message_key
 from streamlet.runtime.tasks.spout_task import SpoutTask
+from streamlet.tracking.census import Found
+from streamlet.tracking.window import PendingWindow
 
 
 class Scripted(Spout):
@@ -64,10 +66,11 @@ class Rig:
             self.clock,
             lambda error, tup: None,
             tracked=tracked,
-            max_pending=max_pending,
+            window=PendingWindow(max_pending, target_s=7.5),
             timeout_s=30.0,
             **more,
         )
+        self.task.window.size = max_pending
         self.task.active = True
 
     def emitted(self) -> list[tuple[int, int, Any]]:
@@ -233,15 +236,38 @@ def test_an_inactive_spout_is_not_asked_but_hears_what_comes_back() -> None:
     assert rig.spout.asked == 2 and rig.spout.heard == [("ack", "a")]
 
 
-def test_a_tree_expires_between_its_timeout_and_a_quarter_more() -> None:
+def counted(rig: Rig, now: float, **of: Any) -> dict[int, int]:
+    """One round of the census, and what timed out by it."""
+    rig.task.census_begins(now)
+    empty = {"queued": 0, "wait_s": 0.0, "slowest": 0, "settled": True, "waiting": set(), "held": {}}
+    return rig.task.expire(Found(**{**empty, **of}), now)
+
+
+def test_a_tree_that_a_bolt_holds_expires_between_its_timeout_and_a_quarter_more() -> None:
     rig = Rig()
     rig.turn(emit(1, "a"), now=0.0)
+    ((root, _, _),) = rig.emitted()
     for tenth in range(300):
-        rig.task.expire(tenth / 10)
+        assert not counted(rig, tenth / 10, held={root: (7, tenth / 10)})
     assert rig.spout.heard == [], "a tree failed before its time"
-    expired_at = next(tenth / 10 for tenth in range(300, 400) if rig.task.expire(tenth / 10))
+    held = ((tenth / 10, counted(rig, tenth / 10, held={root: (7, tenth / 10)})) for tenth in range(300, 400))
+    expired_at, expired = next(found for found in held if found[1])
     assert 30.0 <= expired_at <= 37.6 and rig.spout.heard == [("fail", "a")]
-    assert rig.task.stats.timed_out == 1
+    assert expired == {root: 7} and rig.task.stats.timed_out == 1
+
+
+def test_a_tree_that_is_still_queued_does_not_expire_however_old_it_is() -> None:
+    """Nor does its time-out begin before a bolt was given the tuple."""
+    rig = Rig()
+    rig.turn(emit(1, "a"), now=0.0)
+    ((root, _, _),) = rig.emitted()
+    for second in range(300):
+        assert not counted(rig, float(second), queued=1, waiting={root})
+    for second in range(300, 325):
+        assert not counted(rig, float(second), held={root: (7, second - 300.0)})
+    assert rig.spout.heard == []
+    assert any(counted(rig, float(second), held={root: (7, second - 300.0)}) for second in range(330, 340))
+    assert rig.spout.heard == [("fail", "a")]
 
 
 def test_a_lost_link_fails_every_open_tree() -> None:

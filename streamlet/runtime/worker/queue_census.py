@@ -1,0 +1,231 @@
+"""Asking all workers what they have in their queues, and answering them. On the loop's thread.
+
+A worker with spouts asks while it has open trees: often while a window may still grow, once a second at least. What it
+hears steers how many trees its spouts may have open (``tracking.window``), and says which of the old ones have timed
+out (``tracking.overdue``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import chain
+
+from streamlet.base.notices import Notices
+from streamlet.model.plan import Plan
+from streamlet.runtime.links.links import Links
+from streamlet.runtime.tasks.bolt_task import BoltTask
+from streamlet.runtime.tasks.building import LiveTask, Running
+from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Work
+from streamlet.runtime.tasks.ledgers import Ledgers
+from streamlet.runtime.tasks.spout_task import SpoutTask
+from streamlet.runtime.tasks.user_errors import AGAIN_S, timed_out, waits_long
+from streamlet.runtime.worker.timers import Timers
+from streamlet.tracking.census import Answer, Ask, Census, Found
+from streamlet.tracking.overdue import NOBODY
+from streamlet.tracking.pending import owner_task
+
+SOON_S = 0.005
+"""Seconds to the next round after one that let no window grow; doubled each time, up to LATEST_S."""
+
+LATEST_S = 1.0
+"""Seconds between two rounds at most; a quarter of the shortest target if that is less."""
+
+PACE_TUPLES = 8
+PACE_S = 0.010
+"""A bolt's time for a tuple is measured again after so many tuples, or seconds of work."""
+
+WAIT_AGAIN_S = 60.0
+
+
+class QueueCensus:
+    """Both sides of a census in one worker. ``reach`` returns what this turn sends to a worker."""
+
+    def __init__(
+        self,
+        running: Running,
+        tasks: Mapping[int, LiveTask],
+        ledgers: Ledgers,
+        links: Links,
+        timers: Timers,
+        queued: Callable[[], Iterator[Work]],
+        reach: Callable[[int], Outgoing],
+    ) -> None:
+        self._running = running
+        self._plan: Plan = running.plan
+        self._me = running.worker
+        self._tasks = tasks
+        self._ledgers = ledgers
+        self._links = links
+        self._timers = timers
+        self._queued = queued
+        self._reach = reach
+        self._workers = range(running.plan.workers)
+        # Numbers of one epoch are never those of another: an answer to a dead predecessor counts for nothing.
+        self._census = Census(self._workers, running.epoch << 32)
+        self._scheduled = False
+        self._apart_s = SOON_S
+        self._paces: dict[int, _Pace] = {}
+        self._told_wait: Notices[int] = Notices(WAIT_AGAIN_S)
+        self._told_expired: Notices[tuple[int, int]] = Notices(AGAIN_S)
+        self._untold: Counter[tuple[int, int]] = Counter()
+        """Trees that timed out since it was last told, by spout task and the task that holds them."""
+
+    # -- asking ------------------------------------------------------------------------------------------------
+
+    def look(self, now: float) -> None:
+        """Begin asking if a spout has open trees. Called once a turn."""
+        if not self._scheduled and any(spout.pending.ids for spout in self._ledgers.spouts.values()):
+            self._next(now)
+
+    def reset(self) -> None:
+        """Forget the present round: a link was lost, and every tree failed."""
+        self._census.reset()
+        self._scheduled = False
+        for spout in self._ledgers.spouts.values():
+            spout.counting = None
+
+    def _next(self, due: float) -> None:
+        self._scheduled = True
+        self._timers.once(due, partial(self._ask, self._census.number))
+
+    def _ask(self, number: int) -> None:
+        if number != self._census.number:
+            return  # reset since
+        # Also for trees that were opened and done since: a spout whose trees last for no more than a turn would have
+        # nothing open at any question, and never hear that its window may grow.
+        spouts = [spout for spout in self._ledgers.spouts.values() if spout.wants_census]
+        if not spouts:
+            self._scheduled = False
+            return
+        now = self._running.clock.monotonic()
+        marks = [spout.census_begins(now) for spout in spouts]
+        ask = Ask(self._census.begin(), [floor for floor, _ in marks], [bound for _, bound in marks if bound])
+        for worker in self._workers:
+            if worker != self._me:
+                self._reach(worker).ask = ask
+        self._take(self._me, self._answer(ask))
+
+    def heard(self, incoming: Incoming) -> None:
+        """Take a frame's question and answer, after everything else of it."""
+        # Everything else first: a tuple of this frame is queued here by now, and a delta of it is in the ledger. Only
+        # so does an answer without a tree mean something.
+        if incoming.answer is not None:
+            self._take(incoming.worker, incoming.answer)
+        if incoming.ask is not None:
+            self._reach(incoming.worker).answer = self._answer(incoming.ask)
+
+    def _take(self, worker: int, answer: Answer) -> None:
+        found = self._census.take(worker, answer)
+        if found is None:
+            return
+        now = self._running.clock.monotonic()
+        changes = [self._judge(spout, found, now) for spout in self._ledgers.spouts.values() if spout.counting]
+        if True in changes:
+            self._apart_s = 0.0
+        elif False in changes:
+            self._apart_s = SOON_S
+        else:
+            targets = [spout.window.target_s / 4 for spout in self._ledgers.spouts.values()]
+            self._apart_s = min(max(2 * self._apart_s, SOON_S), LATEST_S, *targets)
+        self._next(now + self._apart_s)
+
+    # -- what follows from it ----------------------------------------------------------------------------------
+
+    def _judge(self, spout: SpoutTask, found: Found, now: float) -> bool | None:
+        """Steer a spout's window; end its trees that timed out.
+
+        Returns whether to ask again soon: as ``PendingWindow.measured``.
+        """
+        changed = spout.steer(found)
+        if changed is False and found.wait_s > spout.window.target_s:
+            self._tell_wait(spout, found, now)
+        expired = self._ledgers.guard(spout, "fail", partial(spout.expire, found, now))
+        if expired:
+            self._tell_expired(spout, expired)
+        return True if spout.overdue.in_doubt else changed
+
+    def _tell_wait(self, spout: SpoutTask, found: Found, now: float) -> None:
+        if self._told_wait.due(spout.task_id, now) is not None:
+            text = waits_long(self._name(spout.task_id), self._name(found.slowest), found.wait_s, spout.window)
+            self._running.tell("warning", text)
+
+    def _tell_expired(self, spout: SpoutTask, expired: Mapping[int, int]) -> None:
+        now = self._running.clock.monotonic()
+        for task, count in Counter(expired.values()).items():
+            key = spout.task_id, task
+            self._untold[key] += count
+            if self._told_expired.due(key, now) is not None:
+                holder = None if task == NOBODY else (self._name(task), task)
+                text = timed_out(self._name(spout.task_id), self._untold.pop(key), spout.pending.timeout_s, holder)
+                self._running.tell("error", text)
+
+    def _name(self, task_id: int) -> str:
+        return self._plan.tasks[task_id - 1].component
+
+    # -- answering ---------------------------------------------------------------------------------------------
+
+    def _answer(self, ask: Ask) -> Answer:
+        """Count this worker's tuples, between two calls of user code."""
+        counts: Counter[int] = Counter()
+        bounds = {owner_task(bound): bound for bound in ask.bounds}
+        waiting: set[int] = set()
+        for work in self._queued():
+            counts[work.run.target] += work.left
+            if bounds:
+                roots = work.run.roots[-work.left :]
+                flat = chain.from_iterable(roots) if work.run.multi else roots
+                waiting.update(root for root in flat if root < bounds.get(owner_task(root), 0))
+        waits = {task: count * self._pace(task) for task, count in counts.items()}
+        sent, received = self._links.traffic()
+        return Answer(
+            ask.number,
+            counts.total(),
+            sum(waits.values(), 0.0),  # of one worker, since its tasks take turns on one thread
+            max(waits, key=waits.__getitem__, default=0),
+            sent,
+            received,
+            list(waiting),
+            self._held(bounds, {owner_task(floor): floor for floor in ask.floors}),
+        )
+
+    def _held(self, bounds: Mapping[int, int], floors: Mapping[int, int]) -> list[tuple[int, int, float]]:
+        """Return the old tuples that user code holds; forget those of trees that are closed."""
+        found = []
+        now = self._running.clock.monotonic()
+        for task_id, live in self._tasks.items():
+            held = live.run.held if isinstance(live.run, BoltTask) else {}
+            for tup, since in list(held.items()):
+                roots = [root for root, _ in tup.anchors or ((tup.root, 0),)]
+                if all(root < floors.get(owner_task(root), 0) for root in roots):
+                    del held[tup]
+                    continue
+                found += [(root, task_id, now - since) for root in roots if root < bounds.get(owner_task(root), 0)]
+        return found
+
+    def _pace(self, task_id: int) -> float:
+        """Return the seconds that a task lately took for a tuple."""
+        live = self._tasks[task_id]
+        pace = self._paces.get(task_id) or self._paces.setdefault(task_id, _Pace())
+        return pace.measured(live.run.stats.executed, live.run.stats.busy_s)
+
+
+class _Pace:
+    """Seconds a tuple of one task, from its counters at intervals."""
+
+    __slots__ = ("_busy_s", "_executed", "_seconds")
+
+    def __init__(self) -> None:
+        self._executed = 0
+        self._busy_s = 0.0
+        self._seconds = 0.0
+
+    def measured(self, executed: int, busy_s: float) -> float:
+        tuples, seconds = executed - self._executed, busy_s - self._busy_s
+        if tuples >= PACE_TUPLES or seconds >= PACE_S or (tuples and not self._executed):
+            # Half of it from before: one long call among many short ones does not close the window.
+            latest = seconds / tuples
+            self._seconds = (self._seconds + latest) / 2 if self._executed else latest
+            self._executed, self._busy_s = executed, busy_s
+        return self._seconds

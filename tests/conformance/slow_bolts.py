@@ -1,0 +1,171 @@
+"""Bolts that are slow, hold what they were given, or forget it: each with all its tuples accounted for."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from streamlet import Bolt, Grouping, ReliableSpout, Topology, TopologyContext, Tuple
+
+
+class Notes:
+    """Lines of JSON in a file of this task's own."""
+
+    def __init__(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        path = Path(conf["slow.results"]) / f"{context.component_name}.{context.task_index}.jsonl"
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def note(self, **facts: Any) -> None:
+        os.write(self._file, (json.dumps(facts) + "\n").encode())
+
+
+class Numbers(ReliableSpout):
+    """So many numbers, each with the time of its emit, as fast as trees may be open."""
+
+    outputs = ["n", "emitted"]
+
+    def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        self.notes = Notes(conf, context)
+        self.n, self.count = 0, conf["slow.count"]
+
+    def next_tuple(self) -> None:
+        if self.n < self.count:
+            self.emit([self.n, time.monotonic()], tup_id=self.n)
+            self.n += 1
+
+    def fail(self, tup_id: Any) -> None:
+        self.notes.note(failed=tup_id, reason=self.fail_reason.name)
+        super().fail(tup_id)
+
+    def given_up(self, tup_id: Any, values: Sequence[Any], fails: int) -> None:
+        self.notes.note(given_up=tup_id)
+
+    def caught_up(self) -> bool:
+        return self.n == self.count and not self.has_unfinished()
+
+
+class Noting(Bolt):
+    """Writes down each tuple it is given, and how long that waited."""
+
+    def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        self.conf, self.context = conf, context
+        self.notes = Notes(conf, context)
+
+    def taken(self, tup: Tuple) -> None:
+        self.notes.note(n=tup.values[0], waited_s=time.monotonic() - tup.values[1])
+
+
+class Slow(Noting):
+    def process(self, tup: Tuple) -> None:
+        self.taken(tup)
+        time.sleep(self.conf["slow.secs"])
+
+
+class BecomesSlow(Noting):
+    """Fast at first: the window is wide open when it changes."""
+
+    def process(self, tup: Tuple) -> None:
+        self.taken(tup)
+        if tup.values[0] >= 3000:
+            time.sleep(self.conf["slow.secs"])
+
+
+class Unequal(Noting):
+    """One task of the pool takes twenty times as long as the others."""
+
+    def process(self, tup: Tuple) -> None:
+        self.taken(tup)
+        time.sleep(self.conf["slow.secs"] * (20 if self.context.task_index == 0 else 1))
+
+
+class ByCount(Noting):
+    """Acks a batch when it is whole, and the rest when no more can come."""
+
+    auto_ack = False
+
+    def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        super().initialize(conf, context)
+        self.batch: list[Tuple] = []
+
+    def process(self, tup: Tuple) -> None:
+        self.taken(tup)
+        self.batch.append(tup)
+        if len(self.batch) == 500:
+            self.flush()
+
+    def flush(self) -> None:
+        for held in self.batch:
+            self.ack(held)
+        self.batch.clear()
+
+
+class ByTick(ByCount):
+    """Acks what it has at each tick."""
+
+    def process(self, tup: Tuple) -> None:
+        self.taken(tup)
+        self.batch.append(tup)
+
+    def process_tick(self, tup: Tuple) -> None:
+        self.flush()
+
+
+class Forgets(Noting):
+    """Does not ack every hundredth number when it comes first, and acks it when it comes again."""
+
+    auto_ack = False
+
+    def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        super().initialize(conf, context)
+        self.forgotten: set[int] = set()
+
+    def process(self, tup: Tuple) -> None:
+        self.taken(tup)
+        n = tup.values[0]
+        if n % 100 == 0 and n not in self.forgotten:
+            self.forgotten.add(n)
+        else:
+            self.ack(tup)
+
+
+CONFIG = {"slow.results": "", "slow.count": 1000, "slow.secs": 0.003}
+
+
+class OneSlow(Topology):
+    config = CONFIG
+    numbers = Numbers.spec()
+    slow = Slow.spec(inputs=[numbers])
+
+
+class Becoming(Topology):
+    config = CONFIG
+    numbers = Numbers.spec()
+    slow = BecomesSlow.spec(inputs=[numbers])
+
+
+class Pool(Topology):
+    config = CONFIG
+    numbers = Numbers.spec()
+    slow = Unequal.spec(inputs={numbers: Grouping.SHUFFLE}, par=4)
+
+
+class Counting(Topology):
+    config = CONFIG
+    numbers = Numbers.spec()
+    slow = ByCount.spec(inputs=[numbers])
+
+
+class Ticking(Topology):
+    config = CONFIG
+    numbers = Numbers.spec()
+    slow = ByTick.spec(inputs=[numbers], config={"topology.tick.tuple.freq.secs": 0.3})
+
+
+class Forgetting(Topology):
+    config = CONFIG
+    numbers = Numbers.spec()
+    slow = Forgets.spec(inputs=[numbers])

@@ -1,0 +1,119 @@
+"""Slow bolts: the same promises on every backend, with times scaled down (a time-out of 1 s stands for 30 s)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamlet.backends.contract import ComponentStatus, RunRequest, RunResult, Stop
+from streamlet.model.settings import resolve
+from streamlet.runtime.worker.loading import load_topology
+from tests.conformance.conftest import backend_named
+from tests.patience import PATIENCE_S
+from tests.run_observer import Watcher
+
+FILE = Path(__file__).with_name("slow_bolts.py")
+TIMEOUT_S = 1.0
+
+backends = pytest.mark.parametrize(
+    ("backend", "workers"),
+    [("inline", 1), ("processes", 1), ("processes", 2)],
+    ids=["inline", "one worker", "two workers"],
+)
+
+
+class Ran:
+    """A run of one of the topologies, and what its tasks wrote down."""
+
+    def __init__(self, folder: Path, backend: str, workers: int, name: str, **more: Any) -> None:
+        topology = load_topology(FILE, name)
+        own = {"slow.results": str(folder), "streamlet.until.caught.up": True}
+        own |= {"topology.message.timeout.secs": TIMEOUT_S, **{key.replace("__", "."): more[key] for key in more}}
+        self.watcher = Watcher()
+        conf = resolve(topology.config, own)
+        request = RunRequest(
+            topology, conf, file=FILE, attribute=name, workers=workers, seconds=PATIENCE_S, until_caught_up=True
+        )
+        self.result: RunResult = backend_named(backend).run(request, self.watcher, Stop())
+        lines = [json.loads(line) for path in folder.glob("*.jsonl") for line in path.read_text().splitlines()]
+        self.given = [line["n"] for line in lines if "n" in line]
+        self.waits = sorted(line["waited_s"] for line in lines if "n" in line)
+        self.failures = [(line["failed"], line["reason"]) for line in lines if "failed" in line]
+        self.given_up = [line["given_up"] for line in lines if "given_up" in line]
+
+    @property
+    def numbers(self) -> ComponentStatus:
+        return self.result.components["numbers"]
+
+    def all_once(self, count: int) -> bool:
+        """Whether it caught up, and each number was given to the bolt exactly once."""
+        ended = (self.result.reason, self.result.drained) == ("caught_up", True)
+        return ended and self.given_up == self.failures == [] and Counter(self.given) == Counter(range(count))
+
+
+@backends
+def test_what_waits_longer_than_the_timeout_is_done_once_and_the_run_goes_on(
+    backend: str, workers: int, tmp_path: Path
+) -> None:
+    """2 000 open trees of 3 ms are 6 s of work: with a time-out of 1 s each would be replayed before its turn came."""
+    ran = Ran(tmp_path, backend, workers, "OneSlow", slow__count=1000)
+    assert ran.all_once(1000)
+    assert ran.numbers.timed_out == 0
+    assert ran.waits[len(ran.waits) // 2] < TIMEOUT_S, "the window should keep most tuples from waiting that long"
+
+
+@backends
+@pytest.mark.parametrize(("each_s", "count"), [(0.15, 30), (1.5, 3)], ids=["1 s for a tuple", "10 s for a tuple"])
+def test_a_call_as_long_as_the_timeout_is_no_timeout(
+    backend: str, workers: int, each_s: float, count: int, tmp_path: Path
+) -> None:
+    """Heartbeats come from another thread; a tuple under work is not forgotten."""
+    fast = {"streamlet__worker__heartbeat__secs": 0.2, "streamlet__worker__timeout__secs": 1.0}
+    ran = Ran(tmp_path, backend, workers, "OneSlow", slow__count=count, slow__secs=each_s, **fast)
+    assert ran.all_once(count)
+
+
+@backends
+def test_a_bolt_that_becomes_slow_gets_no_tuple_twice(backend: str, workers: int, tmp_path: Path) -> None:
+    """2 000 trees may be open by then; those that wait are not replayed, and fewer are opened from then on."""
+    ran = Ran(tmp_path, backend, workers, "Becoming", slow__count=4000)
+    assert ran.all_once(4000)
+
+
+@backends
+def test_one_slow_task_of_a_pool_gets_no_tuple_twice(backend: str, workers: int, tmp_path: Path) -> None:
+    """What is fast grows the window, what is slow must not be buried under it."""
+    ran = Ran(tmp_path, backend, workers, "Pool", slow__count=240, slow__secs=0.002)
+    assert ran.all_once(240)
+    assert ran.waits[-1] < 60 * 0.04, "all of the slow task's tuples were queued at once"
+
+
+@backends
+@pytest.mark.parametrize("name", ["Counting", "Ticking"])
+def test_a_bolt_that_collects_batches_does_not_starve(backend: str, workers: int, name: str, tmp_path: Path) -> None:
+    """It acks nothing before it has 500, or before its tick: the window opens for it."""
+    ran = Ran(tmp_path, backend, workers, name, slow__count=2000)
+    assert ran.all_once(2000)
+
+
+@backends
+def test_a_forgotten_tuple_times_out_is_named_counted_charged_and_replayed(
+    backend: str, workers: int, tmp_path: Path
+) -> None:
+    ran = Ran(tmp_path, backend, workers, "Forgetting", slow__count=250)
+    assert sorted(ran.failures) == [(n, "TIMED_OUT") for n in (0, 100, 200)]
+    assert ran.numbers.timed_out == ran.numbers.failed == 3
+    assert Counter(ran.given) == Counter([*range(250), 0, 100, 200]) and not ran.given_up
+    told = [text for text in ran.watcher.texts if "timed out" in text]
+    assert told and all("the bolt slow (task 2)" in text and "neither acked nor failed" in text for text in told)
+
+
+@pytest.mark.spark
+def test_slow_bolts_on_executors(tmp_path: Path) -> None:
+    """The same workers, so one case stands for all."""
+    ran = Ran(tmp_path, "spark", 2, "OneSlow", slow__count=600)
+    assert ran.all_once(600)
