@@ -248,4 +248,4 @@ def test_columns_of_unequal_length_are_refused(lengths: tuple[int, int, int]) ->
     """The loop walks them side by side: a run that ends early would lose tuples, or raise there."""
     roots, edges, rows = ([cell] * length for cell, length in zip([1, 2, ["v"]], lengths, strict=True))
     with pytest.raises(BadFrame, match="lengths"):
-        decode_data(pack([[[3, 1, "default", False, roots, edges, rows]], [], [], [], None]))
+        decode_data(pack([[[3, 1, "default", False, roots, edges, rows]], [], [], [], None, None, None]))
