@@ -64,6 +64,9 @@ FLUSH_S = 0.05
 
 DRAINING = "draining"
 
+PARENT_ENDS_S = 1.0
+"""Seconds between the end of a killed coordinator's channels and its own."""
+
 BEAT_AFTER_S = 0.1
 """Seconds between the loop's look at its numbers, at multiples of the period, and the heartbeat."""
 
@@ -91,6 +94,7 @@ class Worker:
         self.clean = self.settled = self.initialized = False
         self.server: LinkServer | None = None
         self.over = threading.Event()
+        self._parent = os.getppid()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.in_hand = InHand(map_page(plan.page))
         self._hangs = HangWatch(plan.conf["streamlet.task.hang.secs"])
@@ -417,12 +421,21 @@ class Worker:
 
     def _orphaned(self) -> None:
         """End without the coordinator: unclean, soon, even if user code never returns."""
-        # A coordinator that was killed cannot remove the directory of the sockets: its workers do.
-        if self.plan.listen[0] == "unix":
+        # A coordinator that was killed cannot remove the directory of the sockets: its workers do. But one that hangs
+        # up and lives has replaced this worker, and its successor and the others have their sockets there.
+        if self.plan.listen[0] == "unix" and self._left_by_parent():
             shutil.rmtree(self.plan.listen[1], ignore_errors=True)
         self.loop.post(lambda: self._stop(False))
         if not self.over.wait(ORPHAN_S):
             os._exit(1)
+
+    def _left_by_parent(self) -> bool:
+        """Tell whether the process that started this one is gone; wait for that for a second."""
+        # A dying process closes its channels before its children get another parent.
+        deadline = time.monotonic() + PARENT_ENDS_S
+        while os.getppid() == self._parent and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return os.getppid() != self._parent
 
     def tell(self, level: str, text: str) -> None:
         """Show a line to the person who watches the run. Any thread."""
