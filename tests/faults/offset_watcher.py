@@ -35,10 +35,10 @@ class Version:
 class OffsetWatcher:
     """Watches ``root/partition_N`` from before it exists until ``close``."""
 
-    def __init__(self, servers: str, root: str, partitions: int, data_dir: Path) -> None:
+    def __init__(self, servers: str, root: str, partitions: int, *data_dirs: Path) -> None:
         self._root = root
         self._partitions = partitions
-        self._data_dir = data_dir
+        self._data_dirs = data_dirs
         self._lock = threading.Lock()
         self._seen: dict[tuple[int, int], bytes] = {}
         # A short session: a ZooKeeper that is just starting may take a connection and never answer it.
@@ -74,7 +74,7 @@ class OffsetWatcher:
         wall_to_monotonic = time.monotonic_ns() - time.time_ns()
         paths = {self._path(number): number for number in range(self._partitions)}
         found: dict[int, list[Version]] = {number: [] for number in range(self._partitions)}
-        for entry in read_log(self._data_dir):
+        for entry in read_log(*self._data_dirs):
             if entry.kind not in (CREATE, CREATE2, SET_DATA) or entry.path not in paths:
                 continue
             number = paths[entry.path]
@@ -97,7 +97,7 @@ class OffsetWatcher:
         since_ms = (monotonic_ns + time.time_ns() - time.monotonic_ns()) // 1_000_000
         return sum(
             entry.kind == ERROR and entry.error == BAD_VERSION and entry.time_ms >= since_ms
-            for entry in read_log(self._data_dir)
+            for entry in read_log(*self._data_dirs)
         )
 
     def close(self) -> None:

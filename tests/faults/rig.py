@@ -40,6 +40,7 @@ DEFAULTS: dict[str, Any] = {
     "pause_s": 0.004,
     "fail_every": 0,
     "swallow": (),
+    "spouts": 1,
     "splits": 2,
     "counts": 2,
     "spout": {"state_update_interval_ms": int(COMMIT_INTERVAL_S * 1000)},

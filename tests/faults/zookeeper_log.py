@@ -34,10 +34,13 @@ class Transaction:
     error: int = 0
 
 
-def read_log(data_dir: Path) -> list[Transaction]:
-    """All transactions in the log files of a ZooKeeper's ``dataDir``, by zxid. The server may be running."""
-    found = [entry for file in (data_dir / "version-2").glob("log.*") for entry in _entries(file.read_bytes())]
-    return sorted(found, key=lambda entry: entry.zxid)
+def read_log(*data_dirs: Path) -> list[Transaction]:
+    """All transactions in the log files of an ensemble's ``dataDir``, by zxid. The servers may be running, and in step:
+    one that is behind, or was just killed, may hold transactions that the others will have it forget.
+    """
+    files = [file for data_dir in data_dirs for file in (data_dir / "version-2").glob("log.*")]
+    found = {entry.zxid: entry for file in files for entry in _entries(file.read_bytes())}
+    return [found[zxid] for zxid in sorted(found)]
 
 
 def _entries(content: bytes) -> Iterator[Transaction]:
