@@ -15,19 +15,22 @@ import secrets
 import selectors
 import shutil
 import uuid
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 from streamlet.backends.contract import ComponentStatus, Observer, RunRequest, RunResult, RunStatus, Stop
 from streamlet.backends.folders import socket_folder
+from streamlet.backends.kernel_records import Memory, killed_for_memory, memory, processor
 from streamlet.backends.outcome import NOBODY_SENDS, RunFailed, check_closed, counted, judged
 from streamlet.base.clock import AwakeClock, Clock, SystemClock
 from streamlet.base.errors import FAILED
 from streamlet.model.plan import Plan, fingerprint, make_plan
 from streamlet.model.spec import SPOUT
 from streamlet.runtime.supervision import instructions
+from streamlet.runtime.supervision.blame import CAREFUL_S
 from streamlet.runtime.supervision.supervisor import Limits, Supervisor
+from streamlet.runtime.tasks.in_hand import holding, writer_of
 from streamlet.runtime.tasks.task_stats import component_rows, merged
 from streamlet.runtime.worker import messages
 from streamlet.runtime.worker.channel import ChannelClosed, ControlChannel
@@ -48,8 +51,14 @@ CLOSE_S = 5.0
 STALL_S = 0.5
 """Seconds between two looks at the clock beyond which the coordinator stood still: more do not count for anybody."""
 
+DEATH_S = 0.5
+"""Seconds after a link broke in which it may turn out that one of its workers has died."""
+
 HOW_S = 0.25
 """Seconds for the launcher to say how a worker ended whose channel has ended."""
+
+KILLED = "was killed by SIGKILL"
+"""How a process launcher says that a worker ended that the kernel may have killed."""
 
 logger = logging.getLogger("streamlet")
 
@@ -104,12 +113,15 @@ class RunCoordinator:
             Limits(
                 start_s=conf["streamlet.worker.start.timeout.secs"],
                 silent_s=conf["streamlet.worker.timeout.secs"],
+                busy_s=conf["streamlet.worker.busy.timeout.secs"],
                 restarts=conf["streamlet.worker.restarts.max"],
+                tuple_crashes=conf["streamlet.tuple.crashes.max"],
                 drain_s=conf["streamlet.drain.timeout.secs"],
                 stop_s=conf["streamlet.stop.timeout.secs"],
             ),
             {worker: ", ".join(self._components_on(worker)) for worker in range(request.workers)},
             max(1, len(self.plan.ticking(conf))),
+            {task.task_id: task.component for task in self.plan.tasks},
         )
         self.channels: dict[int, tuple[int, ControlChannel]] = {}
         self.beats: dict[int, Beat] = {}
@@ -132,6 +144,10 @@ class RunCoordinator:
         self._adopted: list[tuple[int, int, ControlChannel]] = []
         self._close_errors: list[str] = []
         self._hung_up: dict[tuple[int, int], float] = {}
+        self._memory: dict[int, deque[Memory]] = {}
+        """Worker -> the last two looks at its process's memory. The last may be one at a process being killed."""
+        self._broken_links: list[tuple[float, int, int, messages.LinkLost]] = []
+        """(when to act on it, worker, epoch, report), in this order."""
 
     # -- the run -----------------------------------------------------------------------------------------------
 
@@ -162,6 +178,8 @@ class RunCoordinator:
         while not self.supervisor.over and self.failure is None:
             self._look()
             if (now := self.clock.monotonic()) >= show_at:
+                for worker in self.pids:
+                    self._note_memory(worker)
                 show_at = next_multiple(now, STATUS_S) + STATUS_AFTER_S
                 self.observer.on_status(self._status())
 
@@ -174,8 +192,11 @@ class RunCoordinator:
         # a replacement that fails in the same way.
         for worker, epoch, how in self.launcher.ended():
             self._last_words(worker, epoch)
-            self._do(supervisor.gone(worker, epoch, how, now))
+            self._examine(worker, epoch)
+            self._do(supervisor.gone(worker, epoch, how + self._if_for_memory(worker, how), now))
         self._do(self._gone_without_a_word(now))
+        self._cut_broken_links(now)
+        self._look_at_silent(now)
         self._do(supervisor.tick(now))
         self._look_for_end(now)
 
@@ -264,6 +285,9 @@ class RunCoordinator:
             heartbeat_s=request.conf["streamlet.worker.heartbeat.secs"],
             debug=self.debug,
             page=self._new_page(worker, epoch),
+            careful=self.supervisor.blame.careful(self.awake.monotonic()),
+            careful_s=CAREFUL_S,
+            crashes=self.supervisor.blame.deaths_of(task.task_id for task in self.plan.tasks_on(worker)),
         )
 
     def _new_page(self, worker: int, epoch: int) -> str:
@@ -276,6 +300,12 @@ class RunCoordinator:
             logger.debug("no page for worker %d: %s", worker, error)
             return ""
         return str(path)
+
+    def _examine(self, worker: int, epoch: int) -> None:
+        """Look at what a worker has in hand, for its death is about to be judged."""
+        page = self.pages.get(worker)
+        if page is not None and self.supervisor.workers[worker].epoch == epoch:
+            self.supervisor.holds_now(worker, epoch, holding(page))
 
     def _receive(self, worker: int, epoch: int, channel: ControlChannel) -> None:
         try:
@@ -297,8 +327,41 @@ class RunCoordinator:
         for (worker, epoch), since in list(self._hung_up.items()):
             if now - since >= HOW_S:
                 del self._hung_up[worker, epoch]
+                self._examine(worker, epoch)
                 out += self.supervisor.gone(worker, epoch, "hung up", now)
         return out
+
+    def _look_at_silent(self, now: float) -> None:
+        """Look from outside at workers that have been silent for a while: they may be busy."""
+        for worker, epoch in self.supervisor.to_look_at(now):
+            self._examine(worker, epoch)
+            pid = self._pid_here(worker)
+            used = processor(pid) if pid else None
+            self.supervisor.looked_at(worker, epoch, used.used_s if used is not None else None, now)
+
+    def _if_for_memory(self, worker: int, how: str) -> str:
+        """Return who killed a worker, if it was the kernel and for memory, for a sentence."""
+        looks = self._memory.pop(worker, None)
+        return killed_for_memory(looks[0]) if looks and how == KILLED else ""
+
+    def _note_memory(self, worker: int) -> None:
+        pid = self._pid_here(worker)
+        look = memory(pid) if pid else None
+        if look is not None:
+            self._memory.setdefault(worker, deque(maxlen=2)).append(look)
+
+    def _pid_here(self, worker: int) -> int | None:
+        """Return the process of a worker that shares this machine's memory, and so its numbers of processes."""
+        page, pid = self.pages.get(worker), self.pids.get(worker)
+        return pid if page is not None and pid is not None and writer_of(page) == pid else None
+
+    def _cut_broken_links(self, now: float) -> None:
+        """Pass on the reports of broken links whose workers live on."""
+        # A link breaks before anybody knows that a worker has died. Cut at once, all open trees would fail as lost, and
+        # the one that the worker died of with them: nobody could charge it.
+        while self._broken_links and now >= self._broken_links[0][0]:
+            _, worker, epoch, lost = self._broken_links.pop(0)
+            self._do(self.supervisor.link_lost(worker, epoch, lost.worker, lost.epoch, lost.version, lost.why, now))
 
     def _last_words(self, worker: int, epoch: int) -> None:
         """Read the last messages of an ended worker: the reason of its failure is among them."""
@@ -332,15 +395,18 @@ class RunCoordinator:
                 self.pids[worker] = pid
                 self._do(supervisor.ready(worker, epoch, (kind, host, port), now))
             case messages.Initialized():
+                self._memory.pop(worker, None)
+                self._note_memory(worker)
                 self._do(supervisor.initialized(worker, epoch))
             case messages.Linked(version):
                 self._do(supervisor.linked(worker, epoch, version))
-            case messages.LinkLost(peer, peer_epoch, version, why):
-                self._do(supervisor.link_lost(worker, epoch, peer, peer_epoch, version, why, now))
+            case messages.LinkLost():
+                self._broken_links.append((now + DEATH_S, worker, epoch, message))
             case messages.Unlinked(peer, why):
                 supervisor.unlinked(worker, epoch, peer, why)
-            case messages.Hung(why):
-                self._do(supervisor.hung(worker, epoch, why, now))
+            case messages.Unfit(why):
+                self._examine(worker, epoch)
+                self._do(supervisor.unfit(worker, epoch, why, now))
             case messages.Event(level, text):
                 self.observer.on_event(level, text)
             case messages.Complaint(text):
@@ -447,7 +513,12 @@ class RunCoordinator:
             partitions=tuple(row for rows in self.partitions.values() for row in rows),
             pending=sum(beat.unfinished if state else beat.pending for beat in self.beats.values()),
             workers=tuple(
-                {"worker": index, "epoch": w.epoch, "state": w.state.value, "pid": self.pids.get(index)}
+                {
+                    "worker": index,
+                    "epoch": w.epoch,
+                    "state": "busy" if w.busy else w.state.value,
+                    "pid": self.pids.get(index),
+                }
                 for index, w in supervisor.workers.items()
             ),
             hanging=tuple(

@@ -33,7 +33,8 @@ class ReliableSpout(Spout):
     Replays wait (exponential back-off), and a message that is given up after ``max_fails`` replays goes to ``given_up``
     and the log, and is never silently called acked. ``tup_id`` is mandatory in ``emit``. ``max_fails = None`` replays
     for ever. A message that was lost with a worker or a link is replayed, too, but does not count: it was not the
-    message's fault.
+    message's fault. One at whose work a worker died counts, and is given up after
+    ``streamlet.tuple.crashes.max`` deaths.
     """
 
     # Three, and not for ever: a message that always fails would take a place of topology.max.spout.pending each time.
@@ -50,7 +51,8 @@ class ReliableSpout(Spout):
         Override to keep it somewhere. A run that ends by itself and has given something up ends with exit status 1,
         unless the class says by ``answers_for_failures = True`` that this is right.
         """
-        self.log(f"gave up tuple {tup_id!r} after {fails} failures: {values!r}", "error")
+        why = f": its worker {self.fail_detail}" if self.fail_reason is FailReason.CRASHED else ""
+        self.log(f"gave up tuple {tup_id!r} after {fails} failures: {values!r}{why}", "error")
 
     def ack(self, tup_id: Any) -> None:
         self.unacked_tuples.pop(tup_id, None)
@@ -63,7 +65,7 @@ class ReliableSpout(Spout):
         # A loss with a worker or a link says nothing against the message.
         blame = self.fail_reason is not FailReason.LOST
         fails = self.failed_tuples[tup_id] = self.failed_tuples.get(tup_id, 0) + blame
-        if self.max_fails is not None and fails > self.max_fails:
+        if self.fail_final or (self.max_fails is not None and fails > self.max_fails):
             del self.unacked_tuples[tup_id], self.failed_tuples[tup_id]
             self.given_up(tup_id, kept.values, fails)
             return

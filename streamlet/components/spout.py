@@ -11,11 +11,12 @@ from streamlet.model.spec import SPOUT, ComponentSpec
 
 
 class FailReason(enum.Enum):
-    """Why a tree failed. Only the first two may be the message's own fault."""
+    """Why a tree failed. Only LOST is certainly not the message's own fault."""
 
     FAILED = "a bolt failed it"
     TIMED_OUT = "it took longer than topology.message.timeout.secs"
     LOST = "it may have been lost with a worker or a link"
+    CRASHED = "its worker died while a bolt was at work on it"
 
 
 class SpoutPort(TaskPort, Protocol):
@@ -51,6 +52,12 @@ class Spout(Component):
 
     LOST says nothing against a message: do not count it towards a limit of tries.
     """
+
+    fail_detail: str = ""
+    """With CRASHED: how the worker died and what it had in hand, for a sentence: "was killed by SIGSEGV ..."."""
+
+    fail_final: bool = False
+    """With CRASHED: the message is to be given up now, whatever tries it has left."""
 
     holds_back: bool = False
     """True while ``kept_bytes`` is as much as it may be: emit what failed, and no new message.

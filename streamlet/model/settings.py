@@ -114,6 +114,12 @@ SETTINGS: dict[str, Setting] = {
         ),
         Setting("streamlet.worker.heartbeat.secs", _positive, 1.0, "period of worker heartbeats and metrics"),
         Setting("streamlet.worker.timeout.secs", _positive, 10.0, "a worker silent for so long is replaced"),
+        Setting(
+            "streamlet.worker.busy.timeout.secs",
+            _positive,
+            300.0,
+            "one that is silent but uses its processor is left alone so long",
+        ),
         Setting("streamlet.worker.start.timeout.secs", _positive, 30.0, "the first ready must come by then"),
         Setting(
             "streamlet.worker.restarts.max",
@@ -132,6 +138,13 @@ SETTINGS: dict[str, Setting] = {
             _one_of("tell", "replace"),
             "tell",
             "then: tell, or replace its worker too; the tuple at work counts as one that killed it",
+        ),
+        Setting(
+            "streamlet.tuple.crashes.max",
+            _at_least(int, 0),
+            3,
+            "a tuple at whose work its worker died so often is given up; 0: when its spout has no tries left",
+            SPOUT,
         ),
         Setting(
             "streamlet.link.high.water.bytes",

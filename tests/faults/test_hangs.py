@@ -69,7 +69,7 @@ class Seeing(Watcher):
 
 
 def run(folder: Path, **conf: Any) -> tuple[Seeing, RunResult]:
-    file = folder / "hanging.py"
+    file = folder / "hanging_calls.py"
     file.write_text(FILE)
     topology = load_topology(file)
     settings = {"streamlet.until.caught.up": True, "streamlet.worker.heartbeat.secs": 0.2, **conf}

@@ -30,9 +30,11 @@ from dataclasses import dataclass
 from streamlet.base.backoff import Backoff
 from streamlet.runtime.links.dialing import Address
 from streamlet.runtime.links.links import Traffic
+from streamlet.runtime.supervision.blame import CAREFUL_S, Blame
 from streamlet.runtime.supervision.instructions import GiveUp, Instruction, Kill, Replaced, Start, Tell
 from streamlet.runtime.supervision.link_watch import LinkWatch
 from streamlet.runtime.supervision.worker_states import WaitNotice, WorkerRecord, WorkerState
+from streamlet.runtime.tasks.in_hand import Holding
 from streamlet.runtime.worker.messages import Book, Cut, Lost, Pause, Quiet, Stop, Whole
 
 RESTART_REMEDY = "look at what its components do just before, or raise streamlet.worker.restarts.max."
@@ -58,13 +60,27 @@ INTERRUPT_S = 5.0
 """Seconds for draining and closing together after Ctrl-C, likewise."""
 
 
+LOOK_S = 1.0
+"""Seconds between two looks at the processor time of a silent worker."""
+
+BUSY_SHARE, LEAST_WORK_S = 0.03, 0.03
+"""Share of one processor, and seconds of it, that a silent worker must use to count as working."""
+
+WORKED_S = 3.0
+"""Seconds over which a silent worker's use of its processor is added up, and for which it counts."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Times in seconds."""
 
     start_s: float = 30.0
     silent_s: float = 10.0
+    busy_s: float = 300.0
+    """Time that a silent worker may take while it uses its processor."""
     restarts: int = 20
+    tuple_crashes: int = 3
+    """Deaths after which a spout gives up a tuple; 0: its own limit alone counts."""
     drain_s: float | None = None
     """Time for draining. None: DRAIN_S; of a run that has caught up, as long as bolts work (IDLE_DRAIN_S)."""
     stop_s: float | None = None
@@ -75,7 +91,7 @@ class Supervisor:
     """The state of a run. One thread.
 
     Events are the methods up to ``tick``; an event of an epoch that is not the worker's present one changes nothing.
-    ``holds``: the components of each worker, for the sentences about it.
+    ``holds``: the components of each worker, for the sentences about it. ``tasks``: the component of each task.
     """
 
     def __init__(
@@ -85,9 +101,11 @@ class Supervisor:
         limits: Limits,
         holds: Mapping[int, str] = {},
         quiet_steps: int = 1,
+        tasks: Mapping[int, str] = {},
     ) -> None:
         self.workers = {index: WorkerRecord() for index in range(workers)}
         self._holds = holds
+        self.blame = Blame(tasks, limits.tuple_crashes)
         self._links = LinkWatch(limits.restarts, WINDOW_S)
         self._wait_notice = WaitNotice()
         self.spout_workers = spout_workers
@@ -219,19 +237,28 @@ class Supervisor:
         self._cut[pair] = self.version
         return [Cut(pair, self.version), *book]
 
+    def holds_now(self, index: int, epoch: int, holding: Holding | None) -> None:
+        """Note what a worker has in hand, as its page says. Called before its death is."""
+        if self.workers[index].epoch == epoch:
+            self.workers[index].holding = holding
+
     def gone(self, index: int, epoch: int, why: str, now: float, remedy: str = "") -> list[Instruction]:
         """Note that a worker ended, hung up, or was silent too long. ``remedy``: what helps, where that is known."""
         worker = self.workers[index]
         if worker.epoch != epoch or worker.state is WorkerState.GONE:
             return []
         was_up = worker.state is WorkerState.UP
+        verdict = self.blame.judge(worker.holding, now)
+        why += verdict.text
         worker.state, worker.address = WorkerState.GONE, None
         self._links.gone(index)
         kill: list[Instruction] = [Kill(index, epoch)]
         if self._stopping:
             return [*kill, *self._not_closed(index, f"{why} before it had closed")]
         self.whole = False
-        lost = [*kill, Tell("warning", f"worker {index} (epoch {epoch}) {why}"), Lost(index, epoch)]
+        lost = [*kill, Tell("warning", f"worker {index} (epoch {epoch}) {why}")]
+        careful_s = CAREFUL_S if verdict.careful else 0.0
+        lost.append(Lost(index, epoch, why, [*verdict.roots], [*verdict.careful], careful_s))
         if self.ending is not None:
             return [*lost, *self._not_closed(index, f"{why} before it was to close"), *self._maybe_stop(now)]
         if self.began:
@@ -239,19 +266,19 @@ class Supervisor:
         # Two counts. Deaths within the window stop a worker that comes up and dies; `barren` stops one that never comes
         # up, since its long starts and growing pauses would leave too few deaths in the window.
         worker.barren = 0 if was_up else worker.barren + 1
-        hopeless = self._out_of_restarts(index, why, now, remedy or RESTART_REMEDY)
+        hopeless = self._out_of_restarts(index, why, verdict.weight, now, remedy or RESTART_REMEDY)
         if hopeless is not None:
             return [*lost, hopeless]
         worker.restart_at = now + self._backoff.delay(len(worker.deaths) - 1)
         return [*lost, *self._new_book()]
 
-    def _out_of_restarts(self, index: int, why: str, now: float, remedy: str) -> GiveUp | None:
+    def _out_of_restarts(self, index: int, why: str, weight: float, now: float, remedy: str) -> GiveUp | None:
         """Count a death; return the end of the run if it was one too many."""
         worker = self.workers[index]
-        worker.deaths.append(now)
-        while now - worker.deaths[0] > WINDOW_S:
+        worker.deaths.append((now, weight))
+        while now - worker.deaths[0][0] > WINDOW_S:
             worker.deaths.popleft()
-        if max(len(worker.deaths), worker.barren) <= self.limits.restarts:
+        if max(sum(weight for _, weight in worker.deaths), worker.barren) <= self.limits.restarts:
             return None
         often = f"died {len(worker.deaths)} times within {WINDOW_S:.0f} s"
         if worker.barren > self.limits.restarts:
@@ -261,8 +288,35 @@ class Supervisor:
             f"help: {remedy}"
         )
 
-    def hung(self, index: int, epoch: int, why: str, now: float) -> list[Instruction]:
-        """Replace a worker that has been in one call for too long; not while the run ends."""
+    def to_look_at(self, now: float) -> list[tuple[int, int]]:
+        """Return workers (index, epoch) whose processor time is to be looked at: they have been silent for a while."""
+        silent = self.limits.silent_s / 2
+        return [
+            (index, worker.epoch)
+            for index, worker in self.workers.items()
+            if worker.state in (WorkerState.READY, WorkerState.UP)
+            and now - worker.heard_s > silent
+            and now - worker.looked_s >= min(LOOK_S, silent / 4)
+        ]
+
+    def looked_at(self, index: int, epoch: int, used_s: float | None, now: float) -> None:
+        """Note how much processor time a silent worker has used; None if nobody can tell."""
+        worker = self.workers[index]
+        if worker.epoch != epoch:
+            return
+        worker.used_s, worker.looked_s = used_s, now
+        if used_s is None:
+            return
+        looks = [look for look in worker.looks if look[0] > worker.heard_s and now - look[0] <= WORKED_S]
+        worker.looks = [*looks, (now, used_s)]
+        since, before = worker.looks[0]
+        # Threads that wait for the interpreter's lock wake up two hundred times a second: that is no work. And on a
+        # machine with too much to do a worker that works gets its turn rarely: so all looks of some seconds count.
+        if used_s - before >= max(LEAST_WORK_S, BUSY_SHARE * (now - since)):
+            worker.worked_s = now
+
+    def unfit(self, index: int, epoch: int, why: str, now: float) -> list[Instruction]:
+        """Replace a worker that asks for it; not while the run ends or waits for others."""
         if self.ending is not None or not self.whole:
             return []
         return self.gone(index, epoch, f"was replaced because it {why}", now)
@@ -319,13 +373,38 @@ class Supervisor:
                     out.append(self._start(index, now))
                 continue
             limit = self.limits.start_s if worker.state is WorkerState.STARTING else self.limits.silent_s
-            if now - worker.heard_s > limit:
-                if worker.state is WorkerState.STARTING:
-                    why, remedy = f"was not ready {limit:g} s after its start", START_REMEDY
-                else:
-                    why, remedy = f"was silent for {limit:g} s", ""
-                out += self.gone(index, worker.epoch, why, now, remedy)
+            if now - worker.heard_s <= limit:
+                worker.busy = False
+            elif worker.state is WorkerState.STARTING:
+                out += self.gone(index, worker.epoch, f"was not ready {limit:g} s after its start", now, START_REMEDY)
+            else:
+                out += self._silent(index, worker, now)
         return out
+
+    def _silent(self, index: int, worker: WorkerRecord, now: float) -> list[Instruction]:
+        """Replace a worker that has been silent for too long, unless it works."""
+        # Code that holds the interpreter's lock (a regular expression, a C library) silences the heartbeat, too. Work
+        # that goes on is not helped by a replacement, which would come to the same tuple again.
+        silent_s = now - worker.heard_s
+        works = now - worker.worked_s <= WORKED_S
+        if works and silent_s <= self.limits.busy_s:
+            if worker.busy:
+                return []
+            worker.busy = True
+            return [
+                Tell(
+                    "warning",
+                    f"{self._called(index)} has been silent for {silent_s:.0f} s and uses its processor"
+                    f"{self.blame.held(worker.holding)}: it is busy in code that holds the interpreter's lock. It is "
+                    f"left alone while it works, up to {self.limits.busy_s:g} s (streamlet.worker.busy.timeout.secs).",
+                )
+            ]
+        if works:
+            why = f"was silent for {silent_s:.0f} s, though it used its processor"
+        else:
+            why = f"was silent for {silent_s:.0f} s"
+            why += " and used no processor time" if worker.used_s is not None else ""
+        return self.gone(index, worker.epoch, why, now)
 
     def _say_what_is_waited_for(self, now: float) -> list[Instruction]:
         text = self._wait_notice.waits_for(self.whole, self.version, self.workers, self._links, self._called, now)

@@ -11,6 +11,7 @@ from enum import Enum
 from streamlet.runtime.links.dialing import Address
 from streamlet.runtime.links.links import Traffic
 from streamlet.runtime.supervision.link_watch import LinkWatch
+from streamlet.runtime.tasks.in_hand import Holding
 
 UNWHOLE_S = 10.0
 """Seconds without a tuple before the user learns why the run waits."""
@@ -51,7 +52,19 @@ class WorkerRecord:
     done: bool = True
     stopped: bool = False
     restart_at: float | None = None
-    deaths: deque[float] = field(default_factory=deque)
+    used_s: float | None = None
+    """Processor time that it had used at the last look, which was at ``looked_s``."""
+    looked_s: float = -math.inf
+    looks: list[tuple[float, float]] = field(default_factory=list)
+    """The last looks of this silence: when, and the processor time used until then."""
+    worked_s: float = -math.inf
+    """When it was last seen to use its processor although it was silent."""
+    busy: bool = False
+    """It is silent and works, and the user has read that."""
+    holding: Holding | None = None
+    """What it had in hand when somebody looked last."""
+    deaths: deque[tuple[float, float]] = field(default_factory=deque)
+    """When it died, and how much that counts."""
     barren: int = 0
     """Starts in a row that brought up nothing. They may be so far apart that few of them fall into a window."""
 

@@ -98,6 +98,7 @@ class BoltTask:
         self._size = 1
         self._most_size = SLICE
         self._by_name = False
+        self._careful_until: float | None = None
         self._failures = 0
         self._most_failures = first_failures
         self._one_too_many: BaseException | None = None
@@ -292,12 +293,20 @@ class BoltTask:
                 self._by_name = True
             elif size < self._most_size:
                 self._size = min(2 * size, self._most_size)
+            elif self._careful_until is not None and now >= self._careful_until:
+                self._most_size, self._careful_until = SLICE, None
             if now >= until:
                 break
         self._current = None
         self.stats.ran(before - max(work.left, 0), now - started)
         if self._one_too_many is not None:
             self._stop_if_all_failed()
+
+    def be_careful(self, until: float) -> None:
+        """Process one tuple at a time until then: a worker has died of one, and nobody knows of which."""
+        self._size = self._most_size = 1
+        self._by_name = True
+        self._careful_until = until
 
     def _note_tuple(self, work: Work, now: float) -> None:
         run = work.run

@@ -20,7 +20,7 @@ from streamlet.model.stream import Stream, StreamId
 from streamlet.model.topology import ComponentDef
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, Target
-from streamlet.runtime.tasks.in_hand import InHand
+from streamlet.runtime.tasks.in_hand import InHand, Key
 from streamlet.runtime.tasks.named_values import tuple_classes
 from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.user_errors import Defined
@@ -46,6 +46,8 @@ class Running:
     acks: dict[int, int] = field(default_factory=dict)
     fails: list[int] = field(default_factory=list)
     in_hand: InHand = field(default_factory=InHand)
+    crashes: Mapping[int, Mapping[Key, int]] = field(default_factory=dict)
+    """Spout task -> message -> how often its worker died at work on it, while the spout lived there too."""
     built: Callable[[LiveTask], None] = lambda live: None
     """Called with each task before its ``initialize``: tests put their recorders in front of its ``emit``."""
 
@@ -98,6 +100,8 @@ def build_task(running: Running, task: TaskPlan) -> LiveTask:
             tracked=conf["topology.acker.executors"] > 0,
             max_pending=conf["topology.max.spout.pending"],
             timeout_s=conf["topology.message.timeout.secs"],
+            crashes=running.crashes.get(task.task_id, {}),
+            most_crashes=conf["streamlet.tuple.crashes.max"],
         )
     else:
         assert isinstance(component, Bolt)

@@ -19,8 +19,12 @@ import msgpack
 
 PAGE_BYTES = 8192
 
-TASK, COUNT, CALL, BEGAN, LENGTH = range(5)
-"""Places of the eight-byte numbers: a task id (0: nothing), tuples in the slice, index in CALLS, seconds (a float)."""
+TASK, COUNT, CALL, BEGAN, LENGTH, WRITER = range(6)
+"""Places of the eight-byte numbers.
+
+A task id (0: nothing), tuples in the slice, index in CALLS, seconds (a float), bytes of the details, and the process
+that writes here.
+"""
 
 _DETAILS = 128
 """Where the details begin, in bytes."""
@@ -78,6 +82,10 @@ class InHand:
         self._bytes = view
         self.message_of: Messages = lambda root: None
 
+    def written_by(self, pid: int) -> None:
+        """Note whose page this is."""
+        self.words[WRITER] = pid
+
     def call(self, task_id: int, name: str, now: float) -> None:
         """Note a call that is about no tuple."""
         words = self.words
@@ -127,6 +135,11 @@ def holding(page: Any) -> Holding | None:
         return Holding(task, held.call, 1, held.began, tuple(map(int, roots)), named, str(values))
     except (ValueError, TypeError):  # it died in the middle of writing
         return held
+
+
+def writer_of(page: Any) -> int:
+    """Return the process that writes a page; 0 as long as nobody does."""
+    return memoryview(page).cast("Q")[WRITER]
 
 
 def message_key(message: Any) -> Key:

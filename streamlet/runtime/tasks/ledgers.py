@@ -96,6 +96,12 @@ class Ledgers:
             elif task_id in self._worker_of:
                 self._outgoing(self._worker_of[task_id]).fails.append(root)
 
+    def apply_crashes(self, roots: list[int], how: str) -> None:
+        """Fail the trees of spouts here whose tuples a worker died of; the others' workers hear of it themselves."""
+        for spout in self.spouts.values():
+            own = [root for root in roots if owner_task(root) == spout.task_id]
+            self.guard(spout, "fail", partial(spout.apply_crashes, own, how))
+
     def fail_unsendable(self, runs: list[Run]) -> None:
         """Fail the trees of tuples for a worker without a link."""
         # Only trees of spouts here. A frame says that a tree failed, not why, so a failure sent to another worker would

@@ -6,7 +6,7 @@ before anything of it is sent, so a delta for an unknown root is late, never ear
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from streamlet.base.clock import Clock
@@ -14,6 +14,7 @@ from streamlet.components.reliable_spout import ReliableSpout
 from streamlet.components.spout import FailReason, Spout
 from streamlet.runtime.tasks.bolt_task import Report
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, row_bytes
+from streamlet.runtime.tasks.in_hand import Key, message_key
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.tasks.values import PLAIN, copies
 from streamlet.tracking.acker import AckLedger
@@ -52,6 +53,8 @@ class SpoutTask:
         tracked: bool,
         max_pending: int,
         timeout_s: float,
+        crashes: Mapping[Key, int] = {},
+        most_crashes: int = 0,
     ) -> None:
         self.spout = spout
         self.task_id = task_id
@@ -77,7 +80,12 @@ class SpoutTask:
         self._kept_size = 0.0
         self._measured: object = None
         self._replay = spout.replay if isinstance(spout, ReliableSpout) else None
+        self._crashes = dict(crashes)
+        self._most_crashes = most_crashes
+        self._condemned: list[Any] = []  # emitted again after they had killed their worker too often, and not sent
         self.emit: Callable[..., list[int] | None] = self._fast_emit() or self.emit_anywhere
+        if any(map(self._too_often, crashes.values())):
+            self._spare()
         spout.bind(self)
 
     def ack(self, tup: Any) -> None:
@@ -189,6 +197,57 @@ class SpoutTask:
         for (box, values), edge in zip(rows, edges, strict=True):
             box.switch(stream)((root, edge, values))
 
+    # -- messages that kill their worker -----------------------------------------------------------------------
+
+    def _too_often(self, deaths: int) -> bool:
+        return 0 < self._most_crashes <= deaths
+
+    def _spare(self) -> None:
+        """Put a look at the message in front of both emits, so that what has killed workers is not sent again."""
+        # Only in a replacement whose predecessor died with such a message: no other run pays for the look.
+        send, send_many = self.emit, self.emit_many
+
+        def is_condemned(tup_id: Hashable | None) -> bool:
+            if tup_id is None or not self._too_often(self._crashes.get(message_key(self.spout.lasting_id(tup_id)), 0)):
+                return False
+            self.emits += 1
+            self._condemned.append(tup_id)
+            return True
+
+        def emit(
+            tup: Sequence[Any],
+            tup_id: Hashable | None = None,
+            stream: str | None = None,
+            direct_task: int | None = None,
+            need_task_ids: bool = False,
+        ) -> list[int] | None:
+            if is_condemned(tup_id):
+                return [] if need_task_ids else None
+            return send(tup, tup_id, stream, direct_task, need_task_ids)
+
+        def emit_many(
+            tuples: Iterable[Sequence[Any]], tup_id: Hashable | None = None, stream: str | None = None
+        ) -> None:
+            if not is_condemned(tup_id):
+                send_many(tuples, tup_id, stream)
+
+        vars(self).update(emit=emit, emit_many=emit_many)
+
+    def apply_crashes(self, roots: Iterable[int], how: str) -> None:
+        """Fail the trees whose tuples a worker died of; ``how`` says how, for a sentence."""
+        for root in self.ledger.fail(roots):
+            key = message_key(self.spout.lasting_id(self.pending.ids[root]))
+            deaths = self._crashes[key] = self._crashes.get(key, 0) + 1
+            times = f"{deaths} time{'' if deaths == 1 else 's'} so far"
+            self._failed([root], FailReason.CRASHED, f"{how} ({times})", final=self._too_often(deaths))
+
+    def _condemn(self) -> None:
+        ids, self._condemned = self._condemned, []
+        for tup_id in ids:
+            deaths = self._crashes[message_key(self.spout.lasting_id(tup_id))]
+            self.stats.failed += 1
+            self._tell_failed([tup_id], FailReason.CRASHED, f"has died of it {deaths} times", final=True)
+
     # -- the turn ------------------------------------------------------------------------------------------
 
     def turn(self, budget: int, now: float) -> bool:
@@ -244,11 +303,13 @@ class SpoutTask:
         return self._kept_size
 
     def deliver_complete(self) -> None:
-        """Ack messages that were complete when emitted: nobody reads them, or nothing is tracked."""
+        """Settle what was over when it was emitted: no reader, nothing tracked, or given up before."""
         if self._complete:
             ids, self._complete = self._complete, []
             self.stats.acked += len(ids)
             self.spout.ack_many(ids)
+        if self._condemned:
+            self._condemn()
 
     # -- what comes back -----------------------------------------------------------------------------------
 
@@ -292,16 +353,19 @@ class SpoutTask:
         self._failed(expired, FailReason.TIMED_OUT)
         return len(expired)
 
-    def _failed(self, roots: list[int], reason: FailReason) -> None:
+    def _failed(self, roots: list[int], reason: FailReason, detail: str = "", *, final: bool = False) -> None:
         if not roots:
             return
         # The time of a tree that failed says nothing about the latency of those that are acked.
         for root in roots:
             self._born.pop(root, None)
         self.stats.failed += len(roots)
-        ids = self.pending.resolve(roots)
-        self.spout.fail_reason = reason
-        self.spout.fail_many(ids)
+        self._tell_failed(self.pending.resolve(roots), reason, detail, final=final)
+
+    def _tell_failed(self, ids: list[Any], reason: FailReason, detail: str, *, final: bool) -> None:
+        spout = self.spout
+        spout.fail_reason, spout.fail_detail, spout.fail_final = reason, detail, final
+        spout.fail_many(ids)
         if self._follows:
             self._follow(ids)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import resource
 import sys
 import textwrap
 import traceback
@@ -170,8 +171,18 @@ def _paragraph(component: str, task_id: int, error: BaseException, tup: Any, uns
     what = f"on a tuple from {tup.component}" if tup is not None else "in process_tick"
     return (
         f"{component} (task {task_id}) raised {type(error).__name__}{at} {what}: {_words(error)}{again}. "
-        f"{_consequence(tup)}"
+        f"{_about_memory(error)}{_consequence(tup)}"
     )
+
+
+def memory_limit() -> str:
+    """Return the limit of this process's memory, in parentheses after a space; empty without one."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return "" if limit == resource.RLIM_INFINITY else f" (its limit is {limit >> 20} MiB of addresses, RLIMIT_AS)"
+
+
+def _about_memory(error: BaseException) -> str:
+    return f"The process is out of memory{memory_limit()}. " if isinstance(error, MemoryError) else ""
 
 
 def _consequence(tup: Any) -> str:

@@ -514,6 +514,14 @@ class WorkerLoop:
         self._order_bolts()
         return self.ledgers.fail_everything()
 
+    def be_careful(self, tasks: Iterable[int], seconds: float) -> None:
+        """Let these tasks process one tuple at a time for so long, those of them that are here."""
+        until = self.clock.monotonic() + seconds
+        for task_id in tasks:
+            live = self.tasks.get(task_id)
+            if live is not None and isinstance(live.run, BoltTask):
+                live.run.be_careful(until)
+
     def recovered(self) -> None:
         """Let spouts emit again: all links stand."""
         self.resume("recovering")

@@ -130,6 +130,11 @@ class WorkerPlan:
     heartbeat_s: Annotated[float, _is(int, float)]
     page: Text
     """The file for what the worker has in hand; empty, or not there on this machine: it is kept in memory alone."""
+    careful: Annotated[Sequence[int], _list_of(_natural)]
+    """Tasks that process one tuple at a time, for ``careful_s``."""
+    careful_s: Annotated[float, _is(int, float)]
+    crashes: Annotated[Mapping[int, Mapping[bytes, int]], _dict_of(_natural, _dict_of(_is(bytes), _natural))]
+    """Spout task -> message -> how often its worker died at work on it."""
     debug: Flag
 
 
@@ -162,10 +167,17 @@ class Quiet:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A worker is gone."""
+    """A worker is gone, and what it had in hand."""
 
     worker: Natural
     epoch: Natural
+    how: Text = ""
+    """How it died, for a sentence: "was killed by SIGSEGV at work in ..."."""
+    roots: Annotated[Sequence[int], _list_of(_natural)] = field(default_factory=list)
+    """The trees of the tuple that it died of, if that is known."""
+    careful: Annotated[Sequence[int], _list_of(_natural)] = field(default_factory=list)
+    """Tasks that process one tuple at a time from now on, so that the next death names it."""
+    careful_s: Annotated[float, _is(int, float)] = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,8 +260,8 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Hung:
-    """A call takes so long that the worker is to be replaced."""
+class Unfit:
+    """The worker asks to be replaced: a call takes too long, or its memory is used up."""
 
     why: Text
 
@@ -300,7 +312,7 @@ class Stopped:
 
 FromCoordinator = WorkerPlan | Book | Whole | Pause | Quiet | Lost | Cut | Stop
 FromWorker = (
-    Ready | Initialized | Linked | Unlinked | Beat | State | Hung | Event | Complaint | LinkLost | Failed | Stopped
+    Ready | Initialized | Linked | Unlinked | Beat | State | Unfit | Event | Complaint | LinkLost | Failed | Stopped
 )
 Message = FromCoordinator | FromWorker
 
@@ -321,7 +333,7 @@ FROM_WORKER: Mapping[str, type[FromWorker]] = {
     "unlinked": Unlinked,
     "beat": Beat,
     "state": State,
-    "hung": Hung,
+    "unfit": Unfit,
     "event": Event,
     "complaint": Complaint,
     "link_lost": LinkLost,

@@ -41,7 +41,7 @@ from streamlet.runtime.links.wire import MAX_DATA_FRAME
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.building import Running, component_names
 from streamlet.runtime.tasks.in_hand import BEGAN, CALL, CALLS, TASK, InHand, shortened
-from streamlet.runtime.tasks.user_errors import Complaints, exited
+from streamlet.runtime.tasks.user_errors import Complaints, exited, memory_limit
 from streamlet.runtime.worker import messages
 from streamlet.runtime.worker.channel import ChannelClosed, ControlChannel
 from streamlet.runtime.worker.collector import Collector
@@ -97,6 +97,7 @@ class Worker:
         self._parent = os.getppid()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.in_hand = InHand(map_page(plan.page))
+        self.in_hand.written_by(os.getpid())
         self._hangs = HangWatch(plan.conf["streamlet.task.hang.secs"])
         self._main_thread = threading.get_ident()
         self._control_thread = threading.Thread(target=self._control, name="control", daemon=True)
@@ -122,6 +123,7 @@ class Worker:
             self._listen()
             self._control_thread.start()
             self.loop.initialize()
+            self.loop.be_careful(self.plan.careful, self.plan.careful_s)
             self.loop.timers.every(self.plan.heartbeat_s, self._look, self.clock.monotonic(), aligned=True)
             self._look()
             self.collector = Collector(self.plan.conf["streamlet.worker.memory.bytes"])
@@ -130,6 +132,8 @@ class Worker:
             self._turn()
         except ChannelClosed:
             self.clean = False
+        except MemoryError as error:
+            return self._out_of_memory(error)
         except StreamletError as error:
             if hasattr(self, "loop"):
                 self.loop.finish_open_trees()
@@ -142,6 +146,14 @@ class Worker:
             tasks = self.loop.tasks.values() if hasattr(self, "loop") else ()
             return self._failed(exited(error, component_names(tasks)), 1)
         return self._close()
+
+    def _out_of_memory(self, error: MemoryError) -> int:
+        """Ask to be replaced: what a MemoryError left half done in our own code cannot be trusted."""
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        self.channel.try_send(messages.Unfit(f"ran out of memory at {where.filename}:{where.lineno}{memory_limit()}"))
+        with contextlib.suppress(Exception):
+            self.loop.close(clean=False)
+        return 1
 
     def _build(self) -> None:
         plan = self.plan
@@ -158,6 +170,7 @@ class Worker:
             wake=lambda: self.loop.post(lambda: None),
             overrides=plan.overrides,
             in_hand=self.in_hand,
+            crashes=plan.crashes,
         )
         links = SocketLinks(self._link_lost, RouteCheck(placed, self.index).check)
         self.loop = WorkerLoop(running, links)
@@ -291,8 +304,10 @@ class Worker:
         return "tcp", where or self.channel.sock.getsockname()[0], 0
 
     def _link_lost(self, worker: int, epoch: int, version: int, why: str) -> None:
-        """Fail the open trees and report the loss. On the loop's thread."""
-        self._recover(f"its link to worker {worker}", worker)
+        """Pause and report the loss. On the loop's thread."""
+        # The open trees fail when the coordinator answers, which it does in every case: with `cut`, or with `lost` if
+        # the peer has died. Failed at once they would all be lost ones, and the one that the peer died of with them.
+        self.loop.pause("recovering")
         self.channel.try_send(messages.LinkLost(worker, epoch, version, why))
 
     def _recover(self, what: str, *lost: int) -> None:
@@ -349,8 +364,8 @@ class Worker:
                 post(lambda: self.loop.pause(DRAINING))
             case messages.Quiet(step):
                 post(lambda: self.loop.be_quiet(step))
-            case messages.Lost(worker, epoch):
-                post(lambda: self._worker_lost(worker, epoch))
+            case messages.Lost() as lost:
+                post(lambda: self._worker_lost(lost))
             case messages.Cut(pair, version):
                 post(lambda: self._cut(pair, version))
             case messages.Stop(clean, settled):
@@ -367,9 +382,12 @@ class Worker:
         # not use it, since it minds an end only while the run is whole.
         self.reported = None
 
-    def _worker_lost(self, worker: int, epoch: int) -> None:
-        self.peering.gone(worker, epoch)
-        self._recover(f"worker {worker}", worker)
+    def _worker_lost(self, lost: messages.Lost) -> None:
+        self.peering.gone(lost.worker, lost.epoch)
+        self.loop.be_careful(lost.careful, lost.careful_s)
+        # Before the rest fails as lost: the tuple that it died of is the one that counts a try.
+        self.loop.ledgers.apply_crashes([*lost.roots], lost.how)
+        self._recover(f"worker {lost.worker}", lost.worker)
 
     def _cut(self, pair: Sequence[int], version: int) -> None:
         """Recover from a lost link between two workers, this one or others."""
@@ -414,7 +432,7 @@ class Worker:
             if tup is not None:  # named exactly, for the slice may hold others that have not been begun
                 roots = [root for root, _ in tup.anchors] if tup.anchors else tup.root
                 self.in_hand.one(hang.look.task, roots, tup.values, hang.look.began)
-            self.channel.try_send(messages.Hung(why))
+            self.channel.try_send(messages.Unfit(why))
 
     def _called(self, task_id: int) -> str:
         return f"{self.loop.plan.tasks[task_id - 1].component} (task {task_id})"

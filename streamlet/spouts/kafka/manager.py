@@ -610,6 +610,12 @@ class PartitionManager:
             tries = self._retries.tries(offset)
             self._give_up(offset, f"failed {tries} times, which is more than retry_limit={tries - 1} allows.")
 
+    def crashed(self, offset: int, how: str) -> None:
+        """Give the record up: its worker has died at work on it too often. ``how`` says how."""
+        if self.ledger.failed(offset):
+            self._troubled = True
+            self._give_up(offset, f"was under work when its worker died, once too often: the worker {how}.")
+
     def _give_up(self, offset: int, what: str) -> None:
         error = PoisonRecord(self.partition, offset, what)
         if self._limits.on_poison == STOP:

@@ -183,9 +183,18 @@ class KafkaSpout(Spout):
         slot, offset = tup_id
         manager = self._slots.get(slot)
         if manager is not None:
+            if self.fail_final:
+                manager.crashed(offset, self.fail_detail)
+                return
             # A tuple lost with a worker or a link is not the record's fault: it does not count towards retry_limit.
             lost = self.fail_reason is FailReason.LOST
             manager.fail(offset, self._clock.monotonic(), lost=lost)
+
+    def lasting_id(self, tup_id: Any) -> Any:
+        """Return topic, partition and offset: slots are given anew at each opening."""
+        slot, offset = tup_id
+        manager = self._slots.get(slot)
+        return (manager.partition.topic, manager.partition.number, offset) if manager is not None else tup_id
 
     # -- upkeep ---------------------------------------------------------------------------------------------
 

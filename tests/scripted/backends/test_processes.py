@@ -113,15 +113,18 @@ class Crashing(Topology):
 
 
 def test_a_worker_that_dies_again_and_again_ends_the_run_with_a_paragraph(tmp_path: Path) -> None:
-    """A tuple that kills its process: it is replayed, kills again, and after so many deaths that is said."""
+    """A tuple that kills its process, of a spout that sends it for ever: after so many deaths the run ends.
+
+    The first one, and those after its spout should have given it up, count in full.
+    """
     file = tmp_path / "crashing.py"
     file.write_text(CRASHING)
     topology = load_topology(file)
     conf = resolve(topology.config, {"streamlet.worker.restarts.max": 2})
     observer = Watcher()
-    with pytest.raises(RunFailed, match=r"Worker 1 \(deadly\) died 3 times .* SIGSEGV.*worker\.restarts\.max"):
+    with pytest.raises(RunFailed, match=r"Worker 1 \(deadly\) died 5 times .* SIGSEGV.*worker\.restarts\.max"):
         ProcessesBackend().run(RunRequest(topology, conf, file=file, workers=2), observer, Stop())
-    assert sum("SIGSEGV" in text for text in observer.texts) == 3
+    assert sum("SIGSEGV" in text for text in observer.texts) == 5
 
 
 LATE = """

@@ -175,3 +175,18 @@ def test_what_was_lost_with_a_worker_is_replayed_and_does_not_count(bound: tuple
     assert len(port.sent) == 14 and not Kept.lost
     spout.fail("a")
     assert Kept.lost == [("a", [1], 4)]
+
+
+def test_a_message_that_killed_workers_counts_and_is_given_up_at_once_when_it_must(
+    bound: tuple[Kept, Port], caplog: pytest.LogCaptureFixture
+) -> None:
+    spout, _port = bound
+    spout.emit([1], tup_id="a")
+    spout.fail_reason, spout.fail_detail = FailReason.CRASHED, "was killed by SIGSEGV"
+    spout.fail("a")
+    assert spout.failed_tuples == {"a": 1} and not Kept.lost
+    spout.fail_final = True
+    spout.fail("a")
+    assert Kept.lost == [("a", [1], 2)]
+    ReliableSpout.given_up(spout, "a", [1], 2)
+    assert "gave up tuple 'a' after 2 failures: [1]: its worker was killed by SIGSEGV" in caplog.text

@@ -30,10 +30,10 @@ class CheckedSupervisor(Supervisor):
 
 
 def running(
-    workers: int = 2, spouts: frozenset[int] = frozenset({0}), limits: Limits | None = None, quiet_steps: int = 1
+    workers: int = 2, spouts: frozenset[int] = frozenset({0}), limits: Limits | None = None, **more: Any
 ) -> Supervisor:
     """A supervisor whose workers are all up."""
-    supervisor = CheckedSupervisor(workers, spouts, limits or Limits(), quiet_steps=quiet_steps)
+    supervisor = CheckedSupervisor(workers, spouts, limits or Limits(), **more)
     assert supervisor.begin(0.0) == [Start(index, 1) for index in range(workers)]
     out = bring_up(supervisor, range(workers), 1.0)
     assert out[-1] == Whole(supervisor.version)

@@ -6,8 +6,10 @@ import random
 
 import pytest
 
-from streamlet.runtime.supervision.instructions import GiveUp, Kill, Replaced, Start, Tell
-from streamlet.runtime.supervision.supervisor import Limits, WorkerState
+from streamlet.runtime.supervision.blame import CAREFUL_S
+from streamlet.runtime.supervision.instructions import GiveUp, Instruction, Kill, Replaced, Start, Tell
+from streamlet.runtime.supervision.supervisor import Limits, Supervisor, WorkerState
+from streamlet.runtime.tasks.in_hand import Holding
 from streamlet.runtime.worker.messages import Book, Cut, Lost, Whole
 from tests.seeds import seeds
 from tests.unit.runtime.supervision.supervision_rig import ADDRESS, CheckedSupervisor, bring_up, running
@@ -31,7 +33,7 @@ def test_a_dead_worker_is_killed_announced_and_replaced_by_the_next_epoch() -> N
     supervisor = running()
     out = supervisor.gone(1, 1, "was killed by SIGKILL", 10.0)
     assert out[0] == Kill(1, 1)
-    assert Lost(1, 1) in out
+    assert Lost(1, 1, "was killed by SIGKILL") in out
     assert out[-1] == Book(supervisor.version, {0: (1, *ADDRESS)})
     assert supervisor.tick(10.0) == [Start(1, 2)]
     assert bring_up(supervisor, [1], 11.0)[-2:] == [Whole(supervisor.version), Replaced(1, 2)]
@@ -177,3 +179,82 @@ def test_any_schedule_of_deaths_and_cuts_becomes_whole_again(seed: int) -> None:
     supervisor.tick(now + 6)
     out = bring_up(supervisor, range(3), now + 6)
     assert supervisor.whole, out
+
+
+def silent_until(supervisor: Supervisor, until: float, share: float | None) -> list[Instruction]:
+    """Let worker 1 be silent from 3 s on and use this share of a processor; all instructions from then on."""
+    out: list[Instruction] = []
+    now = 3.0
+    supervisor.heard(1, 1, now)
+    while now < until and not out:
+        now += 0.25
+        supervisor.heard(0, 1, now)
+        for index, epoch in supervisor.to_look_at(now):
+            assert index == 1
+            supervisor.holds_now(index, epoch, Holding(2, "process", 64, 1.0))
+            supervisor.looked_at(index, epoch, None if share is None else share * now, now)
+        out = supervisor.tick(now)
+    return out
+
+
+TASKS = {1: "lines", 2: "count"}
+
+
+def test_a_silent_worker_that_works_is_left_alone_up_to_a_limit() -> None:
+    supervisor = running(limits=Limits(silent_s=5, busy_s=60), tasks=TASKS)
+    (told,) = silent_until(supervisor, 9.0, 0.9)
+    assert isinstance(told, Tell)
+    assert "has been silent for 5 s and uses its processor at work in count (task 2) on one of 64 tuples" in told.text
+    assert supervisor.workers[1].busy
+    out: list[Instruction] = []
+    now = 8.25
+    while now < 70.0 and not out:
+        now += 0.25
+        supervisor.heard(0, 1, now)
+        for index, epoch in supervisor.to_look_at(now):
+            supervisor.looked_at(index, epoch, 0.9 * now, now)
+        out = supervisor.tick(now)
+    assert 63.0 < now < 64.0 and out[0] == Kill(1, 1)
+    assert any(isinstance(i, Tell) and "silent for 60 s, though it used its processor" in i.text for i in out)
+
+
+@pytest.mark.parametrize(("share", "said"), [(0.002, "and used no processor time"), (None, "was silent for 5 s")])
+def test_a_silent_worker_that_does_nothing_is_replaced_in_time(share: float | None, said: str) -> None:
+    """Threads that wait for the interpreter's lock use a little; where nobody can look, silence alone counts."""
+    supervisor = running(limits=Limits(silent_s=5), tasks=TASKS)
+    out = silent_until(supervisor, 9.0, share)
+    assert out[0] == Kill(1, 1)
+    (told,) = (i.text for i in out if isinstance(i, Tell))
+    assert said in told and ("processor" in told) == (share is not None)
+
+
+def test_a_worker_that_speaks_again_is_no_longer_busy() -> None:
+    supervisor = running(limits=Limits(silent_s=5), tasks=TASKS)
+    silent_until(supervisor, 9.0, 0.9)
+    supervisor.heard(1, 1, 9.0)
+    assert supervisor.tick(9.1) == [] and not supervisor.workers[1].busy and supervisor.to_look_at(9.2) == []
+
+
+def test_a_death_of_a_known_tuple_weighs_a_quarter_and_is_told_to_all() -> None:
+    supervisor = running(limits=Limits(restarts=1), tasks=TASKS)
+    for death in range(3):
+        epoch = supervisor.workers[1].epoch
+        supervisor.holds_now(1, epoch, Holding(2, "process", 1, 1.0, (1 << 48,), (), "['x']"))
+        out = supervisor.gone(1, epoch, "was killed by SIGSEGV", 10.0 + 9 * death)
+        how = "was killed by SIGSEGV at work in count (task 2) on the tuple ['x']"
+        assert Lost(1, epoch, how, [1 << 48], [2], CAREFUL_S) in out
+        assert not any(isinstance(i, GiveUp) for i in out)
+        supervisor.heard(0, 1, 15.0 + 9 * death)
+        supervisor.tick(15.0 + 9 * death)
+        bring_up(supervisor, [1], 15.0 + 9 * death)
+    out = supervisor.gone(1, supervisor.workers[1].epoch, "was killed by SIGSEGV", 50.0)
+    assert any(isinstance(i, GiveUp) for i in out), "of what it died of now nobody knows anything"
+
+
+def test_a_worker_that_asks_for_it_is_replaced_unless_the_run_ends() -> None:
+    supervisor = running()
+    out = supervisor.unfit(1, 1, "ran out of memory", 10.0)
+    assert out[0] == Kill(1, 1) and "was replaced because it ran out of memory" in out[1].text  # type: ignore[union-attr]
+    supervisor = running()
+    supervisor.end("interrupted", 9.0)
+    assert supervisor.unfit(1, 1, "ran out of memory", 10.0) == []

@@ -11,8 +11,10 @@ from streamlet import ReliableSpout, Spout, Stream
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import ManualClock
 from streamlet.base.errors import ValueCannotTravel
+from streamlet.components.spout import FailReason
 from streamlet.model.grouping import Grouping
 from streamlet.runtime.tasks.emitter import BadEmit, Emitter, Outbox, StreamRoutes, Target
+from streamlet.runtime.tasks.in_hand import message_key
 from streamlet.runtime.tasks.spout_task import SpoutTask
 
 
@@ -22,6 +24,7 @@ class Scripted(Spout):
     def __init__(self) -> None:
         self.todo: list[Any] = []
         self.heard: list[tuple[str, Any]] = []
+        self.reasons: list[tuple[FailReason, bool]] = []
         self.asked = 0
 
     def next_tuple(self) -> None:
@@ -34,11 +37,18 @@ class Scripted(Spout):
 
     def fail(self, tup_id: Any) -> None:
         self.heard.append(("fail", tup_id))
+        self.reasons.append((self.fail_reason, self.fail_final))
 
 
 class Rig:
     def __init__(
-        self, readers: int = 1, tracked: bool = True, max_pending: int = 100, streams: Any = None, spout: Any = None
+        self,
+        readers: int = 1,
+        tracked: bool = True,
+        max_pending: int = 100,
+        streams: Any = None,
+        spout: Any = None,
+        **more: Any,
     ) -> None:
         self.spout: Any = spout or Scripted()
         self.clock = ManualClock()
@@ -56,6 +66,7 @@ class Rig:
             tracked=tracked,
             max_pending=max_pending,
             timeout_s=30.0,
+            **more,
         )
         self.task.active = True
 
@@ -313,3 +324,36 @@ def test_a_spout_of_the_users_says_itself_what_it_keeps() -> None:
     rig.spout.kept_bytes = lambda: 11
     rig.task.weigh(10)
     assert rig.spout.holds_back and rig.turn(emit(1, "a")), "it is asked as before, and reads holds_back"
+
+
+def test_the_tree_that_a_worker_died_of_is_charged_and_the_others_are_lost() -> None:
+    rig = Rig(most_crashes=2)
+    for deaths in (1, 2):
+        rig.turn(emit(1, "a"), emit(2, "b"), emit(3, "c"))
+        rows = rig.emitted()
+        rig.task.apply_crashes([rows[1][0], 77], "was killed by SIGSEGV")
+        assert rig.spout.heard == [("fail", "b")]
+        assert rig.spout.reasons == [(FailReason.CRASHED, deaths == 2)]
+        assert rig.spout.fail_detail == f"was killed by SIGSEGV ({deaths} time{'s' * (deaths - 1)} so far)"
+        rig.task.fail_all()
+        assert rig.spout.heard[1:] == [("fail", "a"), ("fail", "c")]
+        assert rig.spout.reasons[1:] == [(FailReason.LOST, False)] * 2 and rig.spout.fail_detail == ""
+        rig.spout.heard.clear()
+        rig.spout.reasons.clear()
+
+
+def test_what_killed_its_spout_too_often_is_not_sent_again_but_given_up() -> None:
+    """The replacement learns of it; ``fail`` comes after ``next_tuple``, as always. Fewer deaths are borne."""
+    rig = Rig(crashes={message_key("a"): 2, message_key(("t", 7)): 3, message_key("c"): 1}, most_crashes=2)
+    many = lambda spout: spout.emit_many([[4], [5]], ("t", 7))  # noqa: E731
+    assert rig.turn(emit(1, "a"), emit(2, "b"), emit(3, "c"), many, emit(6))
+    assert [values for _, _, values in rig.emitted()] == [[2], [3], [6]]
+    assert rig.spout.heard == [("fail", "a"), ("fail", ("t", 7))]
+    assert rig.spout.reasons == [(FailReason.CRASHED, True)] * 2
+    assert rig.task.stats.failed == 2 and len(rig.task.pending) == 2
+
+
+def test_without_a_limit_of_deaths_all_is_sent() -> None:
+    rig = Rig(crashes={message_key("a"): 9}, most_crashes=0)
+    rig.turn(emit(1, "a"))
+    assert len(rig.emitted()) == 1 and not rig.spout.heard

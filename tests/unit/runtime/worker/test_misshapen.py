@@ -33,7 +33,7 @@ GOOD: list[dict[str, Any]] = [
         "idle": True,
         "quiet": 1,
     },
-    {"t": "hung", "why": "has been in process"},
+    {"t": "unfit", "why": "has been in process"},
     {"t": "event", "level": "info", "text": "there"},
     {"t": "complaint", "text": "it raised"},
     {"t": "link_lost", "worker": 1, "epoch": 1, "version": 2, "why": "the peer closed it"},

@@ -676,3 +676,23 @@ def test_a_record_that_was_lost_with_workers_is_tried_as_often_as_it_takes() -> 
     assert out.offsets() == [0] * 6 and one.poisoned is None
     one.ack(0)
     assert one.last_completed_offset() == 1
+
+
+@pytest.mark.parametrize("policy", ["stop", "skip"])
+def test_a_record_that_killed_its_worker_too_often_follows_the_policy(
+    policy: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever tries it has left; it is named with the death."""
+    one, out = manager(limit=20, on_poison=policy), Out()
+    one.add(*fetched(batch(0, [b"a", b"b"])), 2)
+    drain(one, out)
+    one.ack(1)
+    one.crashed(0, "was killed by SIGSEGV (3 times so far)")
+    if policy == "skip":
+        assert one.ledger.given_up_count == 1 and one.last_completed_offset() == 2
+        assert "lines-3 offset 0 given up (on_poison=skip)" in caplog.text and "SIGSEGV (3 times" in caplog.text
+    else:
+        assert one.poisoned is not None and "offset 0" in str(one.poisoned) and "SIGSEGV" in str(one.poisoned)
+        assert one.last_completed_offset() == 0
+    one.crashed(0, "once more")
+    assert one.ledger.given_up_count == (policy == "skip")

@@ -160,6 +160,23 @@ def test_answers_go_to_the_manager_of_their_slot_and_unknown_ones_nowhere() -> N
     assert [manager.lost for manager in rig.managers] == [[4], []]
 
 
+def test_a_record_is_called_the_same_after_every_restart() -> None:
+    rig = Rig(Manager(0, 1), Manager(1, 1))
+    rig.ask(2)
+    assert rig.spout.lasting_id((11, 6)) == (rig.managers[1].partition.topic, 1, 6)
+    assert rig.spout.lasting_id((99, 6)) == (99, 6), "of an opening that is over: nobody's"
+
+
+def test_a_record_that_must_be_given_up_is() -> None:
+    rig = Rig(Manager(0, 1))
+    rig.ask(1)
+    crashed: list[Any] = []
+    rig.managers[0].crashed = lambda offset, how: crashed.append((offset, how))  # type: ignore[attr-defined]
+    rig.spout.fail_reason, rig.spout.fail_final, rig.spout.fail_detail = FailReason.CRASHED, True, "was killed"
+    rig.spout.fail_many([(10, 4), (99, 4)])
+    assert crashed == [(4, "was killed")] and not rig.managers[0].failed
+
+
 def test_a_poison_record_stops_the_spout_also_while_it_is_paused() -> None:
     one = Manager(0, 1)
     rig = Rig(one)

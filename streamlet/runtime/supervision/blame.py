@@ -1,0 +1,107 @@
+"""Which tuple a worker died of, as far as what it had in hand says so. Pure.
+
+A death in a slice of many names the bolt only. Its tasks, in every worker, then get one tuple at a time for a while:
+the tuple comes again, and the next death names it exactly. From then on it is its spout's to count and to give up: a
+spout that lives hears of the tree, one that died with the bolt learns of the message when it starts again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from streamlet.runtime.tasks.in_hand import CALLS, Holding, Key
+from streamlet.tracking.pending import owner_task
+
+_K = TypeVar("_K")
+
+CAREFUL_S = 120.0
+"""Seconds after a death during which the bolt at work gets one tuple at a time: longer than retries wait."""
+
+MOST_REMEMBERED = 1000
+"""Most messages whose deaths are remembered; beyond, the oldest is forgotten."""
+
+MOST_BORNE = 4
+"""Deaths of one tuple that weigh less where the spout alone limits them."""
+
+NAMED_WEIGHT = 0.25
+"""What a death of a tuple that is known counts towards the limit of restarts: its spout counts it, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a death says. ``text`` continues "worker 1 was killed by SIGSEGV"; empty if nothing was in hand."""
+
+    text: str = ""
+    roots: tuple[int, ...] = ()
+    careful: tuple[int, ...] = ()
+    """Tasks that get one tuple at a time from now on."""
+    weight: float = 1.0
+    """How much the death counts towards the limit of restarts."""
+
+
+class Blame:
+    """All deaths of a run.
+
+    ``tasks``: the component of each task. ``most``: deaths after which a tuple is given up by its spout.
+    """
+
+    def __init__(self, tasks: Mapping[int, str], most: int = 0) -> None:
+        self._tasks = tasks
+        self._most = most or MOST_BORNE
+        self._named: dict[tuple[str, str], int] = {}
+        """(component, values) -> deaths."""
+        self._careful_until: dict[str, float] = {}
+        self._deaths: dict[tuple[int, Key], int] = {}
+        """(spout task, message) -> deaths, of messages whose spout died too."""
+
+    def held(self, held: Holding | None) -> str:
+        """Return what a worker that lives has in hand, for a sentence."""
+        return "" if held is None or held.task not in self._tasks else self._at_work(held)
+
+    def _at_work(self, held: Holding) -> str:
+        called = f"{self._tasks[held.task]} (task {held.task})"
+        if held.call != CALLS[0]:
+            return f" in {held.call} of {called}"
+        if held.count != 1 or not held.values:
+            return f" at work in {called} on {f'one of {held.count} tuples' if held.count > 1 else 'a tuple'}"
+        ids = ", ".join(text for _, _, text in held.messages)
+        return f" at work in {called} on the tuple {held.values}{f' of message {ids}' if ids else ''}"
+
+    def judge(self, held: Holding | None, now: float) -> Verdict:
+        """Return what a death says about the tuples that were in hand, and remember it."""
+        if held is None or held.task not in self._tasks:
+            return Verdict()
+        component, text = self._tasks[held.task], self._at_work(held)
+        if held.call != CALLS[0]:
+            return Verdict(text)
+        self._careful_until[component] = now + CAREFUL_S
+        careful = tuple(task for task, name in self._tasks.items() if name == component)
+        if held.count != 1:
+            return Verdict(f"{text}, which now come one by one until it is known which", careful=careful)
+        for root, key, _ in held.messages:
+            _count(self._deaths, (owner_task(root), key))
+        # One that comes again when it should have been given up has a spout without a policy, and would never end.
+        borne = held.roots and _count(self._named, (component, held.values)) <= self._most
+        return Verdict(text, held.roots, careful, NAMED_WEIGHT if borne else 1.0)
+
+    def careful(self, now: float) -> list[int]:
+        """Return the tasks that get one tuple at a time."""
+        return [task for task, component in self._tasks.items() if now < self._careful_until.get(component, 0.0)]
+
+    def deaths_of(self, spouts: Iterable[int]) -> dict[int, dict[Key, int]]:
+        """Return, of each of these spout tasks, the messages at whose work its worker died, and how often."""
+        wanted = {task: {} for task in spouts}  # type: dict[int, dict[Key, int]]
+        for (task, key), deaths in self._deaths.items():
+            if task in wanted:
+                wanted[task][key] = deaths
+        return {task: found for task, found in wanted.items() if found}
+
+
+def _count(counts: dict[_K, int], key: _K) -> int:
+    """Count one more for a key, and forget the oldest key of too many."""
+    counts[key] = count = counts.pop(key, 0) + 1
+    if len(counts) > MOST_REMEMBERED:
+        del counts[next(iter(counts))]
+    return count

@@ -1,0 +1,66 @@
+"""Which tuple a worker died of: the bolt after one death, the tuple after the next, and nobody who was not at work."""
+
+from __future__ import annotations
+
+from streamlet.runtime.supervision.blame import CAREFUL_S, MOST_REMEMBERED, NAMED_WEIGHT, Blame, Verdict
+from streamlet.runtime.tasks.in_hand import Holding, message_key
+
+TASKS = {1: "lines", 2: "count", 3: "count"}
+ROOT = 1 << 48
+KEY = message_key(("t", 0, 7))
+
+
+def held(count: int = 1, call: str = "process", task: int = 2, messages: bool = False) -> Holding:
+    named = ((ROOT, KEY, "('t', 0, 7)"),) if messages else ()
+    return Holding(task, call, count, 1.0, (ROOT,) if count == 1 else (), named, "['x']" if count == 1 else "")
+
+
+def test_a_death_among_many_tuples_names_the_bolt_and_makes_all_its_tasks_careful() -> None:
+    blame = Blame(TASKS)
+    verdict = blame.judge(held(64), 10.0)
+    assert verdict.roots == () and verdict.careful == (2, 3) and verdict.weight == 1.0
+    assert " at work in count (task 2) on one of 64 tuples" in verdict.text
+    assert blame.careful(10.0 + CAREFUL_S - 1) == [2, 3] and blame.careful(10.0 + CAREFUL_S) == []
+
+
+def test_a_death_at_one_tuple_names_it_and_weighs_less() -> None:
+    blame = Blame(TASKS)
+    verdict = blame.judge(held(), 10.0)
+    assert verdict == Verdict(" at work in count (task 2) on the tuple ['x']", (ROOT,), (2, 3), NAMED_WEIGHT)
+    assert blame.deaths_of([1]) == {}, "its spout lives, and counts"
+
+
+def test_what_a_dead_spout_has_to_know_is_counted_for_it() -> None:
+    blame = Blame(TASKS)
+    for _ in range(2):
+        assert "of message ('t', 0, 7)" in blame.judge(held(messages=True), 10.0).text
+    assert blame.deaths_of([1, 5]) == {1: {KEY: 2}} and blame.deaths_of([5]) == {}
+
+
+def test_a_tuple_that_nobody_gives_up_weighs_in_full_in_the_end() -> None:
+    """A spout without a policy sends it for ever."""
+    blame = Blame(TASKS, 3)
+    assert [blame.judge(held(), 1.0).weight for _ in range(5)] == [NAMED_WEIGHT] * 3 + [1.0] * 2
+
+
+def test_a_tuple_nobody_tracks_is_named_and_weighs_in_full() -> None:
+    verdict = Blame(TASKS).judge(Holding(2, "process", 1, 1.0, (), (), "['x']"), 1.0)
+    assert verdict == Verdict(" at work in count (task 2) on the tuple ['x']", (), (2, 3), 1.0)
+    unseen = Blame(TASKS).judge(Holding(2, "process", 1, 1.0), 1.0)
+    assert unseen.text == " at work in count (task 2) on a tuple"
+
+
+def test_other_calls_and_idle_loops_accuse_no_tuple() -> None:
+    blame = Blame(TASKS)
+    assert blame.judge(None, 1.0) == Verdict()
+    assert blame.judge(held(call="process_tick", count=0), 1.0) == Verdict(" in process_tick of count (task 2)")
+    assert blame.judge(held(task=77), 1.0) == Verdict(), "a page that was torn"
+    assert blame.careful(1.0) == []
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    blame = Blame(TASKS)
+    for number in range(MOST_REMEMBERED + 5):
+        key = message_key(number)
+        blame.judge(Holding(2, "process", 1, 0.0, (ROOT,), ((ROOT, key, str(number)),), ""), 1.0)
+    assert len(blame.deaths_of([1])[1]) == MOST_REMEMBERED
