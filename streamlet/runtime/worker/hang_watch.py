@@ -38,10 +38,11 @@ class Hang:
 
 
 class HangWatch:
-    """What the looks of one thread come to."""
+    """What the looks of one thread come to. ``gap_s``: between two looks more time than that counts for nothing."""
 
-    def __init__(self, limit_s: float) -> None:
+    def __init__(self, limit_s: float, gap_s: float = float("inf")) -> None:
         self._limit_s = limit_s
+        self._gap_s = gap_s
         self._last: Look | None = None
         self._since = self._looked = float("-inf")
         self._told: Hang | None = None
@@ -58,6 +59,8 @@ class HangWatch:
             # Of a tuple in the middle of a slice nobody knows the beginning: it counts from the first look.
             self._since = look.began if look.began >= looked else now
             self._told = None
+        elif now - looked > self._gap_s:  # the process was stopped, or nobody but this call could run: begin again
+            self._since += now - looked
         seconds = now - self._since
         if not look.task or seconds < self._limit_s:
             return None

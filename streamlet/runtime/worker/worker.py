@@ -67,6 +67,9 @@ DRAINING = "draining"
 PARENT_ENDS_S = 1.0
 """Seconds between the end of a killed coordinator's channels and its own."""
 
+GAP_S = 2.0
+"""Seconds, beside three heartbeats, after which a heartbeat is so late that the process itself stood still."""
+
 BEAT_AFTER_S = 0.1
 """Seconds between the loop's look at its numbers, at multiples of the period, and the heartbeat."""
 
@@ -98,7 +101,7 @@ class Worker:
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.in_hand = InHand(map_page(plan.page))
         self.in_hand.written_by(os.getpid())
-        self._hangs = HangWatch(plan.conf["streamlet.task.hang.secs"])
+        self._hangs = HangWatch(plan.conf["streamlet.task.hang.secs"], 3 * plan.heartbeat_s + GAP_S)
         self._main_thread = threading.get_ident()
         self._control_thread = threading.Thread(target=self._control, name="control", daemon=True)
         self.collector: Collector | None = None

@@ -40,6 +40,17 @@ def test_one_of_many_that_hangs_counts_from_when_it_was_seen_first() -> None:
     assert [watch.look(process(0.0), float(second)) is not None for second in (2, 3, 4, 5)] == [False] * 3 + [True]
 
 
+def test_a_process_that_was_stopped_hangs_in_nothing() -> None:
+    """The time in which nobody could look counts for no call; what counted before still does."""
+    watch = HangWatch(5.0, gap_s=2.0)
+    assert watch.look(process(0.5), 1.0) is None
+    assert watch.look(process(0.5), 3.0) is None
+    assert watch.look(process(0.5), 63.0) is None
+    assert watch.look(process(0.5), 65.0) is None
+    hang = watch.look(process(0.5), 66.0)
+    assert hang is not None and hang.first and hang.seconds == 5.5
+
+
 def test_an_idle_loop_does_not_hang() -> None:
     watch = HangWatch(3.0)
     assert not any(watch.look(Look(0, "process", 0.0, None), float(second)) for second in range(20))
