@@ -73,12 +73,6 @@ PARENT_ENDS_S = 1.0
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-PARENT_ENDS_S = 1.0
-"""Seconds between the end of a killed coordinator's channels and its own."""
-
-GAP_S = 2.0
-"""Seconds, beside three heartbeats, after which a heartbeat is so late that the process itself stood still."""
-
 BEAT_AFTER_S = 0.1
 """Seconds between the loop's look at its numbers, at multiples of the period, and the heartbeat."""
 
