@@ -176,7 +176,7 @@ BUGS = (
     Bug(
         "deaths of long ago count",
         "runtime/supervision/supervisor.py",
-        "        while now - worker.deaths[0] > WINDOW_S:\n            worker.deaths.popleft()\n",
+        "        while now - worker.deaths[0][0] > WINDOW_S:\n            worker.deaths.popleft()\n",
         "",
         SUPERVISION,
     ),
