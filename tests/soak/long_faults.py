@@ -46,6 +46,7 @@ def main() -> int:
     parser.add_argument("--results", type=Path, help="add the slices to those in this file, and print the sum")
     parser.add_argument("--only", help='a kind of fault, such as "stop worker"; others are passed over')
     parser.add_argument("--pause", type=float, default=PAUSE_S, help="seconds of work for each batch of 64 words")
+    parser.add_argument("--timeout", type=float, help="of silent workers, in seconds; by default as the seed has it")
     parser.add_argument("--busy", action="store_true", help="the machine has other work: tell times, judge none")
     asked = parser.parse_args()
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # it tells each connection that we cut
@@ -67,7 +68,7 @@ def main() -> int:
 
 def play(seed: int, minutes: float, most: int, asked: argparse.Namespace) -> dict[str, Any]:
     """One slice; its results, which are in the file after each fault, so that nothing is lost with this process."""
-    timeout_s = SHORT_TIMEOUT_S if seed % 2 else DEFAULT_TIMEOUT_S
+    timeout_s = asked.timeout or (SHORT_TIMEOUT_S if seed % 2 else DEFAULT_TIMEOUT_S)
     one: dict[str, Any] = {
         "timeout_s": timeout_s,
         "id": f"{int(time.time())}-{seed}", "seed": seed, "commit": commit(), "minutes": round(minutes, 2),

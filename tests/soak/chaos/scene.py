@@ -161,9 +161,16 @@ class Scene:
         path = self.folder / "wires"
         wires = Kept([sys.executable, str(HERE / "wires.py"), str(path)], self.folder / "wires.log")
         self._stack.callback(wires.close)
-        wait_for("the wires", path.exists, told=wires.said)
         sock = self._stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-        sock.connect(str(path))
+
+        def listens() -> bool:
+            # The file is there from the bind on, a moment before anybody listens.
+            with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
+                sock.connect(str(path))
+                return True
+            return False
+
+        wait_for("the wires", listens, told=wires.said)
         self._orders, self._answers = sock, self._stack.enter_context(sock.makefile())
 
     def order(self, asked: dict[str, Any]) -> dict[str, Any]:
