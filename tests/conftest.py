@@ -20,9 +20,12 @@ from streamlet.devcluster import DevCluster
 from tests import seeds  # noqa: F401 - drawn before a parallel run starts its processes
 from tests.patience import PATIENCE_S
 
+# So a shell starts what runs in its background, and `nohup` what it runs. Every process that a test sends such a signal
+# to would inherit it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # So a shell starts what runs in its background, and every process that a test sends Ctrl-C to would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 ROOT = Path(__file__).parents[1]
 _numbers = itertools.count(1)
