@@ -12,12 +12,12 @@ from pathlib import Path
 
 TICKS_S = os.sysconf("SC_CLK_TCK")
 UNLIMITED = 1 << 60
-"""A limit of memory from which on there is none: version 1 of control groups writes a huge number."""
+"""A limit of memory that means none: version 1 of control groups writes a huge number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """Seconds of processor time that a process has used, and whether it is stopped by a signal."""
+    """Processor seconds of a process, and whether a signal stopped it."""
 
     used_s: float
     stopped: bool
@@ -60,12 +60,15 @@ def memory(pid: int, proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cg
 
 
 def machine_kills(proc: Path = Path("/proc")) -> int | None:
-    """Count the processes that the kernel has killed for memory, in every group."""
+    """Count the processes that the kernel has killed for memory."""
     return _count(_read(proc / "vmstat"), "oom_kill")
 
 
 def killed_for_memory(before: Memory, proc: Path = Path("/proc")) -> str:
-    """Return why a process that died of SIGKILL was killed, if it was for memory, for a sentence; else nothing."""
+    """Return why a process was killed by SIGKILL, if for memory; else nothing.
+
+    As a part of a sentence.
+    """
     held = f"; it held {size(before.resident_bytes)} when somebody looked last" if before.resident_bytes else ""
     kills = _group_kills(before.group_folder) if before.group_folder is not None else None
     if kills is not None and before.group_kills is not None and kills > before.group_kills:

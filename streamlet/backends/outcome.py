@@ -112,7 +112,10 @@ def judged(result: RunResult, topology: TopologySpec, told: Sequence[str]) -> Ru
 
 
 def _nothing_open(result: RunResult, topology: TopologySpec) -> RunResult:
-    """Return the result unless its drain left trees of a spout that may not read them again. Raises TuplesLeft."""
+    """Return the result unless its drain left trees nobody reads again.
+
+    Raises TuplesLeft.
+    """
     left = [row for row in result.status.components if row.open and not _answers(row, topology)]
     if not left or result.reason == "interrupted":  # who interrupts a run limits its time, and is told
         return result

@@ -55,7 +55,7 @@ STALL_S = 0.5
 """Seconds between two looks at the clock beyond which the coordinator stood still: more do not count for anybody."""
 
 DEATH_S = 0.5
-"""Seconds after a link broke in which it may turn out that one of its workers has died."""
+"""Seconds after a link broke until the death of one of its workers must be known."""
 
 HOW_S = 0.25
 """Seconds for the launcher to say how a worker ended whose channel has ended."""
@@ -312,7 +312,7 @@ class RunCoordinator:
         return str(path)
 
     def _examine(self, worker: int, epoch: int) -> None:
-        """Look at what a worker has in hand, for its death is about to be judged."""
+        """Look at a worker's page: its death is about to be judged."""
         page = self.pages.get(worker)
         if page is not None and self.supervisor.workers[worker].epoch == epoch:
             self.supervisor.holds_now(worker, epoch, holding(page))
@@ -350,7 +350,10 @@ class RunCoordinator:
             self.supervisor.looked_at(worker, epoch, used.used_s if used is not None else None, now)
 
     def _if_for_memory(self, worker: int, how: str) -> str:
-        """Return who killed a worker, if it was the kernel and for memory, for a sentence."""
+        """Return who killed a worker, if the kernel did for memory.
+
+        As a part of a sentence.
+        """
         looks = self._memory.pop(worker, None)
         return killed_for_memory(looks[0]) if looks and how == KILLED else ""
 
@@ -361,7 +364,7 @@ class RunCoordinator:
             self._memory.setdefault(worker, deque(maxlen=2)).append(look)
 
     def _pid_here(self, worker: int) -> int | None:
-        """Return the process of a worker that shares this machine's memory, and so its numbers of processes."""
+        """Return the process of a worker on this machine."""
         page, pid = self.pages.get(worker), self.pids.get(worker)
         return pid if page is not None and pid is not None and writer_of(page) == pid else None
 

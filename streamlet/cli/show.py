@@ -311,7 +311,7 @@ wait.
 """
 
 WAIT_SHOWN_MS = 100
-"""The table shows the wait in queues, and how many trees may be open, from so many milliseconds on."""
+"""Milliseconds of waiting in queues that the table shows at least."""
 
 PARTITION_COLUMNS = ("partition", "position", "committed", "lag")
 

@@ -70,7 +70,7 @@ class Blame:
         return f" at work in {called} on the tuple {held.values}{f' of message {ids}' if ids else ''}"
 
     def judge(self, held: Holding | None, now: float) -> Verdict:
-        """Return what a death says about the tuples that were in hand, and remember it."""
+        """Judge the tuples that were in hand at a death; remember the verdict."""
         if held is None or held.task not in self._tasks:
             return Verdict()
         component, text = self._tasks[held.task], self._at_work(held)
@@ -91,7 +91,7 @@ class Blame:
         return [task for task, component in self._tasks.items() if now < self._careful_until.get(component, 0.0)]
 
     def deaths_of(self, spouts: Iterable[int]) -> dict[int, dict[Key, int]]:
-        """Return, of each of these spout tasks, the messages at whose work its worker died, and how often."""
+        """Return how often each message of these spout tasks killed its worker."""
         wanted = {task: {} for task in spouts}  # type: dict[int, dict[Key, int]]
         for (task, key), deaths in self._deaths.items():
             if task in wanted:
@@ -100,7 +100,7 @@ class Blame:
 
 
 def _count(counts: dict[_K, int], key: _K) -> int:
-    """Count one more for a key, and forget the oldest key of too many."""
+    """Count one more for a key; of too many, forget the oldest."""
     counts[key] = count = counts.pop(key, 0) + 1
     if len(counts) > MOST_REMEMBERED:
         del counts[next(iter(counts))]

@@ -67,7 +67,7 @@ BUSY_SHARE, LEAST_WORK_S = 0.03, 0.03
 """Share of one processor, and seconds of it, that a silent worker must use to count as working."""
 
 WORKED_S = 3.0
-"""Seconds over which a silent worker's use of its processor is added up, and for which it counts."""
+"""Seconds that a silent worker's use of its processor is added up over, and counts for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,7 +382,7 @@ class Supervisor:
         return out
 
     def _silent(self, index: int, worker: WorkerRecord, now: float) -> list[Instruction]:
-        """Replace a worker that has been silent for too long, unless it works."""
+        """Replace a worker that was silent for too long, unless it works."""
         # Code that holds the interpreter's lock (a regular expression, a C library) silences the heartbeat, too. Work
         # that goes on is not helped by a replacement, which would come to the same tuple again.
         silent_s = now - worker.heard_s

@@ -242,7 +242,10 @@ class BoltTask:
         direct_task: int | None,
         need_task_ids: bool,
     ) -> list[int] | None:
-        """Hand an emit of another thread over to the loop, anchored to what it names and to nothing else."""
+        """Hand an emit of another thread over to the loop.
+
+        It is anchored to the tuples that it names, and to nothing else.
+        """
         row = self.calls.row(self.emitter, tup, stream, direct_task, need_task_ids)
         given = tuple(anchors or ())
         self.calls.put(partial(self._emit_handed_over, row, stream, given, direct_task), "emit")
@@ -353,7 +356,7 @@ class BoltTask:
             self._stop_if_all_failed()
 
     def be_careful(self, until: float) -> None:
-        """Process one tuple at a time until then: a worker has died of one, and nobody knows of which."""
+        """Process one tuple at a time until then: one has killed a worker."""
         self._size = self._most_size = 1
         self._by_name = True
         self._careful_until = until

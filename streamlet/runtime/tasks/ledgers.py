@@ -127,7 +127,7 @@ class Ledgers:
         return sum(self.guard(spout, "unfinished_count", spout.unfinished) for spout in self.spouts.values())
 
     def note_open(self) -> None:
-        """Put into each spout's counters what is open, given up and lost."""
+        """Update each spout's counters of open, given up and lost messages."""
         for spout in self.spouts.values():
             stats, spout_of_user = spout.stats, spout.spout
             stats.open = self.guard(spout, "unfinished_count", spout.unfinished)

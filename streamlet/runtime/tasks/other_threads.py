@@ -28,7 +28,10 @@ class OtherThreads:
     """What other threads have asked of one worker's tasks. Any thread puts, the loop takes."""
 
     def __init__(self, most: int = QUEUE_CALLS, wait_s: float = WAIT_S) -> None:
-        """``most``: calls that may wait for one task; ``wait_s``: how long an emit waits for room, 0 not at all."""
+        """Set the bounds: ``most`` calls may wait for one task, an emit ``wait_s`` for room.
+
+        0 s: not at all.
+        """
         self.most = most
         self.wait_s = wait_s
         self._mine = threading.RLock()
@@ -43,7 +46,7 @@ class OtherThreads:
 
 
 class TaskCalls:
-    """The calls of other threads for one task, in the order in which they came."""
+    """The calls of other threads for one task, in order."""
 
     def __init__(self, others: OtherThreads, component: str) -> None:
         self.here = others.here
@@ -104,7 +107,7 @@ class TaskCalls:
         return taken
 
     def refuse(self, why: str) -> None:
-        """Refuse calls from now on, also those that wait for room; what is queued is still taken."""
+        """Refuse calls from now on, also those that wait for room; queued ones are still taken."""
         with self._others.changed:
             self._refusal = why
             self._others.changed.notify_all()

@@ -200,7 +200,7 @@ class SpoutTask:
         direct_task: int | None,
         need_task_ids: bool,
     ) -> list[int] | None:
-        """Hand an emit of another thread over to the loop, which will call ``emit``."""
+        """Hand another thread's ``emit`` over to the loop."""
         row = self.calls.row(self.emitter, tup, stream, direct_task, need_task_ids)
         self.calls.put(partial(emit, row, tup_id, stream, direct_task), "emit")
         return None
@@ -212,7 +212,7 @@ class SpoutTask:
         tup_id: Hashable | None,
         stream: str | None,
     ) -> None:
-        """Hand an ``emit_many`` of another thread over to the loop, which will call ``emit_many``."""
+        """Hand another thread's ``emit_many`` over to the loop."""
         rows = [self.calls.row(self.emitter, values, stream, None, False) for values in tuples]
         self.calls.put(partial(emit_many, rows, tup_id, stream), "emit_many")
 
@@ -250,7 +250,7 @@ class SpoutTask:
         return 0 < self._most_crashes <= deaths
 
     def _spare(self) -> None:
-        """Put a look at the message in front of both emits, so that what has killed workers is not sent again."""
+        """Keep messages that have killed workers from being emitted again."""
         # Only in a replacement whose predecessor died with such a message: no other run pays for the look.
         send, send_many = self.emit, self.emit_many
 
@@ -349,7 +349,7 @@ class SpoutTask:
         return self._kept_size
 
     def deliver_complete(self) -> None:
-        """Settle what was over when it was emitted: no reader, nothing tracked, or given up before."""
+        """Settle messages that were over when emitted: no reader, nothing tracked, or given up."""
         self.stats.emitted = self.emits
         if self._complete:
             ids, self._complete = self._complete, []

@@ -32,7 +32,7 @@ _OURS = Path(__file__).resolve().parents[2]
 
 
 def keep_code(file: Path, folder: Path) -> Code:
-    """Copy the source of every module of the topology in ``file`` into ``folder``; return which there are."""
+    """Copy the source of each module of a topology into ``folder``; return them."""
     base = place_of(file.absolute())[0].resolve()
     folder.mkdir()
     kept: dict[str, Sequence[str]] = {}
@@ -56,7 +56,9 @@ def _is_users(path: Path, base: Path) -> bool:
 
 
 class KeptCode(MetaPathFinder):
-    """Finds the modules of a run as they were when it was checked. Stands first on ``sys.meta_path`` of a worker.
+    """Finds the modules of a run as they were at its check.
+
+    Stands first on ``sys.meta_path`` of a worker.
 
     ``tell`` gets the path of each file that is another by now.
     """
@@ -96,7 +98,7 @@ class KeptCode(MetaPathFinder):
 
 
 class _Kept(importlib.machinery.SourceFileLoader):
-    """Loads a module from source at hand, past the file and its byte code."""
+    """Loads a module from source at hand, not from its file."""
 
     def __init__(self, fullname: str, path: str, source: bytes) -> None:
         super().__init__(fullname, path)

@@ -63,7 +63,7 @@ TELL_HELD_AGAIN_S = 60.0
 IDLE_S = 1.0
 
 DRAINING = "draining"
-"""The reason of the pause with which a run ends."""
+"""The reason of the pause that ends a run."""
 
 THREAD_CALLS = 256
 """Most calls of other threads that the loop makes for a bolt in one turn."""
@@ -363,7 +363,10 @@ class WorkerLoop:
         return taken > 0
 
     def _take_calls_of_spout(self, spout: SpoutTask) -> int:
-        """Make a spout's emits of other threads while it might be asked for tuples, and in a drain."""
+        """Make the emits that other threads handed over for a spout.
+
+        While it might be asked for tuples, and in a drain.
+        """
         taken = 0
         while self.paused <= {DRAINING} and taken < THREAD_CALLS and not spout.full and len(spout.calls):
             for act in spout.calls.take(1, emits=True):
@@ -576,7 +579,7 @@ class WorkerLoop:
         return self.ledgers.fail_everything()
 
     def be_careful(self, tasks: Iterable[int], seconds: float) -> None:
-        """Let these tasks process one tuple at a time for so long, those of them that are here."""
+        """Let these tasks, where they are here, process single tuples."""
         until = self.clock.monotonic() + seconds
         for task_id in tasks:
             live = self.tasks.get(task_id)

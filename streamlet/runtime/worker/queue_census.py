@@ -34,7 +34,7 @@ LATEST_S = 1.0
 
 PACE_TUPLES = 8
 PACE_S = 0.010
-"""A bolt's time for a tuple is measured again after so many tuples, or seconds of work."""
+"""Seconds of work, or tuples, after which a bolt's time for a tuple is measured again."""
 
 WAIT_AGAIN_S = 60.0
 

@@ -191,7 +191,7 @@ class KafkaSpout(Spout):
             manager.fail(offset, self._clock.monotonic(), lost=lost)
 
     def lasting_id(self, tup_id: Any) -> Any:
-        """Return topic, partition and offset: slots are given anew at each opening."""
+        """Return topic, partition and offset: each opening gives new slots."""
         slot, offset = tup_id
         manager = self._slots.get(slot)
         return (manager.partition.topic, manager.partition.number, offset) if manager is not None else tup_id
