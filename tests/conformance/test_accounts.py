@@ -119,7 +119,7 @@ def test_what_a_spout_emits_in_fail_while_the_run_drains_is_processed(backend: s
 def test_what_other_threads_emit_ack_and_fail_is_all_processed(backend: str, tmp_path: Path) -> None:
     """20 000 tuples emitted by four threads, through a pool and an asyncio loop; some fail once and come again."""
     conf = {"accounts.folder": str(tmp_path), "streamlet.threads.queue.max": 100}
-    result = streamlet.run(FromThreads, backend=backend, workers=3, settings=conf)
+    result = streamlet.run(FromThreads, backend=backend, workers=workers_of(backend, 3), settings=conf)
     assert (result.reason, result.drained, result.left) == ("caught_up", True, {})
     assert counted_outside(tmp_path) == from_threads.COUNT
     numbers = result.components["numbers"]
@@ -139,7 +139,7 @@ def test_a_thread_that_emits_when_the_run_ends_is_refused_and_what_was_taken_is_
     result = streamlet.run(
         LateThread,
         backend=backend,
-        workers=2,
+        workers=workers_of(backend, 2),
         until_caught_up=False,
         settings={"accounts.folder": str(tmp_path), "streamlet.threads.queue.max": 1000},
         drain_timeout=PATIENCE_S,

@@ -52,7 +52,7 @@ def catch(tree: Path, bug: Bug) -> str | None:
 
 def main() -> int:
     """Plant, run, restore, one bug after the other; print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.planted.plant", description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="a part of the names")
     only = parser.parse_args().only
     lives = 0

@@ -90,7 +90,7 @@ def test_a_pair_that_cannot_link_is_named_with_the_reason(tmp_path: Path, monkey
     """It is tried again for ever, which nobody saw."""
     monkeypatch.setattr(worker_states, "UNWHOLE_S", PATIENCE_S)
     _, text = run(tmp_path, Elsewhere, "No tuple has flowed")
-    assert "worker 1 cannot reach worker 0 (" in text and "No such file" in text
+    assert "worker 1 cannot reach worker 0 (" in text and "Connection refused" in text
 
 
 def test_a_worker_that_initialises_for_long_is_named_with_its_component(

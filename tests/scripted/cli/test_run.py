@@ -199,7 +199,7 @@ def test_a_program_is_told_of_a_second_signal_too(streamlet) -> None:
     result = json.loads(out.splitlines()[-1])
     assert (result["event"], result["reason"], result["drained"]) == ("result", "killed", False)
     assert result["exit_status"] == process.returncode == 130
-    assert result["pending"] > 0 and f"{result['pending']} tuple trees still open" in err.splitlines()[-1]
+    assert result["pending"] > 0 and f"{result['pending']} tuple tree" in err.splitlines()[-1]
 
 
 def test_a_slow_start_is_a_start_and_the_death_of_a_worker_is_told(streamlet) -> None:
@@ -315,7 +315,7 @@ def test_a_bolt_that_raises_fails_its_tuple_and_goes_on(streamlet, backend: str)
     """One paragraph, however often it happens; the run goes on."""
     text = ENDLESS.replace(
         "        if self.naps:", "        if tup.values[0] % 2: raise KeyError('odd')\n        if self.naps:"
-    )
+    ).replace("if self.first:", "if self.first and tup.values[0] > 8:")  # some of both kinds are through by then
     done = run_and_interrupt(streamlet, "run", streamlet.write(text), "--backend", backend, "--json")
     rows = {row["name"]: row for row in events(done)[-1]["components"]}
     assert rows["sink"]["errors"] == rows["sink"]["failed"] > 0 and rows["sink"]["acked"] > 0

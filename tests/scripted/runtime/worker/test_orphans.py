@@ -73,4 +73,9 @@ def _plan(file: Path, folder: Path) -> WorkerPlan:
         heartbeat_s=1.0,
         debug=False,
         page="",
+        careful=[],
+        careful_s=0.0,
+        crashes={},
+        code={},
+        code_folder="",
     )

@@ -33,6 +33,7 @@ from streamlet.spouts.kafka.manager import (
 from streamlet.spouts.kafka.partition import Partition
 from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
 from streamlet.spouts.kafka.scheme import FunctionScheme, Record, StringScheme
+from streamlet.tracking.window import PendingWindow
 
 P = Partition("lines", 3)
 
@@ -283,7 +284,16 @@ class Checked(Out):
         emitter = Emitter("lines", [StreamRoutes(Stream(list(fields)), [target], lambda: 0.0)])
         bits = random.Random(1).getrandbits
         self.task = SpoutTask(
-            Spout(), 1, 1, emitter, bits, ManualClock(), print, tracked=True, max_pending=99, timeout_s=30.0
+            Spout(),
+            1,
+            1,
+            emitter,
+            bits,
+            ManualClock(),
+            print,
+            tracked=True,
+            window=PendingWindow(99, 7.5),
+            timeout_s=30.0,
         )
 
     def emit(self, values: Sequence[Any], tup_id: Any) -> None:
