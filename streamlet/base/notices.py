@@ -1,4 +1,4 @@
-"""Notices of what repeats, which are counted, and of what takes long, which are given once."""
+"""Limits of notices: those that repeat are counted, a slow block is reported once."""
 
 from __future__ import annotations
 

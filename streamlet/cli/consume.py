@@ -34,7 +34,7 @@ _NOTHING_LEFT_S = 5.0
 _REACH_S = 5.0
 """Seconds to wait for an address that takes no connection."""
 _TOLD_AFTER_S = 3.0
-"""Seconds of a wait for an answer after which the wait is told."""
+"""Seconds before a wait for an answer is reported."""
 _ANSWER_MS = 15_000
 
 

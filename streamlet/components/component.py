@@ -25,7 +25,10 @@ class NotRunning(RuntimeError):
 
 
 class TaskPort(Protocol):
-    """What the runtime binds to a component when its task starts. All of it is called on the loop's thread."""
+    """The functions that the runtime binds to a starting component.
+
+    Any thread may call ``emit``, ``ack`` and ``fail``: the loop makes the call later, in the order of that thread.
+    """
 
     @property
     def emit(self) -> Callable[..., list[int] | None]: ...

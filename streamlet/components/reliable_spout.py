@@ -101,7 +101,7 @@ class ReliableSpout(Spout):
 
     def _emitted_again(self, tup_id: Hashable) -> None:
         """Refuse an id whose first tuple is open. Raises ValueError."""
-        # What is kept for a replay is kept by id: of two open tuples with one id, the first could not come again.
+        # Replays are kept by id: of two open tuples with one id, the first could not be sent again.
         if tup_id not in self._waiting:
             raise ValueError(
                 f"tup_id {tup_id!r} was emitted again while the tuple emitted with it before is neither acked nor "

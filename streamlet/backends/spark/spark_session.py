@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 from streamlet.backends.folders import spark_folder
 from streamlet.backends.spark.masters import Master
 from streamlet.backends.spark.preflight import last_words
+from streamlet.base.environment import environment
 from streamlet.base.errors import BadInput
 
 KILL_ON_IDLE = "spark.sql.execution.pyspark.udf.killOnIdleTimeout"
@@ -266,21 +267,6 @@ class _Opening:
         self.thread.join(STOP_S)
         _stop(self.spark, self.process)
         shutil.rmtree(self.directory, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set variables while Spark reads them from this process's environment."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
 
 def _stop(stoppable: Any, process: subprocess.Popen[bytes] | None) -> None:

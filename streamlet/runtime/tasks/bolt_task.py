@@ -220,9 +220,8 @@ class BoltTask:
         if anchors is None:
             anchors = (self._current,) if self._current is not None and self.bolt.auto_anchor else ()
         else:
-            anchors = tuple(
-                map(tuple_of, anchors)
-            )  # the first look would spend an iterator, and the tuple would be tracked by nobody
+            # The first look would spend an iterator, and the tuple would be tracked by nobody.
+            anchors = tuple(map(tuple_of, anchors))
         if any(anchor.state != OPEN and anchor.root for anchor in anchors):
             raise BadEmit(
                 f"{self.emitter.component} emitted on stream {routes.name!r} with an anchor that was already acked "

@@ -52,7 +52,7 @@ Key = bytes
 """A message id as bytes, equal in every process; see ``message_key``."""
 
 Messages = Callable[[int], Any]
-"""From a root to what the spout of this process calls the message in every run; None: the spout is elsewhere."""
+"""Returns the lasting message id of a root; None where its spout lives in another process."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,7 @@ class WorkerPlan:
     listen: Annotated[Sequence[str], _list_of(_is(str), 2)]
     heartbeat_s: Annotated[float, _is(int, float)]
     page: Text
-    """The file for what the worker has in hand; empty, or not there on this machine: it is kept in memory alone."""
+    """File of the page that names the call at hand; empty, or missing here: the worker keeps the page in memory."""
     careful: Annotated[Sequence[int], _list_of(_natural)]
     """Tasks that process one tuple at a time, for ``careful_s``."""
     careful_s: Annotated[float, _is(int, float)]

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from streamlet.backends.spark.masters import parse_master
-from streamlet.backends.spark.spark_session import Cancelled, _Opening, active_session, environment, open_session
+from streamlet.backends.spark.spark_session import Cancelled, _Opening, active_session, open_session
+from streamlet.base.environment import environment
 
 pytestmark = pytest.mark.spark
 
