@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 
-from streamlet.kafka import Consumer, OffsetAndMetadata
+from streamlet.kafka import Consumer, OffsetAndMetadata, TopicPartition
+from streamlet.kafka.consumer.delivery import Deserializers
+from streamlet.kafka.consumer.records import Chunk
+from streamlet.kafka.records.batch import ReadOptions, read_batches
 from tests.scripted.fake_broker import FakeBroker
 from tests.scripted.kafka.consumer.scripted import ONE, ZERO, poll_until
+from tests.whole_batches import NewRecord, encode_batch
 
 
 @pytest.fixture
@@ -177,3 +181,12 @@ def test_c7_asking_for_a_position_commits_nothing(broker: FakeBroker, commits: l
     timer.wait_for_async(5)
     assert all(row.get(0, 0) < 5 for row in commits[before:])
     consumer.close(2)
+
+
+def test_a_chunk_ends_before_its_first_bad_record() -> None:
+    """Its bounds give the position: one too many, and the bad record would be passed over and committed."""
+    data = encode_batch([NewRecord(value) for value in (b"1", b"2", b"no number", b"4")])
+    (batch,) = read_batches(data, ReadOptions("t", 0))
+    decoded, (failed,) = Deserializers(None, int).apply([Chunk(TopicPartition("t", 0), batch, 0, 4)])
+    assert [(made.chunk.start, made.chunk.stop, list(made.values)) for made in decoded] == [(0, 2, [1, 2])]
+    assert failed.offset == 2
