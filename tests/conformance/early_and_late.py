@@ -19,10 +19,12 @@ HELD = 1_000
 
 
 class Early(Spout):
+    """Has caught up when its tuples are acked and the bolt has ticked as often as it emits in ticks."""
+
     outputs = ["n"]
 
     def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
-        self.acked = 0
+        self.acked, self.ticked = 0, Path(conf["accounts.folder"], "ticked")
         for n in range(SHARE):
             self.emit([n])
             self.emit([SHARE + n], tup_id=n)
@@ -33,14 +35,14 @@ class Early(Spout):
         self.acked += 1
 
     def caught_up(self) -> bool:
-        return self.acked == SHARE
+        return self.acked == SHARE and self.ticked.exists()
 
 
 class Eager(Bolt):
     outputs = ["n"]
 
     def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
-        self.ticks = 0
+        self.ticks, self.ticked = 0, Path(conf["accounts.folder"], "ticked")
         for n in range(SHARE):
             self.emit([2 * SHARE + n])
 
@@ -48,10 +50,12 @@ class Eager(Bolt):
         self.emit(tup.values)
 
     def process_tick(self, tup: Tuple) -> None:
-        if self.ticks < 10:  # all of them before the others stand
+        if self.ticks < 10:  # on workers of their own: all before the others stand
             for n in range(SHARE // 10):
                 self.emit([3 * SHARE + self.ticks * SHARE // 10 + n])
         self.ticks += 1
+        if self.ticks == 10:
+            self.ticked.touch()
 
 
 class LateWriter(Slow):

@@ -51,8 +51,8 @@ def test_a_drain_that_is_cut_short_names_each_untracked_tuple_that_it_leaves(
             backend=backend,
             workers=workers_of(backend, 3),
             seconds=seconds,
-            settings=settings(way, tmp_path, 0.006),
-            drain_timeout=0.5,
+            settings=settings(way, tmp_path, 0.05),
+            drain_timeout=0.2,
         )
     result = caught.value.result
     assert caught.value.exit_status == 1
