@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from streamlet.kafka.records.appending import encode_record, framed_batch
-from streamlet.kafka.records.batch import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, Headers
 from streamlet.kafka.records.compression import Compression, compress
+from streamlet.kafka.records.record_batch import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, Headers
 
 
 @dataclass(frozen=True, slots=True)

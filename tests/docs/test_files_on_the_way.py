@@ -19,7 +19,7 @@ from typing import Any
 from streamlet import Bolt, Topology, Tuple
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.producer import FutureRecordMetadata, Producer
-from streamlet.kafka.producer.batch import ProducerBatch
+from streamlet.kafka.producer.producer_batch import ProducerBatch
 from streamlet.kafka.producer.record_future import SenderThread
 from streamlet.kafka.protocol.schema import Reader
 from streamlet.runtime.tasks.emitter import Work

@@ -64,7 +64,7 @@ HELD_BY = {
             "transactions",
         )
     ],
-    "unit/kafka/records/test_batch.py": [
+    "unit/kafka/records/test_record_batch.py": [
         "kafka/records/appending",
         "kafka/records/compression",
         "kafka/records/varint",

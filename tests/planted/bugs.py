@@ -247,28 +247,28 @@ BUGS = (
     # -- records and fetch positions
     Bug(
         "checksums are not looked at",
-        "kafka/records/batch.py",
+        "kafka/records/record_batch.py",
         "        if found != header.crc:",
         "        if False:",
         RECORDS,
     ),
     Bug(
         "records of aborted transactions are delivered",
-        "kafka/records/batch.py",
+        "kafka/records/record_batch.py",
         "            self._hidden.add(coming.pop()[0])",
         "            coming.pop()",
         RECORDS,
     ),
     Bug(
         "an abort marker does not end the hiding",
-        "kafka/records/batch.py",
+        "kafka/records/record_batch.py",
         "                self._hidden.discard(batch.header.producer_id)",
         "                pass",
         RECORDS,
     ),
     Bug(
         "the read position skips a record",
-        "kafka/records/batch.py",
+        "kafka/records/record_batch.py",
         "found = max(found, base + delta + 1)",
         "found = max(found, base + delta + 2)",
         RECORDS,
@@ -283,14 +283,14 @@ BUGS = (
     # -- producer
     Bug(
         "sequences count batches and not records",
-        "kafka/producer/batch.py",
+        "kafka/producer/producer_batch.py",
         "row.next = increment_sequence(row.next, batch.count)",
         "row.next = increment_sequence(row.next, 1)",
         PRODUCER,
     ),
     Bug(
         "retries overtake each other",
-        "kafka/producer/batch.py",
+        "kafka/producer/producer_batch.py",
         "return not row.in_flight or row.in_flight[0].base_sequence == batch.base_sequence",
         "return True",
         PRODUCER,

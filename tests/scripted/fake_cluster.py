@@ -60,7 +60,7 @@ from streamlet.kafka.protocol.messages.transactions import (
     InitProducerIdResponse,
 )
 from streamlet.kafka.protocol.schema import ApiKey
-from streamlet.kafka.records.batch import HEADER, ReadOptions, read_batches
+from streamlet.kafka.records.record_batch import HEADER, ReadOptions, read_batches
 from tests.scripted.fake_broker import FakeBroker
 from tests.whole_batches import BatchFields, NewRecord, encode_batch
 

@@ -16,7 +16,7 @@ from streamlet.kafka.errors import BrokerError, CorruptRecord
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import UNKNOWN_EPOCH, Broker, TopicPartition
 from streamlet.kafka.protocol.messages import fetch as wire
-from streamlet.kafka.records.batch import DECOMPRESSED_LIMIT, ReadOptions, RecordBatch, read_batches
+from streamlet.kafka.records.record_batch import DECOMPRESSED_LIMIT, ReadOptions, RecordBatch, read_batches
 
 V = TypeVar("V")
 P = TypeVar("P")
@@ -75,7 +75,7 @@ class FetchedPartition:
         """Yield the batches, unpacked one by one; continue at the last ``next_offset``.
 
         Raises the partition's error if it has one, and the errors of
-        :func:`streamlet.kafka.records.batch.read_batches`.
+        :func:`streamlet.kafka.records.record_batch.read_batches`.
         """
         topic, partition = self.topic_partition
         if self.error is not None:

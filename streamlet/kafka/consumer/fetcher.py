@@ -6,7 +6,7 @@ waits of each broker.
 
 Handing out goes in two steps, so that the brokers work while this process unpacks:
 
-1. the batch headers say which answers this poll uses up whole (``kafka/records/batch.py``); the positions move
+1. the batch headers say which answers this poll uses up whole (``kafka/records/record_batch.py``); the positions move
    past them, and the next fetches are sent;
 2. the answers are unpacked. If that fails, positions go back, and answers that come for the wrong ones are dropped.
 
@@ -42,7 +42,7 @@ from streamlet.kafka.fetch.fetch_session import FetchSession
 from streamlet.kafka.fetch.pauses import Pauses
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
-from streamlet.kafka.records.batch import RecordBatch, scan_headers
+from streamlet.kafka.records.record_batch import RecordBatch, scan_headers
 
 _log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from itertools import repeat
 from typing import Any, NamedTuple
 
 from streamlet.kafka.metadata.cluster import TopicPartition
-from streamlet.kafka.records.batch import Headers, RecordBatch, TimestampType
+from streamlet.kafka.records.record_batch import Headers, RecordBatch, TimestampType
 
 
 class ConsumerRecord(NamedTuple):

@@ -1,7 +1,7 @@
 """The producer: records in, outcomes out. docs/internals/send.md follows one record through this room.
 
 For users: ``streamlet docs producer`` and ``streamlet docs expired-batches``. Reading order is import order. Pure:
-``batch`` (states, sequences), ``accumulator``, ``partitioners``, ``transaction_requests``, ``transaction``,
+``producer_batch`` (states, sequences), ``accumulator``, ``partitioners``, ``transaction_requests``, ``transaction``,
 ``batch_ledger`` (decisions). With threads and sockets: ``record_future``, ``sender``, ``append``, ``producer``.
 """
 

@@ -21,15 +21,14 @@ from streamlet.base.notices import Notices
 from streamlet.kafka.arguments import check_place, check_timestamp, check_topic, listed, shortened
 from streamlet.kafka.client import diagnosis
 from streamlet.kafka.errors import ClientTimeout, copy_of
-from streamlet.kafka.producer.accumulator import PartitionQueue
-from streamlet.kafka.producer.batch import ProducerBatch
+from streamlet.kafka.producer.accumulator import PartitionQueue, TopicState
 from streamlet.kafka.producer.errors import BufferExhausted, ProducerClosed, RecordTooLarge, SerializationFailed
-from streamlet.kafka.producer.partitioners import TopicState
+from streamlet.kafka.producer.producer_batch import ProducerBatch
 from streamlet.kafka.producer.producer_config import ProducerConfig
 from streamlet.kafka.producer.record_future import FutureRecordMetadata
 from streamlet.kafka.producer.sender import Sender
 from streamlet.kafka.records.appending import HEADER_SIZE, VARINT, encode_plain, encode_record, upper_bound
-from streamlet.kafka.records.batch import Headers
+from streamlet.kafka.records.record_batch import Headers
 
 _log = logging.getLogger(__name__)
 TOLD_AFTER_S = 3.0

@@ -1,7 +1,7 @@
 """The one place where a batch is settled, sent again, or given up. Pure.
 
 No thread, clock or socket. The sender's thread calls with its lock held, and tells the time and the answers; the
-ledger moves batches from state to state (``batch``) and writes down the work that needs no lock:
+ledger moves batches from state to state (``producer_batch``) and writes down the work that needs no lock:
 
 - ``ended``: batches whose callbacks are to be run,
 - ``failures`` and ``notes``: lines for the log,
@@ -37,9 +37,9 @@ from streamlet.kafka.broker_errors import (
 from streamlet.kafka.errors import KafkaError, with_sentence
 from streamlet.kafka.metadata.cluster import Broker, Cluster, TopicPartition
 from streamlet.kafka.producer.accumulator import PartitionQueue, RecordAccumulator
-from streamlet.kafka.producer.batch import BatchState, ProducerBatch, Sequences
 from streamlet.kafka.producer.errors import BatchExpired, OutcomeUnknown, TransactionAborted
 from streamlet.kafka.producer.metrics import ProducerMetrics
+from streamlet.kafka.producer.producer_batch import BatchState, ProducerBatch, Sequences
 from streamlet.kafka.producer.record_future import split_batch
 from streamlet.kafka.producer.transaction import State, TransactionManager
 from streamlet.kafka.protocol.messages.produce import (

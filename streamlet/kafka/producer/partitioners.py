@@ -1,12 +1,13 @@
-"""Where a record goes: hashes of keys, the partition that keyless records stick to, and each topic's queues.
+"""Where a record goes: hashes of keys, and the partition that keyless records stick to.
 
 Pure: chance and time are passed in. A record that names its partition goes there. One with a key goes where the key's
 hash points, among *all* partitions, with or without a leader. One without a key sticks: today's uniform sticky
 partitioner (KIP-480, KIP-794) stays on a partition until a batch's worth of bytes went there; Kafka 0.8's stayed for
 ten minutes. A partitioner of the user's decides both kinds.
 
-To add a hash of keys: the function, and its row in ``_HASHES``. Results are cached by key (``Topics.keyed``), so a hash
-sees the key alone. What looks at time or load is a user's partitioner, or a form of :class:`StickyPartition`.
+To add a hash of keys: the function, and its row in ``_HASHES``. Results are cached by key
+(``accumulator.Topics.keyed``), so a hash sees the key alone. What looks at time or load is a user's partitioner, or a
+form of :class:`StickyPartition`.
 """
 
 from __future__ import annotations
@@ -14,14 +15,13 @@ from __future__ import annotations
 import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate
 from struct import Struct, unpack_from
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from streamlet.base.errors import SettingError
-from streamlet.kafka.metadata.cluster import Cluster, PartitionInfo, TopicPartition
-from streamlet.kafka.producer.accumulator import PartitionQueue, RecordAccumulator
+from streamlet.kafka.metadata.cluster import Cluster, PartitionInfo
 from streamlet.kafka.producer.errors import PartitionerFailed
 
 KeyPartitioner = Callable[[Any, int], int]
@@ -33,23 +33,6 @@ The user's is called for records without a key too, with None. Any: the key befo
 UNIFORM_STICKY = "uniform_sticky"
 INTERVAL_STICKY = "interval_sticky"
 FAILOVERS = ("off", "keyless", "all")
-
-
-class PartitionerSettings(Protocol):
-    """The settings that decide where records go; :class:`ProducerConfig` has them."""
-
-    @property
-    def partitioner(self) -> object: ...
-    @property
-    def partitioner_ignore_keys(self) -> bool: ...
-    @property
-    def partitioner_adaptive_partitioning_enable(self) -> bool: ...
-    @property
-    def interval_sticky_ms(self) -> int: ...
-    @property
-    def partition_failover(self) -> str: ...
-    @property
-    def batch_bytes(self) -> int: ...
 
 
 # -- hashes, equal to those of the clients that came before
@@ -180,7 +163,7 @@ def custom(partitioner: object) -> KeyPartitioner:
 def ask_custom(choose: KeyPartitioner, topic: str, key: object, count: int) -> int:
     """Return the index that a user's partitioner gives.
 
-    PartitionerFailed names the partitioner, the index and the count. Without the lock: see :meth:`Topics.ask`.
+    PartitionerFailed names the partitioner, the index and the count. Without the lock: see ``accumulator.Topics.ask``.
     """
     name = getattr(choose, "__qualname__", None) or type(choose).__name__
     try:
@@ -271,141 +254,3 @@ def other_partition(cluster: Cluster, topic: str, uniform: float) -> int | None:
     """Return another partition with a leader, by chance; None when there is none."""
     numbers = available(cluster, topic)
     return weighted(numbers, None, uniform) if numbers else None
-
-
-# -- topics
-
-_MOST_KEYS = 16_384
-_LONGEST_KEY = 64
-"""Bytes of a key that is still remembered: this memory is no part of ``buffer_memory``, and must stay small."""
-
-
-@dataclass(slots=True, eq=False)
-class TopicState:
-    """One topic. ``sticky_queue`` is where keyless records go right now; None: draw first."""
-
-    name: str
-    sticky: StickyPartition
-    count: int = 0
-    queues: list[PartitionQueue] = field(default_factory=list)
-    sticky_queue: PartitionQueue | None = None
-    keys: dict[bytes, int] = field(default_factory=dict)
-    """Partitions of keys seen lately: murmur2 in Python costs more than all the rest of a send."""
-
-
-class Topics:
-    """The topics that were sent to. Callers hold the producer's lock, but for :meth:`ask`."""
-
-    def __init__(
-        self, config: PartitionerSettings, accumulator: RecordAccumulator, uniform: Callable[[], float]
-    ) -> None:
-        self._config = config
-        self._accumulator = accumulator
-        self._uniform = uniform
-        self._states: dict[str, TopicState] = {}
-        self.get = self._states.get
-        name = config.partitioner if isinstance(config.partitioner, str) else None
-        self.custom = None if name is not None else custom(config.partitioner)
-        self._hash = key_hash(name or "murmur2")
-        self.wants_raw_keys = self._hash.raw or self.custom is not None
-        """Whether the partition comes of the key as the user gave it, and not of its bytes."""
-        self._interval_s = config.interval_sticky_ms / 1000 if name == INTERVAL_STICKY else None
-        self.cluster = Cluster()
-
-    def take_cluster(self, cluster: Cluster) -> None:
-        """Take a new view of the cluster: partitions that were added are used from now on."""
-        self.cluster = cluster
-        for name, info in cluster.topics.items():
-            if not info.partitions:
-                continue
-            state = self._states.get(name)
-            if state is None:
-                state = self._states[name] = TopicState(name, self._sticky())
-            if state.count != len(info.partitions):
-                self._resize(state, len(info.partitions))
-            # Keyless records must not wait at a partition without a leader while others have one.
-            current = state.sticky_queue
-            if current is not None and cluster.leader_for(current.topic_partition) is None:
-                state.sticky_queue = None
-        # The client forgets a topic that nobody sends to any more; what stands here for it must go with it, unless a
-        # batch of it is still on its way.
-        gone = [name for name in self._states if name not in cluster.topics]
-        for name in self._accumulator.forget_topics(gone) if gone else ():
-            del self._states[name]
-
-    def _sticky(self) -> StickyPartition:
-        return StickyPartition(self._config.batch_bytes, self._interval_s)
-
-    def _resize(self, state: TopicState, count: int) -> None:
-        state.count = count
-        state.keys.clear()  # with another count the hash of a key points to another partition
-        state.queues = [self._accumulator.queue(TopicPartition(state.name, number)) for number in range(count)]
-        state.sticky_queue = None
-
-    def send_failed(self, topic: str) -> None:
-        """Note that a try failed: the interval partitioner draws again."""
-        state = self._states.get(topic)
-        if state is not None and self._interval_s is not None:
-            state.sticky.forget()
-            state.sticky_queue = None
-
-    def ask(self, topic: str, count: int, key: bytes | None, partition_key: object) -> int | None:
-        """Return the choice of the user's partitioner; None when there is none.
-
-        Called without the lock: it may be slow, and may call the producer.
-        """
-        if self.custom is None:
-            return None
-        return ask_custom(self.custom, topic, partition_key if partition_key is not None else key, count)
-
-    def choose(self, state: TopicState, key: bytes | None, partition_key: object, now_s: float) -> PartitionQueue:
-        """Return the queue of a record, where no user's partitioner decides."""
-        if (key is None and partition_key is None) or self._config.partitioner_ignore_keys:
-            return self.keyless(state, now_s)
-        number = self._keyed(state, key, partition_key)
-        if self._config.partition_failover == "all":
-            number = self._living(state, number)
-        return state.queues[number]
-
-    def keyless(self, state: TopicState, now_s: float) -> PartitionQueue:
-        """Return the queue that keyless records stick to at the moment."""
-        sticky = state.sticky
-        if state.sticky_queue is None or sticky.left <= 0 or sticky.due(now_s):
-            adaptive = self._config.partitioner_adaptive_partitioning_enable and self._interval_s is None
-            queued = (lambda number: len(state.queues[number].batches)) if adaptive else None
-            number = sticky.draw(self.cluster, state.name, state.count, queued, self._uniform(), now_s)
-            state.sticky_queue = state.queues[number]
-        return state.sticky_queue
-
-    def _keyed(self, state: TopicState, key: bytes | None, partition_key: Any) -> int:  # Any: the user's
-        if self._hash.raw or partition_key is not None:
-            wanted = partition_key if partition_key is not None else key
-            if not self._hash.raw and isinstance(wanted, str):
-                wanted = wanted.encode()
-            try:
-                return self._hash.choose(wanted, state.count)
-            except TypeError as err:
-                raise PartitionerFailed(
-                    f"The partitioner {self._hash.name} cannot hash the partition key {wanted!r} of a record for topic "
-                    f"{state.name!r} ({err}). {'' if self._hash.raw else 'Give bytes or a str. '}"
-                    "The record was not taken."
-                ) from err
-        assert key is not None
-        number = state.keys.get(key)
-        return self.keyed(state, key) if number is None else number
-
-    def keyed(self, state: TopicState, key: bytes) -> int:
-        """Return a key's partition by its hash, and remember it."""
-        if len(state.keys) >= _MOST_KEYS:
-            state.keys.clear()
-        number = self._hash.choose(key, state.count)
-        if len(key) <= _LONGEST_KEY:
-            state.keys[key] = number
-        return number
-
-    def _living(self, state: TopicState, number: int) -> int:
-        info = self.cluster.partition(TopicPartition(state.name, number))
-        if not all_replicas_down(self.cluster, info):
-            return number
-        other = other_partition(self.cluster, state.name, self._uniform())
-        return number if other is None else other

@@ -23,8 +23,8 @@ from streamlet.kafka.client.group_requests import ConsumerGroupMetadata, offset_
 from streamlet.kafka.errors import ClientTimeout, copy_of
 from streamlet.kafka.metadata.cluster import PartitionInfo, TopicPartition
 from streamlet.kafka.producer.append import Appender, as_bytes, check_headers
-from streamlet.kafka.producer.batch import ProducerBatch
 from streamlet.kafka.producer.errors import IllegalProducerState, ProducerClosed
+from streamlet.kafka.producer.producer_batch import ProducerBatch
 from streamlet.kafka.producer.producer_config import ProducerConfig, ProducerSettings
 from streamlet.kafka.producer.record_future import FutureRecordMetadata
 from streamlet.kafka.producer.sender import EXIT_S, Sender

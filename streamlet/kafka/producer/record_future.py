@@ -2,7 +2,7 @@
 
 Nothing is made for a record that its batch can do once: the batch holds the outcome, the callbacks, and the event that
 wakes threads that wait, which is made only when one does. This module has the threads' part of that, so that
-``batch`` stays pure.
+``producer_batch`` stays pure.
 
 A callback may be added by any thread while the sender's thread runs those of the batch. ``_registration`` decides who
 is first: a callback is either noted before :func:`run_callbacks` finds none left and marks the batch as fired, and is
@@ -23,8 +23,8 @@ from streamlet.base.errors import WrongArgument
 from streamlet.kafka.arguments import seconds
 from streamlet.kafka.errors import ClientTimeout, KafkaError, copy_of
 from streamlet.kafka.metadata.cluster import TopicPartition
-from streamlet.kafka.producer.batch import UNKNOWN_OFFSET, Callback, ProducerBatch, Waiter
 from streamlet.kafka.producer.errors import IllegalProducerState
+from streamlet.kafka.producer.producer_batch import UNKNOWN_OFFSET, Callback, ProducerBatch, Waiter
 
 _log = logging.getLogger(__name__)
 

@@ -37,8 +37,8 @@ from streamlet.kafka.producer.accumulator import (
     PartitionQueue,
     ReadyNodes,
     RecordAccumulator,
+    Topics,
 )
-from streamlet.kafka.producer.batch import ProducerBatch, Sequences
 from streamlet.kafka.producer.batch_ledger import (
     BatchLedger,
     Outcome,
@@ -49,7 +49,8 @@ from streamlet.kafka.producer.batch_ledger import (
 )
 from streamlet.kafka.producer.errors import IllegalProducerState, ProducerClosed
 from streamlet.kafka.producer.metrics import ProducerMetrics
-from streamlet.kafka.producer.partitioners import Topics, all_replicas_down, other_partition
+from streamlet.kafka.producer.partitioners import all_replicas_down, other_partition
+from streamlet.kafka.producer.producer_batch import ProducerBatch, Sequences
 from streamlet.kafka.producer.producer_config import ProducerConfig
 from streamlet.kafka.producer.record_future import SenderThread, run_callbacks
 from streamlet.kafka.producer.transaction import State, TransactionManager

@@ -35,8 +35,8 @@ from streamlet.kafka.client.leader_requests import partition_rows
 from streamlet.kafka.errors import AuthenticationFailed, BrokerError, Disconnected, KafkaError, MalformedFrame, copy_of
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.producer import transaction_requests as ask
-from streamlet.kafka.producer.batch import Sequences
 from streamlet.kafka.producer.errors import IllegalProducerState, ProducerFenced, TransactionFailed
+from streamlet.kafka.producer.producer_batch import Sequences
 from streamlet.kafka.producer.transaction_requests import Ask, Kind, Reaction
 from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest
 

@@ -15,7 +15,7 @@ from streamlet.kafka.client.group_requests import ConsumerGroupMetadata, OffsetA
 from streamlet.kafka.client.leader_requests import by_topic
 from streamlet.kafka.errors import BrokerError
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
-from streamlet.kafka.producer.batch import Sequences
+from streamlet.kafka.producer.producer_batch import Sequences
 from streamlet.kafka.protocol.messages.groups import TRANSACTION, FindCoordinatorRequest
 from streamlet.kafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import crc32c
 
-from streamlet.kafka.records.batch import CRC_FROM, HEADER, LENGTH_END, TRANSACTIONAL, Headers
 from streamlet.kafka.records.compression import Compression
+from streamlet.kafka.records.record_batch import CRC_FROM, HEADER, LENGTH_END, TRANSACTIONAL, Headers
 from streamlet.kafka.records.varint import read_varint, varint
 
 HEADER_SIZE = HEADER.size

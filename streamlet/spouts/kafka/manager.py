@@ -31,7 +31,7 @@ from streamlet.base.errors import StreamletError, ValueCannotTravel, text_of
 from streamlet.components.spout import Spout
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.fetch.truncation import LeaderEpochs
-from streamlet.kafka.records.batch import RecordBatch
+from streamlet.kafka.records.record_batch import RecordBatch
 from streamlet.spouts.kafka.errors import STOP, PoisonRecord
 from streamlet.spouts.kafka.partition import OffsetRange, Partition
 from streamlet.spouts.kafka.retry import FailedMsgRetryManager

@@ -28,7 +28,7 @@ from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.fetch.pauses import Pauses
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import TopicPartition
-from streamlet.kafka.records.batch import scan_headers
+from streamlet.kafka.records.record_batch import scan_headers
 from streamlet.spouts.kafka.broker_connections import Connection, DynamicPartitionConnections
 from streamlet.spouts.kafka.manager import PartitionManager
 from streamlet.spouts.kafka.partition import Broker, Partition

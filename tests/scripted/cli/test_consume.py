@@ -21,7 +21,7 @@ from streamlet.cli.consume import consume as consume_command
 from streamlet.cli.record_format import JsonLines, Lines, key_and_value
 from streamlet.kafka import Consumer, TopicPartition
 from streamlet.kafka.consumer import ConsumerRecord
-from streamlet.kafka.records.batch import TimestampType
+from streamlet.kafka.records.record_batch import TimestampType
 from tests.patience import PATIENCE_S
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import crc32c
 
-from streamlet.kafka.records.batch import HEADER, ReadOptions, RecordBatch, parse_header, read_batches
 from streamlet.kafka.records.compression import CodecError, Compression, compress, decompress
+from streamlet.kafka.records.record_batch import HEADER, ReadOptions, RecordBatch, parse_header, read_batches
 from streamlet.kafka.records.varint import read_raw_varint
 from tests.unit.kafka.malformed import Span
 from tests.whole_batches import BatchFields, NewRecord, encode_batch

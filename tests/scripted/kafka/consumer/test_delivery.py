@@ -10,7 +10,7 @@ import pytest
 from streamlet.kafka import Consumer, OffsetAndMetadata, TopicPartition
 from streamlet.kafka.consumer.delivery import Deserializers
 from streamlet.kafka.consumer.records import Chunk
-from streamlet.kafka.records.batch import ReadOptions, read_batches
+from streamlet.kafka.records.record_batch import ReadOptions, read_batches
 from tests.scripted.fake_broker import FakeBroker
 from tests.scripted.kafka.consumer.scripted import ONE, ZERO, poll_until
 from tests.whole_batches import NewRecord, encode_batch

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from streamlet.base.backoff import Backoff
 from streamlet.kafka.metadata.cluster import Broker, Cluster, PartitionInfo, TopicInfo, TopicPartition
-from streamlet.kafka.producer.accumulator import AccumulatorSettings, BufferPool, RecordAccumulator
-from streamlet.kafka.producer.batch import ProducerBatch, Sequences
-from streamlet.kafka.producer.partitioners import Topics
+from streamlet.kafka.producer.accumulator import AccumulatorSettings, BufferPool, RecordAccumulator, Topics
+from streamlet.kafka.producer.producer_batch import ProducerBatch, Sequences
 from streamlet.kafka.producer.producer_config import ProducerConfig
 from tests.scripted.kafka.producer.scripted import scripted, until
 

@@ -14,8 +14,8 @@ from streamlet.kafka.errors import AuthenticationFailed, KafkaError
 from streamlet.kafka.metadata.cluster import Broker, Cluster, PartitionInfo, TopicInfo, TopicPartition
 from streamlet.kafka.net.selector import Wakeup
 from streamlet.kafka.producer import record_future
-from streamlet.kafka.producer.batch import BatchState, ProducerBatch
 from streamlet.kafka.producer.errors import BufferExhausted, ProducerClosed
+from streamlet.kafka.producer.producer_batch import BatchState, ProducerBatch
 from streamlet.kafka.producer.record_future import FutureRecordMetadata, run_callbacks, split_batch
 from streamlet.kafka.protocol.schema import ApiKey
 from streamlet.kafka.records.appending import encode_record

@@ -11,9 +11,9 @@ from streamlet.kafka.broker_errors import MessageTooLarge, NotLeaderOrFollower
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.metadata.cluster import Broker, Cluster, PartitionInfo, TopicInfo, TopicPartition
 from streamlet.kafka.producer.accumulator import AccumulatorSettings, BufferPool, PartitionQueue, RecordAccumulator
-from streamlet.kafka.producer.batch import BatchState, ProducerBatch, Sequences
 from streamlet.kafka.producer.batch_ledger import BatchLedger, Outcome, RetryLimits
 from streamlet.kafka.producer.errors import OutcomeUnknown
+from streamlet.kafka.producer.producer_batch import BatchState, ProducerBatch, Sequences
 from streamlet.kafka.producer.record_future import FutureRecordMetadata, run_callbacks
 from streamlet.kafka.records.appending import encode_record
 

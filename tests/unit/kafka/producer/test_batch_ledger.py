@@ -12,9 +12,9 @@ from streamlet.kafka.broker_errors import InvalidRecord, MessageTooLarge, NotLea
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.metadata.cluster import Broker, Cluster, PartitionInfo, TopicInfo, TopicPartition
 from streamlet.kafka.producer.accumulator import AccumulatorSettings, BufferPool, RecordAccumulator
-from streamlet.kafka.producer.batch import MOVES, BatchState, ProducerBatch
 from streamlet.kafka.producer.batch_ledger import BatchLedger, Outcome, RetryLimits
 from streamlet.kafka.producer.errors import BatchExpired, OutcomeUnknown
+from streamlet.kafka.producer.producer_batch import MOVES, BatchState, ProducerBatch
 from streamlet.kafka.producer.record_future import FutureRecordMetadata, run_callbacks
 from streamlet.kafka.records.appending import encode_record
 

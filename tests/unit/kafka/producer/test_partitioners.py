@@ -9,9 +9,9 @@ import pytest
 from streamlet.base.backoff import Backoff
 from streamlet.kafka.broker_errors import UnknownTopicOrPartition
 from streamlet.kafka.metadata.cluster import Broker, Cluster, PartitionInfo, TopicInfo, TopicPartition
-from streamlet.kafka.producer.accumulator import AccumulatorSettings, BufferPool, RecordAccumulator
+from streamlet.kafka.producer.accumulator import AccumulatorSettings, BufferPool, RecordAccumulator, Topics
 from streamlet.kafka.producer.errors import PartitionerFailed
-from streamlet.kafka.producer.partitioners import StickyPartition, Topics, all_replicas_down, weighted
+from streamlet.kafka.producer.partitioners import StickyPartition, all_replicas_down, weighted
 from streamlet.kafka.producer.producer_config import ProducerConfig
 
 

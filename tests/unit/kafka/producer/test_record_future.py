@@ -8,8 +8,8 @@ import pytest
 
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.metadata.cluster import TopicPartition
-from streamlet.kafka.producer.batch import ProducerBatch
 from streamlet.kafka.producer.errors import BatchExpired, OutcomeUnknown
+from streamlet.kafka.producer.producer_batch import ProducerBatch
 from streamlet.kafka.producer.record_future import FutureRecordMetadata, run_callbacks
 
 

@@ -9,7 +9,7 @@ from streamlet.kafka.broker_errors import (
     UnknownProducerId,
 )
 from streamlet.kafka.metadata.cluster import TopicPartition
-from streamlet.kafka.producer.batch import MAX_EPOCH, BatchState, ProducerBatch, Sequences
+from streamlet.kafka.producer.producer_batch import MAX_EPOCH, BatchState, ProducerBatch, Sequences
 
 TP = TopicPartition("t", 0)
 

@@ -17,9 +17,9 @@ from streamlet.kafka.broker_errors import (
 )
 from streamlet.kafka.errors import Disconnected, KafkaError
 from streamlet.kafka.metadata.cluster import TopicPartition
-from streamlet.kafka.producer.batch import BatchState, ProducerBatch, Sequences
 from streamlet.kafka.producer.batch_ledger import Outcome, RetryLimits, Verdict, decide
 from streamlet.kafka.producer.errors import OutcomeUnknown
+from streamlet.kafka.producer.producer_batch import BatchState, ProducerBatch, Sequences
 
 PLACES = [TopicPartition("t", number) for number in range(2)]
 LIMITS = RetryLimits(10_000, 1e9)

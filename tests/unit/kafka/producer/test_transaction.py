@@ -11,8 +11,8 @@ from streamlet.kafka.broker_errors import error_class
 from streamlet.kafka.client.group_requests import ConsumerGroupMetadata, OffsetAndMetadata
 from streamlet.kafka.errors import Disconnected, KafkaError
 from streamlet.kafka.metadata.cluster import TopicPartition
-from streamlet.kafka.producer.batch import MAX_EPOCH, Sequences
 from streamlet.kafka.producer.errors import IllegalProducerState, OutcomeUnknown, ProducerFenced, TransactionFailed
+from streamlet.kafka.producer.producer_batch import MAX_EPOCH, Sequences
 from streamlet.kafka.producer.transaction import ALLOWED, State, TransactionManager
 from streamlet.kafka.producer.transaction_requests import Kind
 from streamlet.kafka.protocol.messages.groups import FindCoordinatorResponse

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamlet.kafka.records.batch import HEADER, scan_headers
+from streamlet.kafka.records.record_batch import HEADER, scan_headers
 
 
 def batch(base: int, last: int, epoch: int = 0, records: int = 0, magic: int = 2) -> bytes:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from streamlet.kafka.records.batch import ReadOptions, RecordBatch, TimestampType, read_batches
 from streamlet.kafka.records.compression import Compression
+from streamlet.kafka.records.record_batch import ReadOptions, RecordBatch, TimestampType, read_batches
 
 FOLDER = Path(__file__).with_name("golden")
 EXPECTED: dict[str, dict[str, Any]] = json.loads((FOLDER / "expected.json").read_text())

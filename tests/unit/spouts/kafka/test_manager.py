@@ -16,7 +16,7 @@ from streamlet.base.clock import ManualClock
 from streamlet.base.errors import ValueCannotTravel
 from streamlet.components.spout import Spout
 from streamlet.kafka.errors import CorruptRecord
-from streamlet.kafka.records.batch import BatchHeader, RecordBatch
+from streamlet.kafka.records.record_batch import BatchHeader, RecordBatch
 from streamlet.model.grouping import Grouping
 from streamlet.model.stream import Stream
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, Target

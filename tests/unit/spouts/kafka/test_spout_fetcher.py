@@ -17,7 +17,7 @@ from streamlet.kafka.client.leader_requests import FetchSettings
 from streamlet.kafka.errors import Disconnected
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.protocol.messages.fetch import FetchPartitionResponse, FetchResponse, FetchTopicResponse
-from streamlet.kafka.records.batch import HEADER
+from streamlet.kafka.records.record_batch import HEADER
 from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.manager import EmitLimits, OffsetLedger, PartitionManager
 from streamlet.spouts.kafka.partition import Broker, Partition

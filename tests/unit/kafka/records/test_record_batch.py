@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamlet.kafka.errors import CorruptRecord, DecompressedTooLarge, UnsupportedRecordFormat
-from streamlet.kafka.records.batch import HEADER, ReadOptions, TimestampType, read_batches
 from streamlet.kafka.records.compression import CodecError, Compression, compress, decompress
+from streamlet.kafka.records.record_batch import HEADER, ReadOptions, TimestampType, read_batches
 from streamlet.kafka.records.varint import read_varint, varint
 from tests.whole_batches import BatchFields, NewRecord, encode_batch
 

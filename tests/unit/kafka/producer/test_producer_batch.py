@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.producer.accumulator import BufferPool
-from streamlet.kafka.producer.batch import BatchState, ProducerBatch, increment_sequence
+from streamlet.kafka.producer.producer_batch import BatchState, ProducerBatch, increment_sequence
 from streamlet.kafka.producer.record_future import FutureRecordMetadata, run_callbacks, split_batch
 from streamlet.kafka.records.appending import HEADER_SIZE, encode_plain, encode_record, upper_bound
-from streamlet.kafka.records.batch import ReadOptions, read_batches
 from streamlet.kafka.records.compression import Compression
+from streamlet.kafka.records.record_batch import ReadOptions, read_batches
 
 TP = TopicPartition("t", 3)
 RECORDS = st.lists(
