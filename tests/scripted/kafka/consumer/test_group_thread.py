@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from streamlet.base.backoff import Backoff, no_jitter
 from streamlet.base.clock import ManualClock
+from streamlet.kafka.broker_errors import IllegalGeneration
 from streamlet.kafka.consumer.assignors import RangeAssignor
-from streamlet.kafka.consumer.assignors.base import Subscription
+from streamlet.kafka.consumer.assignors.base import Subscription, encode_assignment
 from streamlet.kafka.consumer.consumer_config import ConsumerConfig
 from streamlet.kafka.consumer.group_thread import GroupThread
 from streamlet.kafka.consumer.membership import (
     Generation,
     GroupSettings,
+    Joined,
     Membership,
     MembershipLost,
     MemberState,
@@ -23,8 +26,13 @@ from streamlet.kafka.consumer.membership import (
     Sync,
 )
 from streamlet.kafka.future import RequestFuture
-from streamlet.kafka.metadata.cluster import Cluster, PartitionInfo, TopicInfo
-from streamlet.kafka.protocol.messages.groups import JoinGroupMember, JoinGroupResponse
+from streamlet.kafka.metadata.cluster import Broker, Cluster, PartitionInfo, TopicInfo, TopicPartition
+from streamlet.kafka.protocol.messages.groups import (
+    JoinGroupMember,
+    JoinGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
 
 
 @pytest.fixture
@@ -104,6 +112,48 @@ def test_c5_a_static_leader_that_comes_back_watches_and_syncs_without_shares(lea
     leader._client.metadata.cluster = cluster_of(a=3)
     leader._metadata_changed(leader._client.cluster)
     assert rejoins(leader) == ["the partitions of a changed"]
+
+
+@pytest.mark.parametrize("left", [False, True], ids=["the group went on", "this member left"])
+def test_c5_a_share_of_an_older_generation_is_dropped(
+    leader: GroupThread, monkeypatch: pytest.MonkeyPatch, left: bool
+) -> None:
+    """It came late: others own those partitions now, and this member is about to join again."""
+    sent: list[tuple[Any, RequestFuture[Any]]] = []
+
+    def send(request: Any, *_to: object) -> RequestFuture[Any]:
+        sent.append((request, RequestFuture()))
+        return sent[-1][1]
+
+    monkeypatch.setattr(leader._client, "send", send)
+    membership = leader._membership
+    membership.coordinator_known, leader._coordinator = True, Broker(1, "127.0.0.1", 1)
+    first = Generation(1, "m", "range")
+
+    def do_all() -> None:
+        while (action := membership.step(0.0)) is not None:
+            leader._do(action)
+
+    def answer_sync(number: int, *partitions: TopicPartition) -> None:
+        share = SyncGroupResponse(error_code=0, assignment=encode_assignment(partitions))
+        syncs = [future for request, future in sent if isinstance(request, SyncGroupRequest)]
+        syncs[number].complete(share)
+
+    membership.joined(first, False, {}, 0.0)
+    do_all()
+    if left:
+        membership.leave()
+    else:
+        membership.beat_answered(IllegalGeneration("a test"), first, 0.0)
+    membership.join((("range", b""),), 0.0)
+    answer_sync(0, TopicPartition("t", 0))
+    assert membership.state is MemberState.PREPARING_REBALANCE
+    second = Generation(2, "m", "range")
+    membership.joined(second, False, {}, 0.0)
+    do_all()
+    answer_sync(1, TopicPartition("t", 1))
+    shares = [news for news in membership.news if isinstance(news, Joined)]
+    assert shares == [Joined(second, encode_assignment([TopicPartition("t", 1)]), False)]
 
 
 def test_c5_news_of_a_membership_that_was_left_are_not_heard(leader: GroupThread) -> None:
