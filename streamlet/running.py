@@ -206,9 +206,9 @@ def _check_types(
 
 def _refuse_while_imported() -> None:
     # Not above: `import streamlet` comes before all else, and brings nothing of the runtime along.
-    from streamlet.runtime.worker.loading import file_at_hand
+    from streamlet.runtime.worker.loading import file_being_imported
 
-    importing = file_at_hand()
+    importing = file_being_imported()
     if importing is not None:
         raise BadInput(
             f"{importing.name} calls run while it is imported, and every worker imports it: the run would start "
@@ -231,7 +231,7 @@ def make_request(
     quiet_stdout: bool = False,
 ) -> RunRequest:
     """Check everything and return the request. Raises BadInput, before anything is started."""
-    settings, overrides = divided(topology, given)
+    settings, overrides = split_settings(topology, given)
     checked(topology, overrides, imported=file is not None)
     if until_caught_up:
         settings["streamlet.until.caught.up"] = True
@@ -267,7 +267,7 @@ def make_backend(name: str, debug: bool = False) -> Backend:
     return backend
 
 
-def divided(topology: TopologySpec, given: Given) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+def split_settings(topology: TopologySpec, given: Given) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """Return settings of the run, and overrides by component. Raises SettingError for a key that is neither.
 
     An override is ``COMPONENT.NAME``; ``model.validate`` checks it together with the topology.

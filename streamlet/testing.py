@@ -41,7 +41,7 @@ from streamlet.model.topology import ComponentDef, Subscription, TopologyMeta, T
 from streamlet.model.validate import checked
 from streamlet.running import check_topology, make_request, settings_given
 from streamlet.runtime.links.links import Links, NoLinks
-from streamlet.runtime.tasks.building import LiveTask, Running
+from streamlet.runtime.tasks.building import LiveTask, WorkerContext
 from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run
 from streamlet.runtime.tasks.task_stats import component_rows
 from streamlet.runtime.tasks.values import travelling
@@ -108,7 +108,7 @@ class Tester:
         self._given_up: dict[str, list[Any]] = defaultdict(list)
         self._open = True
         rng = random.Random(seed)
-        running = Running(
+        shared = WorkerContext(
             plan=plan,
             worker=0,
             epoch=1,
@@ -121,7 +121,7 @@ class Tester:
             overrides=overrides,
             built=self._record,
         )
-        self._loop = WorkerLoop(running, links)
+        self._loop = WorkerLoop(shared, links)
         try:
             self._loop.initialize()
             self._loop.activate()

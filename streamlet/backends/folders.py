@@ -22,15 +22,15 @@ _NAME = re.compile(r"slt-(?:spark-)?(\d{1,10})-(\d{1,20})-(\d{1,20})-([0-9a-f]{8
 
 def run_folder() -> Path:
     """Make a folder, 0700, for the files of a run. Raises BadInput."""
-    return _made("slt-")
+    return _make_folder("slt-")
 
 
 def spark_folder() -> Path:
     """Make a folder, 0700, for the files of a Spark application here. Raises BadInput."""
-    return _made("slt-spark-")
+    return _make_folder("slt-spark-")
 
 
-def there_again(folder: Path) -> bool:
+def recreate_if_swept(folder: Path) -> bool:
     """Make a swept folder again; tell whether it was swept. Raises OSError."""
     # Those who sweep temporary files (a system after ten days, a person who needs room) do not know that a run lives.
     # Its name cannot be guessed before it is there, but afterwards: what another user has put there is not ours.
@@ -44,7 +44,7 @@ def there_again(folder: Path) -> bool:
     return True
 
 
-def _made(kind: str) -> Path:
+def _make_folder(kind: str) -> Path:
     try:
         place = tempfile.gettempdir()
         _remove_dead({place})

@@ -13,14 +13,14 @@ import uuid
 from collections.abc import Mapping
 
 from streamlet.backends.contract import ComponentStatus, Observer, RunRequest, RunResult, RunStatus, Stop
-from streamlet.backends.outcome import judged
+from streamlet.backends.outcome import check_result
 from streamlet.base.clock import Clock, SystemClock
 from streamlet.base.environment import environment
 from streamlet.base.errors import StreamletError
 from streamlet.model.plan import make_plan
 from streamlet.runtime.links.links import NoLinks
 from streamlet.runtime.supervision.supervisor import DRAIN_S, IDLE_DRAIN_S
-from streamlet.runtime.tasks.building import Running, component_names
+from streamlet.runtime.tasks.building import WorkerContext, component_names
 from streamlet.runtime.tasks.task_stats import component_rows
 from streamlet.runtime.tasks.user_errors import Complaints, exited
 from streamlet.runtime.worker.loop import DRAINING, Trace, WorkerLoop
@@ -48,9 +48,9 @@ class InlineBackend:
         Errors of bolts go to ``observer.on_event``; a spout that raises ends the run.
         """
         seed = request.conf["streamlet.seed"]
-        told: list[str] = []
-        complaints = Complaints(observer.on_event, self._clock, told.append)
-        running = Running(
+        errors: list[str] = []
+        complaints = Complaints(observer.on_event, self._clock, errors.append)
+        shared = WorkerContext(
             plan=make_plan(request.topology, 1),
             worker=0,
             epoch=1,
@@ -63,7 +63,7 @@ class InlineBackend:
             overrides=request.overrides,
             tell=observer.on_event,
         )
-        loop = self.loop = WorkerLoop(running, NoLinks(), self._trace)
+        loop = self.loop = WorkerLoop(shared, NoLinks(), self._trace)
         clean = False
         # Where stdout carries JSON, a user's print goes to stderr, as it does in a worker.
         quiet = contextlib.redirect_stdout(sys.stderr) if request.quiet_stdout else contextlib.nullcontext()
@@ -86,10 +86,10 @@ class InlineBackend:
                 raised = loop.close(clean)
         complaints.flush()
         if raised:
-            raise _closing(raised)
+            raise _close_error(raised)
         status = self._status(loop, "ended", left)
         observer.on_status(status)
-        return judged(RunResult(reason, status, drained, left=left), request.topology, told)
+        return check_result(RunResult(reason, status, drained, left=left), request.topology, errors)
 
     def _turn_until_over(self, loop: WorkerLoop, request: RunRequest, observer: Observer, stop: Stop) -> str:
         clock = self._clock
@@ -144,7 +144,7 @@ class InlineBackend:
         )
 
 
-def _closing(raised: list[BaseException]) -> StreamletError:
+def _close_error(raised: list[BaseException]) -> StreamletError:
     first = raised[0]
     if isinstance(first, StreamletError):
         return first

@@ -1,4 +1,4 @@
-"""The verdict on a run that came to its end, for every backend."""
+"""Whether a run that came to its end succeeded: decided here for every backend."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from streamlet.model.topology import TopologySpec
 
 MISSING = "What `cleanup` or `close` was to write may be missing."
 
-MOST_TOLD = 3
-"""Most errors of components that are repeated at the end."""
+MOST_ERRORS = 3
+"""Most errors of components that the end of a run repeats."""
 
 
 NOBODY_SENDS = "They are not tracked, so no spout hears of them and nobody sends them again."
@@ -51,7 +51,7 @@ class TuplesLeft(StreamletError):
         self.result = result
 
 
-def counted(waiting: Mapping[str, int]) -> str:
+def tuples_text(waiting: Mapping[str, int]) -> str:
     """Return ``3,551 untracked tuples for slow and 1 for store``."""
     first, *more = waiting.items()
     tuples = f"{first[1]:,} untracked tuple{'' if first[1] == 1 else 's'} for {first[0]}"
@@ -75,32 +75,32 @@ def check_closed(raised: Sequence[str], unclosed: Sequence[str], reason: str) ->
         )
 
 
-def judged(result: RunResult, topology: TopologySpec, told: Sequence[str]) -> RunResult:
-    """Return the result of a good run. Raises TreesFailed.
+def check_result(result: RunResult, topology: TopologySpec, errors: Sequence[str]) -> RunResult:
+    """Return the result of a run that succeeded. Raises TreesFailed or TuplesLeft.
 
-    ``told`` are the paragraphs about errors of components. A run that caught up answers for every message that failed
+    ``errors`` are the paragraphs about errors of components. A run that caught up answers for every message that failed
     and was not acked since. One that was ended by time answers only for messages that can never come again; one that
     was interrupted for what a ReliableSpout or a bolt has given up. Lost tuples fail any run. A policy that its user
     has named (``answers_for_failures``) is asked for none of these.
     """
     if result.left:
         raise TuplesLeft(
-            f"The drain's time was over before every queue was empty, and it left {counted(result.left)}. "
+            f"The drain's time was over before every queue was empty, and it left {tuples_text(result.left)}. "
             f"{NOBODY_SENDS} Allow more time with --drain-timeout (from Python: drain_timeout), or have the spout emit "
             "with tup_id, so that an open tree is read again by the next run.",
             result,
         )
-    lost = [row for row in result.status.components if row.lost and not _answers(row, topology)]
+    lost = [row for row in result.status.components if row.lost and not _answers_for_failures(row, topology)]
     if lost:
         counts = " and ".join(f"{row.lost:,} at {row.name}" for row in lost)
         raise TuplesLeft(
             f"The topology ran to its end, but untracked tuples were lost: {counts}. {NOBODY_SENDS}", result
         )
-    failed = [row for row in result.status.components if _gone(row) and _counts(row, result.reason, topology)]
+    failed = [row for row in result.status.components if _unprocessed(row) and _fails_run(row, result.reason, topology)]
     if not failed:
-        return _nothing_open(result, topology)
-    counts = " and ".join(_count(row) for row in failed)
-    why = " ".join(dict.fromkeys(told[:MOST_TOLD])) or (
+        return _check_open_trees(result, topology)
+    counts = " and ".join(_row_text(row) for row in failed)
+    why = " ".join(dict.fromkeys(errors[:MOST_ERRORS])) or (
         "No component raised anything: a bolt failed them by itself, they took longer than "
         "topology.message.timeout.secs, or a worker or link was lost."
     )
@@ -111,12 +111,12 @@ def judged(result: RunResult, topology: TopologySpec, told: Sequence[str]) -> Ru
     )
 
 
-def _nothing_open(result: RunResult, topology: TopologySpec) -> RunResult:
+def _check_open_trees(result: RunResult, topology: TopologySpec) -> RunResult:
     """Return the result unless its drain left trees nobody reads again.
 
     Raises TuplesLeft.
     """
-    left = [row for row in result.status.components if row.open and not _answers(row, topology)]
+    left = [row for row in result.status.components if row.open and not _answers_for_failures(row, topology)]
     if not left or result.reason == "interrupted":  # who interrupts a run limits its time, and is told
         return result
     trees = " and ".join(f"{row.open:,} open tuple tree{'' if row.open == 1 else 's'} of {row.name}" for row in left)
@@ -128,18 +128,18 @@ def _nothing_open(result: RunResult, topology: TopologySpec) -> RunResult:
     )
 
 
-def _answers(row: ComponentStatus, topology: TopologySpec) -> bool:
+def _answers_for_failures(row: ComponentStatus, topology: TopologySpec) -> bool:
     return bool(getattr(topology.component(row.name).cls, "answers_for_failures", False))
 
 
-def _gone(row: ComponentStatus) -> int:
+def _unprocessed(row: ComponentStatus) -> int:
     return max(row.unreplayed, row.given_up)
 
 
-def _counts(row: ComponentStatus, reason: str, topology: TopologySpec) -> bool:
+def _fails_run(row: ComponentStatus, reason: str, topology: TopologySpec) -> bool:
     if row.kind != SPOUT:
         return True
-    if _answers(row, topology):
+    if _answers_for_failures(row, topology):
         return False
     spout = topology.component(row.name).cls
     if reason == "interrupted":
@@ -154,7 +154,7 @@ def _may_still_replay(spout: type) -> bool:
     return issubclass(spout, Spout) and (spout.fail is not Spout.fail or spout.fail_many is not Spout.fail_many)
 
 
-def _count(row: ComponentStatus) -> str:
+def _row_text(row: ComponentStatus) -> str:
     if row.kind == SPOUT:
-        return f"{_gone(row):,} tuple tree{'' if _gone(row) == 1 else 's'} of the spout {row.name}"
-    return f"{_gone(row):,} untracked tuple{'' if _gone(row) == 1 else 's'} at {row.name}"
+        return f"{_unprocessed(row):,} tuple tree{'' if _unprocessed(row) == 1 else 's'} of the spout {row.name}"
+    return f"{_unprocessed(row):,} untracked tuple{'' if _unprocessed(row) == 1 else 's'} at {row.name}"

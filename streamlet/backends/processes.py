@@ -118,7 +118,7 @@ class ProcessLauncher:
         self._killed = [process for process in self._killed if process.poll() is None]
         unstarted, self._unstarted = self._unstarted, []
         return unstarted + [
-            (worker, epoch, _how(process.returncode))
+            (worker, epoch, _exit_text(process.returncode))
             for worker, (epoch, process) in self._processes.items()
             if process.poll() is not None
         ]
@@ -159,7 +159,7 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join([own, *filter(None, [os.environ.get("PYTHONPATH")])])}
 
 
-def _how(returncode: int) -> str:
+def _exit_text(returncode: int) -> str:
     if returncode < 0:
         return f"was killed by {signal.Signals(-returncode).name}"
     return f"ended with status {returncode}"

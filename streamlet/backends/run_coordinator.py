@@ -20,9 +20,9 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from streamlet.backends.contract import ComponentStatus, Observer, RunRequest, RunResult, RunStatus, Stop
-from streamlet.backends.folders import run_folder, there_again
+from streamlet.backends.folders import recreate_if_swept, run_folder
 from streamlet.backends.kernel_records import Memory, killed_for_memory, memory, processor
-from streamlet.backends.outcome import NOBODY_SENDS, RunFailed, check_closed, counted, judged
+from streamlet.backends.outcome import NOBODY_SENDS, RunFailed, check_closed, check_result, tuples_text
 from streamlet.base.clock import AwakeClock, Clock, SystemClock
 from streamlet.base.errors import FAILED
 from streamlet.model.plan import Plan, fingerprint, make_plan
@@ -35,7 +35,7 @@ from streamlet.runtime.tasks.task_stats import GAUGES, component_rows, merged
 from streamlet.runtime.worker import messages
 from streamlet.runtime.worker.channel import ChannelClosed, ControlChannel
 from streamlet.runtime.worker.kept_code import Code, keep_code
-from streamlet.runtime.worker.messages import Beat, Failed, FromCoordinator, FromWorker, Misshapen, Raw, from_worker
+from streamlet.runtime.worker.messages import BadMessage, Beat, Failed, FromCoordinator, FromWorker, Raw, from_worker
 from streamlet.runtime.worker.page_file import make_page
 from streamlet.runtime.worker.timers import next_multiple
 
@@ -46,7 +46,7 @@ STATUS_AFTER_S = 0.3
 """Seconds after the workers looked at their numbers, all at the same moment, before a status is made of them."""
 
 LOOK_S = 0.05
-"""Seconds between two looks at what time alone brings."""
+"""Seconds between two looks at deaths, silence and deadlines."""
 
 CLOSE_S = 5.0
 """Seconds that the channels of stopped workers may take to end."""
@@ -134,8 +134,8 @@ class RunCoordinator:
         self.pids: dict[int, int] = {}
         self.pages: dict[int, mmap.mmap] = {}
         """Worker -> the page on which it notes what it has in hand."""
-        self.dead: dict[str, Mapping[str, Any]] = {}
-        """Component -> sum of the last snapshots of its tasks whose worker was replaced."""
+        self.ended_totals: dict[str, Mapping[str, Any]] = {}
+        """Component -> sum of the last counters of its tasks whose worker was replaced."""
         self.left: Counter[str] = Counter()
         """Bolt -> untracked tuples for it that the drain left."""
         self.lost: Counter[str] = Counter()
@@ -147,7 +147,7 @@ class RunCoordinator:
         self._selector.register(self._wake_read, selectors.EVENT_READ, None)
         self._adopted: list[tuple[int, int, ControlChannel]] = []
         self._close_errors: list[str] = []
-        self._hung_up: dict[tuple[int, int], float] = {}
+        self._channel_closed_at: dict[tuple[int, int], float] = {}
         self._memory: dict[int, deque[Memory]] = {}
         """Worker -> the last two looks at its process's memory. The last may be one at a process being killed."""
         self._broken_links: list[tuple[float, int, int, messages.LinkLost]] = []
@@ -175,7 +175,7 @@ class RunCoordinator:
         reason, unclosed = self.supervisor.ending or "interrupted", tuple(self.supervisor.unclosed.values())
         check_closed(self._close_errors, unclosed, reason)
         result = RunResult(reason, status, self.supervisor.drained, unclosed, left=dict(self.left))
-        return judged(result, self.plan.topology, self.complaints)
+        return check_result(result, self.plan.topology, self.complaints)
 
     def _watch(self) -> None:
         show_at = next_multiple(self.started, STATUS_S) + STATUS_AFTER_S
@@ -188,17 +188,17 @@ class RunCoordinator:
                 self.observer.on_status(self._status())
 
     def _look(self) -> None:
-        """Read everything that was said, then judge what time brings."""
+        """Read all messages, then act on deaths, silence and time."""
         supervisor = self.supervisor
         self._read()
         now = self.awake.monotonic()
         # The last words come before the death: the reason of a failure ends the run, where the death alone would start
         # a replacement that fails in the same way.
         for worker, epoch, how in self.launcher.ended():
-            self._last_words(worker, epoch)
-            self._examine(worker, epoch)
-            self._do(supervisor.gone(worker, epoch, how + self._if_for_memory(worker, how), now))
-        self._do(self._gone_without_a_word(now))
+            self._read_last_messages(worker, epoch)
+            self._read_page(worker, epoch)
+            self._do(supervisor.gone(worker, epoch, how + self._memory_text(worker, how), now))
+        self._do(self._report_closed_channels(now))
         self._cut_broken_links(now)
         self._look_at_silent(now)
         self._do(supervisor.tick(now))
@@ -211,14 +211,14 @@ class RunCoordinator:
             self._do(self.supervisor.end("time", now))
 
     def _wait_for_closing(self) -> None:
-        """Read what closing workers still say: for some seconds, or one after a failure."""
+        """Read the messages of closing workers: for some seconds, or one after a failure."""
         deadline = self.awake.monotonic() + (CLOSE_S if self.failure is None else 1.0)
         if self.failure is not None:
             self._broadcast(messages.Stop(clean=False))
         while self.channels and self.awake.monotonic() < deadline:
             self._read()
             for worker, epoch, _ in self.launcher.ended():
-                self._last_words(worker, epoch)
+                self._read_last_messages(worker, epoch)
 
     def _clear(self) -> None:
         # Channels first: a worker that is still there takes the end of its channel for the sign to end by itself, and
@@ -254,18 +254,18 @@ class RunCoordinator:
             else:
                 self._receive(*key.data)
         while self._adopted:
-            self._welcome(*self._adopted.pop(0))
+            self._register_channel(*self._adopted.pop(0))
         for _, channel in list(self.channels.values()):
             if channel.unsent:
                 with contextlib.suppress(ChannelClosed):  # its end is read like any other
                     channel.flush()
 
-    def _welcome(self, worker: int, epoch: int, channel: ControlChannel) -> None:
+    def _register_channel(self, worker: int, epoch: int, channel: ControlChannel) -> None:
         if self.supervisor.workers[worker].epoch != epoch:
             channel.close()
             return
         if worker in self.channels:
-            self._hang_up(worker, self.channels[worker][0])  # else its end would be readable for ever
+            self._close_channel(worker, self.channels[worker][0])  # else its end would be readable for ever
         self.channels[worker] = (epoch, channel)
         self._selector.register(channel, selectors.EVENT_READ, (worker, epoch, channel))
         with contextlib.suppress(ChannelClosed):  # its end is read like any other
@@ -303,7 +303,7 @@ class RunCoordinator:
         self.pages.pop(worker, None)
         path = self.directory / f"hand-{worker}.{epoch}"
         try:
-            if there_again(self.directory):
+            if recreate_if_swept(self.directory):
                 logger.info("The folder of the run, %s, was swept and is made again.", self.directory)
             self.pages[worker] = make_page(str(path))
         except OSError as error:  # the run goes on without: a death is told without what was under work
@@ -311,45 +311,45 @@ class RunCoordinator:
             return ""
         return str(path)
 
-    def _examine(self, worker: int, epoch: int) -> None:
-        """Look at a worker's page: its death is about to be judged."""
+    def _read_page(self, worker: int, epoch: int) -> None:
+        """Read a worker's page for the supervisor: its death is about to be judged."""
         page = self.pages.get(worker)
         if page is not None and self.supervisor.workers[worker].epoch == epoch:
-            self.supervisor.holds_now(worker, epoch, holding(page))
+            self.supervisor.note_in_hand(worker, epoch, holding(page))
 
     def _receive(self, worker: int, epoch: int, channel: ControlChannel) -> None:
         try:
             raws = channel.receive()
         except ChannelClosed:
-            self._hang_up(worker, epoch)
-            self._hung_up[worker, epoch] = self.awake.monotonic()
+            self._close_channel(worker, epoch)
+            self._channel_closed_at[worker, epoch] = self.awake.monotonic()
             return
         # Any bytes are a sign of life: the end of a long message may still be on its way.
         self.supervisor.heard(worker, epoch, self.awake.monotonic())
         for raw in raws:
             self._handle(worker, epoch, raw)
 
-    def _gone_without_a_word(self, now: float) -> list[instructions.Instruction]:
-        """Give up workers whose channel ended, after a moment."""
-        # The channel ends before the process can be reaped. Believed at once, the user would read "hung up" instead of
+    def _report_closed_channels(self, now: float) -> list[instructions.Instruction]:
+        """Report workers whose channel was closed a moment ago as gone."""
+        # The channel ends before the process can be reaped. Reported at once, the user would read "hung up" instead of
         # "was killed by SIGSEGV".
         out = []
-        for (worker, epoch), since in list(self._hung_up.items()):
+        for (worker, epoch), since in list(self._channel_closed_at.items()):
             if now - since >= HOW_S:
-                del self._hung_up[worker, epoch]
-                self._examine(worker, epoch)
+                del self._channel_closed_at[worker, epoch]
+                self._read_page(worker, epoch)
                 out += self.supervisor.gone(worker, epoch, "hung up", now)
         return out
 
     def _look_at_silent(self, now: float) -> None:
         """Look from outside at workers that have been silent for a while: they may be busy."""
-        for worker, epoch in self.supervisor.to_look_at(now):
-            self._examine(worker, epoch)
+        for worker, epoch in self.supervisor.silent_workers(now):
+            self._read_page(worker, epoch)
             pid = self._pid_here(worker)
             used = processor(pid) if pid else None
-            self.supervisor.looked_at(worker, epoch, used.used_s if used is not None else None, now)
+            self.supervisor.note_processor_time(worker, epoch, used.used_s if used is not None else None, now)
 
-    def _if_for_memory(self, worker: int, how: str) -> str:
+    def _memory_text(self, worker: int, how: str) -> str:
         """Return who killed a worker, if the kernel did for memory.
 
         As a part of a sentence.
@@ -376,19 +376,19 @@ class RunCoordinator:
             _, worker, epoch, lost = self._broken_links.pop(0)
             self._do(self.supervisor.link_lost(worker, epoch, lost.worker, lost.epoch, lost.version, lost.why, now))
 
-    def _last_words(self, worker: int, epoch: int) -> None:
+    def _read_last_messages(self, worker: int, epoch: int) -> None:
         """Read the last messages of an ended worker: the reason of its failure is among them."""
         held = self.channels.get(worker)
         if held is not None and held[0] == epoch:
-            for raw in held[1].last_words():
+            for raw in held[1].last_messages():
                 self._handle(worker, epoch, raw)
-            self._hang_up(worker, epoch)
+            self._close_channel(worker, epoch)
 
     def _handle(self, worker: int, epoch: int, raw: Raw) -> None:
         now = self.awake.monotonic()
         try:
             message = from_worker(raw, self.request.workers, len(self.plan.tasks))
-        except Misshapen as wrong:
+        except BadMessage as wrong:
             self._do(self.supervisor.gone(worker, epoch, str(wrong), now))
         else:
             self._take(worker, epoch, message, now)
@@ -418,7 +418,7 @@ class RunCoordinator:
             case messages.Unlinked(peer, why):
                 supervisor.unlinked(worker, epoch, peer, why)
             case messages.Unfit(why):
-                self._examine(worker, epoch)
+                self._read_page(worker, epoch)
                 self._do(supervisor.unfit(worker, epoch, why, now))
             case messages.Event(level, text):
                 self.observer.on_event(level, text)
@@ -450,13 +450,13 @@ class RunCoordinator:
                 case instructions.Start(worker, epoch):
                     self.launcher.start(worker, epoch, self.adopt)
                 case instructions.Kill(worker, epoch):
-                    self._bury(worker)
+                    self._keep_counters(worker)
                     # Killed before its channel is closed: a living worker would take the end of the channel for the
                     # coordinator's, and remove the folder of the run.
                     self.launcher.kill(worker, epoch)
-                    self._hang_up(worker, epoch)
+                    self._close_channel(worker, epoch)
                 case instructions.Replaced(worker, epoch):
-                    self.observer.on_event("warning", self._begins_anew(worker, epoch))
+                    self.observer.on_event("warning", self._replaced_text(worker, epoch))
                 case instructions.GiveUp(reason):
                     self.failure = self.failure or RunFailed(reason)
                 case instructions.Tell(level, text):
@@ -469,14 +469,14 @@ class RunCoordinator:
         for _, channel in list(self.channels.values()):
             channel.try_send(message)
 
-    def _hang_up(self, worker: int, epoch: int) -> None:
+    def _close_channel(self, worker: int, epoch: int) -> None:
         held = self.channels.get(worker)
         if held is not None and held[0] == epoch:
             del self.channels[worker]
             self._selector.unregister(held[1])
             held[1].close()
 
-    def _bury(self, worker: int) -> None:
+    def _keep_counters(self, worker: int) -> None:
         """Keep the counters of a worker that died: a run's totals do not shrink."""
         if self.supervisor.ending is not None:
             return  # nobody takes its place: its last numbers stand, and what was open with it is not done
@@ -486,13 +486,13 @@ class RunCoordinator:
             gone = dict.fromkeys(("unreplayed", "open", *GAUGES), 0)
             name, last = self._component_of(task_id), {**snapshot, **gone}
             # One sum and no list: a worker may be replaced any number of times.
-            self.dead[name] = merged(self.dead[name], last) if name in self.dead else last
+            self.ended_totals[name] = merged(self.ended_totals[name], last) if name in self.ended_totals else last
         if beat is not None and beat.queued:
             self.lost.update(beat.queued)
-            self.observer.on_event("error", f"worker {worker} took {counted(beat.queued)} along. {NOBODY_SENDS}")
+            self.observer.on_event("error", f"worker {worker} took {tuples_text(beat.queued)} along. {NOBODY_SENDS}")
 
-    def _begins_anew(self, worker: int, epoch: int) -> str:
-        """Say what a death means besides replays: memory that is lost."""
+    def _replaced_text(self, worker: int, epoch: int) -> str:
+        """Return the line about a replaced worker: open trees are replayed, memory of bolts is lost."""
         here = self._components_on(worker)
         bolts = [c.name for c in self.plan.topology.components if c.kind != SPOUT and c.name in here]
         text = f"worker {worker} was started again (epoch {epoch}): what was open is replayed"
@@ -513,7 +513,7 @@ class RunCoordinator:
 
     def _status(self, state: str | None = None) -> RunStatus:
         supervisor = self.supervisor
-        pairs = list(self.dead.items())
+        pairs = list(self.ended_totals.items())
         for beat in self.beats.values():
             pairs += [(self._component_of(task_id), snapshot) for task_id, snapshot in beat.tasks.items()]
         running = "running" if supervisor.whole else "recovering" if supervisor.began else "starting"

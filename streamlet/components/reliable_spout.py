@@ -129,7 +129,11 @@ class ReliableSpout(Spout):
         self._clock: Clock = port.clock
         self._waiting: set[Hashable] = set()
         spout_port = cast(SpoutPort, port)
-        here, elsewhere, many_elsewhere = spout_port.here, spout_port.emit_elsewhere, spout_port.emit_many_elsewhere
+        here, from_other_thread, many_from_other_thread = (
+            spout_port.here,
+            spout_port.emit_from_other_thread,
+            spout_port.emit_many_from_other_thread,
+        )
         send, send_many = port.emit, spout_port.emit_many
 
         # Kept only once it was sent: what an emit refused is nothing to wait for.
@@ -145,7 +149,7 @@ class ReliableSpout(Spout):
             if tup_id in self.unacked_tuples:
                 self._emitted_again(tup_id)
             if not here():
-                return elsewhere(emit, tup, tup_id, stream, direct_task, need_task_ids)
+                return from_other_thread(emit, tup, tup_id, stream, direct_task, need_task_ids)
             self._waiting.discard(tup_id)
             tasks = send(tup, tup_id, stream, direct_task, need_task_ids)
             self.unacked_tuples[tup_id] = Unacked([*tup], stream, direct_task)
@@ -159,7 +163,7 @@ class ReliableSpout(Spout):
             if tup_id in self.unacked_tuples:
                 self._emitted_again(tup_id)
             if not here():
-                many_elsewhere(emit_many, tuples, tup_id, stream)
+                many_from_other_thread(emit_many, tuples, tup_id, stream)
                 return
             self._waiting.discard(tup_id)
             kept = [[*values] for values in tuples]

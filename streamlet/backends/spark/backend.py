@@ -25,7 +25,7 @@ from streamlet.backends.spark.spark_session import (
     wait_for_executors,
 )
 from streamlet.base.errors import BadInput
-from streamlet.runtime.links.server import bound
+from streamlet.runtime.links.server import bind_socket
 
 SLOTS_S = 60.0
 """Seconds for a cluster's executors to register once the session is up."""
@@ -68,7 +68,7 @@ class SparkBackend:
         try:
             session = active_session() or self._start(request, observer, stop)
         except Cancelled:
-            return _nothing_ran(started)
+            return _cancelled_result(started)
         stop.on_kill(session.kill)
         try:
             preflight.check_session(session.conf())
@@ -78,7 +78,7 @@ class SparkBackend:
             observer.on_event("info", f"Spark is up after {took:.0f} s on {session.master}, with {found}")
             return self._run(session, archive, request, observer, stop)
         except Cancelled:
-            return _nothing_ran(started)
+            return _cancelled_result(started)
         finally:
             session.close()
 
@@ -107,7 +107,7 @@ class SparkBackend:
 
 
 def _await_slots(session: Session, request: RunRequest, observer: Observer, stop: Stop) -> str:
-    """Wait until there is a free slot for every worker; what there is, in words. Raises BadInput."""
+    """Wait for a free slot for every worker; return what there is, in words. Raises BadInput."""
     dynamic = session.conf().get("spark.dynamicAllocation.enabled") == "true"
     wanted = 0 if dynamic else request.workers
     # All executors of a local master, for then Spark spreads the slots over them, and no further one will come.
@@ -120,17 +120,18 @@ def _await_slots(session: Session, request: RunRequest, observer: Observer, stop
     limit_s = LOCAL_S if session.local else SLOTS_S
     executors = wait_for_executors(session, enough, min(limit_s, TOLD_AFTER_S), lambda: stop.asked)
     if not enough(executors):
-        observer.on_event("info", f"Waiting for executors, for up to {limit_s:g} s: {_words(executors)} so far")
+        here = _executors_text(executors)
+        observer.on_event("info", f"Waiting for executors, for up to {limit_s:g} s: {here} so far")
         executors = wait_for_executors(session, enough, limit_s - TOLD_AFTER_S, lambda: stop.asked)
     slots, busy = _slots(executors)
     if slots - busy < wanted:
         raise BadInput(too_few_slots(session.master, request.workers, slots, busy))
     if dynamic:
         return "executors started as workers need them"
-    return _words(executors)
+    return _executors_text(executors)
 
 
-def _words(executors: list[Executor]) -> str:
+def _executors_text(executors: list[Executor]) -> str:
     parts = ((len(executors), "executor"), (_slots(executors)[0], "task slot"))
     return " and ".join(f"{count} {name}{'' if count == 1 else 's'}" for count, name in parts)
 
@@ -144,7 +145,7 @@ def _probe(session: Session, workers: int, stop: Stop) -> None:
     found: list[str] = []
     failure: list[str] = []
     slots = sum(each.slots for each in session.executors()) or workers
-    with bound(("tcp", session.driver_host(), 0)) as listener:
+    with bind_socket(("tcp", session.driver_host(), 0)) as listener:
         listener.listen()
         address = listener.getsockname()[:2]
         task, group = preflight.make_probe(address), f"streamlet-preflight-{address[1]}"
@@ -179,5 +180,5 @@ def _joined(thread: threading.Thread, timeout_s: float, stop: Stop) -> bool:
     return not thread.is_alive()
 
 
-def _nothing_ran(started: float) -> RunResult:
+def _cancelled_result(started: float) -> RunResult:
     return RunResult("interrupted", RunStatus("ended", time.monotonic() - started), drained=True)

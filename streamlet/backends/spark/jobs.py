@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from streamlet.backends.spark.preflight import last_words
+from streamlet.backends.spark.preflight import error_line
 from streamlet.backends.spark.shipping import EXIT_SCHEMA, Slot, make_host
 from streamlet.backends.spark.spark_session import Session
 
@@ -41,7 +41,7 @@ class SparkJobs:
             said = str(error)
             if "cancelled" in said and self._group(worker, epoch) in said:
                 return "was cancelled"
-            return f"was lost by Spark: {last_words(said)}"
+            return f"was lost by Spark: {error_line(said)}"
         return str(rows[0]["why"])
 
     def cancel(self, worker: int, epoch: int) -> None:

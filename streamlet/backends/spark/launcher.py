@@ -70,7 +70,7 @@ class SlotLauncher:
         self._ended: list[tuple[int, int, str]] = []
         self._closed = threading.Event()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._server = LinkServer(("tcp", host, 0), secret, self._admits, self._welcomed, MAX_CONTROL_FRAME)
+        self._server = LinkServer(("tcp", host, 0), secret, self._check_hello, self._adopt_secured, MAX_CONTROL_FRAME)
         self.address = (self._server.address[1], self._server.address[2])
         self._acceptor = threading.Thread(target=self._accept, name="slots", daemon=True)
         self._acceptor.start()
@@ -85,7 +85,7 @@ class SlotLauncher:
                 selector.select()
                 self._server.serve()
 
-    def _admits(self, hello: Hello) -> None:
+    def _check_hello(self, hello: Hello) -> None:
         if hello.kind != handshake.CONTROL or hello.run_id != self._run_id:
             raise Refused("it wants another run")
         with self._lock:
@@ -93,7 +93,7 @@ class SlotLauncher:
         if expected is None or expected[0] != hello.epoch:
             raise Refused(f"epoch {hello.epoch} of worker {hello.worker} is not expected: it was replaced, or is here")
 
-    def _welcomed(self, secured: Secured) -> None:
+    def _adopt_secured(self, secured: Secured) -> None:
         hello = secured.hello
         adopt = self._forget(hello.worker, hello.epoch)  # one task for each epoch, whatever Spark does
         if adopt is None:
@@ -134,7 +134,7 @@ class SlotLauncher:
             return expected[1]
 
     def _cancel(self, worker: int, epoch: int, after_s: float) -> None:
-        """Cancel a slot on another thread. A driver JVM that hangs must not stop the coordinator's heart."""
+        """Cancel a slot on another thread. A driver JVM that hangs must not stop the coordinator."""
         slot = self._slots[worker, epoch]
         thread = self._jobs.thread(lambda: self._cancel_slot(slot, worker, epoch, after_s), f"cancel {worker}.{epoch}")
         self._cancellers.append(thread)

@@ -221,13 +221,13 @@ def explain_probe(error: str) -> str:
             "they run, PYSPARK_PYTHON says."
         )
     return (
-        f"Spark's executors could not run a first Python task: {last_words(error)} Check that PYSPARK_PYTHON "
+        f"Spark's executors could not run a first Python task: {error_line(error)} Check that PYSPARK_PYTHON "
         f"({os.environ.get('PYSPARK_PYTHON', 'not set: python3')}) is there on every executor."
     )
 
 
-def last_words(error: str) -> str:
-    """Return the telling line of a Java error; at most 300 characters."""
+def error_line(error: str) -> str:
+    """Return the line of a Java error that names its cause; at most 300 characters."""
     lines = [line.strip() for line in error.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
     telling = [line for line in lines if re.search(r"(Error|Exception)\b.*: |^Caused by|Cannot run program", line)]
     line = (telling or lines or ["it says nothing."])[-1]

@@ -19,7 +19,7 @@ from typing import Any
 
 from streamlet.backends.folders import spark_folder
 from streamlet.backends.spark.masters import Master
-from streamlet.backends.spark.preflight import last_words
+from streamlet.backends.spark.preflight import error_line
 from streamlet.base.environment import environment
 from streamlet.base.errors import BadInput
 
@@ -151,7 +151,7 @@ def open_session(
         said = f"{opening.error}\n{opening.log_tail()}"
         opening.abandon()
         raise BadInput(
-            f"Spark did not start on {master.url}: {last_words(said)} With --debug its whole log is shown."
+            f"Spark did not start on {master.url}: {error_line(said)} With --debug its whole log is shown."
         ) from opening.error
     return Session(opening.spark, master.local, opening.process, directory)
 

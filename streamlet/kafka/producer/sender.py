@@ -8,7 +8,7 @@ All state that the thread shares with callers stands behind one lock, :attr:`Sen
 user's runs: no callback, no partitioner, and no handler of the log, since each of them may call this very producer and
 would wait for the lock, or keep everybody else from it. Packing and all I/O happen without it, too. So whatever is
 decided under the lock and touches the user is put into the ledger's ``ended``, ``failures`` and ``notes``, and
-:meth:`Sender._fire` and :meth:`Sender._tell_log` take it from there after the lock is released.
+:meth:`Sender._run_callbacks` and :meth:`Sender._tell_log` take it from there after the lock is released.
 
 The lock is never taken twice by one thread. It is reentrant for one reason: that kind knows its holder. A signal
 handler, or a ``__del__``, may run in the middle of a call that holds it; with :attr:`Sender.holds_lock` every call
@@ -301,7 +301,7 @@ class Sender:
             self.closing = self.forced = True
             gone = self._closed_error()
             aborted = self.ledger.abort_all(gone)
-        self._fire()
+        self._run_callbacks()
         self._tell_log()
         if aborted:
             _log.warning(
@@ -342,13 +342,13 @@ class Sender:
             hurry = self.manager is not None and self.manager.hurries
             ready = self.accumulator.ready(self.client.cluster, now, hurry)
             self._look_at_leaderless(ready)
-        self._fire()
+        self._run_callbacks()
         if asked is not None:
             self._send_ask(asked)
         wait = min(self._send_ready(ready, now), ready.next_check_s)
         with self.lock:
             wait = min(wait, self.ledger.expire(self.client.cluster, self.clock.monotonic()))
-        self._fire()
+        self._run_callbacks()
         with self.lock:
             if self.manager is not None:
                 wait = min(wait, self.manager.wait_s(now))
@@ -494,7 +494,7 @@ class Sender:
             for tp, outcome in outcomes.items():
                 self._learn(tp, outcome, future)
             self._has_work = True
-        self._fire()
+        self._run_callbacks()
 
     def _outcomes(
         self, batches: list[ProducerBatch], broker: Broker, future: RequestFuture[ProduceResponse]
@@ -532,7 +532,7 @@ class Sender:
 
     # -- without the lock
 
-    def _fire(self) -> None:
+    def _run_callbacks(self) -> None:
         """Run the callbacks of batches that are over, in order; wake their waiters."""
         if not self.ledger.ended:
             return

@@ -40,22 +40,22 @@ def dial(address: Address, hello: Hello, secret: bytes, frame_limit: int) -> Sec
     A name may have several addresses, of both families; they are tried in the resolver's order, and each has an equal
     share of the time that is left. The error names all of them.
     """
-    targets = resolved(address)
+    targets = resolve(address)
     deadline = time.monotonic() + handshake.DEADLINE_S
     failed: list[tuple[str, OSError | Refused]] = []
     for number, (family, target) in enumerate(targets):
         left_s = max(0.0, deadline - time.monotonic())
         by = deadline - left_s + left_s / (len(targets) - number)
         try:
-            return _dialled(family, target, by, hello, secret, frame_limit)
+            return _connect(family, target, by, hello, secret, frame_limit)
         except (OSError, Refused) as error:
-            failed.append((_written(target), error))
+            failed.append((_address_text(target), error))
     if len(failed) == 1:
         raise failed[0][1]
     raise Refused(f"none of its addresses: {'; '.join(f'{where}: {error}' for where, error in failed)}")
 
 
-def resolved(address: Address) -> list[tuple[socket.AddressFamily, Any]]:
+def resolve(address: Address) -> list[tuple[socket.AddressFamily, Any]]:
     """Return family and socket address of every address that a name has. Blocks. Raises OSError."""
     kind, host, port = address
     if kind == "unix":
@@ -65,7 +65,7 @@ def resolved(address: Address) -> list[tuple[socket.AddressFamily, Any]]:
     return list(dict.fromkeys((family, target) for family, _kind, _protocol, _name, target in rows))
 
 
-def _written(target: Any) -> str:
+def _address_text(target: Any) -> str:
     """Write a socket address as users do: brackets around one of IPv6."""
     if isinstance(target, str):
         return target
@@ -73,7 +73,7 @@ def _written(target: Any) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _dialled(
+def _connect(
     family: socket.AddressFamily, target: Any, deadline: float, hello: Hello, secret: bytes, frame_limit: int
 ) -> Secured:
     sock = socket.socket(family, socket.SOCK_STREAM)
@@ -83,9 +83,9 @@ def _dialled(
         sock.connect(target)
         words = handshake.encode_hello(hello, os.urandom(handshake.NONCE_BYTES))
         sock.sendall(words)
-        reply = _exactly(sock, handshake.ANSWER_BYTES, deadline)
+        reply = _read_exactly(sock, handshake.ANSWER_BYTES, deadline)
         sock.sendall(handshake.check_answer(secret, words, reply))
-        if _exactly(sock, 1, deadline) != WELCOME:
+        if _read_exactly(sock, 1, deadline) != WELCOME:
             raise Refused("it did not accept this worker's epoch")
         keys = handshake.link_keys(secret, words, reply[4 : 4 + handshake.NONCE_BYTES])
         return Secured(sock, hello, FrameWriter(keys.to_acceptor), FrameReader(keys.to_dialer, frame_limit))
@@ -94,23 +94,23 @@ def _dialled(
         raise
 
 
-def accept(sock: socket.socket, secret: bytes, admits: Callable[[Hello], None], frame_limit: int) -> Secured:
-    """Prove and be proved by a dialer. Raises OSError or Refused.
+def accept(sock: socket.socket, secret: bytes, check_hello: Callable[[Hello], None], frame_limit: int) -> Secured:
+    """Exchange proofs with a peer that has dialled. Raises OSError or Refused.
 
-    ``admits(hello)`` raises Refused for a peer that is not wanted. A peer that has gone raises HungUp. The socket is
-    closed after each error.
+    ``check_hello(hello)`` raises Refused for a peer that is not wanted. A peer that has gone raises HungUp. The socket
+    is closed after each error.
     """
     deadline = time.monotonic() + handshake.DEADLINE_S
     try:
         watch(sock)
         # Only fixed sizes are read before the proof: a stranger can make us hold 85 bytes and no more.
-        words = _exactly(sock, handshake.HELLO_BYTES, deadline)
+        words = _read_exactly(sock, handshake.HELLO_BYTES, deadline)
         hello = handshake.decode_hello(words)
         nonce = os.urandom(handshake.NONCE_BYTES)
         sock.sendall(handshake.answer(secret, words, nonce))
-        handshake.check_proof(secret, words, nonce, _exactly(sock, handshake.PROOF_BYTES, deadline))
+        handshake.check_proof(secret, words, nonce, _read_exactly(sock, handshake.PROOF_BYTES, deadline))
         # After the proof: a stranger learns nothing about epochs.
-        admits(hello)
+        check_hello(hello)
         sock.sendall(WELCOME)
         keys = handshake.link_keys(secret, words, nonce)
         return Secured(sock, hello, FrameWriter(keys.to_dialer), FrameReader(keys.to_acceptor, frame_limit))
@@ -122,7 +122,7 @@ def accept(sock: socket.socket, secret: bytes, admits: Callable[[Hello], None], 
         raise
 
 
-def _exactly(sock: socket.socket, count: int, deadline: float) -> bytes:
+def _read_exactly(sock: socket.socket, count: int, deadline: float) -> bytes:
     data = b""
     while len(data) < count:
         left = deadline - time.monotonic()

@@ -35,8 +35,8 @@ _RESET = struct.pack("ii", 1, 0)
 
 PEER_CLOSED = "the peer closed it"
 PEER_RESET = "the connection was reset"
-COORDINATOR_SAID = "the coordinator said so"
-NOT_MINE = (PEER_CLOSED, PEER_RESET, COORDINATOR_SAID)
+CUT_BY_COORDINATOR = "the coordinator said so"
+ENDED_ELSEWHERE = (PEER_CLOSED, PEER_RESET, CUT_BY_COORDINATOR)
 """Reasons of a link that was not ended at this end: the other end may know a better one."""
 
 LinkLost = Callable[[int, int, int, str], None]
@@ -164,7 +164,7 @@ class SocketLinks:
         """Close a worker's link up to an epoch and made before ``version``."""
         link = self._links.get(worker)
         if link is not None and link.epoch <= epoch and link.version < version:
-            self._close(link, COORDINATOR_SAID)
+            self._close(link, CUT_BY_COORDINATOR)
 
     def epochs(self) -> dict[int, int]:
         """Return worker -> epoch of every link."""
@@ -302,7 +302,7 @@ class SocketLinks:
             while open_links and time.monotonic() < deadline:
                 for link in list(open_links):
                     self._write(link)
-                    if not link.out:  # said once more each time, which does no harm
+                    if not link.out:  # repeated in each round, which does no harm
                         with contextlib.suppress(OSError):
                             link.sock.shutdown(socket.SHUT_WR)
                     if self._read(link) is not None:

@@ -1,9 +1,9 @@
-"""The links a worker should have: the address book, dials, links that are void.
+"""The links that a worker should have: the address book, dials, links that are no longer valid.
 
 Of each pair the worker with the higher index dials. Every link bears the version of its dialer's address book. Both
-workers of a pair may make a link while news cross, so the version decides, and only it: of two links of a pair the
-later one stands (``SocketLinks.add``), and a pair that was cut by version N accepts no link made before N, even one
-that arrives afterwards (``Peering._add``). Without versions the two ends could keep different links.
+workers of a pair may make a link before each knows of the other's, so the version decides, and only it: of two links of
+a pair the later one stands (``SocketLinks.add``), and a pair that was cut by version N accepts no link made before N,
+even one that arrives afterwards (``Peering._add``). Without versions the two ends could keep different links.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from streamlet.runtime.links.wire import MAX_DATA_FRAME
 DIAL_AGAIN_S = 0.05
 """Seconds between two dials of one peer."""
 
-TOLD_EACH = 20
+DIALS_PER_REPORT = 20
 """Failed dials of a peer for each report of one: about one report a second."""
 
 logger = logging.getLogger("streamlet")
@@ -35,9 +35,9 @@ Post = Callable[[Callable[[], None]], None]
 class Peering:
     """One worker's side of every pair.
 
-    All methods belong to the loop's thread, but ``admits`` and ``welcomed``, which any thread calls. ``linked`` gets
-    each version of the book whose peers are all linked; ``unlinked`` gets a peer that does not answer our dials, and
-    the reason.
+    All methods belong to the loop's thread, but ``check_hello`` and ``add_secured``, which any thread calls. ``linked``
+    gets each version of the book whose peers are all linked; ``unlinked`` gets a peer that does not answer our dials,
+    and the reason.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Peering:
         self._unlinked = unlinked
         self._version = 0
         self._peers: Mapping[int, tuple[int, Address]] = {}
-        """Worker -> epoch and address, of the present book. Replaced as a whole, since ``admits`` reads it unlocked."""
+        """Worker -> epoch and address, of the present book. Replaced as a whole: ``check_hello`` reads it unlocked."""
         self._linked_by = 0
         """The last version that ``linked`` was given."""
         self._void_before: dict[int, int] = {}
@@ -70,7 +70,7 @@ class Peering:
 
     # -- peers that dial us ------------------------------------------------------------------------------------
 
-    def admits(self, hello: Hello) -> None:
+    def check_hello(self, hello: Hello) -> None:
         """Check that a peer that proved the secret may link. Raises Refused. Any thread."""
         if hello.kind != handshake.DATA or hello.run_id != self._me.run_id or hello.wanted != self.index:
             raise Refused("it wants another worker or run")
@@ -80,7 +80,7 @@ class Peering:
         if known is not None and hello.epoch < known[0]:
             raise Refused(f"it is epoch {hello.epoch} of worker {hello.worker}, which was replaced")
 
-    def welcomed(self, secured: Secured) -> None:
+    def add_secured(self, secured: Secured) -> None:
         """Add the link of a peer that dialled and proved itself. Any thread."""
         self._post(lambda: self._add(secured, secured.hello.worker, secured.hello.epoch))
 
@@ -99,7 +99,7 @@ class Peering:
     # -- peers we dial -----------------------------------------------------------------------------------------
 
     def apply_book(self, version: int, peers: Mapping[int, tuple[int, Address]]) -> None:
-        """Go by a newer address book: worker -> epoch and address. Ignore an older one."""
+        """Take a newer address book: worker -> epoch and address. Ignore an older one."""
         if version > self._version:
             self._version, self._peers = version, peers
             self._dial_missing()
@@ -116,7 +116,7 @@ class Peering:
             self._void_before[peer] = version
             self._links.drop(peer, sys.maxsize, version)
 
-    def whole_by(self, version: int) -> bool:
+    def all_linked_by(self, version: int) -> bool:
         """Tell whether this version is current and every peer in it linked."""
         return version == self._version and self._all_linked()
 
@@ -148,7 +148,7 @@ class Peering:
     def _dial_again(self, worker: int, why: str) -> None:
         self._dialing.discard(worker)
         tries = self._failed_dials[worker] = self._failed_dials.get(worker, 0) + 1
-        if tries % TOLD_EACH == 1:
+        if tries % DIALS_PER_REPORT == 1:
             self._unlinked(worker, why)
         self._dial_missing()
 

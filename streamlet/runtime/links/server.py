@@ -1,4 +1,4 @@
-"""The place where other workers connect: a listening socket, proofs checked in threads."""
+"""A listening socket for other workers; each handshake has a thread."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_UNPROVED = 64
 """Most connections in their handshake at once; a further one is closed."""
 
 FULL_S = 0.2
-"""Seconds before the next look at a door where a connection waits for a free descriptor."""
+"""Seconds before the next try to accept a connection that found no free descriptor."""
 
 TELL_S = 10.0
 """Seconds between two reports of refused strangers."""
@@ -33,29 +33,29 @@ class LinkServer:
     """A listener on an abstract Unix socket, or on TCP.
 
     Of a name that has several addresses, the first that is this machine's is used; ``address`` has its number.
-    ``fileno`` is readable when ``serve`` should be called. ``admits`` raises Refused; ``welcomed`` gets a link that
-    proved itself. Both run in other threads.
+    ``fileno`` is readable when ``serve`` should be called. ``check_hello`` raises Refused; ``on_secured`` gets a link
+    that proved itself. Both run in other threads.
     """
 
     def __init__(
         self,
         address: Address,
         secret: bytes,
-        admits: Callable[[Hello], None],
-        welcomed: Callable[[Secured], None],
+        check_hello: Callable[[Hello], None],
+        on_secured: Callable[[Secured], None],
         frame_limit: int,
     ) -> None:
-        self._sock = bound(address)
+        self._sock = bind_socket(address)
         self._sock.listen(128)
         self._sock.setblocking(False)
         self.address: Address = address if address[0] == "unix" else ("tcp", *self._sock.getsockname()[:2])
         self._secret = secret
-        self._admits = admits
-        self._welcomed = welcomed
+        self._check_hello = check_hello
+        self._on_secured = on_secured
         self._frame_limit = frame_limit
-        self._telling = threading.Lock()
+        self._refusals_lock = threading.Lock()
         self._refusals: Notices[None] = Notices(TELL_S)
-        self._proving = threading.Lock()
+        self._unproved_lock = threading.Lock()
         self._unproved: dict[threading.Thread, socket.socket] = {}
         self._spare = _spare_descriptor()
 
@@ -71,24 +71,24 @@ class LinkServer:
         if sock.family == socket.AF_UNIX and not _is_of_this_user(sock):
             sock.close()
             return
-        with self._proving:
+        with self._unproved_lock:
             # Strangers can open connections without end, and each handshake has a thread: their number is bounded. A
             # peer that is turned away dials again.
             if len(self._unproved) == MAX_UNPROVED:
                 sock.close()
                 return
-            thread = threading.Thread(target=self._prove, args=(sock,), name="handshake", daemon=True)
+            thread = threading.Thread(target=self._handshake, args=(sock,), name="handshake", daemon=True)
             self._unproved[thread] = sock
         try:
             thread.start()
         except RuntimeError as error:  # no further thread can be started: the peer dials again
-            with self._proving:
+            with self._unproved_lock:
                 del self._unproved[thread]
             sock.close()
             self._tell(error)
 
     def _accept(self) -> socket.socket | None:
-        """Take the next connection; None without one, or where no descriptor is left for it."""
+        """Take the next connection; None if there is none, or no descriptor is free for it."""
         if self._spare is None:
             self._spare = _spare_descriptor()
         try:
@@ -96,9 +96,9 @@ class LinkServer:
         except OSError as error:
             if error.errno not in (errno.EMFILE, errno.ENFILE):
                 return None
-        # User code has used up all descriptors. The connection stays at the door, and the listener would be readable
-        # for ever: its thread would spin. So one descriptor is kept for this moment, and a peer that was replaced can
-        # link.
+        # User code has used up all descriptors. The connection stays in the listener's queue, and the listener would
+        # be readable for ever: its thread would spin. So one descriptor is kept for this moment, and a peer that was
+        # replaced can link.
         if self._spare is not None:
             os.close(self._spare)
             self._spare = None
@@ -114,18 +114,18 @@ class LinkServer:
         time.sleep(FULL_S)
         return None
 
-    def _prove(self, sock: socket.socket) -> None:
+    def _handshake(self, sock: socket.socket) -> None:
         try:
-            secured = self._proved(sock)
+            secured = self._authenticate(sock)
             if secured is not None:
-                self._welcomed(secured)
+                self._on_secured(secured)
         finally:
-            with self._proving:
+            with self._unproved_lock:
                 del self._unproved[threading.current_thread()]
 
-    def _proved(self, sock: socket.socket) -> Secured | None:
+    def _authenticate(self, sock: socket.socket) -> Secured | None:
         try:
-            return dialing.accept(sock, self._secret, self._admits, self._frame_limit)
+            return dialing.accept(sock, self._secret, self._check_hello, self._frame_limit)
         except HungUp as error:  # a worker that ended, for example: not worth a warning
             logger.debug("A connection came to nothing: %s.", error)
         except (Refused, OSError) as error:
@@ -135,16 +135,16 @@ class LinkServer:
     def _tell(self, error: Exception) -> None:
         # Told at most once in TELL_S, with their number: a line for each of a few thousand strangers would fill the
         # control channel that the lines go over, and the worker would be replaced for its silence.
-        with self._telling:
-            untold = self._refusals.due(None, time.monotonic())
-        if untold is not None:
-            more = f" ({untold} more since the last report)" if untold else ""
+        with self._refusals_lock:
+            left_out = self._refusals.due(None, time.monotonic())
+        if left_out is not None:
+            more = f" ({left_out} more since the last report)" if left_out else ""
             logger.warning("A connection was refused: %s%s.", error, more)
 
     def close(self) -> None:
-        """Stop listening and end all handshakes. ``welcomed`` is not called after this, and ``serve`` must not be."""
+        """Stop listening and end all handshakes. ``on_secured`` is not called after this, and ``serve`` must not be."""
         self._sock.close()
-        with self._proving:
+        with self._unproved_lock:
             unproved = list(self._unproved.items())
         for _, sock in unproved:
             with contextlib.suppress(OSError):  # its thread has closed it in the meantime
@@ -176,11 +176,11 @@ def _spare_descriptor() -> int | None:
     return None
 
 
-def bound(address: Address) -> socket.socket:
+def bind_socket(address: Address) -> socket.socket:
     """Bind a socket to a name's first address that is ours. Raises OSError."""
     # IPv4 first, where a name has both: a machine without IPv6 can dial that one alone.
     failure: OSError | None = None
-    for family, target in sorted(dialing.resolved(address), key=lambda row: row[0] == socket.AF_INET6):
+    for family, target in sorted(dialing.resolve(address), key=lambda row: row[0] == socket.AF_INET6):
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
             sock.bind(target)

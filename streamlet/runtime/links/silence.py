@@ -1,8 +1,8 @@
-"""Whether the machine at the other end of a connection still answers.
+"""Finds out whether the machine at the other end of a connection still answers.
 
 Three things can be wrong with a peer, and each has its own witness. A process that ended: its kernel says so at once.
 One that is stopped or busy: the coordinator misses its heartbeats, and only the coordinator replaces it. A machine that
-lost its power or its cable: nobody says anything, and TCP itself would wait for a quarter of an hour. The last one is
+lost its power or its cable: nothing arrives, and TCP itself would wait for a quarter of an hour. The last one is
 found here, by what the other *kernel* sends: it answers for a process that has no time, so a bolt that takes a minute,
 or a C library that holds the GIL, is no silence.
 """

@@ -139,10 +139,12 @@ def data_payloads(outgoing: Outgoing, limit: int = MAX_DATA_FRAME) -> tuple[list
         if alone and not Outgoing([], roots, deltas, fails, outgoing.full):
             return [], runs
         left, right = (runs, []) if alone else _halves(runs)
-        return _then(*data_payloads(Outgoing(left), limit), Outgoing(right, roots, deltas, fails, outgoing.full), limit)
+        return _append_rest(
+            *data_payloads(Outgoing(left), limit), Outgoing(right, roots, deltas, fails, outgoing.full), limit
+        )
     half = max(len(roots), len(fails)) // 2
     first = data_payloads(Outgoing([], roots[:half], deltas[:half], fails[:half]), limit)
-    return _then(*first, Outgoing([], roots[half:], deltas[half:], fails[half:], outgoing.full), limit)
+    return _append_rest(*first, Outgoing([], roots[half:], deltas[half:], fails[half:], outgoing.full), limit)
 
 
 def _census_last(outgoing: Outgoing, limit: int) -> tuple[list[bytes], list[Run]]:
@@ -154,7 +156,7 @@ def _census_last(outgoing: Outgoing, limit: int) -> tuple[list[bytes], list[Run]
     return payloads + [last] * (len(last) <= limit), too_large
 
 
-def _then(first: list[bytes], too_large: list[Run], rest: Outgoing, limit: int) -> tuple[list[bytes], list[Run]]:
+def _append_rest(first: list[bytes], too_large: list[Run], rest: Outgoing, limit: int) -> tuple[list[bytes], list[Run]]:
     if not rest:
         return first, too_large
     payloads, more = data_payloads(rest, limit)
@@ -247,7 +249,7 @@ def _answer(item: Any) -> Answer | None:
 
 def _seconds(value: Any) -> None:
     if type(value) is not float or not 0 <= value < math.inf:
-        raise BadFrame("A number of seconds is none.")
+        raise BadFrame("A time in seconds is negative, infinite or not a float.")
 
 
 _INT = {int}

@@ -1,8 +1,9 @@
-"""Which tuple a worker died of, as far as what it had in hand says so. Pure.
+"""Finds the tuple that killed a worker, from what the worker had in hand. Pure.
 
 A death in a slice of many names the bolt only. Its tasks, in every worker, then get one tuple at a time for a while:
-the tuple comes again, and the next death names it exactly. From then on it is its spout's to count and to give up: a
-spout that lives hears of the tree, one that died with the bolt learns of the message when it starts again.
+the tuple comes again, and the next death names it exactly. From then on its spout counts the deaths and gives
+it up: a spout that lives gets the failed tree, one that died with the bolt gets the message's deaths when it starts
+again.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ CAREFUL_S = 120.0
 MOST_REMEMBERED = 1000
 """Most messages whose deaths are remembered; beyond, the oldest is forgotten."""
 
-MOST_BORNE = 4
+MOST_LIGHT_DEATHS = 4
 """Deaths of one tuple that weigh less where the spout alone limits them."""
 
 NAMED_WEIGHT = 0.25
-"""What a death of a tuple that is known counts towards the limit of restarts: its spout counts it, too."""
+"""Weight of a death towards the limit of restarts if its tuple is known: its spout counts it, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a death says. ``text`` continues "worker 1 was killed by SIGSEGV"; empty if nothing was in hand."""
+    """The conclusion from a death. ``text`` continues "worker 1 was killed"; empty if nothing was in hand."""
 
     text: str = ""
     roots: tuple[int, ...] = ()
@@ -42,25 +43,25 @@ class Verdict:
 
 
 class Blame:
-    """All deaths of a run.
+    """Counts and judges the deaths of a run.
 
-    ``tasks``: the component of each task. ``most``: deaths after which a tuple is given up by its spout.
+    ``tasks``: the component of each task. ``most``: deaths after which a spout gives up a tuple.
     """
 
     def __init__(self, tasks: Mapping[int, str], most: int = 0) -> None:
         self._tasks = tasks
-        self._most = most or MOST_BORNE
+        self._most = most or MOST_LIGHT_DEATHS
         self._named: dict[tuple[str, str], int] = {}
         """(component, values) -> deaths."""
         self._careful_until: dict[str, float] = {}
         self._deaths: dict[tuple[int, Key], int] = {}
         """(spout task, message) -> deaths, of messages whose spout died too."""
 
-    def held(self, held: Holding | None) -> str:
-        """Return what a worker that lives has in hand, for a sentence."""
-        return "" if held is None or held.task not in self._tasks else self._at_work(held)
+    def in_hand_text(self, held: Holding | None) -> str:
+        """Return what a living worker has in hand, for a sentence."""
+        return "" if held is None or held.task not in self._tasks else self._describe(held)
 
-    def _at_work(self, held: Holding) -> str:
+    def _describe(self, held: Holding) -> str:
         called = f"{self._tasks[held.task]} (task {held.task})"
         if held.call != CALLS[0]:
             return f" in {held.call} of {called}"
@@ -73,7 +74,7 @@ class Blame:
         """Judge the tuples that were in hand at a death; remember the verdict."""
         if held is None or held.task not in self._tasks:
             return Verdict()
-        component, text = self._tasks[held.task], self._at_work(held)
+        component, text = self._tasks[held.task], self._describe(held)
         if held.call != CALLS[0]:
             return Verdict(text)
         self._careful_until[component] = now + CAREFUL_S
@@ -83,8 +84,8 @@ class Blame:
         for root, key, _ in held.messages:
             _count(self._deaths, (owner_task(root), key))
         # One that comes again when it should have been given up has a spout without a policy, and would never end.
-        borne = held.roots and _count(self._named, (component, held.values)) <= self._most
-        return Verdict(text, held.roots, careful, NAMED_WEIGHT if borne else 1.0)
+        weighs_less = held.roots and _count(self._named, (component, held.values)) <= self._most
+        return Verdict(text, held.roots, careful, NAMED_WEIGHT if weighs_less else 1.0)
 
     def careful(self, now: float) -> list[int]:
         """Return the tasks that get one tuple at a time."""

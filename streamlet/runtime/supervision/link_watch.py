@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from streamlet.runtime.links.links import NOT_MINE
+from streamlet.runtime.links.links import ENDED_ELSEWHERE
 from streamlet.runtime.supervision.instructions import GiveUp, Instruction, Tell
 
 End = tuple[int, int]
@@ -42,10 +42,10 @@ class LinkWatch:
         self._pairs: dict[tuple[int, int], _Pair] = {}
         self._refused: dict[tuple[int, int], str] = {}
 
-    def lost_too(self, end: End, other: End, why: str) -> None:
+    def lost_at_other_end(self, end: End, other: End, why: str) -> None:
         """Take the other end's report of a known loss: its reason may be better."""
         pair = self._pairs.get((min(end, other)[0], max(end, other)[0]))
-        if pair is not None and pair.waiting and why not in NOT_MINE:
+        if pair is not None and pair.waiting and why not in ENDED_ELSEWHERE:
             pair.waiting[-1] = _sentence(end, other, why)
 
     def lost(self, end: End, other: End, why: str, now: float) -> None:

@@ -8,7 +8,8 @@ while the coordinator is awake (``base.clock.AwakeClock``): while it stood still
        |                  +------ gone -------+
        +--- restart_at ---- GONE <------------+
 
-- A worker's *epoch* counts its starts. An event of an older epoch is news of the dead and changes nothing.
+- A worker's *epoch* counts its starts. An event of an older epoch is about a process that was replaced, and changes
+  nothing.
 - The *book* holds the addresses of all workers that listen. Each arrival, death or lost link makes a new version.
 - The run is *whole* when every worker is initialised and linked by the present version. Only then may tuples flow, so
   no tuple is ever sent to a worker that is not there.
@@ -54,7 +55,7 @@ IDLE_DRAIN_S = 30.0
 """Seconds without one processed tuple after which the drain of a run that has caught up ends, likewise."""
 
 CLOSE_S = 30.0
-"""Seconds that workers may close when a run ends by itself, unless a setting says otherwise."""
+"""Seconds that workers may take to close when a run ends by itself, unless a setting says otherwise."""
 
 INTERRUPT_S = 5.0
 """Seconds for draining and closing together after Ctrl-C, likewise."""
@@ -91,7 +92,7 @@ class Supervisor:
     """The state of a run. One thread.
 
     Events are the methods up to ``tick``; an event of an epoch that is not the worker's present one changes nothing.
-    ``holds``: the components of each worker, for the sentences about it. ``tasks``: the component of each task.
+    ``components``: the components of each worker, for the sentences about it. ``tasks``: the component of each task.
     """
 
     def __init__(
@@ -99,12 +100,12 @@ class Supervisor:
         workers: int,
         spout_workers: frozenset[int],
         limits: Limits,
-        holds: Mapping[int, str] = {},
+        components: Mapping[int, str] = {},
         quiet_steps: int = 1,
         tasks: Mapping[int, str] = {},
     ) -> None:
         self.workers = {index: WorkerRecord() for index in range(workers)}
-        self._holds = holds
+        self._components = components
         self.blame = Blame(tasks, limits.tuple_crashes)
         self._links = LinkWatch(limits.restarts, WINDOW_S)
         self._wait_notice = WaitNotice()
@@ -156,7 +157,7 @@ class Supervisor:
     def initializing(self, index: int, epoch: int, component: str) -> None:
         """Note which component a worker initialises; an empty name when it is done."""
         if self.workers[index].epoch == epoch:
-            self.workers[index].begun = component
+            self.workers[index].initializing = component
 
     def starts_again(self, index: int, epoch: int) -> bool:
         """Tell whether this is a replacement that has not come up yet."""
@@ -228,7 +229,7 @@ class Supervisor:
         # Both ends report the same loss. The second report is about a link that is void already, and would start a
         # third round.
         if version < self._cut.get(pair, 0):
-            self._links.lost_too((index, epoch), (peer, peer_epoch), why)
+            self._links.lost_at_other_end((index, epoch), (peer, peer_epoch), why)
             return []
         if other.state is WorkerState.GONE or worker.state is WorkerState.GONE:
             return []
@@ -237,8 +238,8 @@ class Supervisor:
         self._cut[pair] = self.version
         return [Cut(pair, self.version), *book]
 
-    def holds_now(self, index: int, epoch: int, holding: Holding | None) -> None:
-        """Note what a worker has in hand, as its page says. Called before its death is."""
+    def note_in_hand(self, index: int, epoch: int, holding: Holding | None) -> None:
+        """Note what a worker has in hand, as its page says. Call it before ``gone``: the death is judged by it."""
         if self.workers[index].epoch == epoch:
             self.workers[index].holding = holding
 
@@ -263,9 +264,9 @@ class Supervisor:
             return [*lost, *self._not_closed(index, f"{why} before it was to close"), *self._maybe_stop(now)]
         if self.began:
             self._replaced.add(index)
-        # Two counts. Deaths within the window stop a worker that comes up and dies; `barren` stops one that never comes
-        # up, since its long starts and growing pauses would leave too few deaths in the window.
-        worker.barren = 0 if was_up else worker.barren + 1
+        # Two counts. Deaths within the window stop a worker that comes up and dies; `failed_starts` stops one that
+        # never comes up, since its long starts and growing pauses would leave too few deaths in the window.
+        worker.failed_starts = 0 if was_up else worker.failed_starts + 1
         hopeless = self._out_of_restarts(index, why, verdict.weight, now, remedy or RESTART_REMEDY)
         if hopeless is not None:
             return [*lost, hopeless]
@@ -278,18 +279,18 @@ class Supervisor:
         worker.deaths.append((now, weight))
         while now - worker.deaths[0][0] > WINDOW_S:
             worker.deaths.popleft()
-        if max(sum(weight for _, weight in worker.deaths), worker.barren) <= self.limits.restarts:
+        if max(sum(weight for _, weight in worker.deaths), worker.failed_starts) <= self.limits.restarts:
             return None
         often = f"died {len(worker.deaths)} times within {WINDOW_S:.0f} s"
-        if worker.barren > self.limits.restarts:
-            often = f"was started {worker.barren} times and never came up"
+        if worker.failed_starts > self.limits.restarts:
+            often = f"was started {worker.failed_starts} times and never came up"
         return GiveUp(
-            f"{self._called(index, 'Worker')} {often}, the last time because it {why}. Restarting it again would not "
-            f"help: {remedy}"
+            f"{self._worker_name(index, 'Worker')} {often}, the last time because it {why}. Restarting it again would "
+            f"not help: {remedy}"
         )
 
-    def to_look_at(self, now: float) -> list[tuple[int, int]]:
-        """Return workers (index, epoch) whose processor time is to be looked at: they have been silent for a while."""
+    def silent_workers(self, now: float) -> list[tuple[int, int]]:
+        """Return silent workers (index, epoch): their processor time is due for a look."""
         silent = self.limits.silent_s / 2
         return [
             (index, worker.epoch)
@@ -299,7 +300,7 @@ class Supervisor:
             and now - worker.looked_s >= min(LOOK_S, silent / 4)
         ]
 
-    def looked_at(self, index: int, epoch: int, used_s: float | None, now: float) -> None:
+    def note_processor_time(self, index: int, epoch: int, used_s: float | None, now: float) -> None:
         """Note how much processor time a silent worker has used; None if nobody can tell."""
         worker = self.workers[index]
         if worker.epoch != epoch:
@@ -325,7 +326,7 @@ class Supervisor:
         """Begin to end the run: drain first."""
         if self.ending is not None:
             if reason == "interrupted" != self.ending:
-                self._hurry(now)
+                self._shorten_end(now)
             return []
         self.ending = reason
         self._ended_s = now
@@ -348,7 +349,7 @@ class Supervisor:
         if self.ending == "caught_up" and not self._stopping and self.limits.drain_s is None:
             self._deadline = now + IDLE_DRAIN_S
 
-    def _hurry(self, now: float) -> None:
+    def _shorten_end(self, now: float) -> None:
         """Shorten a run's own end after Ctrl-C: no more time than after any Ctrl-C."""
         self.ending, self._ended_s = "interrupted", now
         limit = self._closed_by(now) if self._stopping else now + self._drain_s()
@@ -365,8 +366,8 @@ class Supervisor:
         if self.ending is not None and not self._stopping and now >= self._deadline:
             out += self._stop(now)
         if self._stopping:
-            return out if now < self._deadline else [*out, *self._end_the_rest(now)]
-        out += [*self._links.tick(now), *self._say_what_is_waited_for(now)]
+            return out if now < self._deadline else [*out, *self._kill_unstopped(now)]
+        out += [*self._links.tick(now), *self._tell_waiting(now)]
         for index, worker in self.workers.items():
             if worker.state is WorkerState.GONE:
                 if worker.restart_at is not None and now >= worker.restart_at:
@@ -394,9 +395,10 @@ class Supervisor:
             return [
                 Tell(
                     "warning",
-                    f"{self._called(index)} has been silent for {silent_s:.0f} s and uses its processor"
-                    f"{self.blame.held(worker.holding)}: it is busy in code that holds the interpreter's lock. It is "
-                    f"left alone while it works, up to {self.limits.busy_s:g} s (streamlet.worker.busy.timeout.secs).",
+                    f"{self._worker_name(index)} has been silent for {silent_s:.0f} s and uses its processor"
+                    f"{self.blame.in_hand_text(worker.holding)}: it is busy in code that holds the interpreter's lock. "
+                    f"It is left alone while it works, up to {self.limits.busy_s:g} s "
+                    "(streamlet.worker.busy.timeout.secs).",
                 )
             ]
         if works:
@@ -406,8 +408,8 @@ class Supervisor:
             why += " and used no processor time" if worker.used_s is not None else ""
         return self.gone(index, worker.epoch, why, now)
 
-    def _say_what_is_waited_for(self, now: float) -> list[Instruction]:
-        text = self._wait_notice.waits_for(self.whole, self.version, self.workers, self._links, self._called, now)
+    def _tell_waiting(self, now: float) -> list[Instruction]:
+        text = self._wait_notice.text(self.whole, self.version, self.workers, self._links, self._worker_name, now)
         return [Tell("warning", text)] if text else []
 
     @property
@@ -436,7 +438,9 @@ class Supervisor:
     def _start(self, index: int, now: float) -> Start:
         before = self.workers[index]
         epoch = before.epoch + 1
-        worker = WorkerRecord(WorkerState.STARTING, epoch, heard_s=now, deaths=before.deaths, barren=before.barren)
+        worker = WorkerRecord(
+            WorkerState.STARTING, epoch, heard_s=now, deaths=before.deaths, failed_starts=before.failed_starts
+        )
         self.workers[index] = worker
         return Start(index, epoch)
 
@@ -517,13 +521,13 @@ class Supervisor:
             return max(self._ended_s + INTERRUPT_S, now + 1.0)
         return now + CLOSE_S
 
-    def _end_the_rest(self, now: float) -> list[Instruction]:
+    def _kill_unstopped(self, now: float) -> list[Instruction]:
         """Kill and name every worker that has not closed by the deadline."""
         out: list[Instruction] = []
         for index, worker in self.workers.items():
             if not worker.stopped and worker.state is not WorkerState.GONE:
                 how = f"did not stop within {now - self._stopped_s:.1f} s and was killed"
-                told = self._not_closed(index, how) or [Tell("warning", f"{self._called(index)} {how}")]
+                told = self._not_closed(index, how) or [Tell("warning", f"{self._worker_name(index)} {how}")]
                 out += [*told, self._kill(index)]
         return out
 
@@ -531,12 +535,12 @@ class Supervisor:
         """Name a worker that is gone before its components were closed."""
         if not self.began or self.workers[index].stopped or index in self.unclosed:
             return []  # no tuple was ever seen, or it has closed, or this is known
-        self.unclosed[index] = text = f"{self._called(index)} {how}"
+        self.unclosed[index] = text = f"{self._worker_name(index)} {how}"
         return [Tell("warning", f"{text}: what its cleanup was to write may be missing")]
 
-    def _called(self, index: int, noun: str = "worker") -> str:
+    def _worker_name(self, index: int, noun: str = "worker") -> str:
         """Return ``worker 1 (count, store)``."""
-        return f"{noun} {index} ({self._holds[index]})" if index in self._holds else f"{noun} {index}"
+        return f"{noun} {index} ({self._components[index]})" if index in self._components else f"{noun} {index}"
 
     def _kill(self, index: int) -> Kill:
         worker = self.workers[index]

@@ -30,7 +30,7 @@ class WorkerState(Enum):
 class WorkerRecord:
     """Everything known of one worker of one epoch.
 
-    Written by the supervisor alone. A replacement gets a new record, which takes over ``deaths`` and ``barren``.
+    Written by the supervisor alone. A replacement gets a new record, which takes over ``deaths`` and ``failed_starts``.
     """
 
     state: WorkerState = WorkerState.GONE
@@ -38,7 +38,7 @@ class WorkerRecord:
     address: Address | None = None
     heard_s: float = 0.0
     initialized: bool = False
-    begun: str = ""
+    initializing: str = ""
     """The component that it was initialising when it was last heard."""
     linked: int = 0
     """The last version of the book whose links it all had."""
@@ -65,8 +65,8 @@ class WorkerRecord:
     """What it had in hand when somebody looked last."""
     deaths: deque[tuple[float, float]] = field(default_factory=deque)
     """When it died, and how much that counts."""
-    barren: int = 0
-    """Starts in a row that brought up nothing. They may be so far apart that few of them fall into a window."""
+    failed_starts: int = 0
+    """Starts in a row that never came up. They may be so far apart that few of them fall into a window."""
 
     @property
     def lacks(self) -> str:
@@ -75,7 +75,7 @@ class WorkerRecord:
             return "is to be started again"
         if self.state is WorkerState.STARTING:
             return "does not listen yet"
-        last = f" (last begun: {self.begun})" if self.begun else ""
+        last = f" (last begun: {self.initializing})" if self.initializing else ""
         return "" if self.initialized else f"is still initialising its components{last}"
 
 
@@ -85,13 +85,13 @@ class WaitNotice:
     def __init__(self) -> None:
         self._since: float | None = None
 
-    def waits_for(
+    def text(
         self,
         whole: bool,
         version: int,
         workers: Mapping[int, WorkerRecord],
         links: LinkWatch,
-        called: Callable[[int], str],
+        name_of: Callable[[int], str],
         now: float,
     ) -> str:
         """Return a sentence if it is time for one, else nothing."""
@@ -101,7 +101,7 @@ class WaitNotice:
         if now - self._since < UNWHOLE_S:
             return ""
         self._since = math.inf
-        lacking = [f"{called(index)} {worker.lacks}" for index, worker in workers.items() if worker.lacks]
+        lacking = [f"{name_of(index)} {worker.lacks}" for index, worker in workers.items() if worker.lacks]
         # A worker that initialises links to nobody. So a link that no failed dial explains is worth a word only when
         # all workers are through with that.
         unlinked = {index for index, w in workers.items() if w.initialized and w.linked != version}

@@ -129,7 +129,7 @@ class BoltTask:
     def _emit_row(self, pick: Pick) -> Callable[..., list[int] | None]:
         assert self.emitter.default is not None
         width, slow, bits = self.emitter.default.width, self.emit_anywhere, self.getrandbits
-        plain, task, here, elsewhere = PLAIN, self, self.calls.here, self._emit_elsewhere
+        plain, task, here, from_other_thread = PLAIN, self, self.calls.here, self._emit_from_other_thread
 
         def emit(
             tup: Sequence[Any],
@@ -139,7 +139,7 @@ class BoltTask:
             need_task_ids: bool = False,
         ) -> list[int] | None:
             if not here():
-                return elsewhere(tup, stream, anchors, direct_task, need_task_ids)
+                return from_other_thread(tup, stream, anchors, direct_task, need_task_ids)
             if stream is not None or anchors is not None or need_task_ids or direct_task is not None:
                 return slow(tup, stream, anchors, direct_task, need_task_ids)
             # Asked before the values are: what has none goes the slow way, which says so.
@@ -166,7 +166,7 @@ class BoltTask:
     def _emit_one_field(self, pick: Callable[[Any], Outbox]) -> Callable[..., list[int] | None]:
         """Make the closure for one field: no loop over values, no call for a key."""
         slow, bits, plain, task = self.emit_anywhere, self.getrandbits, PLAIN, self
-        here, elsewhere = self.calls.here, self._emit_elsewhere
+        here, from_other_thread = self.calls.here, self._emit_from_other_thread
 
         def emit(
             tup: Sequence[Any],
@@ -176,7 +176,7 @@ class BoltTask:
             need_task_ids: bool = False,
         ) -> list[int] | None:
             if not here():
-                return elsewhere(tup, stream, anchors, direct_task, need_task_ids)
+                return from_other_thread(tup, stream, anchors, direct_task, need_task_ids)
             if stream is not None or anchors is not None or need_task_ids or direct_task is not None:
                 return slow(tup, stream, anchors, direct_task, need_task_ids)
             current = task._current
@@ -214,7 +214,7 @@ class BoltTask:
     ) -> list[int] | None:
         """Emit on any stream, with any anchors, to any number of readers. Any thread."""
         if not self.calls.here():
-            return self._emit_elsewhere(tup, stream, anchors, direct_task, need_task_ids)
+            return self._emit_from_other_thread(tup, stream, anchors, direct_task, need_task_ids)
         routes = self.emitter.routes(stream, direct_task)
         values = self.emitter.checked(tup, routes)
         if anchors is None:
@@ -233,7 +233,7 @@ class BoltTask:
             self._put(box, routes.name, row, anchors)
         return [box.target for box in boxes] if need_task_ids else None
 
-    def _emit_elsewhere(
+    def _emit_from_other_thread(
         self,
         tup: Sequence[Any],
         stream: str | None,
@@ -363,7 +363,7 @@ class BoltTask:
     def _note_tuple(self, work: Work, now: float) -> None:
         run = work.run
         index = len(run.roots) - work.left
-        self.in_hand.one(self.task_id, run.roots[index], run.values[index], now)
+        self.in_hand.note_tuple(self.task_id, run.roots[index], run.values[index], now)
 
     @property
     def present(self) -> Tuple | None:

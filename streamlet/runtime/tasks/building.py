@@ -32,8 +32,8 @@ ReportFrom = Callable[[str, int, BaseException, Any, Defined], None]
 
 
 @dataclass
-class Running:
-    """Everything that exists once per worker process."""
+class WorkerContext:
+    """Everything that the tasks of one worker share."""
 
     plan: Plan
     worker: int
@@ -77,36 +77,36 @@ def component_names(tasks: Iterable[LiveTask]) -> dict[int, str]:
     return {id(live.component): live.plan.component for live in tasks}
 
 
-def build_task(running: Running, task: TaskPlan) -> LiveTask:
+def build_task(shared: WorkerContext, task: TaskPlan) -> LiveTask:
     """Instantiate and bind one task; ``initialize`` is not called yet."""
-    definition = running.plan.topology.component(task.component)
+    definition = shared.plan.topology.component(task.component)
     own = {key: parse_setting(key, value, f"{task.component}'s config") for key, value in definition.config.items()}
-    conf = {**running.conf, **own, "topology.name": running.plan.topology.name}
-    kwargs = definition.cls.with_overrides(definition.kwargs, running.overrides.get(task.component, {}))
+    conf = {**shared.conf, **own, "topology.name": shared.plan.topology.name}
+    kwargs = definition.cls.with_overrides(definition.kwargs, shared.overrides.get(task.component, {}))
     component = definition.cls(**kwargs)
     component.logger = logging.getLogger(f"{COMPONENT_LOGGER}.{task.component}")
     # Each task draws from a generator of its own: two tasks never share edge ids, nor does a restarted one.
-    rng = random.Random(running.rng.getrandbits(128))
+    rng = random.Random(shared.rng.getrandbits(128))
     boxes: dict[int, Outbox] = {}
-    emitter = Emitter(task.component, [_routes(running, task, stream, boxes, rng) for stream in definition.streams()])
-    context = _context(running, task, definition, rng)
+    emitter = Emitter(task.component, [_routes(shared, task, stream, boxes, rng) for stream in definition.streams()])
+    context = _context(shared, task, definition, rng)
     component.bind_context(conf, context)
-    report = partial(_report, running, task, component)
-    calls = TaskCalls(running.others, task.component)
+    report = partial(_report, shared, task, component)
+    calls = TaskCalls(shared.others, task.component)
     run: SpoutTask | BoltTask
     if isinstance(component, Spout):
         run = SpoutTask(
             component,
             task.task_id,
-            running.epoch,
+            shared.epoch,
             emitter,
             rng.getrandbits,
-            running.clock,
+            shared.clock,
             report,
             tracked=conf["topology.acker.executors"] > 0,
             window=PendingWindow(conf["topology.max.spout.pending"], longest_wait_s(conf)),
             timeout_s=conf["topology.message.timeout.secs"],
-            crashes=running.crashes.get(task.task_id, {}),
+            crashes=shared.crashes.get(task.task_id, {}),
             most_crashes=conf["streamlet.tuple.crashes.max"],
             calls=calls,
         )
@@ -116,60 +116,60 @@ def build_task(running: Running, task: TaskPlan) -> LiveTask:
         run = BoltTask(
             component,
             emitter,
-            running.acks,
-            running.fails,
+            shared.acks,
+            shared.fails,
             rng.getrandbits,
             sources,
-            running.clock,
+            shared.clock,
             report,
             task_id=task.task_id,
             first_failures=conf["streamlet.first.failures.max"],
             named=tuple_classes(type(component), context.sources),
-            in_hand=running.in_hand,
+            in_hand=shared.in_hand,
             calls=calls,
         )
     return LiveTask(task, component, conf, context, list(boxes.values()), run)
 
 
-def _context(running: Running, task: TaskPlan, definition: ComponentDef, rng: random.Random) -> TopologyContext:
+def _context(shared: WorkerContext, task: TaskPlan, definition: ComponentDef, rng: random.Random) -> TopologyContext:
     sources: dict[str, dict[str, tuple[str, ...]]] = {}
     for subscription in definition.inputs:
         component, name = subscription.source
-        fields = next(s.fields for s in running.plan.topology.component(component).streams() if s.name == name)
+        fields = next(s.fields for s in shared.plan.topology.component(component).streams() if s.name == name)
         sources.setdefault(component, {})[name] = fields
     return TopologyContext(
-        topology_name=running.plan.topology.name,
-        topology_id=running.topology_id,
+        topology_name=shared.plan.topology.name,
+        topology_id=shared.topology_id,
         component_name=task.component,
         task_id=task.task_id,
         task_index=task.index,
-        task_count=len(running.plan.tasks_of(task.component)),
-        worker=running.worker,
-        epoch=running.epoch,
-        tasks={other.task_id: other.component for other in running.plan.tasks},
-        clock=running.clock,
-        wake=running.wake,
+        task_count=len(shared.plan.tasks_of(task.component)),
+        worker=shared.worker,
+        epoch=shared.epoch,
+        tasks={other.task_id: other.component for other in shared.plan.tasks},
+        clock=shared.clock,
+        wake=shared.wake,
         uniform=rng.random,
         outputs={stream.name: stream.fields for stream in definition.streams()},
         sources=sources,
     )
 
 
-def _report(running: Running, task: TaskPlan, component: Component, error: BaseException, tup: Any) -> None:
+def _report(shared: WorkerContext, task: TaskPlan, component: Component, error: BaseException, tup: Any) -> None:
     called = None
     if isinstance(component, Bolt):
         called = component.process_tick if tup is None else component.process
-    running.report(task.component, task.task_id, error, tup, called)
+    shared.report(task.component, task.task_id, error, tup, called)
 
 
 def _routes(
-    running: Running, task: TaskPlan, stream: Stream, boxes: dict[int, Outbox], rng: random.Random
+    shared: WorkerContext, task: TaskPlan, stream: Stream, boxes: dict[int, Outbox], rng: random.Random
 ) -> StreamRoutes:
     targets = []
-    for route in running.plan.routes_of(StreamId(task.component, stream.name)):
-        consumers = running.plan.tasks_of(route.target)
+    for route in shared.plan.routes_of(StreamId(task.component, stream.name)):
+        consumers = shared.plan.tasks_of(route.target)
         own = tuple(boxes.setdefault(c.task_id, Outbox(task.task_id, c.task_id, stream.name)) for c in consumers)
-        local = tuple(boxes[c.task_id] for c in consumers if c.worker == running.worker)
+        local = tuple(boxes[c.task_id] for c in consumers if c.worker == shared.worker)
         key = tuple(stream.fields.index(name) for name in route.grouping.field_names)
         targets.append(Target(route.grouping, key, own, local))
     return StreamRoutes(stream, targets, rng.random)

@@ -44,7 +44,7 @@ LOOKED_AT = 64
 _NESTED: frozenset[type] = frozenset({list, tuple, dict})
 
 FAIR = 8
-"""Every so manieth run is the one that has waited longest, also while the deepest come first."""
+"""One run in so many is the one that has waited longest, also while the deepest come first."""
 
 SHARES = 8
 """Most parts that the marks are divided into: tasks of a worker share them, and each may always hold some."""

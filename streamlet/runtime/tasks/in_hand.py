@@ -82,11 +82,11 @@ class InHand:
         self._bytes = view
         self.message_of: Messages = lambda root: None
 
-    def written_by(self, pid: int) -> None:
+    def note_writer(self, pid: int) -> None:
         """Note whose page this is."""
         self.words[WRITER] = pid
 
-    def call(self, task_id: int, name: str, now: float) -> None:
+    def note_call(self, task_id: int, name: str, now: float) -> None:
         """Note a call that is about no tuple."""
         words = self.words
         words[TASK] = words[COUNT] = 0
@@ -94,7 +94,7 @@ class InHand:
         self.times[BEGAN] = now
         words[TASK] = task_id
 
-    def one(self, task_id: int, root: Any, values: Sequence[Any], now: float) -> None:
+    def note_tuple(self, task_id: int, root: Any, values: Sequence[Any], now: float) -> None:
         """Note one tuple that is about to be processed. ``root``: a list for a tuple of several trees, 0 for none."""
         words = self.words
         words[TASK] = 0

@@ -21,7 +21,7 @@ from streamlet.tracking.pending import owner_task
 
 
 class Ledgers:
-    """Acks and failures of one worker, on their way home. On the loop's thread.
+    """Acks and failures of one worker, on their way to the ledgers. On the loop's thread.
 
     ``acks`` (root -> delta) and ``fails`` are filled by the worker's bolts during a turn; ``outgoing`` returns what the
     turn sends to another worker.
@@ -147,7 +147,7 @@ class Ledgers:
 
     def guard(self, spout: SpoutTask, where: str, act: Callable[[], Any]) -> Any:
         """Call into a spout. Raises its own StreamletError, or ComponentFailed."""
-        self._in_hand.call(spout.task_id, where, self._clock.monotonic())
+        self._in_hand.note_call(spout.task_id, where, self._clock.monotonic())
         try:
             return act()
         except BaseException as error:

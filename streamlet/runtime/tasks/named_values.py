@@ -1,4 +1,4 @@
-"""Deciding whether a bolt reads ``tup.values`` by field name.
+"""Decides whether a bolt reads ``tup.values`` by field name.
 
 Rows travel and arrive as plain lists: a row with names costs each tuple an object more. So a bolt gets rows with names
 only where its file uses one, and those that index pay nothing. Pure.

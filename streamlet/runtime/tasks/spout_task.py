@@ -1,4 +1,4 @@
-"""Running a spout: when it is asked for tuples, its trees, and what it hears of them.
+"""Running a spout: when it is asked for tuples, its trees, and how it learns their ends.
 
 The ledger of a spout's trees lives here, beside the spout (Storm's acker without a task of its own). A tree is opened
 before anything of it is sent, so a delta for an unknown root is late, never early.
@@ -87,19 +87,19 @@ class SpoutTask:
         self._follows = not spout.answers_for_failures
         self._failed_ids: set[Hashable] = set()  # failed, and not acked since
         self._complete: list[Any] = []  # acked before any bolt saw them: no receiver, or tracking is off
-        self._born: dict[int, float] = {}
+        self._emitted_at: dict[int, float] = {}
         self._now = 0.0
         self.kept_bytes = 0
-        """What the spout kept at the last look, to send it again."""
+        """Bytes that the spout kept at the last look, to send them again."""
         self._kept_size = 0.0
         self._measured: object = None
         self._replay = spout.replay if isinstance(spout, ReliableSpout) else None
         self._crashes = dict(crashes)
         self._most_crashes = most_crashes
-        self._condemned: list[Any] = []  # emitted again after they had killed their worker too often, and not sent
+        self._poison_ids: list[Any] = []  # emitted again after they had killed their worker too often, and not sent
         self.emit: Callable[..., list[int] | None] = self._fast_emit() or self.emit_anywhere
-        if any(map(self._too_often, crashes.values())):
-            self._spare()
+        if any(map(self._kills_too_often, crashes.values())):
+            self._skip_poison()
         spout.bind(self)
 
     def ack(self, tup: Any) -> None:
@@ -124,8 +124,8 @@ class SpoutTask:
         if default is None or default.single is None or not self.emitter.one_stream or not self.tracked:
             return None
         pick, width, slow, bits = default.single, default.width, self.emit_anywhere, self.getrandbits
-        pending, ids, trees, born = self.pending, self.pending.ids, self.ledger.open, self._born
-        task, here, elsewhere = self, self.here, self.emit_elsewhere
+        pending, ids, trees, emitted_at = self.pending, self.pending.ids, self.ledger.open, self._emitted_at
+        task, here, from_other_thread = self, self.here, self.emit_from_other_thread
 
         def emit(
             tup: Sequence[Any],
@@ -135,7 +135,7 @@ class SpoutTask:
             need_task_ids: bool = False,
         ) -> list[int] | None:
             if not here():
-                return elsewhere(slow, tup, tup_id, stream, direct_task, need_task_ids)
+                return from_other_thread(slow, tup, tup_id, stream, direct_task, need_task_ids)
             if tup_id is None or stream is not None or need_task_ids or direct_task is not None:
                 return slow(tup, tup_id, stream, direct_task, need_task_ids)
             if tup.__class__ is not list and tup.__class__ is not tuple:
@@ -151,7 +151,7 @@ class SpoutTask:
             ids[root] = tup_id
             trees[root] = edge
             if not root & SAMPLE:
-                born[root] = task._now
+                emitted_at[root] = task._now
             task.emits += 1
             put = pick(tup).extend
             put((root, edge, [*tup]))
@@ -169,7 +169,7 @@ class SpoutTask:
     ) -> list[int] | None:
         """Emit on any stream, to any number of readers, tracked or not. Any thread."""
         if not self.here():
-            return self.emit_elsewhere(self.emit_anywhere, tup, tup_id, stream, direct_task, need_task_ids)
+            return self.emit_from_other_thread(self.emit_anywhere, tup, tup_id, stream, direct_task, need_task_ids)
         routes = self.emitter.routes(stream, direct_task)
         values = self.emitter.checked(tup, routes)
         boxes = routes.boxes(values, direct_task)
@@ -181,7 +181,7 @@ class SpoutTask:
     ) -> None:
         """Emit several tuples of one root; nothing unless all of them can travel. Any thread."""
         if not self.here():
-            self.emit_many_elsewhere(self.emit_many, tuples, tup_id, stream)
+            self.emit_many_from_other_thread(self.emit_many, tuples, tup_id, stream)
             return
         routes = self.emitter.routes(stream, None)
         rows: list[tuple[Outbox, list[Any]]] = []
@@ -191,7 +191,7 @@ class SpoutTask:
             rows.extend(zip(boxes, copies(checked, len(boxes)), strict=False))
         self._open(rows, tup_id, routes.name)
 
-    def emit_elsewhere(
+    def emit_from_other_thread(
         self,
         emit: Callable[..., Any],
         tup: Sequence[Any],
@@ -205,7 +205,7 @@ class SpoutTask:
         self.calls.put(partial(emit, row, tup_id, stream, direct_task), "emit")
         return None
 
-    def emit_many_elsewhere(
+    def emit_many_from_other_thread(
         self,
         emit_many: Callable[..., None],
         tuples: Iterable[Sequence[Any]],
@@ -240,25 +240,28 @@ class SpoutTask:
         self.pending.ids[root] = tup_id
         self.ledger.init(root, value)
         if not root & SAMPLE:
-            self._born[root] = self._now
+            self._emitted_at[root] = self._now
         for (box, values), edge in zip(rows, edges, strict=True):
             box.switch(stream)((root, edge, values))
 
-    # -- messages that kill their worker -----------------------------------------------------------------------
+    # -- poison: messages that kill their worker -----------------------------------------------------------------------
 
-    def _too_often(self, deaths: int) -> bool:
+    def _kills_too_often(self, deaths: int) -> bool:
         return 0 < self._most_crashes <= deaths
 
-    def _spare(self) -> None:
-        """Keep messages that have killed workers from being emitted again."""
+    def _skip_poison(self) -> None:
+        """Emit no message again that killed its worker too often."""
         # Only in a replacement whose predecessor died with such a message: no other run pays for the look.
         send, send_many = self.emit, self.emit_many
 
-        def is_condemned(tup_id: Hashable | None) -> bool:
-            if tup_id is None or not self._too_often(self._crashes.get(message_key(self.spout.lasting_id(tup_id)), 0)):
+        def is_poison(tup_id: Hashable | None) -> bool:
+            if tup_id is None:
+                return False
+            deaths = self._crashes.get(message_key(self.spout.lasting_id(tup_id)), 0)
+            if not self._kills_too_often(deaths):
                 return False
             self.emits += 1
-            self._condemned.append(tup_id)
+            self._poison_ids.append(tup_id)
             return True
 
         def emit(
@@ -268,14 +271,14 @@ class SpoutTask:
             direct_task: int | None = None,
             need_task_ids: bool = False,
         ) -> list[int] | None:
-            if is_condemned(tup_id):
+            if is_poison(tup_id):
                 return [] if need_task_ids else None
             return send(tup, tup_id, stream, direct_task, need_task_ids)
 
         def emit_many(
             tuples: Iterable[Sequence[Any]], tup_id: Hashable | None = None, stream: str | None = None
         ) -> None:
-            if not is_condemned(tup_id):
+            if not is_poison(tup_id):
                 send_many(tuples, tup_id, stream)
 
         vars(self).update(emit=emit, emit_many=emit_many)
@@ -286,10 +289,10 @@ class SpoutTask:
             key = message_key(self.spout.lasting_id(self.pending.ids[root]))
             deaths = self._crashes[key] = self._crashes.get(key, 0) + 1
             times = f"{deaths} time{'' if deaths == 1 else 's'} so far"
-            self._failed([root], FailReason.CRASHED, f"{how} ({times})", final=self._too_often(deaths))
+            self._failed([root], FailReason.CRASHED, f"{how} ({times})", final=self._kills_too_often(deaths))
 
-    def _condemn(self) -> None:
-        ids, self._condemned = self._condemned, []
+    def _fail_poison(self) -> None:
+        ids, self._poison_ids = self._poison_ids, []
         for tup_id in ids:
             deaths = self._crashes[message_key(self.spout.lasting_id(tup_id))]
             self.stats.failed += 1
@@ -307,7 +310,7 @@ class SpoutTask:
         self._now = now
         ids, limit, replay, next_tuple = self.pending.ids, self.window.size, self._replay, self.spout.next_tuple
         if self.spout.holds_back and replay is not None:
-            next_tuple = _nothing_new
+            next_tuple = _emit_nothing
         first, monotonic = self.emits, self.clock.monotonic
         over = monotonic() + ASK_S
         try:
@@ -355,8 +358,8 @@ class SpoutTask:
             ids, self._complete = self._complete, []
             self.stats.acked += len(ids)
             self.spout.ack_many(ids)
-        if self._condemned:
-            self._condemn()
+        if self._poison_ids:
+            self._fail_poison()
 
     # -- what comes back -----------------------------------------------------------------------------------
 
@@ -365,11 +368,11 @@ class SpoutTask:
         done = self.ledger.apply(deltas)
         if not done:
             return
-        born = self._born
-        if born:
+        emitted_at = self._emitted_at
+        if emitted_at:
             for root in done:
                 if not root & SAMPLE:
-                    started = born.pop(root, None)
+                    started = emitted_at.pop(root, None)
                     if started is not None:
                         self.stats.latency.add(now - started, SAMPLE + 1)
         self.stats.acked += len(done)
@@ -439,7 +442,7 @@ class SpoutTask:
             return
         # The time of a tree that failed says nothing about the latency of those that are acked.
         for root in roots:
-            self._born.pop(root, None)
+            self._emitted_at.pop(root, None)
         self.stats.failed += len(roots)
         self._tell_failed(self.pending.resolve(roots), reason, detail, final=final)
 
@@ -469,7 +472,7 @@ class SpoutTask:
         return len(self.pending) + len(self._failed_ids) if known is None else known
 
 
-def _nothing_new() -> None:
+def _emit_nothing() -> None:
     """Stand for ``next_tuple`` of a spout that keeps too much."""
 
 

@@ -53,7 +53,7 @@ def could_not_start(
         return error
     return ComponentFailed(
         f"{component} (task {task_id}) raised {type(error).__name__} in {where}{_place(error, defined)}: "
-        f"{_words(error)}. A component that cannot start stops the topology; no tuple of it was lost. "
+        f"{_error_text(error)}. A component that cannot start stops the topology; no tuple of it was lost. "
         "The traceback is shown with --debug."
     )
 
@@ -66,7 +66,7 @@ def spout_failed(
         return error
     return ComponentFailed(
         f"The spout {component} (task {task_id}) raised {type(error).__name__} in {where}{_place(error, defined)}: "
-        f"{_words(error)}. A spout that raises cannot say which of its messages are safe, so the topology "
+        f"{_error_text(error)}. A spout that raises cannot say which of its messages are safe, so the topology "
         "stops; nothing acked is lost. Handle the error in the spout, or see the traceback with --debug."
     )
 
@@ -77,7 +77,7 @@ def every_tuple_failed(
     """Explain that a bolt's first ``count`` tuples all failed, last by ``error``."""
     told = EveryTupleFailed(
         f"{component} (task {task_id}) raised on each of its first {count:,} tuples, the last time "
-        f"{type(error).__name__}{_place(error, defined)}: {_words(error)}. What fails every tuple is "
+        f"{type(error).__name__}{_place(error, defined)}: {_error_text(error)}. What fails every tuple is "
         "hardly the fault of the tuples, so the topology stops; they are not acked, and are read again. Fix it, or "
         "set streamlet.first.failures.max to 0 to go on all the same."
     )
@@ -88,7 +88,7 @@ def every_tuple_failed(
 def bolt_ended_run(component: str, error: BaseException, defined: Defined = None) -> StreamletError:
     """Explain why a bolt's exception ends the run: its class has ``exit_on_exception``."""
     return ComponentFailed(
-        f"{component} raised {type(error).__name__}{_place(error, defined)}: {_words(error)}. Its class has "
+        f"{component} raised {type(error).__name__}{_place(error, defined)}: {_error_text(error)}. Its class has "
         "exit_on_exception = True, so that ends the run; what was not acked will be read again. Without it the tuple "
         "fails, its spout is told, and the bolt goes on."
     )
@@ -158,7 +158,7 @@ class Complaints:
             self._tell("error", f"{component} raised {kind} {unsaid} more time(s).")
 
 
-def _words(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     """Return an error's text for the middle of a sentence: its own full stop would be a second one."""
     return text_of(error).rstrip(".!")
 
@@ -171,7 +171,7 @@ def _paragraph(component: str, task_id: int, error: BaseException, tup: Any, uns
     at = f" at {where}" if where else ""
     what = f"on a tuple from {tup.component}" if tup is not None else "in process_tick"
     return (
-        f"{component} (task {task_id}) raised {type(error).__name__}{at} {what}: {_words(error)}{again}. "
+        f"{component} (task {task_id}) raised {type(error).__name__}{at} {what}: {_error_text(error)}{again}. "
         f"{_about_memory(error)}{_consequence(tup)}"
     )
 

@@ -43,7 +43,7 @@ class ControlChannel:
         self.sock.setblocking(False)
         self._writer = writer
         self._reader = reader
-        self._given: deque[tuple[Message, bytes]] = deque()
+        self._queued: deque[tuple[Message, bytes]] = deque()
         self._unsent: Backlog[bytes] = Backlog()
         self._frame = memoryview(b"")
         """The rest of a frame whose beginning has left."""
@@ -63,7 +63,7 @@ class ControlChannel:
     @property
     def unsent(self) -> bool:
         """Whether something waits for the other end to read: ``flush`` is to be called now and then."""
-        return not self._broken and bool(self._frame or self._unsent or self._given)
+        return not self._broken and bool(self._frame or self._unsent or self._queued)
 
     def send(self, message: Message) -> None:
         """Send one message, or keep it for ``flush``. Waits for nothing. Raises ChannelClosed."""
@@ -71,8 +71,8 @@ class ControlChannel:
         payload = pack(raw)
         # Users' code makes these texts. A frame beyond the limit would close the channel and cost the worker its life.
         if len(payload) > LONGEST_TEXT:
-            payload = pack({key: _cut(value) for key, value in raw.items()})
-        self._given.append((message, payload))
+            payload = pack({key: _truncated(value) for key, value in raw.items()})
+        self._queued.append((message, payload))
         self.flush()
 
     def flush(self) -> None:
@@ -85,15 +85,15 @@ class ControlChannel:
                 self._write()
             finally:
                 self._lock.release()
-            if not self._given:
+            if not self._queued:
                 return
 
     def _write(self) -> None:
         if self._broken:
-            self._given.clear()
+            self._queued.clear()
             raise ChannelClosed(self._broken)
-        while self._given:
-            message, packed = self._given.popleft()
+        while self._queued:
+            message, packed = self._queued.popleft()
             name = _REPLACED.get(type(message), lambda _: None)(message)
             self._unsent.put(packed, name, line_bytes=len(packed) if isinstance(message, _LINES) else 0)
         try:
@@ -160,7 +160,7 @@ class ControlChannel:
             raise ChannelClosed("the other end sent something that is not a message")
         return messages
 
-    def last_words(self) -> list[Raw]:
+    def last_messages(self) -> list[Raw]:
         """Return all messages that an ended worker left, without waiting."""
         # Not until the end of file: a child that a component forked may hold the worker's socket open for ever.
         messages: list[Raw] = []
@@ -184,7 +184,7 @@ class ControlChannel:
         self.sock.close()
 
 
-def _cut(value: Any) -> Any:
+def _truncated(value: Any) -> Any:
     if isinstance(value, str) and len(value) > LONGEST_TEXT:
         return f"{value[:LONGEST_TEXT]} ... ({len(value) - LONGEST_TEXT} characters more)"
     return value

@@ -26,10 +26,10 @@ YOUNG, ALL = 1, 2
 """Oldest generation to collect: objects that have outlived one collection at most, or all."""
 
 REST = 20
-"""After a collection that found little, nothing is collected for so many times its length ..."""
+"""Times its own length that nothing is collected after a collection that found little ..."""
 
 REST_FOUND = 3
-"""... and after one that found much, for so many times what it took beyond the garbage itself."""
+"""... and after one that found much, times what it took beyond freeing the garbage."""
 
 FREE_S = 0.5e-6
 """Seconds that one object of garbage takes: no loss, for somebody must free it."""

@@ -1,4 +1,4 @@
-"""Whether the loop of this worker has been in one call for too long, and where it stands.
+"""Finds a call of this worker's loop that takes too long, and where it stands.
 
 The watch is pure: looks with their times in, verdicts out.
 """
@@ -38,7 +38,7 @@ class Hang:
 
 
 class HangWatch:
-    """What the looks of one thread come to. ``gap_s``: between two looks more time than that counts for nothing."""
+    """Finds hanging calls from one thread's looks. More than ``gap_s`` between two looks counts for nothing."""
 
     def __init__(self, limit_s: float, gap_s: float = float("inf")) -> None:
         self._limit_s = limit_s

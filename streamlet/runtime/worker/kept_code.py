@@ -1,7 +1,7 @@
 """The code of a run: every module that was imported below the topology's folder when the run was checked.
 
 A worker that starts, or is started again hours later, imports these modules as they were then. An edit made meanwhile
-is told and not taken, so that two versions never meet in one run. Modules that are imported for the first time later
+is reported and not used, so that two versions never meet in one run. Modules that are imported for the first time later
 (inside a method, say) are read as they are then.
 """
 

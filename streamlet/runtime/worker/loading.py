@@ -21,7 +21,7 @@ from streamlet.runtime.worker.log_lines import keep_shown
 
 NULL_BYTES = "source code string cannot contain null bytes"
 
-_file_at_hand: ContextVar[Path | None] = ContextVar("file_at_hand", default=None)
+_file_being_imported: ContextVar[Path | None] = ContextVar("file_being_imported", default=None)
 
 
 class CannotLoad(BadInput):
@@ -109,7 +109,7 @@ def _import(file: Path) -> ModuleType:
             f"{getattr(present, '__file__', 'the interpreter itself')}. Rename "
             f"{'the file' if top == name else f'the folder {folder / top}'}."
         )
-    token = _file_at_hand.set(file)
+    token = _file_being_imported.set(file)
     try:
         return importlib.import_module(name)
     except SyntaxError as error:
@@ -129,13 +129,13 @@ def _import(file: Path) -> ModuleType:
             "cleanly in every worker; what it imports must be installed or lie beside it."
         ) from error
     finally:
-        _file_at_hand.reset(token)
+        _file_being_imported.reset(token)
         keep_shown()
 
 
-def file_at_hand() -> Path | None:
+def file_being_imported() -> Path | None:
     """Return the topology's file that this thread is importing, or None."""
-    return _file_at_hand.get()
+    return _file_being_imported.get()
 
 
 def _place(error: BaseException, file: Path) -> str:

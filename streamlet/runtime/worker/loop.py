@@ -28,7 +28,7 @@ from streamlet.model.plan import TICK_PERIOD, Plan
 from streamlet.runtime.links.links import Links
 from streamlet.runtime.links.wire import MAX_DATA_FRAME
 from streamlet.runtime.tasks.bolt_task import BoltTask
-from streamlet.runtime.tasks.building import LiveTask, Running, build_task
+from streamlet.runtime.tasks.building import LiveTask, WorkerContext, build_task
 from streamlet.runtime.tasks.emitter import WHOLE, BadEmit, Inbox, Outgoing, Run, SampledSizes, Work
 from streamlet.runtime.tasks.ledgers import Ledgers
 from streamlet.runtime.tasks.spout_task import SpoutTask
@@ -71,7 +71,7 @@ THREAD_CALLS = 256
 FINISH_LINKS_S = 0.4
 """Seconds that a worker which stops with tuples under way may take to read its links to their end."""
 
-NOBODY_THERE = frozenset({"starting", "recovering"})
+LINKS_MISSING = frozenset({"starting", "recovering"})
 """Reasons of a pause while some worker has no link: emitted tuples have to wait."""
 
 FINISH_S = 2.0
@@ -80,11 +80,11 @@ FINISH_S = 2.0
 Trace = Callable[[Run], None]
 
 
-def _too_late(*args: Any, **more: Any) -> None:
+def _emit_after_close(*args: Any, **more: Any) -> None:
     raise BadEmit("it emitted while it was closed: nothing is delivered any more. Emit in process or process_tick")
 
 
-def _too_large(component: str, stream: str) -> StreamletError:
+def _too_large_error(component: str, stream: str) -> StreamletError:
     return ValueCannotTravel(
         f"{component} emitted a tuple on stream {stream!r} that is larger than the {MAX_DATA_FRAME >> 20} MiB which "
         "may travel to another worker at once. It was not sent, and its tree has failed. Emit the name of where the "
@@ -98,59 +98,59 @@ class WorkerLoop:
     Built, initialised, run and closed on one thread. Other threads may only call ``post``.
     """
 
-    def __init__(self, running: Running, links: Links, trace: Trace | None = None) -> None:
-        self.running = running
-        self.plan: Plan = running.plan
+    def __init__(self, shared: WorkerContext, links: Links, trace: Trace | None = None) -> None:
+        self.shared = shared
+        self.plan: Plan = shared.plan
         self.links = links
-        self.clock = running.clock
+        self.clock = shared.clock
         self.selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._posted: deque[Callable[[], None]] = deque()
         self._trace = trace
-        self._worker_of = {task.task_id: task.worker for task in running.plan.tasks}
+        self._worker_of = {task.task_id: task.worker for task in shared.plan.tasks}
         self.tasks: dict[int, LiveTask] = {}
-        self.ledgers = Ledgers(running.plan, running.clock, running.acks, running.fails, self._to, running.in_hand)
+        self.ledgers = Ledgers(shared.plan, shared.clock, shared.acks, shared.fails, self._to, shared.in_hand)
         self.spouts = self.ledgers.spouts
-        memory, depths = running.conf["streamlet.worker.memory.bytes"], running.plan.depths()
-        bolts = [task for task in running.plan.bolt_tasks if task.worker == running.worker]
+        memory, depths = shared.conf["streamlet.worker.memory.bytes"], shared.plan.depths()
+        bolts = [task for task in shared.plan.bolt_tasks if task.worker == shared.worker]
         self.inbox = Inbox(
             [task.task_id for task in sorted(bolts, key=lambda task: depths[task.component], reverse=True)],
-            running.conf["streamlet.inbox.high.water.tuples"],
+            shared.conf["streamlet.inbox.high.water.tuples"],
             memory // 4,
         )
-        self._ahead = {task.task_id: running.plan.ahead_of(task, depths) for task in bolts}
-        self._link_mark = min(running.conf["streamlet.link.high.water.bytes"], memory // 32)
+        self._ahead = {task.task_id: shared.plan.ahead_of(task, depths) for task in bolts}
+        self._link_mark = min(shared.conf["streamlet.link.high.water.bytes"], memory // 32)
         self._outgoing: dict[int, Outgoing] = {}
         self._leaving_bytes = 0
         self._spouts_keep = memory // 2
         self._weighs_at = 0.0
-        self._held_since: dict[int, float] = {}
+        self._holds_back_since: dict[int, float] = {}
         self._sizes = SampledSizes()
         self._polls: list[SpoutTask] = []
         self._descriptors: list[tuple[SpoutTask, int]] = []
         self._watched: set[int] = set()
         self.paused: set[str] = {"starting"}
-        self._held: dict[int, list[Run]] = {}
+        self._without_link: dict[int, list[Run]] = {}
         """Worker -> untracked tuples for it that wait for a link."""
         self.quiet = 0
-        self._ticking = running.plan.ticking(running.conf)
+        self._ticking = shared.plan.ticking(shared.conf)
         self.unsent: Mapping[int, int] = {}
         """Bytes that wait for each worker which is slow to read."""
         self._clogged: frozenset[int] = frozenset()
         """Workers that more waits for than the mark allows; from above it until half of it."""
         self._full: list[int] = []
         self._full_elsewhere: dict[int, list[int]] = {}
-        self._held_up: set[int] = set()
+        self._blocked_bolts: set[int] = set()
         """Bolts that emit to full tasks or clogged links."""
-        self._others = frozenset(range(running.plan.workers)) - {running.worker}
-        self.others = running.others
-        self.others.most = running.conf["streamlet.threads.queue.max"]
-        self.others.wait_s = running.conf["streamlet.threads.wait.secs"]
+        self._others = frozenset(range(shared.plan.workers)) - {shared.worker}
+        self.others = shared.others
+        self.others.most = shared.conf["streamlet.threads.queue.max"]
+        self.others.wait_s = shared.conf["streamlet.threads.wait.secs"]
         self.others.wake = self.wake
         self.stopped = False
         self.timers = Timers()
         self.census = QueueCensus(
-            running, self.tasks, self.ledgers, links, self.timers, lambda: iter(self.inbox), self._to
+            shared, self.tasks, self.ledgers, links, self.timers, lambda: iter(self.inbox), self._to
         )
 
     # -- life ----------------------------------------------------------------------------------------------
@@ -160,13 +160,13 @@ class WorkerLoop:
         self.selector.register(self._wake_read, selectors.EVENT_READ, self._drain_wake)
         self.links.attach(self.selector)
         now = self.clock.monotonic()
-        for task in self.plan.tasks_on(self.running.worker):
+        for task in self.plan.tasks_on(self.shared.worker):
             where = "its constructor"
             try:
-                live = self.tasks[task.task_id] = build_task(self.running, task)
-                self.running.built(live)
+                live = self.tasks[task.task_id] = build_task(self.shared, task)
+                self.shared.built(live)
                 where = "initialize"
-                self.running.in_hand.call(task.task_id, where, self.clock.monotonic())
+                self.shared.in_hand.note_call(task.task_id, where, self.clock.monotonic())
                 live.component.initialize(live.conf, live.context)
             except Exception as error:
                 cls = self.plan.topology.component(task.component).cls
@@ -177,7 +177,7 @@ class WorkerLoop:
             else:
                 live.run.initialized()
                 self._add_bolt(live, now)
-        self.running.in_hand.clear()
+        self.shared.in_hand.clear()
         keep_shown()
 
     def _add_spout(self, spout: SpoutTask, now: float) -> None:
@@ -263,7 +263,7 @@ class WorkerLoop:
     @property
     def idle(self) -> bool:
         """Whether no tuple waits in this worker, though trees may be open."""
-        return not self.inbox and not self.unsent and not self._held and not self.others.waiting
+        return not self.inbox and not self.unsent and not self._without_link and not self.others.waiting
 
     @property
     def activated(self) -> bool:
@@ -280,7 +280,7 @@ class WorkerLoop:
         for work in self.inbox:
             if not work.run.multi and work.left > 0:
                 counts[self._component_of(work.run.target)] += work.run.roots[-work.left :].count(0)
-        for run in chain.from_iterable(self._held.values()):
+        for run in chain.from_iterable(self._without_link.values()):
             counts[self._component_of(run.target)] += len(run.roots)
         return {component: count for component, count in counts.items() if count}
 
@@ -309,7 +309,7 @@ class WorkerLoop:
         # Bolts first: a spout's last commit may wait for a store that is gone until the worker is killed, and then no
         # cleanup would run. What a cleanup writes is nowhere else.
         for live in sorted(self.tasks.values(), key=lambda live: isinstance(live.run, SpoutTask)):
-            vars(live.component).update(emit=_too_late, emit_many=_too_late)
+            vars(live.component).update(emit=_emit_after_close, emit_many=_emit_after_close)
             acts += [live.component.cleanup] if clean else []
         self._refuse_calls(object, "after the run had closed. It was not taken.")
         for live in self.tasks.values():
@@ -355,7 +355,7 @@ class WorkerLoop:
                 taken += self._take_calls_of_spout(run)
             else:
                 # Above the marks emits wait, and then their threads. Acks and failures do not.
-                acts = run.calls.take(THREAD_CALLS, emits=live.plan.task_id not in self._held_up)
+                acts = run.calls.take(THREAD_CALLS, emits=live.plan.task_id not in self._blocked_bolts)
                 taken += len(acts)
                 for act in acts:
                     act()
@@ -394,14 +394,14 @@ class WorkerLoop:
         now = self.clock.monotonic()
         self._receive()
         self._run_bolts(now)
-        in_hand = self.running.in_hand
+        in_hand = self.shared.in_hand
         in_hand.clear()
         self.ledgers.settle()
         self.timers.run_due(now)
         emitted = bool(self.others.waiting) and self._take_calls()
         emitted |= self._ask_spouts(now)
-        if self._held:
-            self._try_held()
+        if self._without_link:
+            self._retry_without_link()
         # Worked off in the same turn, so that what a lone tuple leads to leaves with this turn's frames.
         if self.inbox:
             self._run_bolts(now)
@@ -411,7 +411,7 @@ class WorkerLoop:
         paused = bool(self.paused)
         self._watch_marks()
         self._flush()
-        if emitted or self.inbox.ready or self._posted or self.running.acks or self.running.fails or self._outgoing:
+        if emitted or self.inbox.ready or self._posted or self.shared.acks or self.shared.fails or self._outgoing:
             return 0.0
         return 0.0 if paused and not self.paused else self._sleep(now)
 
@@ -469,7 +469,7 @@ class WorkerLoop:
                 runs = box.take()
                 emitted += sum(len(run.roots) for run in runs)
                 worker = self._worker_of[box.target]
-                if worker == self.running.worker:
+                if worker == self.shared.worker:
                     self._enqueue(runs)
                 else:
                     self._to(worker).runs.extend(runs)
@@ -490,7 +490,7 @@ class WorkerLoop:
         emitted = False
         # What a spout emits while it may not be asked (in `initialize`, `fail`, `on_timer`) waits in its outboxes until
         # tuples may travel, and then travels at once, in a drain too.
-        travels = self.paused.isdisjoint(NOBODY_THERE)
+        travels = self.paused.isdisjoint(LINKS_MISSING)
         for spout in self.spouts.values():
             try:
                 if spout.active:
@@ -514,9 +514,9 @@ class WorkerLoop:
             held = spout.spout.holds_back
             self.ledgers.guard(spout, "kept_bytes", partial(spout.weigh, most))
             if spout.spout.holds_back and not held:
-                self._held_since[spout.task_id] = now
-            elif spout.spout.holds_back and now - self._held_since[spout.task_id] >= TELL_HELD_S:
-                self._held_since[spout.task_id] = now + TELL_HELD_AGAIN_S
+                self._holds_back_since[spout.task_id] = now
+            elif spout.spout.holds_back and now - self._holds_back_since[spout.task_id] >= TELL_HELD_S:
+                self._holds_back_since[spout.task_id] = now + TELL_HELD_AGAIN_S
                 component = self._component_of(spout.task_id)
                 logger.warning(
                     "%s (task %d) has emitted nothing new for %d s: the messages that it keeps until they are acked, "
@@ -535,19 +535,19 @@ class WorkerLoop:
         """
         if self.unsent:  # what was just written; nothing else would wake the loop when a link is empty again
             self.unsent = self.links.unsent_bytes()
-        if not (self.inbox.grown or self.unsent or self._full or self._clogged or self._held):
+        if not (self.inbox.grown or self.unsent or self._full or self._clogged or self._without_link):
             return
         tasks, above = self.inbox.weigh()
         mark = self._link_mark
         above_mark = (w for w, size in self.unsent.items() if size > (mark // 2 if w in self._clogged else mark))
-        clogged = frozenset(chain(above_mark, self._held))
+        clogged = frozenset(chain(above_mark, self._without_link))
         full = sorted(tasks) + [WHOLE] * (above or bool(clogged))
         if full != self._full or clogged != self._clogged:
             self._clogged = clogged
-            self._tell_full(full)
+            self._announce_full(full)
             self._order_bolts()
 
-    def _tell_full(self, full: list[int]) -> None:
+    def _announce_full(self, full: list[int]) -> None:
         self._full = full
         (self.pause if full else self.resume)("this worker is full")
         for worker in self._others:
@@ -557,8 +557,8 @@ class WorkerLoop:
         """Let bolts wait while they emit to full tasks or clogged links."""
         full = {*self._full, *chain.from_iterable(self._full_elsewhere.values())}
         full.update(task for task, worker in self._worker_of.items() if worker in self._clogged)
-        self._held_up = {task for task, ahead in self._ahead.items() if not full.isdisjoint(ahead)}
-        self.inbox.order(self._held_up)
+        self._blocked_bolts = {task for task, ahead in self._ahead.items() if not full.isdisjoint(ahead)}
+        self.inbox.order(self._blocked_bolts)
 
     def recover(self, lost: Iterable[int]) -> int:
         """Apply the deltas that did arrive, then fail all open trees.
@@ -590,7 +590,7 @@ class WorkerLoop:
         """Let spouts emit again: all links stand."""
         self.resume("recovering")
         if self._full:  # a worker with a new link does not know it
-            self._tell_full(self._full)
+            self._announce_full(self._full)
 
     def finish_open_trees(self) -> None:
         """Finish the open trees after a spout stopped the run.
@@ -611,9 +611,9 @@ class WorkerLoop:
         """Give a bolt its tick, and send the tuples it emits."""
         assert isinstance(live.run, BoltTask)
         if live.plan.component not in chain.from_iterable(self._ticking[: self.quiet]):
-            self.running.in_hand.call(live.plan.task_id, "process_tick", self.clock.monotonic())
+            self.shared.in_hand.note_call(live.plan.task_id, "process_tick", self.clock.monotonic())
             live.run.tick(period_s)
-            self.running.in_hand.clear()
+            self.shared.in_hand.clear()
             self._collect(live)
 
     # -- the end of a turn -------------------------------------------------------------------------------------
@@ -622,36 +622,36 @@ class WorkerLoop:
         if self._outgoing:
             outgoing, self._outgoing, self._leaving_bytes = self._outgoing, {}, 0
             for worker, out in outgoing.items():
-                if worker in self._held:  # they come first: between two tasks order holds
-                    out.runs[:0] = self._held.pop(worker)
+                if worker in self._without_link:  # they come first: between two tasks order holds
+                    out.runs[:0] = self._without_link.pop(worker)
                 unsent = self.links.send(worker, out)
                 if unsent is None:
-                    self._hold(worker, out.runs)
+                    self._keep_for_link(worker, out.runs)
                 else:
                     self._fail_too_large(unsent)
             self.unsent = self.links.unsent_bytes()
         elif self.unsent:
             self.unsent = self.links.unsent_bytes()
 
-    def _hold(self, worker: int, runs: list[Run]) -> None:
+    def _keep_for_link(self, worker: int, runs: list[Run]) -> None:
         """Fail the trees of tuples for a worker without a link; keep the untracked ones for its next link."""
         # A failed tree is replayed by its spout. Nobody replays what is untracked: sent nowhere, it would be gone.
         self.ledgers.fail_unsendable(runs)
         kept = [untracked for untracked in map(Run.untracked, runs) if untracked.roots]
         if kept:
-            self._held[worker] = kept
+            self._without_link[worker] = kept
 
-    def _try_held(self) -> None:
+    def _retry_without_link(self) -> None:
         """Send what waits for a link, once all links stand."""
-        if self.paused.isdisjoint(NOBODY_THERE):
-            for worker in self._held:
+        if self.paused.isdisjoint(LINKS_MISSING):
+            for worker in self._without_link:
                 self._to(worker)
 
     def _fail_too_large(self, runs: list[Run]) -> None:
         """Fail the trees of tuples that no frame can hold. The link lives on, and the user reads who emitted them."""
         for run in runs:
             component = self.plan.tasks[run.source - 1].component
-            self.running.report(component, run.source, _too_large(component, run.stream), None, None)
+            self.shared.report(component, run.source, _too_large_error(component, run.stream), None, None)
             self.ledgers.apply_fails(run.roots[0] if run.multi else run.roots)
             sender, gone = self.tasks[run.source].run, len(run.untracked().roots)
             if isinstance(sender, SpoutTask):

@@ -34,7 +34,7 @@ Raw = dict[str, Any]
 Check = Callable[[Any], bool]
 
 
-class Misshapen(Exception):
+class BadMessage(Exception):
     """A message the other end must not send. The text continues a sentence: "worker 1 ..."."""
 
 
@@ -163,7 +163,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """Every queue was empty: one last tick for this step's bolts; after the last step, nothing new."""
+    """Every queue was empty: one last tick for this step's bolts; after the last step, no new tuples."""
 
     step: Natural
 
@@ -360,22 +360,22 @@ def encode(message: Message) -> Raw:
 
 
 def from_coordinator(raw: Raw) -> FromCoordinator:
-    """Check and decode a coordinator's message. Raises Misshapen."""
+    """Check and decode a coordinator's message. Raises BadMessage."""
     return _decode(raw, FROM_COORDINATOR)
 
 
 def from_worker(raw: Raw, workers: int, tasks: int) -> FromWorker:
-    """Check and decode a worker's message. Raises Misshapen.
+    """Check and decode a worker's message. Raises BadMessage.
 
     ``workers`` and ``tasks`` are how many the run has: a message may name no others.
     """
     message = _decode(raw, FROM_WORKER)
     if isinstance(message, LinkLost | Unlinked) and message.worker >= workers:
-        raise Misshapen(f"lost a link to worker {message.worker}, and there are {workers}")
+        raise BadMessage(f"lost a link to worker {message.worker}, and there are {workers}")
     if isinstance(message, Beat) and not all(
         1 <= task <= tasks for task in (*message.tasks, *(row["task"] for row in message.hanging))
     ):
-        raise Misshapen("sent numbers of a task that does not exist")
+        raise BadMessage("sent numbers of a task that does not exist")
     return message
 
 
@@ -386,9 +386,9 @@ def _decode(raw: Raw, table: Mapping[str, type[_M]]) -> _M:
     kind = raw["t"]
     cls = table.get(kind)
     if cls is None:
-        raise Misshapen(f"sent a message of kind {kind[:40]!r}, which there is none of")
+        raise BadMessage(f"sent a message of kind {kind[:40]!r}, which does not exist")
     shape = _SHAPES[cls]
     for name, check in shape.items():
         if name not in raw or not check(raw[name]):
-            raise Misshapen(f"sent a message of kind {kind!r} without a proper {name!r}")
+            raise BadMessage(f"sent a message of kind {kind!r} without a proper {name!r}")
     return cls(**{name: raw[name] for name in shape})

@@ -16,7 +16,7 @@ from streamlet.base.notices import Notices
 from streamlet.model.plan import Plan
 from streamlet.runtime.links.links import Links
 from streamlet.runtime.tasks.bolt_task import BoltTask
-from streamlet.runtime.tasks.building import LiveTask, Running
+from streamlet.runtime.tasks.building import LiveTask, WorkerContext
 from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Work
 from streamlet.runtime.tasks.ledgers import Ledgers
 from streamlet.runtime.tasks.spout_task import SpoutTask
@@ -44,7 +44,7 @@ class QueueCensus:
 
     def __init__(
         self,
-        running: Running,
+        shared: WorkerContext,
         tasks: Mapping[int, LiveTask],
         ledgers: Ledgers,
         links: Links,
@@ -52,24 +52,24 @@ class QueueCensus:
         queued: Callable[[], Iterator[Work]],
         reach: Callable[[int], Outgoing],
     ) -> None:
-        self._running = running
-        self._plan: Plan = running.plan
-        self._me = running.worker
+        self._shared = shared
+        self._plan: Plan = shared.plan
+        self._me = shared.worker
         self._tasks = tasks
         self._ledgers = ledgers
         self._links = links
         self._timers = timers
         self._queued = queued
         self._reach = reach
-        self._workers = range(running.plan.workers)
+        self._workers = range(shared.plan.workers)
         # Numbers of one epoch are never those of another: an answer to a dead predecessor counts for nothing.
-        self._census = Census(self._workers, running.epoch << 32)
+        self._census = Census(self._workers, shared.epoch << 32)
         self._scheduled = False
         self._apart_s = SOON_S
         self._paces: dict[int, _Pace] = {}
         self._told_wait: Notices[int] = Notices(WAIT_AGAIN_S)
         self._told_expired: Notices[tuple[int, int]] = Notices(AGAIN_S)
-        self._untold: Counter[tuple[int, int]] = Counter()
+        self._unreported: Counter[tuple[int, int]] = Counter()
         """Trees that timed out since it was last told, by spout task and the task that holds them."""
 
     # -- asking ------------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ class QueueCensus:
         if not spouts:
             self._scheduled = False
             return
-        now = self._running.clock.monotonic()
+        now = self._shared.clock.monotonic()
         marks = [spout.census_begins(now) for spout in spouts]
         ask = Ask(self._census.begin(), [floor for floor, _ in marks], [bound for _, bound in marks if bound])
         for worker in self._workers:
@@ -120,7 +120,7 @@ class QueueCensus:
         found = self._census.take(worker, answer)
         if found is None:
             return
-        now = self._running.clock.monotonic()
+        now = self._shared.clock.monotonic()
         changes = [self._judge(spout, found, now) for spout in self._ledgers.spouts.values() if spout.counting]
         if True in changes:
             self._apart_s = 0.0
@@ -149,17 +149,17 @@ class QueueCensus:
     def _tell_wait(self, spout: SpoutTask, found: Found, now: float) -> None:
         if self._told_wait.due(spout.task_id, now) is not None:
             text = waits_long(self._name(spout.task_id), self._name(found.slowest), found.wait_s, spout.window)
-            self._running.tell("warning", text)
+            self._shared.tell("warning", text)
 
     def _tell_expired(self, spout: SpoutTask, expired: Mapping[int, int]) -> None:
-        now = self._running.clock.monotonic()
+        now = self._shared.clock.monotonic()
         for task, count in Counter(expired.values()).items():
             key = spout.task_id, task
-            self._untold[key] += count
+            self._unreported[key] += count
             if self._told_expired.due(key, now) is not None:
                 holder = None if task == NOBODY else (self._name(task), task)
-                text = timed_out(self._name(spout.task_id), self._untold.pop(key), spout.pending.timeout_s, holder)
-                self._running.tell("error", text)
+                text = timed_out(self._name(spout.task_id), self._unreported.pop(key), spout.pending.timeout_s, holder)
+                self._shared.tell("error", text)
 
     def _name(self, task_id: int) -> str:
         return self._plan.tasks[task_id - 1].component
@@ -193,7 +193,7 @@ class QueueCensus:
     def _held(self, bounds: Mapping[int, int], floors: Mapping[int, int]) -> list[tuple[int, int, float]]:
         """Return the old tuples that user code holds; forget those of trees that are closed."""
         found = []
-        now = self._running.clock.monotonic()
+        now = self._shared.clock.monotonic()
         for task_id, live in self._tasks.items():
             held = live.run.held if isinstance(live.run, BoltTask) else {}
             for tup, since in list(held.items()):

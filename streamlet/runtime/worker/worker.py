@@ -41,7 +41,7 @@ from streamlet.runtime.links.server import LinkServer, new_socket_name
 from streamlet.runtime.links.silence import LOOK_S
 from streamlet.runtime.links.wire import MAX_DATA_FRAME
 from streamlet.runtime.tasks.bolt_task import BoltTask
-from streamlet.runtime.tasks.building import Running, component_names
+from streamlet.runtime.tasks.building import WorkerContext, component_names
 from streamlet.runtime.tasks.in_hand import BEGAN, CALL, CALLS, TASK, InHand, shortened
 from streamlet.runtime.tasks.user_errors import Complaints, exited, memory_limit
 from streamlet.runtime.worker import messages
@@ -59,7 +59,7 @@ from streamlet.runtime.worker.timers import next_multiple
 ORPHAN_S = 3.0
 """Seconds that a worker without a coordinator may take to end by itself."""
 
-LEAVE_S = 3.0
+CONTROL_END_S = 3.0
 """Seconds that the control thread may take to end after the loop; it may be sending."""
 
 FLUSH_S = 0.05
@@ -71,7 +71,7 @@ GAP_S = 2.0
 PARENT_ENDS_S = 1.0
 """Seconds between the end of a killed coordinator's channels and its own."""
 
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+TERMINATION_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 BEAT_AFTER_S = 0.1
 """Seconds between the loop's look at its numbers, at multiples of the period, and the heartbeat."""
@@ -103,7 +103,7 @@ class Worker:
         self._parent = os.getppid()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.in_hand = InHand(map_page(plan.page))
-        self.in_hand.written_by(os.getpid())
+        self.in_hand.note_writer(os.getpid())
         self._hangs = HangWatch(plan.conf["streamlet.task.hang.secs"], 3 * plan.heartbeat_s + GAP_S)
         self._main_thread = threading.get_ident()
         self._control_thread = threading.Thread(target=self._control, name="control", daemon=True)
@@ -119,11 +119,11 @@ class Worker:
         # Before the topology is imported: its modules may read the environment.
         try:
             with environment(self.plan.conf["topology.environment"] or {}):
-                return self._live()
+                return self._run_to_end()
         finally:
-            self._leave()
+            self._release()
 
-    def _live(self) -> int:
+    def _run_to_end(self) -> int:
         try:
             self._build()
             self._listen()
@@ -164,7 +164,7 @@ class Worker:
     def _build(self) -> None:
         plan = self.plan
         placed = self._placed()
-        running = Running(
+        shared = WorkerContext(
             plan=placed,
             worker=self.index,
             epoch=self.epoch,
@@ -180,7 +180,7 @@ class Worker:
             tell=self.tell,
         )
         links = SocketLinks(self._link_lost, RouteCheck(placed, self.index).check)
-        self.loop = WorkerLoop(running, links)
+        self.loop = WorkerLoop(shared, links)
         if self._over_network:
             now = self.clock.monotonic()
             self.loop.timers.every(LOOK_S, lambda: links.look(self.clock.monotonic()), now)
@@ -293,11 +293,11 @@ class Worker:
         self.channel.try_send(messages.Stopped([f"{type(e).__name__}: {e}" for e in raised], left))
         return 1 if raised else 0
 
-    def _leave(self) -> None:
+    def _release(self) -> None:
         self.over.set()
         if self._control_thread.ident is not None:
             os.write(self._wake_write, b"\0")
-            self._control_thread.join(LEAVE_S)
+            self._control_thread.join(CONTROL_END_S)
         if self.server is not None:
             self.server.close()
         if self.collector is not None:
@@ -310,7 +310,7 @@ class Worker:
 
     def _listen(self) -> None:
         self.server = LinkServer(
-            self._listen_address(), self.plan.secret, self.peering.admits, self.peering.welcomed, MAX_DATA_FRAME
+            self._listen_address(), self.plan.secret, self.peering.check_hello, self.peering.add_secured, MAX_DATA_FRAME
         )
         self.channel.send(messages.Ready(self.server.address, os.getpid()))
 
@@ -401,7 +401,7 @@ class Worker:
 
     def _whole(self, version: int) -> None:
         """Let tuples flow: every worker is linked by this version of the book."""
-        if not self.peering.whole_by(version):
+        if not self.peering.all_linked_by(version):
             return  # overtaken by a loss or a newer book
         self.loop.recovered()
         if not self.loop.activated:
@@ -427,8 +427,8 @@ class Worker:
         self.loop.stopped = True
 
     def _beat(self) -> None:
-        begun = [] if self.initialized else list(self.loop.tasks.values())
-        component = begun[-1].plan.component if begun else ""
+        built = [] if self.initialized else list(self.loop.tasks.values())
+        component = built[-1].plan.component if built else ""
         self.channel.send(dataclasses.replace(self.numbers, initializing=component, hanging=self._hanging()))
 
     def _hanging(self) -> list[dict[str, Any]]:
@@ -442,7 +442,9 @@ class Worker:
         hang = self._hangs.look(look, self.clock.monotonic())
         if self._hangs.over is not None:
             over = self._hangs.over.look
-            self.tell("warning", f"{self._called(over.task)} went on after more than {self._hangs.over.seconds:.0f} s.")
+            self.tell(
+                "warning", f"{self._task_name(over.task)} went on after more than {self._hangs.over.seconds:.0f} s."
+            )
         if hang is None:
             return []
         if hang.first:
@@ -452,17 +454,17 @@ class Worker:
 
     def _tell_hang(self, hang: Hang, tup: Tuple | None) -> None:
         on = "" if tup is None else f" on a tuple from {tup.component}, {shortened(tup.values)}"
-        why = f"has been in {hang.look.call} of {self._called(hang.look.task)} for {hang.seconds:.0f} s{on}"
+        why = f"has been in {hang.look.call} of {self._task_name(hang.look.task)} for {hang.seconds:.0f} s{on}"
         self.tell(
             "warning", f"Worker {self.index} {why}. Nothing else of it runs meanwhile.\n{stack_of(self._main_thread)}"
         )
         if self.plan.conf["streamlet.task.hang.action"] == "replace" and self.initialized and not self.loop.stopped:
             if tup is not None:  # named exactly, for the slice may hold others that have not been begun
                 roots = [root for root, _ in tup.anchors] if tup.anchors else tup.root
-                self.in_hand.one(hang.look.task, roots, tup.values, hang.look.began)
+                self.in_hand.note_tuple(hang.look.task, roots, tup.values, hang.look.began)
             self.channel.try_send(messages.Unfit(why))
 
-    def _called(self, task_id: int) -> str:
+    def _task_name(self, task_id: int) -> str:
         return f"{self.loop.plan.tasks[task_id - 1].component} (task {task_id})"
 
     def _orphaned(self) -> None:
@@ -505,7 +507,7 @@ def serve(channel: ControlChannel, **known: Any) -> int:
         while not raws:  # however long it takes: the coordinator may be stopped, and its end is seen
             raws = channel.receive(wait=True)
         plan = from_coordinator(raws[0])
-    except (ChannelClosed, messages.Misshapen):
+    except (ChannelClosed, messages.BadMessage):
         return 1
     if not isinstance(plan, WorkerPlan):
         return 1
@@ -521,7 +523,7 @@ def _leave_signals_to_coordinator() -> None:
     """Outlive SIGINT, SIGTERM and SIGHUP: the coordinator, which gets them too, ends its workers."""
     # systemd, a container's end and `kill` of a group send SIGTERM to every process. A worker that died of it would
     # take along what its coordinator is about to drain.
-    numbers = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+    numbers = [number for number in TERMINATION_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     for number in numbers:
         # A handler that does nothing, not SIG_IGN: what a component starts would inherit that for good, and could not
         # be terminated.
@@ -537,12 +539,12 @@ def _leave_signals_to_coordinator() -> None:
     def unblock() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, masks.before)
 
-    def be_a_program() -> None:
+    def restore_defaults() -> None:
         for number in numbers:
             signal.signal(number, signal.SIG_DFL)
         unblock()
 
-    os.register_at_fork(before=block, after_in_parent=unblock, after_in_child=be_a_program)
+    os.register_at_fork(before=block, after_in_parent=unblock, after_in_child=restore_defaults)
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from streamlet.backends.folders import run_folder, spark_folder, there_again
+from streamlet.backends.folders import recreate_if_swept, run_folder, spark_folder
 from streamlet.base.errors import BadInput
 
 ROOT = Path(__file__).parents[3]
@@ -127,19 +127,19 @@ def test_a_folder_that_was_swept_is_made_again_and_what_somebody_else_put_there_
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = run_folder()
-    assert not there_again(folder)
+    assert not recreate_if_swept(folder)
     folder.rmdir()
-    assert there_again(folder) and folder.stat().st_mode & 0o777 == 0o700
+    assert recreate_if_swept(folder) and folder.stat().st_mode & 0o777 == 0o700
     folder.rmdir()
     folder.symlink_to(place)
     with pytest.raises(PermissionError):
-        there_again(folder)
+        recreate_if_swept(folder)
     folder.unlink()
     folder.mkdir()
     with monkeypatch.context() as other:
         other.setattr(os, "geteuid", lambda: os.getuid() + 1)
         with pytest.raises(PermissionError):
-            there_again(folder)
+            recreate_if_swept(folder)
 
 
 def test_where_no_folder_can_be_made_it_says_what_to_do(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,7 +82,7 @@ class Initialising(RunCoordinator):
 
     def _handle(self, worker: int, epoch: int, message: Raw) -> None:
         super()._handle(worker, epoch, message)
-        if self.supervisor.workers[0].initialized and self.supervisor.workers[1].begun:
+        if self.supervisor.workers[0].initialized and self.supervisor.workers[1].initializing:
             worker_states.UNWHOLE_S = 0.0
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from streamlet.backends.contract import ComponentStatus, RunRequest, RunResult, RunStatus, Stop
 from streamlet.backends.inline import InlineBackend
-from streamlet.backends.outcome import TreesFailed, TuplesLeft, judged
+from streamlet.backends.outcome import TreesFailed, TuplesLeft, check_result
 from streamlet.backends.processes import ProcessesBackend
 from streamlet.model.settings import resolve
 from streamlet.model.topology import TopologySpec
@@ -163,9 +163,9 @@ def test_when_time_is_over_only_what_is_certain_counts(tmp_path: Path, spout: st
     result = RunResult(reason, status, drained=True)
     if fails:
         with pytest.raises(TreesFailed, match=r"2 tuple trees of the spout spout failed"):
-            judged(result, load_topology(file), [])
+            check_result(result, load_topology(file), [])
     else:
-        assert judged(result, load_topology(file), []) is result
+        assert check_result(result, load_topology(file), []) is result
 
 
 def test_a_run_ended_by_time_is_judged_like_any_other(tmp_path: Path) -> None:
@@ -189,17 +189,17 @@ def test_what_was_given_up_or_lost_fails_the_run_unless_a_policy_names_it(tmp_pa
     """However it ended; an interrupted one, too, for a status of 0 would hide it."""
     gone = ComponentStatus("spout", "spout", 1, given_up=2)
     with pytest.raises(TreesFailed, match=r"2 tuple trees of the spout spout failed"):
-        judged(ended(reason, gone), topology_with(tmp_path, "Reliable"), [])
-    assert judged(ended(reason, gone), topology_with(tmp_path, "Settling"), [])
+        check_result(ended(reason, gone), topology_with(tmp_path, "Reliable"), [])
+    assert check_result(ended(reason, gone), topology_with(tmp_path, "Settling"), [])
     with pytest.raises(TuplesLeft, match=r"3 at bad\. They are not tracked"):
-        judged(ended(reason, ComponentStatus("bad", "bolt", 1, lost=3)), topology_with(tmp_path, "Settling"), [])
+        check_result(ended(reason, ComponentStatus("bad", "bolt", 1, lost=3)), topology_with(tmp_path, "Settling"), [])
     lost = ComponentStatus("spout", "spout", 1, lost=3)
-    assert judged(ended(reason, lost), topology_with(tmp_path, "Settling"), [])
+    assert check_result(ended(reason, lost), topology_with(tmp_path, "Settling"), [])
 
 
 def test_open_trees_that_a_drain_leaves_fail_a_run_whose_spout_does_not_answer_for_them(tmp_path: Path) -> None:
     left = ComponentStatus("spout", "spout", 1, open=7)
     with pytest.raises(TuplesLeft, match="left 7 open tuple trees of spout"):
-        judged(ended("time", left), topology_with(tmp_path, "Plain"), [])
-    assert judged(ended("time", left), topology_with(tmp_path, "Settling"), [])
-    assert judged(ended("interrupted", left), topology_with(tmp_path, "Plain"), [])
+        check_result(ended("time", left), topology_with(tmp_path, "Plain"), [])
+    assert check_result(ended("time", left), topology_with(tmp_path, "Settling"), [])
+    assert check_result(ended("interrupted", left), topology_with(tmp_path, "Plain"), [])

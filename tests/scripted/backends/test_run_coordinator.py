@@ -148,7 +148,7 @@ def test_a_worker_is_dead_before_its_channel_is_closed(coordinator: RunCoordinat
     """It would take the end of its channel for the coordinator's, and remove everybody's sockets."""
     coordinator._do(coordinator.supervisor.begin(0.0))
     channel, end = pair()
-    coordinator._welcome(0, 1, channel)
+    coordinator._register_channel(0, 1, channel)
 
     class Looking(Nothing):
         def kill(self, worker: int, epoch: int) -> None:
@@ -179,7 +179,7 @@ def test_5000_messages_that_no_worker_sends_end_workers_and_not_the_run(coordina
         epoch = supervisor.workers[0].epoch
         if theirs is None:
             ours, theirs = pair()
-            coordinator._welcome(0, epoch, ours)
+            coordinator._register_channel(0, epoch, ours)
             writer = FrameWriter(INHERITED_KEY)
             theirs.recv(1 << 16)  # the plan
         frame = writer.frame(pack(mutated(rng)) if rng.random() < 0.7 else rng.randbytes(rng.randrange(100)))
@@ -193,7 +193,7 @@ def test_5000_messages_that_no_worker_sends_end_workers_and_not_the_run(coordina
         if 0 not in coordinator.channels or supervisor.workers[0].state is WorkerState.GONE:
             refused += 1
             coordinator._do(supervisor.gone(0, epoch, "hung up", clock.monotonic()))
-            coordinator._hang_up(0, epoch)
+            coordinator._close_channel(0, epoch)
             theirs.close()
             theirs = None
             clock.advance(10.0)

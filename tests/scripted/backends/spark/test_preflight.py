@@ -103,4 +103,4 @@ def test_what_pyspark_itself_lacks_on_an_executor_is_named() -> None:
 def test_the_telling_line_of_a_java_error_is_found() -> None:
     cause = 'Caused by: java.io.IOException: Cannot run program "nix"'
     said = f"An error occurred\n: org.apache.spark.SparkException: Job aborted.\n\tat a.B\n{cause}\n\tat a.C"
-    assert preflight.last_words(said) == f"{cause}."
+    assert preflight.error_line(said) == f"{cause}."

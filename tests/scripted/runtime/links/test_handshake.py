@@ -197,7 +197,7 @@ def test_nobody_is_welcomed_after_close(tmp_path: Path) -> None:
         proving.set()
         time.sleep(0.1)
 
-    serving.server._admits = admits_slowly
+    serving.server._check_hello = admits_slowly
     silent = serving.connect()
     dialing = threading.Thread(target=dial_and_close, args=(serving,))
     dialing.start()

@@ -23,7 +23,7 @@ from streamlet.model.settings import resolve
 from streamlet.model.topology import TopologySpec
 from streamlet.runtime.links.links import Links, Traffic
 from streamlet.runtime.links.wire import decode_data, encode_data
-from streamlet.runtime.tasks.building import Running
+from streamlet.runtime.tasks.building import WorkerContext
 from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run
 from streamlet.runtime.worker.loop import WorkerLoop
 
@@ -111,7 +111,7 @@ class Workers:
         self.wires = [Wire() for _ in range(workers)]
         self.loops = [
             WorkerLoop(
-                Running(
+                WorkerContext(
                     plan=make_plan(spec, workers),
                     worker=worker,
                     epoch=1,

@@ -58,8 +58,8 @@ def heard(ours: ControlChannel, theirs: ControlChannel) -> list[Raw]:
     out: list[Raw] = []
     while ours.unsent:
         ours.flush()
-        out += theirs.last_words()
-    return out + theirs.last_words()
+        out += theirs.last_messages()
+    return out + theirs.last_messages()
 
 
 def test_a_send_that_nobody_reads_waits_for_nothing_and_leaves_no_half_frame(
@@ -104,7 +104,7 @@ def test_messages_of_many_threads_come_each_threads_in_its_order(narrow: tuple[C
     for thread in threads:
         thread.start()
     while any(thread.is_alive() for thread in threads):
-        got += theirs.last_words()
+        got += theirs.last_messages()
     for thread in threads:
         thread.join()
     got += heard(ours, theirs)
@@ -141,8 +141,8 @@ def test_the_last_words_are_waited_for_until_they_are_read_or_nobody_is_there(
     assert finishing.is_alive(), "nobody has read yet"
     got: list[Raw] = []
     while finishing.is_alive():
-        got += theirs.last_words()
-    got += theirs.last_words()
+        got += theirs.last_messages()
+    got += theirs.last_messages()
     assert len(got) == 100
     for _ in range(100):
         ours.send(Event("info", "x" * 1000))

@@ -24,7 +24,7 @@ from streamlet.runtime.links.dialing import Secured
 from streamlet.runtime.links.handshake import DATA, Hello
 from streamlet.runtime.links.links import Links, SocketLinks, Traffic
 from streamlet.runtime.links.wire import FrameReader, FrameWriter, data_payloads, decode_data
-from streamlet.runtime.tasks.building import Running
+from streamlet.runtime.tasks.building import WorkerContext
 from streamlet.runtime.tasks.emitter import WHOLE, Incoming, Outgoing, Run
 from streamlet.runtime.worker.loop import BOLTS_S, WorkerLoop
 from streamlet.tracking.census import Answer, Ask
@@ -122,7 +122,7 @@ class Rig:
     def __init__(self, index: int, links: Any, workers: int = 2, **conf: Any) -> None:
         self.clock = ManualClock()
         self.reported: list[BaseException] = []
-        running = Running(
+        shared = WorkerContext(
             plan=make_plan(Pair.__topology__, workers),
             worker=index,
             epoch=1,
@@ -133,10 +133,10 @@ class Rig:
             report=lambda component, task, error, tup, called: self.reported.append(error),
             wake=lambda: None,
         )
-        self.loop = WorkerLoop(running, links)
+        self.loop = WorkerLoop(shared, links)
         self.loop.initialize()
         for spout in self.loop.spouts.values():
-            spout.window.size = running.conf["topology.max.spout.pending"]
+            spout.window.size = shared.conf["topology.max.spout.pending"]
         self.loop.activate()
 
     @property

@@ -15,7 +15,7 @@ DIES = """
 import os, signal, sys
 from streamlet.runtime.tasks.in_hand import InHand
 from streamlet.runtime.worker.page_file import map_page
-InHand(map_page(sys.argv[1])).one(3, 7 << 48, ["last words"], 1.5)
+InHand(map_page(sys.argv[1])).note_tuple(3, 7 << 48, ["last words"], 1.5)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 

@@ -13,7 +13,7 @@ from streamlet.components.spout import FailReason
 from streamlet.model.plan import make_plan
 from streamlet.model.settings import resolve
 from streamlet.runtime.links.links import NoLinks, Traffic
-from streamlet.runtime.tasks.building import Running
+from streamlet.runtime.tasks.building import WorkerContext
 from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run
 from streamlet.runtime.worker.loop import BOLTS_S, WorkerLoop
 from streamlet.tracking.census import Answer, Ask
@@ -76,7 +76,7 @@ class Rig:
     def __init__(self, index: int, workers: int = 2, **conf: Any) -> None:
         self.clock, self.wire = ManualClock(), Wire()
         self.told: list[str] = []
-        running = Running(
+        shared = WorkerContext(
             plan=make_plan(Pair.__topology__, workers),
             worker=index,
             epoch=1,
@@ -88,7 +88,7 @@ class Rig:
             wake=lambda: None,
             tell=lambda level, text: self.told.append(text),
         )
-        self.loop = WorkerLoop(running, self.wire)
+        self.loop = WorkerLoop(shared, self.wire)
         self.loop.initialize()
         self.loop.activate()
 

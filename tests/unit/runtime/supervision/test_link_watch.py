@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamlet.runtime.links.links import COORDINATOR_SAID, PEER_CLOSED
+from streamlet.runtime.links.links import CUT_BY_COORDINATOR, PEER_CLOSED
 from streamlet.runtime.supervision.instructions import GiveUp, Tell
 from streamlet.runtime.supervision.supervisor import Limits, Supervisor
 from tests.unit.runtime.supervision.supervision_rig import CheckedSupervisor, bring_up, running
@@ -32,7 +32,7 @@ def test_why_a_link_was_lost_is_told_with_both_workers() -> None:
     version = supervisor.version
     supervisor.link_lost(1, 1, 0, 1, version, PEER_CLOSED, 2.0)
     supervisor.link_lost(0, 1, 1, 1, version, "a frame came twice", 2.0)
-    supervisor.link_lost(1, 1, 0, 1, version, COORDINATOR_SAID, 2.0)
+    supervisor.link_lost(1, 1, 0, 1, version, CUT_BY_COORDINATOR, 2.0)
     assert told(heard(supervisor, 2.5)) == []
     (text,) = told(heard(supervisor, 3.0))
     assert text.startswith("worker 0 (epoch 1) lost its link to worker 1 (epoch 1): a frame came twice.")

@@ -189,10 +189,10 @@ def silent_until(supervisor: Supervisor, until: float, share: float | None) -> l
     while now < until and not out:
         now += 0.25
         supervisor.heard(0, 1, now)
-        for index, epoch in supervisor.to_look_at(now):
+        for index, epoch in supervisor.silent_workers(now):
             assert index == 1
-            supervisor.holds_now(index, epoch, Holding(2, "process", 64, 1.0))
-            supervisor.looked_at(index, epoch, None if share is None else share * now, now)
+            supervisor.note_in_hand(index, epoch, Holding(2, "process", 64, 1.0))
+            supervisor.note_processor_time(index, epoch, None if share is None else share * now, now)
         out = supervisor.tick(now)
     return out
 
@@ -211,8 +211,8 @@ def test_a_silent_worker_that_works_is_left_alone_up_to_a_limit() -> None:
     while now < 70.0 and not out:
         now += 0.25
         supervisor.heard(0, 1, now)
-        for index, epoch in supervisor.to_look_at(now):
-            supervisor.looked_at(index, epoch, 0.9 * now, now)
+        for index, epoch in supervisor.silent_workers(now):
+            supervisor.note_processor_time(index, epoch, 0.9 * now, now)
         out = supervisor.tick(now)
     assert 63.0 < now < 64.0 and out[0] == Kill(1, 1)
     assert any(isinstance(i, Tell) and "silent for 60 s, though it used its processor" in i.text for i in out)
@@ -232,14 +232,14 @@ def test_a_worker_that_speaks_again_is_no_longer_busy() -> None:
     supervisor = running(limits=Limits(silent_s=5), tasks=TASKS)
     silent_until(supervisor, 9.0, 0.9)
     supervisor.heard(1, 1, 9.0)
-    assert supervisor.tick(9.1) == [] and not supervisor.workers[1].busy and supervisor.to_look_at(9.2) == []
+    assert supervisor.tick(9.1) == [] and not supervisor.workers[1].busy and supervisor.silent_workers(9.2) == []
 
 
 def test_a_death_of_a_known_tuple_weighs_a_quarter_and_is_told_to_all() -> None:
     supervisor = running(limits=Limits(restarts=1), tasks=TASKS)
     for death in range(3):
         epoch = supervisor.workers[1].epoch
-        supervisor.holds_now(1, epoch, Holding(2, "process", 1, 1.0, (1 << 48,), (), "['x']"))
+        supervisor.note_in_hand(1, epoch, Holding(2, "process", 1, 1.0, (1 << 48,), (), "['x']"))
         out = supervisor.gone(1, epoch, "was killed by SIGSEGV", 10.0 + 9 * death)
         how = "was killed by SIGSEGV at work in count (task 2) on the tuple ['x']"
         assert Lost(1, epoch, how, [1 << 48], [2], CAREFUL_S) in out

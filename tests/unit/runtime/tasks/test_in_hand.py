@@ -47,16 +47,16 @@ def test_a_slice_of_one_names_its_tuple_and_a_longer_one_only_the_task() -> None
 def test_a_call_without_a_tuple_is_named() -> None:
     page = bytearray(PAGE_BYTES)
     hand = InHand(page)
-    hand.one(3, 9, ["a"], 1.0)
-    hand.call(2, "process_tick", 5.5)
+    hand.note_tuple(3, 9, ["a"], 1.0)
+    hand.note_call(2, "process_tick", 5.5)
     assert holding(page) == Holding(2, "process_tick", 0, 5.5)
-    hand.call(2, "some_day", 5.5)
+    hand.note_call(2, "some_day", 5.5)
     assert holding(page) == Holding(2, "its own call", 0, 5.5)
 
 
 def test_a_page_that_was_left_half_written_is_read_all_the_same() -> None:
     page = bytearray(PAGE_BYTES)
-    InHand(page).one(3, 9, ["a" * 300], 1.0)
+    InHand(page).note_tuple(3, 9, ["a" * 300], 1.0)
     for at in range(128, 400):
         torn = bytearray(page)
         torn[at] = 0xC1

@@ -8,6 +8,7 @@ from streamlet.runtime.links.wire import pack, unpack
 from streamlet.runtime.worker.messages import (
     FROM_COORDINATOR,
     FROM_WORKER,
+    BadMessage,
     Beat,
     Book,
     Complaint,
@@ -20,7 +21,6 @@ from streamlet.runtime.worker.messages import (
     LinkLost,
     Lost,
     Message,
-    Misshapen,
     Pause,
     Quiet,
     Ready,
@@ -146,9 +146,9 @@ def test_a_coordinators_message_comes_back_as_it_was(message: FromCoordinator, r
 def test_a_coordinators_message_of_another_shape_is_refused(message: FromCoordinator, recorded: str) -> None:
     raw = unpack(bytes.fromhex(recorded))
     for name in set(raw) - {"t"}:
-        with pytest.raises(Misshapen, match=name):
+        with pytest.raises(BadMessage, match=name):
             from_coordinator({**raw, name: object()})
-        with pytest.raises(Misshapen, match=name):
+        with pytest.raises(BadMessage, match=name):
             from_coordinator({key: value for key, value in raw.items() if key != name})
-    with pytest.raises(Misshapen, match="no such"):
+    with pytest.raises(BadMessage, match="no such"):
         from_coordinator({**raw, "t": "no such"})

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streamlet.runtime.tasks.task_stats import TaskStats
-from streamlet.runtime.worker.messages import FROM_WORKER, Misshapen, from_worker
+from streamlet.runtime.worker.messages import FROM_WORKER, BadMessage, from_worker
 
 GOOD: list[dict[str, Any]] = [
     {"t": "ready", "address": ["unix", "/tmp/x/w0.1", 0], "pid": 7},
@@ -48,7 +48,7 @@ def misshapen(message: dict[str, Any], workers: int, tasks: int) -> str | None:
     """Why the message is refused; None of a good one."""
     try:
         from_worker(message, workers, tasks)
-    except Misshapen as wrong:
+    except BadMessage as wrong:
         return str(wrong)
     return None
 
