@@ -1,22 +1,26 @@
-"""What a machine takes away under a run: its temporary folder, its descriptors."""
+"""What a machine does to a run: takes its temporary folder, descriptors and processor away, and steps its clock."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
+import struct
 import subprocess
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Protocol
 
 import pytest
 
 from tests.faults.rig import wait_for
-from tests.marked_processes import Marked, streamlet
+from tests.marked_processes import REPOSITORY, Marked, streamlet
 from tests.patience import PATIENCE_S
 
 FILE = """
-import os, resource
+import os, resource, time
 from pathlib import Path
 from streamlet import Bolt, ReliableSpout, Topology
 
@@ -55,6 +59,8 @@ class Sink(Bolt):
         self.done += 1
         if self.done == 1000:
             (FOLDER / f"works.{self.epoch}").touch()
+        if self.done % 100 == 0:
+            (FOLDER / "seen").write_text(f"{self.done} {time.time()}")
 
 class Made(Topology):
     config = {"topology.max.spout.pending": 50}
@@ -62,7 +68,9 @@ class Made(Topology):
     sink = Sink.spec(inputs=[numbers])
 """
 
-Start = Callable[[str], Marked]
+
+class Start(Protocol):
+    def __call__(self, leak: str = ..., *arguments: str, **environ: str) -> Marked: ...
 
 
 @pytest.fixture
@@ -70,11 +78,11 @@ def start(tmp_path: Path) -> Iterator[Start]:
     begun: list[Marked] = []
     (tmp_path / "temporary").mkdir()
 
-    def begin(leak: str = "pass") -> Marked:
+    def begin(leak: str = "pass", *arguments: str, **environ: str) -> Marked:
         (tmp_path / "made.py").write_text(FILE.replace("LEAK", leak))
-        environ = {"FOLDER": str(tmp_path), "TMPDIR": str(tmp_path / "temporary")}
-        arguments = ["run", "made.py", "--workers", "2", "--until-caught-up"]
-        begun.append(streamlet(arguments, environ, cwd=tmp_path, start_new_session=True, stderr=subprocess.STDOUT))
+        environ = {"FOLDER": str(tmp_path), "TMPDIR": str(tmp_path / "temporary"), **environ}
+        command = ["run", "made.py", "--workers", "2", "--until-caught-up", *arguments]
+        begun.append(streamlet(command, environ, cwd=tmp_path, start_new_session=True, stderr=subprocess.STDOUT))
         wait_for("tuples", (tmp_path / "works.1").exists)
         return begun[-1]
 
@@ -83,10 +91,10 @@ def start(tmp_path: Path) -> Iterator[Start]:
         each.end()
 
 
-def kill_the_bolt(folder: Path) -> None:
+def kill_the_bolt(folder: Path, epoch: int = 1, patience_s: float = 30) -> None:
     """SIGKILL to the worker of the bolt; its replacement must get tuples."""
-    os.kill(int((folder / "1.1").read_text()), signal.SIGKILL)
-    wait_for("a replacement that works", (folder / "works.2").exists, 30)
+    os.kill(int((folder / f"1.{epoch}").read_text()), signal.SIGKILL)
+    wait_for("a replacement that works", (folder / f"works.{epoch + 1}").exists, patience_s)
 
 
 def finish(folder: Path, run: Marked) -> str:
@@ -114,3 +122,100 @@ def test_a_worker_without_descriptors_links_again_and_does_not_spin(start: Start
     kill_the_bolt(tmp_path)
     said = finish(tmp_path, run)
     assert not (tmp_path / "0.2").exists(), f"the one without descriptors was replaced: {said}"
+
+
+def more_done(folder: Path) -> tuple[int, float]:
+    """Wait for a thousand tuples more; their number, and the wall clock of the bolt by then."""
+
+    def done() -> tuple[int, float]:
+        words = (folder / "seen").read_text().split() if (folder / "seen").exists() else []
+        return (int(words[0]), float(words[1])) if len(words) == 2 else (0, 0.0)
+
+    before = done()[0]
+    wait_for("a thousand tuples more", lambda: done()[0] >= before + 1000)
+    return done()
+
+
+def finished(folder: Path, run: Marked) -> dict[str, Any]:
+    """End a run that was started with ``--json``; its result."""
+    (folder / "enough").touch()
+    said, _ = run.process.communicate(timeout=PATIENCE_S)
+    assert run.process.returncode == 0, said
+    result: dict[str, Any] = json.loads(said.splitlines()[-1])
+    assert result["event"] == "result" and result["reason"] == "caught_up"
+    return result
+
+
+def nothing_happened(result: dict[str, Any]) -> None:
+    """Nobody was replaced, no tree failed."""
+    assert [row["epoch"] for row in result["workers"]] == [1, 1]
+    assert all(row["failed"] == row["timed_out"] == 0 for row in result["components"]), result["components"]
+
+
+JSON = ("--json",)
+QUICK = (*JSON, "-c", "streamlet.worker.timeout.secs=4")
+
+
+def test_a6_a_worker_that_stands_still_for_a_moment_costs_nothing(start: Start, tmp_path: Path) -> None:
+    """SIGSTOP for a second, of each worker in turn: it goes on where it was."""
+    run = start("pass", *JSON)
+    for worker in "01":
+        pid = int((tmp_path / f"{worker}.1").read_text())
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(1.0)  # the fault itself: as long as it lasts
+        os.kill(pid, signal.SIGCONT)
+        more_done(tmp_path)
+    nothing_happened(finished(tmp_path, run))
+
+
+def test_a7_a_run_that_gets_a_twentieth_of_a_processor_replaces_nobody(start: Start, tmp_path: Path) -> None:
+    """All its processes at once, as under a quota: they stand for 950 ms of each second, for longer than a time-out."""
+    run = start("pass", *QUICK)
+    everybody = run.family()
+    assert len(everybody) == 3
+    for _ in range(12):
+        for pid in everybody:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(0.95)  # the fault itself
+        for pid in everybody:
+            os.kill(pid, signal.SIGCONT)
+        time.sleep(0.05)
+    more_done(tmp_path)
+    nothing_happened(finished(tmp_path, run))
+
+
+YEAR_S = 365 * 86400
+STEPS_S = (3600, -3600, 10 * YEAR_S, -10 * YEAR_S, 2**31 - int(time.time()))
+"""An hour and ten years, forward and back, and past the largest 32-bit time."""
+
+
+def test_g1_a_wall_clock_that_is_stepped_moves_no_deadline(start: Start, tmp_path: Path) -> None:
+    """Under the coordinator and both workers at once; no tree times out, nobody looks silent."""
+    clock = tmp_path / "clock"
+    clock.write_bytes(bytes(16))
+    path = os.pathsep.join([str(REPOSITORY / "tests/soak/chaos/stepped_clock"), str(REPOSITORY)])
+    run = start("pass", *JSON, PYTHONPATH=path, STREAMLET_TEST_CLOCK=str(clock))
+    for step_s in STEPS_S:
+        with clock.open("r+b") as file:
+            file.write(struct.pack("<q", step_s * 10**9))
+        more_done(tmp_path)
+        _, seen_s = more_done(tmp_path)
+        assert abs(seen_s - time.time() - step_s) < 600, "the step was not felt"
+    nothing_happened(finished(tmp_path, run))
+
+
+def test_g8_descriptors_and_threads_are_as_many_after_ten_deaths_as_after_two(start: Start, tmp_path: Path) -> None:
+    """Of the coordinator and of the worker that lives on: a channel, a page, links and threads each time."""
+    run = start()
+    lasting = [run.process.pid, int((tmp_path / "0.1").read_text())]
+
+    def held() -> list[tuple[int, int]]:
+        return [(len(os.listdir(f"/proc/{pid}/fd")), len(os.listdir(f"/proc/{pid}/task"))) for pid in lasting]
+
+    for epoch in range(1, 11):
+        kill_the_bolt(tmp_path, epoch, PATIENCE_S)
+        if epoch == 2:
+            before = held()
+    # A handshake's thread, and what a dead worker had, may live on for a moment.
+    wait_for("as many as before", lambda: all(now <= then for now, then in zip(held(), before, strict=True)), 30, held)
+    finish(tmp_path, run)

@@ -11,7 +11,9 @@ thread's number takes.
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -43,6 +45,28 @@ class OtherThreads:
         """Calls that wait, of all tasks. Changed under ``changed``; the loop may look without it."""
         self.wake: Callable[[], None] = lambda: None
         """Ends the loop's sleep."""
+        self.is_copy = False
+        """Whether this process was forked from the worker: its outboxes are copies, which nobody empties."""
+        _live.add(self)
+
+    def forked(self) -> None:
+        """Belong to no thread of this process, a child of the worker."""
+        # Rule: what a forked child emits, acks or fails is refused. Its thread is the loop's by its number, and the
+        # tuple would go into a copy of an outbox and be lost without a word.
+        self.is_copy = True
+        self._mine._at_fork_reinit()  # type: ignore[attr-defined]  # as logging does with its locks
+        self.changed = threading.Condition(threading.Lock())  # the old one may have been held at the fork
+
+
+_live: weakref.WeakSet[OtherThreads] = weakref.WeakSet()
+
+
+def _all_forked() -> None:
+    for others in _live:
+        others.forked()
+
+
+os.register_at_fork(after_in_child=_all_forked)
 
 
 class TaskCalls:
@@ -73,9 +97,16 @@ class TaskCalls:
     def put(self, act: Act, name: str, waits: bool = True) -> None:
         """Hand a call over to the loop. Any thread but the loop's.
 
-        ``waits``: for room, ``OtherThreads.wait_s`` at most. Raises BadEmit when there is none, or when the run ends.
+        ``waits``: for room, ``OtherThreads.wait_s`` at most. Raises BadEmit when there is none, when the run ends, or
+        in a forked process.
         """
         others = self._others
+        if others.is_copy:
+            raise BadEmit(
+                f"{self._component} called {name} in a process that was forked from its worker. Nobody sends what is "
+                "emitted there, nor hears of its acks: hand results back to the worker (a pool's future, a queue), and "
+                f"call {name} there."
+            )
         with others.changed:
             if waits:
                 others.changed.wait_for(lambda: self._refusal or len(self._queue) < others.most, others.wait_s)

@@ -237,3 +237,127 @@ def test_what_the_kernel_does_not_let_end_holds_nothing_up(
     launcher.close()
     assert f"have not ended after 0.2 s (process {process.pid})" in caplog.text
     os.waitpid(process.pid, 0)
+
+
+FORKING = """
+import os, threading
+from pathlib import Path
+from streamlet import Bolt, ReliableSpout, Topology
+
+FOLDER = Path(__file__).parent
+
+def in_a_child(act, name):
+    child = os.fork()
+    if child == 0:
+        try:
+            act()
+            (FOLDER / name).write_text("it was taken")
+        except BaseException as error:
+            (FOLDER / name).write_text(f"{type(error).__name__}: {error}")
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+
+class Few(ReliableSpout):
+    outputs = ["n"]
+    n = 0
+    def next_tuple(self):
+        if self.n == 3:
+            self.n += 1
+            in_a_child(lambda: self.emit([99], tup_id=99), "spout")
+        elif self.n < 6:
+            self.n += 1
+            self.emit([self.n], tup_id=self.n)
+    def caught_up(self):
+        return self.n == 6 and not self.has_unfinished()
+
+class Forks(Bolt):
+    outputs = ["n"]
+    auto_ack = False
+    def process(self, tup):
+        if tup.values[0] == 1:
+            in_a_child(lambda: self.emit([98]), "emit")
+            in_a_child(lambda: self.ack(tup), "ack")
+            thread = threading.Thread(target=in_a_child, args=(lambda: self.fail(tup), "fail"))
+            thread.start()
+            thread.join()
+        self.emit(tup.values)
+        self.ack(tup)
+
+class Sink(Bolt):
+    def process(self, tup):
+        with (FOLDER / "seen").open("a") as file:
+            file.write(f"{tup.values[0]}\\n")
+
+class Forking(Topology):
+    few = Few.spec()
+    forks = Forks.spec(inputs=[few])
+    sink = Sink.spec(inputs=[forks])
+"""
+
+
+def test_a14_what_a_forked_child_of_a_worker_emits_or_acks_is_refused_and_not_lost(tmp_path: Path) -> None:
+    """It has a copy of the outboxes that nobody empties; the worker itself goes on."""
+    file = tmp_path / "forking.py"
+    file.write_text(FORKING)
+    topology = load_topology(file)
+    conf = resolve(topology.config, {"streamlet.until.caught.up": True})
+    asked = RunRequest(topology, conf, file=file, workers=2, until_caught_up=True, seconds=PATIENCE_S)
+    result = ProcessesBackend().run(asked, Watcher(), Stop())
+    assert (result.reason, result.components["few"].acked) == ("caught_up", 5)
+    assert sorted((tmp_path / "seen").read_text().split()) == ["1", "2", "3", "5", "6"]
+    for name in ("spout", "emit", "ack", "fail"):
+        said = (tmp_path / name).read_text()
+        assert said.startswith("BadEmit: ") and "in a process that was forked from its worker" in said, (name, said)
+
+
+DRAWING = """
+from pathlib import Path
+from streamlet import Bolt, Spout, Topology
+
+FOLDER = Path(__file__).parent
+
+def draw(context):
+    # A task's own generator, that of its edges and shuffles, too.
+    with (FOLDER / f"drawn.{context.task_id}.{context.epoch}").open("w") as file:
+        file.writelines(f"{context.uniform()}\\n" for _ in range(100))
+
+class Few(Spout):
+    outputs = ["n"]
+    def initialize(self, conf, context):
+        draw(context)
+    def next_tuple(self):
+        self.emit([1], tup_id=1)
+
+class Draws(Bolt):
+    def initialize(self, conf, context):
+        draw(context)
+        self.dies = context.epoch == 1 and context.task_index == 0
+        (FOLDER / f"up.{context.epoch}").touch()
+    def process(self, tup):
+        if self.dies:
+            import os
+            os._exit(1)
+
+class Drawing(Topology):
+    few = Few.spec(par=2)
+    draws = Draws.spec(inputs=[few], par=3)
+"""
+
+
+class StopAtTheSecondEpoch(StopWhenUp):
+    def on_status(self, status: RunStatus) -> None:
+        if any(row["epoch"] > 1 and row["state"] == "up" for row in status.workers):
+            self.stop.ask()
+
+
+def test_a14_no_two_tasks_of_a_run_draw_the_same_random_numbers(tmp_path: Path) -> None:
+    """Of one worker, of two, and of a worker and its replacement: edges that meet would cancel each other."""
+    file = tmp_path / "drawing.py"
+    file.write_text(DRAWING)
+    topology, stop = load_topology(file), Stop()
+    asked = RunRequest(topology, resolve(topology.config, {}), file=file, workers=2, seconds=PATIENCE_S)
+    assert ProcessesBackend().run(asked, StopAtTheSecondEpoch(stop), stop).reason == "interrupted"
+    drawn = [path.read_text().split() for path in tmp_path.glob("drawn.*")]
+    assert len(drawn) >= 6 and all(len(numbers) == 100 for numbers in drawn)
+    assert len({number for numbers in drawn for number in numbers}) == 100 * len(drawn)
