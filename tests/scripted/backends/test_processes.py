@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import subprocess
 import tempfile
@@ -18,6 +19,7 @@ from streamlet.backends.processes import ProcessesBackend, ProcessLauncher
 from streamlet.backends.run_coordinator import RunFailed
 from streamlet.model.settings import resolve
 from streamlet.runtime.worker.loading import load_topology
+from tests.marked_processes import streamlet
 from tests.patience import PATIENCE_S
 from tests.run_observer import Watcher
 
@@ -361,3 +363,23 @@ def test_a14_no_two_tasks_of_a_run_draw_the_same_random_numbers(tmp_path: Path) 
     drawn = [path.read_text().split() for path in tmp_path.glob("drawn.*")]
     assert len(drawn) >= 6 and all(len(numbers) == 100 for numbers in drawn)
     assert len({number for numbers in drawn for number in numbers}) == 100 * len(drawn)
+
+
+def test_a18_runs_of_one_file_at_the_same_time_share_nothing(tmp_path: Path) -> None:
+    """Nothing is submitted anywhere: each has a folder, a secret and processes of its own."""
+    (tmp_path / "same.py").write_text(LATE.format(count=500))
+    (tmp_path / "t").mkdir()
+    command = ["run", "same.py", "--workers", "2", "--until-caught-up", "--json"]
+    runs = [streamlet(command, {"TMPDIR": str(tmp_path / "t")}, cwd=tmp_path) for _ in range(3)]
+    try:
+        for run in runs:
+            said, errors = run.process.communicate(timeout=PATIENCE_S)
+            assert run.process.returncode == 0, errors
+            result = json.loads(said.splitlines()[-1])
+            assert (result["reason"], result["drained"]) == ("caught_up", True)
+            assert [row["acked"] for row in result["components"]] == [500, 500]
+            assert [row["epoch"] for row in result["workers"]] == [1, 1]
+        assert not list((tmp_path / "t").iterdir())
+    finally:
+        for run in runs:
+            run.end()

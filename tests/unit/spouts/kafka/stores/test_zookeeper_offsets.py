@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -294,6 +295,30 @@ def test_a_claim_that_lost_the_race_claims_above_the_winner(tree: MemoryTree, ba
     nodes.times = 1
     opened(tree, background, "run-2", nodes)
     assert node(tree)["owner_epoch"] == 6
+
+
+def test_a18_of_eight_runs_that_start_at_once_one_writes_and_all_others_are_told(tree: MemoryTree) -> None:
+    """Each claims the same node, and each writes under what it claimed."""
+    count = 8
+    barrier = threading.Barrier(count)
+    threads = [Background(f"run-{number}", lambda: None) for number in range(count)]
+
+    def start(number: int) -> ZooKeeperOffsets:
+        barrier.wait()
+        return opened(tree, threads[number], f"run-{number}")
+
+    try:
+        with ThreadPoolExecutor(count) as pool:
+            stores = list(pool.map(start, range(count)))
+            told = list(pool.map(lambda pair: commit(pair[1], 100 + pair[0]), enumerate(stores)))
+    finally:
+        for thread in threads:
+            thread.close()
+    (winner,) = (number for number, error in enumerate(told) if error is None)
+    assert node(tree)["offset"] == 100 + winner and node(tree)["topology"]["id"] == f"run-{winner}"
+    assert node(tree)["owner_epoch"] == count, "each claim is above the one before it"
+    for error in told:
+        assert error is None or (isinstance(error, Deposed) and f"owner epoch {count}" in error.message)
 
 
 def test_a_node_deleted_while_running_stops_the_spout(tree: MemoryTree, background: Background) -> None:
