@@ -21,6 +21,9 @@ from streamlet.runtime.worker.channel import ControlChannel
 OWN_END_S = 0.5
 """Seconds for workers that have closed to end by themselves."""
 
+LOOK_S = 0.005
+"""Seconds between two looks at workers that are about to end."""
+
 REAP_S = 5.0
 """Seconds that the kernel may take to end killed processes."""
 
@@ -118,13 +121,13 @@ class ProcessLauncher:
         self._killed = [process for process in self._killed if process.poll() is None]
         unstarted, self._unstarted = self._unstarted, []
         return unstarted + [
-            (worker, epoch, _exit_text(process.returncode))
+            (worker, epoch, _exit_text(status))
             for worker, (epoch, process) in self._processes.items()
-            if process.poll() is not None
+            if (status := _status(process)) is not None
         ]
 
     def close(self) -> None:
-        _wait_for([process for _, process in self._processes.values()], OWN_END_S)
+        _wait_until_ended([process for _, process in self._processes.values()], OWN_END_S)
         for _, process in self._processes.values():
             self._kill(process)
         self._processes.clear()
@@ -138,6 +141,26 @@ class ProcessLauncher:
         for process in left:
             process.returncode = -signal.SIGKILL  # else its last reference complains that nobody has waited for it
         self._killed = []
+
+
+def _status(process: subprocess.Popen[bytes]) -> int | None:
+    """Return the status of a process that has ended, else None; do not reap it."""
+    # Rule: the group of a worker is killed before the worker is reaped. Until then the kernel gives its number to
+    # nobody; afterwards another program's group may have it.
+    try:
+        found = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:  # code of the user's has reaped it, as a handler of SIGCHLD may
+        return process.poll()
+    if found is None:
+        return None
+    return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+
+
+def _wait_until_ended(processes: list[subprocess.Popen[bytes]], seconds: float) -> None:
+    """Wait until processes have ended, for so long in all; reap none."""
+    deadline = time.monotonic() + seconds
+    while any(_status(process) is None for process in processes) and time.monotonic() < deadline:
+        time.sleep(LOOK_S)
 
 
 def _wait_for(processes: list[subprocess.Popen[bytes]], seconds: float) -> list[subprocess.Popen[bytes]]:

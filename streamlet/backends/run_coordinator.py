@@ -34,7 +34,7 @@ from streamlet.runtime.tasks.in_hand import holding, writer_of
 from streamlet.runtime.tasks.task_stats import GAUGES, component_rows, merged
 from streamlet.runtime.worker import messages
 from streamlet.runtime.worker.channel import ChannelClosed, ControlChannel
-from streamlet.runtime.worker.kept_code import Code, keep_code
+from streamlet.runtime.worker.kept_code import Code, keep_code, own_build
 from streamlet.runtime.worker.messages import BadMessage, Beat, Failed, FromCoordinator, FromWorker, Raw, from_worker
 from streamlet.runtime.worker.page_file import make_page
 from streamlet.runtime.worker.timers import next_multiple
@@ -110,6 +110,7 @@ class RunCoordinator:
         self.secret = secrets.token_bytes(32)
         self.directory = run_folder()
         self.code: Code = keep_code(request.file, self.directory / CODE_FOLDER) if request.file else {}
+        self.build = own_build()
         conf = request.conf
         self.supervisor = Supervisor(
             request.workers,
@@ -296,6 +297,7 @@ class RunCoordinator:
             # On Spark the archive that travels holds the code as it was.
             code={name: list(kept) for name, kept in self.code.items()} if listen[0] == "unix" else {},
             code_folder=str(self.directory / CODE_FOLDER),
+            build=self.build if listen[0] == "unix" else "",
         )
 
     def _new_page(self, worker: int, epoch: int) -> str:

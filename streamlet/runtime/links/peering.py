@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from streamlet.runtime.links import handshake
 from streamlet.runtime.links.dialing import Address, Secured, dial
@@ -129,7 +130,14 @@ class Peering:
             if worker < self.index and have.get(worker) != epoch and worker not in self._dialing:
                 self._dialing.add(worker)
                 args = (worker, epoch, address, self._version)
-                threading.Thread(target=self._dial, args=args, name="dial", daemon=True).start()
+                try:
+                    threading.Thread(target=self._dial, args=args, name="dial", daemon=True).start()
+                except RuntimeError as error:
+                    # The system gives no further thread. That may pass, so it is a dial that failed. The loop itself
+                    # waits before the next one: without the link its spouts stand still.
+                    time.sleep(DIAL_AGAIN_S)
+                    why = str(error)
+                    self._post(partial(self._dial_again, worker, why))
 
     def _dial(self, worker: int, epoch: int, address: Address, version: int) -> None:
         me = self._me

@@ -6,6 +6,7 @@ change or lose, and copies containers even where nothing is serialised.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -80,6 +81,8 @@ def canonical(value: Any) -> Any:
     """Return the one form of all values that are equal in Python. 1, 1.0 and True; equal instants; nested too."""
     kind = value.__class__
     if kind is float:
+        if value != value:
+            return math.nan  # inf - inf and float("nan") have other bits, and are one key all the same
         return int(value) if value.is_integer() and INT_MIN <= value <= INT_MAX else value
     if kind is bool:
         return int(value)

@@ -28,7 +28,8 @@ _INSTALLED = tuple(
     Path(path).resolve()
     for path in {*(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))}
 )
-_OURS = Path(__file__).resolve().parents[2]
+OWN = Path(__file__).resolve().parents[2]
+"""Streamlet's own folder."""
 
 
 def keep_code(file: Path, folder: Path) -> Code:
@@ -50,9 +51,19 @@ def keep_code(file: Path, folder: Path) -> Code:
     return kept
 
 
+def own_build() -> str:
+    """Hash streamlet's own source files as they are now."""
+    # By content: an upgrade changes it, and files that were only written again do not.
+    digest = hashlib.sha256()
+    for path in sorted(OWN.rglob("*.py")):
+        digest.update(f"{path.relative_to(OWN)}\0".encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
 def _is_users(path: Path, base: Path) -> bool:
     path = path.resolve()
-    return path.is_relative_to(base) and not any(path.is_relative_to(other) for other in (*_INSTALLED, _OURS))
+    return path.is_relative_to(base) and not any(path.is_relative_to(other) for other in (*_INSTALLED, OWN))
 
 
 class KeptCode(MetaPathFinder):

@@ -139,6 +139,8 @@ class WorkerPlan:
     code: Annotated[Mapping[str, Sequence[str]], _dict_of(_is(str), _list_of(_is(str), 3))]
     """The modules of the run as they were when it was checked (``kept_code``), and where their source lies."""
     code_folder: Text
+    build: Text
+    """Hash of streamlet's own files when the run began (``kept_code``); empty where they travel with the run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ from streamlet.runtime.worker import messages
 from streamlet.runtime.worker.channel import ChannelClosed, ControlChannel
 from streamlet.runtime.worker.collector import Collector
 from streamlet.runtime.worker.hang_watch import Hang, HangWatch, Look, stack_of
-from streamlet.runtime.worker.kept_code import KeptCode
+from streamlet.runtime.worker.kept_code import OWN, KeptCode, own_build
 from streamlet.runtime.worker.loading import CannotLoad, ImportedOtherwise, load_topology
 from streamlet.runtime.worker.log_lines import logs_shown
 from streamlet.runtime.worker.loop import DRAINING, WorkerLoop
@@ -506,6 +506,8 @@ def serve(channel: ControlChannel, **known: Any) -> int:
         raws: list[Raw] = []
         while not raws:  # however long it takes: the coordinator may be stopped, and its end is seen
             raws = channel.receive(wait=True)
+        if _is_another_build(channel, raws[0]):
+            return 1
         plan = from_coordinator(raws[0])
     except (ChannelClosed, messages.BadMessage):
         return 1
@@ -517,6 +519,25 @@ def serve(channel: ControlChannel, **known: Any) -> int:
             return worker.run()
     finally:
         channel.finish()
+
+
+def _is_another_build(channel: ControlChannel, plan: Raw) -> bool:
+    """Tell whether streamlet was changed since the run began, and report it."""
+    # Asked before the plan is decoded, which another build may not understand. Two versions in one run could count a
+    # tree differently, and nothing would tell.
+    if plan.get("build") in ("", own_build()):
+        return False
+    channel.send(
+        messages.Failed(
+            f"Worker {plan.get('worker')} (epoch {plan.get('epoch')}) found another streamlet below {OWN} than the run "
+            "began with: it was upgraded or edited meanwhile. Start the run again; what was not acked is read again.",
+            1,
+            "",
+            False,
+        )
+    )
+    channel.finish()
+    return True
 
 
 def _leave_signals_to_coordinator() -> None:

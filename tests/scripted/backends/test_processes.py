@@ -241,6 +241,32 @@ def test_what_the_kernel_does_not_let_end_holds_nothing_up(
     os.waitpid(process.pid, 0)
 
 
+def test_a16_a_workers_group_is_killed_before_its_number_can_be_anothers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once it is reaped, a program that nobody here knows may lead a group of that number."""
+    killed: list[tuple[int, str]] = []
+    kill = os.killpg
+
+    def recording(group: int, number: int) -> None:
+        killed.append((group, Path(f"/proc/{group}/stat").read_text().rpartition(")")[2].split()[0]))
+        kill(group, number)
+
+    monkeypatch.setattr(os, "killpg", recording)
+    launcher = ProcessLauncher("")
+    ends = [subprocess.Popen(["sh", "-c", command], process_group=0) for command in ("exit 3", "kill -9 $$", "exit 0")]
+    for worker, process in enumerate(ends):
+        launcher._processes[worker] = (1, process)
+    deadline = time.monotonic() + PATIENCE_S
+    while len(said := launcher.ended()) < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert said == [(0, 1, "ended with status 3"), (1, 1, "was killed by SIGKILL"), (2, 1, "ended with status 0")]
+    assert launcher.ended() == said, "not reaped by the look"
+    launcher.kill(0, 1)
+    launcher.close()
+    assert sorted(killed) == sorted((process.pid, "Z") for process in ends)
+    assert [process.returncode for process in ends] == [3, -9, 0]
+
+
 FORKING = """
 import os, threading
 from pathlib import Path

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import queue
 import selectors
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -15,11 +16,13 @@ from streamlet.runtime.links import dialing
 from streamlet.runtime.links.dialing import Secured, dial
 from streamlet.runtime.links.handshake import DATA, Hello, Refused
 from streamlet.runtime.links.links import SocketLinks
+from streamlet.runtime.links.peering import Peering
 from streamlet.runtime.links.server import LinkServer
 from streamlet.runtime.links.silence import LOOK_S, SILENT_S
 from streamlet.runtime.tasks.emitter import Outgoing, Run
 from streamlet.runtime.worker.channel import ChannelClosed, ControlChannel
 from streamlet.runtime.worker.messages import Event
+from tests.patience import PATIENCE_S
 
 SECRET = b"s" * 32
 HELLO = Hello(DATA, b"r" * 16, worker=1, epoch=1, wanted=0)
@@ -130,3 +133,32 @@ def test_the_last_words_for_a_coordinator_that_is_silent_hold_no_worker_up(
             channel.send(Event("info", "nobody hears this"))
     finally:
         channel.close()
+
+
+def test_a15_a_dial_for_which_no_thread_can_be_started_is_tried_again(
+    served: tuple[LinkServer, list[Secured]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A limit of processes counts threads, too; it may pass."""
+    server, _ = served
+    posted: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+    linked, unlinked = list[int](), list[tuple[int, str]]()
+    selector = selectors.DefaultSelector()
+    links = SocketLinks(lambda *lost: None, lambda incoming: None)
+    links.attach(selector)
+    peering = Peering(HELLO, 2, SECRET, links, posted.put, linked.append, lambda *told: unlinked.append(told))
+    start, tries = threading.Thread.start, list[int]()
+
+    def refused(thread: threading.Thread) -> None:
+        if thread.name == "dial":
+            tries.append(1)
+            if len(tries) < 4:
+                raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    peering.apply_book(1, {0: (1, server.address), 1: (1, server.address)})
+    while not linked:
+        posted.get(timeout=PATIENCE_S)()
+    assert linked == [1] and len(tries) == 4 and unlinked == [(0, "can't start new thread")]
+    links.close()
+    selector.close()

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import time
 from pathlib import Path
 
 import pytest
 
 from streamlet.backends.contract import RunRequest, RunStatus, Stop
 from streamlet.backends.processes import ProcessesBackend
+from streamlet.backends.run_coordinator import RunFailed
 from streamlet.model.settings import resolve
 from streamlet.runtime.worker.kept_code import KeptCode, keep_code
 from streamlet.runtime.worker.loading import load_topology
+from tests.marked_processes import REPOSITORY, streamlet
 from tests.patience import PATIENCE_S
 from tests.run_observer import Watcher
 
@@ -96,3 +100,51 @@ def test_code_that_was_changed_and_is_not_kept_any_more_is_refused_and_not_mixed
         kept.unlink()
     with pytest.raises(Exception, match=r"was changed since the run began, and its code as it was then is gone"):
         finder.find_spec(file.stem, None)
+
+
+def test_a19_a_replacement_that_finds_another_streamlet_is_refused_with_its_folder(tmp_path: Path) -> None:
+    """An upgrade while a run goes on: its workers have the old one in memory, a replacement would import the new."""
+    library = tmp_path / "library"
+    ignored = shutil.ignore_patterns("__pycache__", "docs")
+    shutil.copytree(REPOSITORY / "streamlet", library / "streamlet", ignore=ignored)
+    beside, seen = tmp_path / "beside_upgrade.py", tmp_path / "seen"
+    beside.write_text('VERSION = "first"\n')
+    (tmp_path / "upgraded.py").write_text(FILE.format(beside=beside.stem, seen=str(seen)))
+    run = streamlet(
+        ["run", "upgraded.py", "--workers", "2", "--json"],
+        {"PYTHONPATH": str(library), "TMPDIR": str(tmp_path)},
+        cwd=tmp_path,
+    )
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        while not seen.exists() or not seen.read_text():
+            assert time.monotonic() < deadline and run.process.poll() is None
+            time.sleep(0.02)
+        with (library / "streamlet" / "testing.py").open("a") as file:
+            file.write("# another version\n")
+        (victim,) = (pid for pid in run.family() if pid != run.process.pid and is_worker(pid, seen))
+        os.kill(victim, signal.SIGKILL)
+        _, errors = run.process.communicate(timeout=PATIENCE_S)
+        last = errors.splitlines()[-1]
+        assert run.process.returncode == 1, errors
+        assert last.startswith("Error: Worker 1 (epoch 2) found another streamlet below") and str(library) in last
+        assert "Start the run again" in last and set(seen.read_text().splitlines()) == {"1 first first"}
+    finally:
+        run.end()
+
+
+def is_worker(pid: int, file: Path) -> bool:
+    """Whether the process has this file open."""
+    return any(os.path.realpath(entry) == str(file.resolve()) for entry in Path(f"/proc/{pid}/fd").iterdir())
+
+
+def test_a19_a_worker_whose_import_gives_another_topology_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "unsteady.py"
+    file.write_text(
+        "import os\nfrom streamlet import Spout, Topology\nclass Quiet(Spout):\n    def next_tuple(self): ...\n"
+        f"class Unsteady(Topology):\n    quiet = Quiet.spec(par=1 if os.getpid() == {os.getpid()} else 2)\n"
+    )
+    topology = load_topology(file)
+    request = RunRequest(topology, resolve(topology.config, {}), file=file, workers=1, seconds=PATIENCE_S)
+    with pytest.raises(RunFailed, match="found another topology than the coordinator did"):
+        ProcessesBackend().run(request, Watcher(), Stop())

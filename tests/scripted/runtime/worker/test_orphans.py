@@ -78,4 +78,5 @@ def _plan(file: Path, folder: Path) -> WorkerPlan:
         crashes={},
         code={},
         code_folder="",
+        build="",
     )

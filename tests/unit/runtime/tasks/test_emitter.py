@@ -81,6 +81,16 @@ def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [cache[n].target for n in range(100)] == chosen
 
 
+def test_a13_every_nan_is_one_key_though_none_equals_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alone, with another field and inside a list; and they do not fill the memory."""
+    monkeypatch.setattr(routing, "CACHED_KEYS", 10)
+    for kind in (lambda nan: nan, lambda nan: ("a", nan), lambda nan: (nan, 1)):
+        cache = routing.KeyCache(target(Grouping.fields("k")).boxes)
+        assert len({cache[kind(float(sign + "nan"))].target for _ in range(50) for sign in "+-"}) == 1
+        assert len(cache) <= 10
+    assert len({cache.choose(([float(sign + "nan")],)).target for sign in "+-"}) == 1
+
+
 def routes(*targets: Target, direct: bool = False, fields: tuple[str, ...] = ("a",)) -> StreamRoutes:
     return StreamRoutes(Stream(fields, direct=direct), targets, zero)
 
