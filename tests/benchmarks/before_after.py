@@ -1,7 +1,7 @@
 """This tree against an older one, in one interleaved run: word count, producer and consumer on one real broker.
 
     git worktree add ../before COMMIT
-    python -m tests.benchmarks.before_after ../before [--rounds 5] [--lines 400000] [--records 500000]
+    python -m tests.benchmarks.before_after ../before [--rounds 5] [--lines 400000] [--records 500000] [--only TEXT]
 
 Every round runs each job once in both trees, in alternating order. Prints the ratio after : before of each round's
 pair, for the rate and for the CPU (before : after, so that above 1 is better in both), with the median.
@@ -85,6 +85,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--lines", type=int, default=400_000)
     parser.add_argument("--records", type=int, default=500_000)
+    parser.add_argument("--only", default="", help="jobs whose name has this text")
     options = parser.parse_args()
     trees = (options.before.resolve(), HERE)
     with DevCluster(kafka="4", figures=True) as cluster:
@@ -101,6 +102,8 @@ def main() -> None:
             **{job: lambda tree, job=job: both.client(tree, job, "source") for job in JOBS},  # type: ignore[misc]
         }
         for name, job in jobs.items():
+            if options.only not in name:
+                continue
             rates, cpus = [], []
             for number in range(options.rounds):
                 order = trees if number % 2 == 0 else trees[::-1]
@@ -108,11 +111,12 @@ def main() -> None:
                 before, after = found[trees[0]], found[trees[1]]
                 rates.append(after.rate / before.rate)
                 cpus.append(before.cpu_s / after.cpu_s)
-            shown = " ".join(f"{ratio:.2f}" for ratio in rates)
-            print(
-                f"{name:28} rate {statistics.median(rates):.3f} ({shown})   CPU {statistics.median(cpus):.3f}",
-                flush=True,
-            )
+            print(f"{name:28} rate {_shown(rates)}   CPU {_shown(cpus)}", flush=True)
+
+
+def _shown(ratios: list[float]) -> str:
+    """Return the median of the pairs' ratios, and each of them."""
+    return f"{statistics.median(ratios):.3f} ({' '.join(f'{ratio:.2f}' for ratio in ratios)})"
 
 
 if __name__ == "__main__":
