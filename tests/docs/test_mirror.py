@@ -43,14 +43,11 @@ HELD_BY = {
     "scripted/backends/test_folders.py": ["base/process_identity"],
     "scripted/cli/test_consume.py": ["cli/interrupts", "cli/record_format", "cli/target"],
     "scripted/cli/test_dev.py": ["devcluster/machine", "devcluster/resident"],
-    "scripted/cli/test_run.py": ["runtime/tasks/building", "runtime/worker/log_lines", "runtime/worker/worker"],
+    "scripted/cli/test_run.py": ["runtime/tasks/building", "runtime/worker/log_lines"],
     "scripted/devcluster/test_jars.py": ["devcluster/installation"],
     "scripted/devcluster/test_jvm.py": ["devcluster/keeper"],
     "scripted/kafka/client/test_client.py": ["kafka/client/leader_requests"],
-    "scripted/kafka/consumer/test_consumer.py": ["kafka/consumer/fetcher"],
     "scripted/kafka/net/test_network_client.py": ["kafka/client/diagnosis"],
-    "scripted/runtime/links/test_handshake.py": ["runtime/links/server"],
-    "scripted/runtime/worker/test_loop.py": ["runtime/links/links", "runtime/links/peering"],
     "unit/cli/test_show.py": ["cli/table"],
     "unit/kafka/admin/test_requests.py": [f"kafka/admin/{name}" for name in ("configs", "errors", "groups", "topics")],
     "unit/kafka/consumer/test_assignors.py": [f"kafka/consumer/assignors/{name}" for name in ("stateless", "sticky")],
@@ -71,7 +68,6 @@ HELD_BY = {
     ],
     "unit/kafka/settings/test_foreign_calls.py": ["kafka/structs"],
     "unit/kafka/settings/test_foreign_names.py": ["kafka/consumer/consumer_config", "kafka/producer/producer_config"],
-    "unit/runtime/tasks/test_spout_task.py": ["runtime/tasks/ledgers"],
     "unit/spouts/kafka/test_readers.py": ["spouts/kafka/activity"],
 }
 """Test file -> the modules that it holds besides its own."""

@@ -525,7 +525,7 @@ def _is_another_build(channel: ControlChannel, plan: Raw) -> bool:
     """Tell whether streamlet was changed since the run began, and report it."""
     # Asked before the plan is decoded, which another build may not understand. Two versions in one run could count a
     # tree differently, and nothing would tell.
-    if plan.get("build") in ("", own_build()):
+    if plan["t"] != "plan" or plan.get("build") in ("", own_build()):
         return False
     channel.send(
         messages.Failed(

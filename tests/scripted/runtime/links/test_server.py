@@ -1,4 +1,4 @@
-"""Who does not know the secret gets nothing parsed and is gone in time."""
+"""A server of links: a peer without the secret gets nothing parsed and is gone in time."""
 
 from __future__ import annotations
 
