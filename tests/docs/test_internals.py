@@ -13,11 +13,15 @@ from tests.docs.pages import ROOT
 
 INTERNALS = ROOT / "docs" / "internals"
 TESTS = ROOT / "tests"
-PAGES = [*sorted(INTERNALS.glob("*.md")), ROOT / "docs" / "design.md"]
+PAGES = [*sorted(INTERNALS.glob("*.md")), ROOT / "docs" / "design.md", ROOT / "CONTRIBUTING.md"]
 SOURCES = [*sorted((ROOT / "streamlet").rglob("*.py")), *sorted((ROOT / "topologies").rglob("*.py"))]
 FUNCTION = re.compile(r"`([\w/]+\.py):([A-Za-z_][\w.]*)(?:\(\))?`")
 TEST = re.compile(r"`(?:[\w/]+\.py::)?(test_\w+)`")
 TEST_FILE = re.compile(r"`(?:[\w/]+/)?(test_\w+\.py)`")
+PLACE = re.compile(
+    r"`((?:streamlet|tests|bin|topologies|docs)/[\w/.]*)`|\]\(((?:docs|tests|bin)/[\w/.-]+|CHANGELOG\.md)\)"
+)
+"""A file or folder by its path from the root, in backquotes or as a link."""
 
 
 @functools.cache
@@ -50,6 +54,7 @@ def known_tests() -> frozenset[str]:
 
 def files(written: str) -> list[Path]:
     """The source file of a path below ``streamlet/``, or those that a path's last parts may mean."""
+    written = written.removeprefix("streamlet/")
     if (exact := ROOT / "streamlet" / written) in SOURCES:
         return [exact]
     return [path for path in SOURCES if f"/{path.relative_to(ROOT)}".endswith(f"/{written}")]
@@ -64,6 +69,9 @@ def wrong(text: str) -> list[str]:
             missing.append(f"{written}: {len(found)} files are called so")
         elif name not in defined(found[0]):
             missing.append(f"{written} has no {name}")
+    missing += [
+        f"there is no {path}" for row in PLACE.findall(text) if not (ROOT / (path := row[0] or row[1])).exists()
+    ]
     missing += [f"no file is called {name}" for name in TEST_FILE.findall(text) if not any(TESTS.rglob(name))]
     return missing + [f"no test is called {name}" for name in TEST.findall(text) if name not in known_tests()]
 
@@ -92,8 +100,8 @@ def test_every_rule_has_a_reason_a_function_and_a_test() -> None:
 
 def test_a_name_that_is_gone_is_found() -> None:
     text = "`base/clock.py:NoSuchClock`, `no/file.py:f`, `test_nobody_wrote_this`, `tests/x.py::test_nor_this`"
-    text += ", `test_no_file_is_called_so.py`"
-    assert len(wrong(text)) == 5
+    text += ", `test_no_file_is_called_so.py`, `streamlet/gone.py`, [gone](docs/gone.md), `tests/conformance`"
+    assert len(wrong(text)) == 7
 
 
 def test_paths_of_the_map_exist() -> None:

@@ -426,7 +426,10 @@ class WorkerLoop:
                 self.ledgers.apply_acks(incoming.roots, incoming.deltas)
             if incoming.fails:
                 self.ledgers.apply_fails(incoming.fails)
-            self.census.heard(incoming)
+            # After everything else of the frame: its tuples are queued here by now, and its deltas are in the ledger.
+            # Only so does an answer without a tree mean something.
+            if incoming.ask is not None or incoming.answer is not None:
+                self.census.heard(incoming.worker, incoming.ask, incoming.answer)
 
     def _enqueue(self, runs: list[Run]) -> None:
         for run in runs:

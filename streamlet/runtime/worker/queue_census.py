@@ -17,7 +17,7 @@ from streamlet.model.plan import Plan
 from streamlet.runtime.links.links import Links
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.building import LiveTask, WorkerContext
-from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Work
+from streamlet.runtime.tasks.emitter import Outgoing, Work
 from streamlet.runtime.tasks.ledgers import Ledgers
 from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.user_errors import AGAIN_S, timed_out, waits_long
@@ -107,14 +107,12 @@ class QueueCensus:
                 self._reach(worker).ask = ask
         self._take(self._me, self._answer(ask))
 
-    def heard(self, incoming: Incoming) -> None:
-        """Take a frame's question and answer, after everything else of it."""
-        # Everything else first: a tuple of this frame is queued here by now, and a delta of it is in the ledger. Only
-        # so does an answer without a tree mean something.
-        if incoming.answer is not None:
-            self._take(incoming.worker, incoming.answer)
-        if incoming.ask is not None:
-            self._reach(incoming.worker).answer = self._answer(incoming.ask)
+    def heard(self, worker: int, ask: Ask | None, answer: Answer | None) -> None:
+        """Take a frame's question and answer. Call it after everything else of the frame."""
+        if answer is not None:
+            self._take(worker, answer)
+        if ask is not None:
+            self._reach(worker).answer = self._answer(ask)
 
     def _take(self, worker: int, answer: Answer) -> None:
         found = self._census.take(worker, answer)
