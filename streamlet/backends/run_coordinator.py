@@ -24,7 +24,7 @@ from streamlet.backends.folders import recreate_if_swept, run_folder
 from streamlet.backends.kernel_records import Memory, killed_for_memory, memory, processor
 from streamlet.backends.outcome import NOBODY_SENDS, RunFailed, check_closed, check_result, tuples_text
 from streamlet.base.clock import AwakeClock, Clock, SystemClock
-from streamlet.base.errors import FAILED
+from streamlet.base.errors import FAILED, BadInput
 from streamlet.model.plan import Plan, fingerprint, make_plan
 from streamlet.model.spec import SPOUT
 from streamlet.runtime.supervision import instructions
@@ -109,7 +109,7 @@ class RunCoordinator:
         self.run_id = uuid.uuid4().bytes
         self.secret = secrets.token_bytes(32)
         self.directory = run_folder()
-        self.code: Code = keep_code(request.file, self.directory / CODE_FOLDER) if request.file else {}
+        self.code = self._keep_code()
         self.build = own_build()
         conf = request.conf
         self.supervisor = Supervisor(
@@ -271,6 +271,19 @@ class RunCoordinator:
         self._selector.register(channel, selectors.EVENT_READ, (worker, epoch, channel))
         with contextlib.suppress(ChannelClosed):  # its end is read like any other
             channel.send(self._plan_for(worker, epoch))
+
+    def _keep_code(self) -> Code:
+        """Copy the code of the run beside its other files. Raises BadInput where there is no room."""
+        if self.request.file is None:
+            return {}
+        try:
+            return keep_code(self.request.file, self.directory / CODE_FOLDER)
+        except OSError as error:
+            shutil.rmtree(self.directory, ignore_errors=True)
+            raise BadInput(
+                f"A run keeps a copy of its topology's code, and none can be written into {self.directory.parent}: "
+                f"{error.strerror or error}. Make room there, or set TMPDIR to a folder on another disk."
+            ) from error
 
     def _plan_for(self, worker: int, epoch: int) -> messages.WorkerPlan:
         request = self.request

@@ -64,7 +64,8 @@ class Seeing(Watcher):
 
     def on_status(self, status: RunStatus) -> None:
         super().on_status(status)
-        if sum(bool(shown.hanging) for shown in self.statuses) >= 2:
+        hanging = [any(row["call"] == "process" for row in shown.hanging) for shown in self.statuses]
+        if sum(hanging) >= 2:
             (self.folder / "go").touch()
 
 
@@ -88,7 +89,8 @@ def test_a_bolt_that_hangs_is_named_with_its_tuple_and_stack_and_goes_on(tmp_pat
     assert "on a tuple from numbers, ['number 250']" in told and "Worker 1" in told
     assert "in wait_for_the_lock" in told and "bolt_task.py" not in told
     assert any("locked (task 2) went on after" in text for text in watcher.texts)
-    (row,) = next(status.hanging for status in watcher.statuses if status.hanging)
-    assert (row["worker"], row["component"], row["task"], row["call"]) == (1, "locked", 2, "process")
+    # Of the statuses that show this call: on a machine that stands still for a moment another may hang, too.
+    row = next(row for status in watcher.statuses for row in status.hanging if row["call"] == "process")
+    assert (row["worker"], row["component"], row["task"]) == (1, "locked", 2)
     assert row["tuple"] == "['number 250']" and row["seconds"] >= 1
     assert not result.status.hanging and threading.active_count() == threads

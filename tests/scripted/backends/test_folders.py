@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -12,8 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from streamlet.backends.contract import RunRequest, Stop
 from streamlet.backends.folders import recreate_if_swept, run_folder, spark_folder
+from streamlet.backends.run_coordinator import RunCoordinator
 from streamlet.base.errors import BadInput
+from streamlet.model.settings import resolve
+from streamlet.runtime.worker.loading import load_topology
+from tests.run_observer import Watcher
 
 ROOT = Path(__file__).parents[3]
 MAKE = """
@@ -147,3 +153,21 @@ def test_where_no_folder_can_be_made_it_says_what_to_do(place: Path, monkeypatch
     monkeypatch.setattr(tempfile, "tempdir", str(place / "none"))
     with pytest.raises(BadInput, match=r"none can be made .*No such file or directory. Make room there, or set TMPDIR"):
         run_folder()
+
+
+def test_g2_a_disk_that_has_no_room_for_a_runs_code_is_told_and_nothing_is_left(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder itself could be made."""
+    file = tmp_path / "roomless.py"
+    file.write_text("from streamlet import Spout, Topology\nclass Quiet(Spout):\n    def next_tuple(self): ...\n"
+                    "class Alone(Topology):\n    quiet = Quiet.spec()\n")  # fmt: skip
+    topology = load_topology(file)
+
+    def full(path: Path, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as disk, pytest.raises(BadInput, match=r"No space left on device\. Make room there, or"):
+        disk.setattr(Path, "write_bytes", full)
+        RunCoordinator(RunRequest(topology, resolve(topology.config, {}), file=file), Watcher(), Stop())
+    assert not list(place.glob("slt-*"))
