@@ -97,13 +97,16 @@ class KeptCode(MetaPathFinder):
             source = b""
         if hashlib.sha256(source).hexdigest() == digest:
             return source
+        why = "damaged"
         try:
             kept = (self._folder / digest).read_bytes()
         except OSError as error:
+            kept, why = b"", str(error.strerror)
+        if hashlib.sha256(kept).hexdigest() != digest:
             raise StreamletError(
                 f"{file} was changed since the run began, and its code as it was then is gone from {self._folder} "
-                f"({error.strerror}). A worker with the new code would not fit the others: start the run again."
-            ) from error
+                f"({why}). A worker with the new code would not fit the others: start the run again."
+            )
         self._tell(file)
         return kept
 

@@ -63,25 +63,45 @@ def test_what_is_refused_is_said_though_its_json_cannot_be(streamlet: Any) -> No
     assert "no.such" in done.stderr and done.returncode == 2, done
 
 
+ENDLESS = """
+import os
+from streamlet import Bolt, ReliableSpout, Topology
+
+class Numbers(ReliableSpout):
+    outputs = ['n']
+    def next_tuple(self):
+        self.emit([1], tup_id=os.urandom(8))
+
+class Sink(Bolt):
+    def process(self, tup): pass
+    def cleanup(self):
+        open('closed', 'w').close()
+
+class Made(Topology):
+    config = {'topology.max.spout.pending': 10}
+    numbers = Numbers.spec()
+    sink = Sink.spec(inputs=[numbers])
+"""
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+def test_a17_a_run_whose_reader_goes_away_drains(streamlet: Any, backend: str) -> None:
+    """As ``| head -2`` does: no SIGPIPE ends it in the middle of its work."""
+    workers = "1" if backend == "inline" else "2"
+    process = streamlet.start("run", streamlet.write(ENDLESS), "--json", "--backend", backend, "--workers", workers)
+    for _ in range(2):
+        assert process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(PATIENCE_S) == 1
+    said = process.stderr.read()
+    assert "Traceback" not in said and "Error" not in said, "whoever goes away wants no more words"
+    assert (streamlet.folder / "closed").exists()
+
+
 @pytest.mark.parametrize("backend", ["inline", "processes"])
 def test_a_run_whose_output_ends_drains(streamlet: Any, backend: str) -> None:
     """The disk fills up while it runs: components are closed, and the last word says why."""
-    file = streamlet.write(
-        "import os\n"
-        "from streamlet import Bolt, ReliableSpout, Topology\n"
-        "class Numbers(ReliableSpout):\n"
-        "    outputs = ['n']\n"
-        "    def next_tuple(self):\n"
-        "        self.emit([1], tup_id=os.urandom(8))\n"
-        "class Sink(Bolt):\n"
-        "    def process(self, tup): pass\n"
-        "    def cleanup(self):\n"
-        "        open('closed', 'w').close()\n"
-        "class Made(Topology):\n"
-        "    config = {'topology.max.spout.pending': 10}\n"
-        "    numbers = Numbers.spec()\n"
-        "    sink = Sink.spec(inputs=[numbers])\n"
-    )
+    file = streamlet.write(ENDLESS)
     # The first lines have room in the file, then no other has.
     out = streamlet.folder / "out"
     out.write_bytes(b"\n" * 7_200)

@@ -84,7 +84,7 @@ def test_a_worker_that_restarts_runs_the_code_of_the_start_and_tells_the_edit(tm
 
 
 def test_code_that_was_changed_and_is_not_kept_any_more_is_refused_and_not_mixed(tmp_path: Path) -> None:
-    """A cleaner of temporary files took the copy."""
+    """The copy was torn, or a cleaner of temporary files took it."""
     file = tmp_path / f"gone_{tmp_path.name}.py"
     file.write_text("from streamlet import Spout, Topology\nclass Quiet(Spout):\n    def next_tuple(self): ...\n"
                     "class Alone(Topology):\n    quiet = Quiet.spec()\n")  # fmt: skip
@@ -96,8 +96,13 @@ def test_code_that_was_changed_and_is_not_kept_any_more_is_refused_and_not_mixed
     assert finder.find_spec(file.stem, None) is not None and finder.find_spec("json", None) is None and told == []
     file.write_text("raise SystemExit\n")
     assert finder.find_spec(file.stem, None) is not None and told == [str(file)]
-    for kept in folder.iterdir():
-        kept.unlink()
+    (kept,) = folder.iterdir()
+    kept.write_bytes(kept.read_bytes()[:-9])
+    with pytest.raises(
+        Exception, match=r"was changed since the run began, and its code .* is gone from .* \(damaged\)"
+    ):
+        finder.find_spec(file.stem, None)
+    kept.unlink()
     with pytest.raises(Exception, match=r"was changed since the run began, and its code as it was then is gone"):
         finder.find_spec(file.stem, None)
 
