@@ -47,7 +47,7 @@ LETTERED_ROWS = [
     for item in re.findall(r"^- .*(?:\n  .*)*", TEXT, re.MULTILINE)
     if (match := LETTERED.fullmatch(re.sub(r"\s+", " ", item)))
 ]
-COUNTS = {"B": 8, "D": 12}
+COUNTS = {"A": 19, "B": 8, "D": 12, "G": 8}
 
 
 @pytest.mark.parametrize(("letter", "count"), COUNTS.items())

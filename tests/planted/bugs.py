@@ -94,7 +94,7 @@ BUGS = (
         TASKS,
     ),
     Bug(
-        "a retry of a record starts its count anew",
+        "a retry of a record starts its count again",
         "spouts/kafka/retry.py",
         "        self._scheduled.pop(offset, None)\n\n    def acked",
         "        self._scheduled.pop(offset, None)\n        self._failures.pop(offset, None)\n\n    def acked",
