@@ -111,23 +111,7 @@ class RunCoordinator:
         self.directory = run_folder()
         self.code = self._keep_code()
         self.build = own_build()
-        conf = request.conf
-        self.supervisor = Supervisor(
-            request.workers,
-            self.plan.spout_workers(),
-            Limits(
-                start_s=conf["streamlet.worker.start.timeout.secs"],
-                silent_s=conf["streamlet.worker.timeout.secs"],
-                busy_s=conf["streamlet.worker.busy.timeout.secs"],
-                restarts=conf["streamlet.worker.restarts.max"],
-                tuple_crashes=conf["streamlet.tuple.crashes.max"],
-                drain_s=conf["streamlet.drain.timeout.secs"],
-                stop_s=conf["streamlet.stop.timeout.secs"],
-            ),
-            {worker: ", ".join(self._components_on(worker)) for worker in range(request.workers)},
-            max(1, len(self.plan.ticking(conf))),
-            {task.task_id: task.component for task in self.plan.tasks},
-        )
+        self.supervisor = self._make_supervisor()
         self.channels: dict[int, tuple[int, ControlChannel]] = {}
         self.beats: dict[int, Beat] = {}
         self.partitions: dict[int, Any] = {}
@@ -153,6 +137,25 @@ class RunCoordinator:
         """Worker -> the last two looks at its process's memory. The last may be one at a process being killed."""
         self._broken_links: list[tuple[float, int, int, messages.LinkLost]] = []
         """(when to act on it, worker, epoch, report), in this order."""
+
+    def _make_supervisor(self) -> Supervisor:
+        conf, workers = self.request.conf, self.request.workers
+        return Supervisor(
+            workers,
+            self.plan.spout_workers(),
+            Limits(
+                start_s=conf["streamlet.worker.start.timeout.secs"],
+                silent_s=conf["streamlet.worker.timeout.secs"],
+                busy_s=conf["streamlet.worker.busy.timeout.secs"],
+                restarts=conf["streamlet.worker.restarts.max"],
+                tuple_crashes=conf["streamlet.tuple.crashes.max"],
+                drain_s=conf["streamlet.drain.timeout.secs"],
+                stop_s=conf["streamlet.stop.timeout.secs"],
+            ),
+            {worker: ", ".join(self._components_on(worker)) for worker in range(workers)},
+            max(1, len(self.plan.ticking(conf))),
+            {task.task_id: task.component for task in self.plan.tasks},
+        )
 
     # -- the run -----------------------------------------------------------------------------------------------
 

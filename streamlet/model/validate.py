@@ -214,6 +214,8 @@ def _class(component: ComponentDef) -> Iterator[Finding]:
             )
     # Only methods that a class of ours has are hooks; a user's own method may have any name and kind.
     ours = {name for base in cls.__mro__ if base.__module__.startswith("streamlet.") for name in vars(base)}
+    # A call of a coroutine or generator function runs none of it: its tuple would be acked unprocessed, and an async
+    # caught_up, whose coroutine object is true, would end a run before its first tuple.
     for name in HOOKS:
         method = getattr(cls, name, None) if name in ours else None
         kind = next((kind for kind, test in NEVER_RUN.items() if test(method)), None)

@@ -85,6 +85,7 @@ class Census:
 
     def take(self, worker: int, answer: Answer) -> Found | None:
         """Take an answer; return the findings if it was the last one missing."""
+        # An answer to an earlier round says what a worker had then: trees that were opened since are not in it.
         if not self.asking or answer.number != self.number:
             return None
         self._answers[worker] = answer
@@ -97,6 +98,7 @@ class Census:
 
     def _settled(self) -> bool:
         """Tell whether every frame sent by the last round has been received."""
+        # Compared link by link. One sum over all would let frames of one link stand for those of another.
         return self._sent_before is not None and all(
             count <= self._answers[receiver].received.get(sender, 0)
             for sender, counts in self._sent_before.items()

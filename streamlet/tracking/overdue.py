@@ -71,9 +71,12 @@ class Overdue:
                 continue
             if root not in trees:
                 del self._doubtful[root]
+            # A tuple in a queue has not begun its time, however old its tree is. Failed now, it would be emitted again
+            # and queued behind itself, and a slow bolt would work for ever with nothing acked.
             elif root in found.waiting:
                 del self._doubtful[root]
                 queued.append(root)
+            # The time-out counts from when user code was given the tuple, not from when the tree was opened.
             elif root in found.held:
                 del self._doubtful[root]
                 task, seconds = found.held[root]
@@ -82,6 +85,8 @@ class Overdue:
                 else:
                     soon.append(root)
                     soonest_s = min(soonest_s, self._timeout_s - seconds)
+            # Nobody has named it. One round is not enough: a tuple may leave a worker that has not answered yet for one
+            # that has. A tuple that moves leaves a delta, and a frame that was sent and not received may carry it.
             elif trees[root] != value:
                 self._doubtful[root] = (0, 0)
             elif rounds + 1 >= ROUNDS and found.settled:

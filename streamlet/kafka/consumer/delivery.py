@@ -374,9 +374,11 @@ class Taking:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         handed_out = self._handed_out
+        # Ctrl-C after the positions have moved: left there, the commit at close would cover records that nobody got.
         if kind is not None and not issubclass(kind, KafkaError):
             for row, position in handed_out._before:
                 row.position = position
                 handed_out.undelivered.drop(row.topic_partition)
         self._alone.__exit__(kind, error, trace)
+        # Last of all: a signal handler runs on this thread, and may commit inside its own poll until here.
         handed_out._before = ()

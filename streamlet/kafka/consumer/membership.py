@@ -360,6 +360,7 @@ class Membership:
         self._waiting, self._wants_join = False, False
         self.state = MemberState.STABLE
         self._heard_s = now_s
+        # A join lasts as long as the slowest member takes. That time is not this user's silence, so it counts from now.
         self.polled_s = max(self.polled_s, now_s)
         self.news.append(Joined(self.generation, assignment, self.leads))
 
@@ -371,6 +372,7 @@ class Membership:
             self._lost(f"the group went on without this member while it joined ({error.message}). {TAKES_LONG}")
             return
         self.state = MemberState.PREPARING_REBALANCE
+        # At once, without a pause: the others join now, and the coordinator goes on without a member that is late.
         if not isinstance(error, RebalanceInProgress):
             self._failed(error, now_s)
 

@@ -185,6 +185,8 @@ class IdleReasons:
 
     def look(self, now_s: float) -> None:
         """Warn when no broker answers, now and then; of a missing topic or partition once."""
+        # An empty poll looks the same for a quiet topic and for a wrong port, so the log names the reason. It is not an
+        # error: brokers may start later, and the client goes on trying.
         if not self._client.metadata.update_version:
             if now_s - self._began_s >= TOLD_AFTER_S and self._silences.due(None, now_s) is not None:
                 _log.warning(

@@ -125,6 +125,7 @@ class BatchLedger:
         batches = self._accumulator.drain(queues, cluster, now_s)
         for batch in batches:
             self.on_wire[batch] = None
+            # Without sequences the broker cannot see the order: a batch sent again would land after a later one.
             if self._one_at_a_time:
                 self._accumulator.mute(batch.topic_partition, True)
         return batches

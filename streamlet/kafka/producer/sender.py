@@ -67,7 +67,11 @@ _T = TypeVar("_T")
 
 
 class Sender:
-    """One producer's sender. Callers hold :attr:`lock` for all they touch but :meth:`start` and :meth:`join`."""
+    """One producer's sender. Callers hold :attr:`lock` for all they touch but :meth:`start` and :meth:`join`.
+
+    One class, long as it is: everything in it is the state of one thread behind one lock. Decisions that need no
+    thread are elsewhere: batches (``batch_ledger``, ``accumulator``), transactions (``transaction``), partitions.
+    """
 
     def __init__(self, config: ProducerConfig, clock: Clock, uniform: Callable[[], float]) -> None:
         self.config = config

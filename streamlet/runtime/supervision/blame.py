@@ -79,6 +79,7 @@ class Blame:
             return Verdict(text)
         self._careful_until[component] = now + CAREFUL_S
         careful = tuple(task for task, name in self._tasks.items() if name == component)
+        # Nobody is charged for a death among many tuples: 500 innocent ones would be given up after a few such deaths.
         if held.count != 1:
             return Verdict(f"{text}, which now come one by one until it is known which", careful=careful)
         for root, key, _ in held.messages:

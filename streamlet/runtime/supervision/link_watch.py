@@ -76,6 +76,7 @@ class LinkWatch:
         """Tell and count the losses that have settled."""
         out: list[Instruction] = []
         for (one, other), pair in self._pairs.items():
+            # Not at once: the loss may be the first sign of a death, which `gone` then counts in its place.
             if not pair.waiting or now < pair.due_s:
                 continue
             pair.lost.extend([now] * len(pair.waiting))

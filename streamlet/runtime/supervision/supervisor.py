@@ -331,6 +331,7 @@ class Supervisor:
         self.ending = reason
         self._ended_s = now
         self._deadline = now + self._drain_s()
+        # Nothing has flowed yet, so nothing is to be drained, and workers that still start could not answer.
         if not self.began:
             return [Pause(), *self._stop(now)]
         return [Pause(), *self._maybe_stop(now)]
@@ -438,6 +439,7 @@ class Supervisor:
     def _start(self, index: int, now: float) -> Start:
         before = self.workers[index]
         epoch = before.epoch + 1
+        # The counts of deaths outlive the record: else a worker that dies at each start would be started for ever.
         worker = WorkerRecord(
             WorkerState.STARTING, epoch, heard_s=now, deaths=before.deaths, failed_starts=before.failed_starts
         )

@@ -100,6 +100,7 @@ class WaitNotice:
             return ""
         if now - self._since < UNWHOLE_S:
             return ""
+        # Told once for each time of waiting: the reason rarely changes, and a line each second would hide the others.
         self._since = math.inf
         lacking = [f"{name_of(index)} {worker.lacks}" for index, worker in workers.items() if worker.lacks]
         # A worker that initialises links to nobody. So a link that no failed dial explains is worth a word only when

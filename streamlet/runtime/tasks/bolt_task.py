@@ -372,6 +372,8 @@ class BoltTask:
 
     def _stop_if_all_failed(self) -> None:
         """Raise EveryTupleFailed unless a tuple has succeeded."""
+        # A typing error fails every tuple alike. With retries such a run would take minutes to say so, so the first
+        # thousand are enough; one success, and the errors are taken to be the tuples' own.
         error, self._one_too_many = self._one_too_many, None
         if error is not None and self._failures >= self.stats.executed:
             raise every_tuple_failed(self.emitter.component, self.task_id, self._failures, error, self.bolt.process)

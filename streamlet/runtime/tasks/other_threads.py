@@ -126,6 +126,7 @@ class TaskCalls:
 
     def take(self, most: int, emits: bool) -> list[Act]:
         """Return waiting calls, oldest first, for the loop to make. Without ``emits`` it stops at the first emit."""
+        # Acks and failures in front of the first emit pass even while emits must wait: they are what makes room.
         others, queue = self._others, self._queue
         taken: list[Act] = []
         with others.changed:

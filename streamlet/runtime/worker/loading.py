@@ -82,33 +82,10 @@ def source_folder(file: Path) -> Path | None:
 
 def _import(file: Path) -> ModuleType:
     file = file.absolute()
-    if file.is_dir():
-        raise CannotLoad(f"{file} is a folder. Give the path of a Python file that holds a topology.")
-    if not file.is_file():
-        raise CannotLoad(f"There is no file {file}. Give the path of a Python file that holds a topology.")
-    if file.suffix != ".py" or not file.stem.isidentifier():
-        raise CannotLoad(
-            f"{file.name} cannot be imported by every worker: the file must be a Python module, with a name "
-            "made of letters, digits and underscores and ending in .py."
-        )
+    _check_is_module(file)
     folder, name = place_of(file)
-    for first in dict.fromkeys([str(file.parent), str(folder)]):
-        if first in sys.path:
-            sys.path.remove(first)
-        sys.path.insert(0, first)
-    beside = source_folder(file)
-    if beside is not None and str(beside) not in sys.path:
-        sys.path.append(str(beside))
-    importlib.invalidate_caches()
-    top = name.partition(".")[0]
-    wanted = file if top == name else folder / top / "__init__.py"
-    present = sys.modules.get(top)
-    if present is not None and Path(getattr(present, "__file__", None) or "").absolute() != wanted:
-        raise CannotLoad(
-            f"{file} would be imported as {name!r}, and a module named {top!r} is loaded already, from "
-            f"{getattr(present, '__file__', 'the interpreter itself')}. Rename "
-            f"{'the file' if top == name else f'the folder {folder / top}'}."
-        )
+    _put_on_path(file, folder)
+    _check_name_is_free(file, folder, name)
     token = _file_being_imported.set(file)
     try:
         return importlib.import_module(name)
@@ -131,6 +108,45 @@ def _import(file: Path) -> ModuleType:
     finally:
         _file_being_imported.reset(token)
         keep_shown()
+
+
+def _check_is_module(file: Path) -> None:
+    """Check that every worker can import a file. Raises CannotLoad."""
+    if file.is_dir():
+        raise CannotLoad(f"{file} is a folder. Give the path of a Python file that holds a topology.")
+    if not file.is_file():
+        raise CannotLoad(f"There is no file {file}. Give the path of a Python file that holds a topology.")
+    if file.suffix != ".py" or not file.stem.isidentifier():
+        raise CannotLoad(
+            f"{file.name} cannot be imported by every worker: the file must be a Python module, with a name "
+            "made of letters, digits and underscores and ending in .py."
+        )
+
+
+def _put_on_path(file: Path, folder: Path) -> None:
+    """Put ``folder``, the file's own and ``src`` beside it on ``sys.path``: the nearest first, ``src`` last."""
+    for first in dict.fromkeys([str(file.parent), str(folder)]):
+        if first in sys.path:
+            sys.path.remove(first)
+        sys.path.insert(0, first)
+    beside = source_folder(file)
+    if beside is not None and str(beside) not in sys.path:
+        sys.path.append(str(beside))
+    importlib.invalidate_caches()
+
+
+def _check_name_is_free(file: Path, folder: Path, name: str) -> None:
+    """Check that no other module has the file's name. Raises CannotLoad."""
+    # The import would return that other module, in silence: one of the standard library, or another file of the user's.
+    top = name.partition(".")[0]
+    wanted = file if top == name else folder / top / "__init__.py"
+    present = sys.modules.get(top)
+    if present is not None and Path(getattr(present, "__file__", None) or "").absolute() != wanted:
+        raise CannotLoad(
+            f"{file} would be imported as {name!r}, and a module named {top!r} is loaded already, from "
+            f"{getattr(present, '__file__', 'the interpreter itself')}. Rename "
+            f"{'the file' if top == name else f'the folder {folder / top}'}."
+        )
 
 
 def file_being_imported() -> Path | None:

@@ -540,6 +540,8 @@ class WorkerLoop:
             self.unsent = self.links.unsent_bytes()
         if not (self.inbox.grown or self.unsent or self._full or self._clogged or self._without_link):
             return
+        # Which tasks are full is told, not only that the worker is: if bolts waited for whole workers, two workers that
+        # are full of what the other's bolts must take would wait for each other.
         tasks, above = self.inbox.weigh()
         mark = self._link_mark
         above_mark = (w for w, size in self.unsent.items() if size > (mark // 2 if w in self._clogged else mark))
@@ -558,6 +560,8 @@ class WorkerLoop:
 
     def _order_bolts(self) -> None:
         """Let bolts wait while they emit to full tasks or clogged links."""
+        # A bolt waits for deeper ones only (`Plan.ahead_of`), never for one that its tuples go back to: two bolts of a
+        # cycle that wait for each other would wait for ever. So the deepest bolt with work waits for nobody.
         full = {*self._full, *chain.from_iterable(self._full_elsewhere.values())}
         full.update(task for task, worker in self._worker_of.items() if worker in self._clogged)
         self._blocked_bolts = {task for task, ahead in self._ahead.items() if not full.isdisjoint(ahead)}

@@ -536,6 +536,8 @@ class PartitionManager:
 
     def may_emit(self) -> bool:
         """Return whether the bounds allow new records; retries are always allowed."""
+        # Counted until they are acked. A failed record that waits for its retry is no open tree, so no other bound
+        # holds it, and a source of records that always fail would fill the memory.
         if self.unacked_bytes >= self._limits.max_unacked_bytes:
             return False
         return self.ledger.position - self.ledger.committed < self._limits.max_uncommitted_offsets
