@@ -56,7 +56,8 @@ class Noting(Bolt):
         self.notes = Notes(conf, context)
 
     def taken(self, tup: Tuple) -> None:
-        self.notes.note(n=tup.values[0], waited_s=time.monotonic() - tup.values[1])
+        now = time.monotonic()
+        self.notes.note(n=tup.values[0], waited_s=now - tup.values[1], at_s=now)
 
 
 class Slow(Noting):

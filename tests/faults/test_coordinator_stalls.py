@@ -117,7 +117,7 @@ STOPPED_S = float(os.environ.get("STOPPED_S", "6"))
 
 def test_a_coordinator_that_was_stopped_goes_on(chatting: Callable[..., Chatting]) -> None:
     """SIGSTOP of `streamlet run` alone, as Ctrl-Z does: its workers go on, and so does the run afterwards."""
-    run = chatting("-c", "streamlet.worker.timeout.secs=2")
+    run = chatting("-c", "streamlet.worker.timeout.secs=2", "-c", "streamlet.worker.heartbeat.secs=0.2")
     run.wait_for_more(300)
     os.kill(run.run.process.pid, signal.SIGSTOP)
     time.sleep(STOPPED_S)  # the fault itself: as long as it lasts

@@ -153,7 +153,7 @@ def nothing_happened(result: dict[str, Any]) -> None:
 
 
 JSON = ("--json",)
-QUICK = (*JSON, "-c", "streamlet.worker.timeout.secs=4")
+QUICK = (*JSON, "-c", "streamlet.worker.timeout.secs=4", "-c", "streamlet.worker.heartbeat.secs=0.5")
 
 
 def test_a6_a_worker_that_stands_still_for_a_moment_costs_nothing(start: Start, tmp_path: Path) -> None:

@@ -19,6 +19,9 @@ from tests.faults.rig import rig, wait_for
 
 pytestmark = pytest.mark.real
 
+QUICK = {"streamlet_worker_timeout_secs": 2.0, "streamlet_worker_heartbeat_secs": 0.2}
+"""A heartbeat that is late on a busy machine is followed by others in time."""
+
 
 def test_a_zombie_is_fenced_at_every_door(cluster: DevCluster, tmp_path: Path) -> None:
     """Links, offset node and control channel are closed to it: it counts nothing, commits nothing and ends."""
@@ -26,7 +29,7 @@ def test_a_zombie_is_fenced_at_every_door(cluster: DevCluster, tmp_path: Path) -
         # The spout has its worker to itself, so that all it does must pass a link; and it commits rarely, so that
         # it surely has something to commit when it wakes up.
         file = made.topology(splits=1, counts=1, spout={"state_update_interval_ms": 2000}, pause_s=0.02)
-        run = Inside(made, 3, file=file, streamlet_worker_timeout_secs=2.0)
+        run = Inside(made, 3, file=file, **QUICK)
         launcher = run.launcher = NeverKills(str(run.coordinator.directory))
         with run:
             made.wait_for_done(0.1, run.told)
@@ -72,7 +75,7 @@ def refuses_the_old_epoch(run: Inside) -> None:
 def test_a_worker_that_stands_still_is_killed_and_replaced(cluster: DevCluster, tmp_path: Path) -> None:
     """SIGSTOP of the spout's worker: the coordinator makes sure that it never wakes up."""
     with rig(cluster, tmp_path, 8_000, seed=2) as made:
-        run = made.start(streamlet_worker_timeout_secs=2.0)
+        run = made.start(**QUICK)
         made.wait_for_done(0.2, run.tail)
         stopped = made.evidence.pid_of("spout")
         at = made.hurt(run, 0.2, lambda: os.kill(stopped, signal.SIGSTOP))

@@ -139,12 +139,16 @@ def test_a_signal_makes_the_run_drain_and_clean_up(streamlet, backend: str, numb
 @pytest.mark.parametrize("numbers", [[signal.SIGINT] * 3, [signal.SIGTERM, signal.SIGHUP], [signal.SIGHUP] * 2])
 def test_one_wish_that_comes_as_several_signals_drains(streamlet, numbers: list[int]) -> None:
     """A launcher passes on what the group got already, a service manager sends SIGHUP too, a terminal goes twice."""
-    process = streamlet.start("run", streamlet.write(ENDLESS), "--workers", "2")
-    wait_for(process, "the first tuple is there")
-    for number in numbers:
-        process.send_signal(number)
-        time.sleep(SAME_S / 10)
-    out, err = process.communicate(timeout=PATIENCE_S)
+    took_s = SAME_S
+    while took_s >= SAME_S / 2:  # on a machine that stood still in between they were several wishes: once more
+        process = streamlet.start("run", streamlet.write(ENDLESS), "--workers", "2")
+        wait_for(process, "the first tuple is there")
+        began = time.monotonic()
+        for number in numbers:
+            process.send_signal(number)
+            time.sleep(SAME_S / 10)
+        took_s = time.monotonic() - began
+        out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 128 + numbers[0], err
     assert "everything that was emitted is done" in out.splitlines()[-1]
 
