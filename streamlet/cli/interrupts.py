@@ -97,7 +97,7 @@ class Interrupts:
             self._notice(f"Draining, for {self._drain_s:g} s at most. Once more kills: what is open is then replayed.")
             return
         # One wish may come as several signals: a launcher passes on the Ctrl-C that the whole group got, a service
-        # manager sends SIGHUP behind SIGTERM, and a terminal that goes sends it twice.
+        # manager sends SIGHUP after SIGTERM, and a terminal that goes sends it twice.
         if number == signal.SIGHUP or time.monotonic() - self._first_s < SAME_S:
             return
         # Kill the processes first: printing may hang on a terminal that nobody reads.

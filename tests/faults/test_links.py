@@ -14,7 +14,7 @@ from tests.faults.rig import MAX_PENDING, rig
 pytestmark = pytest.mark.real
 
 
-def test_cut_links_fail_their_trees_at_once_and_are_made_anew(cluster: DevCluster, tmp_path: Path) -> None:
+def test_cut_links_fail_their_trees_at_once_and_are_made_again(cluster: DevCluster, tmp_path: Path) -> None:
     """No worker is restarted, nothing waits for a timeout (here: 15 minutes), nothing is lost."""
     with rig(cluster, tmp_path, 12_000, seed=3) as made:
         run = Inside(made, 3, Proxied)

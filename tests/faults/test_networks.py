@@ -75,7 +75,7 @@ def test_b2_a_host_without_power_is_found_by_its_peers_and_its_worker_is_replace
         run.check()
 
 
-def test_b3_links_that_are_reset_again_and_again_are_made_anew_and_nothing_is_lost(
+def test_b3_links_that_are_reset_again_and_again_are_made_again_and_nothing_is_lost(
     network: Network, tmp_path: Path
 ) -> None:
     with far_run(network, tmp_path, 3000, **{"numbers.per.second": RATE}) as run:

@@ -73,11 +73,11 @@ def of_another_python(venv: Path) -> None:
 
 
 @pytest.mark.parametrize("found", [of_an_upgraded_python, of_another_python])
-def test_an_environment_of_another_python_is_made_anew(project: Path, found) -> None:
+def test_an_environment_of_another_python_is_made_again(project: Path, found) -> None:
     """And then kept: neither a second call nor new requirements make it again."""
     found(project / ".venv")
     (project / ".venv" / ".setup").write_text("0  - Python 3.9.1")
-    assert "it is made anew" in set_up(project)
+    assert "it is made again" in set_up(project)
     assert installed(project) == sys.version.split()[0]
     assert not (project / ".venv" / "lib" / "python3.9").exists()
 
@@ -85,5 +85,5 @@ def test_an_environment_of_another_python_is_made_anew(project: Path, found) -> 
     mine.touch()
     assert set_up(project) == ""
     (project / "setup.cfg").write_text("# other requirements\n")
-    assert "made anew" not in set_up(project)
+    assert "made again" not in set_up(project)
     assert mine.exists()

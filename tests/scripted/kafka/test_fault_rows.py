@@ -122,7 +122,7 @@ def test_fault_f9_sequences_go_on_while_a_broker_says_the_topic_is_unknown() -> 
     ((producer_id, epoch),) = {(row[0], row[1]) for row in log.batches}
     assert (producer_id, epoch) == (7, 0)
     first = [row[2] for row in log.batches]
-    assert first == sorted(set(first)) and first[0] == 0, "no number twice, none anew"
+    assert first == sorted(set(first)) and first[0] == 0, "no number twice, none again"
 
 
 OLD, NEW = "AAAAAAAAAAAAAAAAAAAACg", "AAAAAAAAAAAAAAAAAAAACw"
@@ -135,7 +135,7 @@ def records(count: int) -> bytes:
 
 
 @pytest.mark.parametrize("length", [3, 10, 50])
-def test_fault_f10_positions_in_a_deleted_topic_mean_nothing_in_the_one_made_anew(
+def test_fault_f10_positions_in_a_deleted_topic_mean_nothing_in_the_one_made_again(
     length: int, serve: Callable[..., None], consumer_of: Callable[..., Consumer], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Shorter or longer than the old one: it is read from its beginning by the policy, and that is told."""

@@ -87,7 +87,7 @@ class Deeds:
             return self._play(step)
         except Stuck as stuck:
             scene.violation(f"{step}: {stuck}")
-            self._begin_anew()
+            self._start_over()
             return []
 
     def _play(self, step: Step) -> list[Outcome]:
@@ -151,7 +151,7 @@ class Deeds:
             while not scene.servers.healthy(TOPIC):
                 scene.work(0.3)
 
-    def _begin_anew(self) -> None:
+    def _start_over(self) -> None:
         """After a violation: undo everything, and start the run again."""
         scene = self.scene
         scene.order({"do": "heal"})

@@ -158,7 +158,7 @@ def test_a_topic_that_is_not_there_is_named(client: KafkaClient, topic_name: Cal
         client.wait_on_metadata(missing, 0.5)
 
 
-def test_a_topic_made_anew_is_refused_by_its_old_id(
+def test_a_topic_made_again_is_refused_by_its_old_id(
     cluster: DevCluster, client: KafkaClient, make_topic: MakeTopic
 ) -> None:
     """A fetch under the id of a deleted topic gets an error, never the records of its successor."""

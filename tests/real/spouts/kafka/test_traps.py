@@ -194,7 +194,7 @@ def test_a_topic_re_created_while_stopped_is_not_taken_for_the_old_one(
 
 
 @pytest.mark.parametrize("cluster", ["kafka39", "kafka4"])
-def test_a_topic_re_created_while_running_begins_anew_or_stops(
+def test_a_topic_re_created_while_running_begins_again_or_stops(
     cluster: str, request: pytest.FixtureRequest, make_topic: Make, harness: Make
 ) -> None:
     kafka = request.getfixturevalue(cluster)

@@ -190,7 +190,7 @@ def test_an_error_of_the_job_runner_is_told_not_lost(slots: SlotLauncher, jobs: 
     assert "RuntimeError: no such thing" in ended[0][2]
 
 
-def test_without_spark_nothing_is_started_anew(slots: SlotLauncher, jobs: Waiting) -> None:
+def test_without_spark_nothing_is_started_again(slots: SlotLauncher, jobs: Waiting) -> None:
     """Twenty restarts on a JVM that is gone would only delay the news."""
     slots.start(0, 1, lambda *_: None)
     wait_until(lambda: jobs.ends)

@@ -73,7 +73,7 @@ def test_c2_an_epoch_that_no_leader_ever_reaches_is_waited_for_only_so_long(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The topic was made anew, and counts its epochs from 0: the policy decides, and it is told."""
+    """The topic was made again, and counts its epochs from 0: the policy decides, and it is told."""
     monkeypatch.setattr(positions, "BEHIND_S", 0.5)
     broker.cluster.fill("t", 20)
     broker.on(ApiKey.OFFSET_FOR_LEADER_EPOCH, epoch_end(-1, -1))
@@ -141,7 +141,7 @@ def test_c2_a_log_that_parted_from_ours_behind_the_position_skips_no_record(
 
 
 @pytest.mark.parametrize(("policy", "found"), [("earliest", list(range(12))), ("none", [])])
-def test_c2_a_topic_made_anew_is_read_by_policy_and_told(
+def test_c2_a_topic_made_again_is_read_by_policy_and_told(
     policy: str,
     found: list[int],
     broker: FakeBroker,

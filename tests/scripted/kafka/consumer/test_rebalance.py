@@ -237,7 +237,7 @@ def test_c9_a_member_that_was_lost_is_named_as_what_it_was(rig: Rig) -> None:
     assert rig.consumer.group_metadata().generation_id == -1
 
 
-def test_what_ended_the_membership_is_told_by_each_poll_anew(rig: Rig) -> None:
+def test_what_ended_the_membership_is_told_by_each_poll_again(rig: Rig) -> None:
     """One object raised again and again would keep the frames of every poll, and what is in them."""
     rig.consumer.subscribe(["t"])
     rig.coordinator.poll()
@@ -298,7 +298,7 @@ def test_c7_a_commit_while_the_group_is_joined_again_says_so_and_succeeds_when_i
 
 
 def test_c7_a_commit_before_a_join_that_was_given_up_does_not_stand_for_the_next() -> None:
-    """unsubscribe() while it was under way; the next rebalance commits anew."""
+    """unsubscribe() while it was under way; the next rebalance commits again."""
     rig = Rig(enable_auto_commit=True, partition_assignment_strategy=["range"])
     for round_ in (1, 2):
         begin_commit_before_a_join(rig)

@@ -112,7 +112,7 @@ def test_p3_one_living_entry_of_the_list_is_enough_wherever_it_stands(brokers: l
     assert third.connections
 
 
-def test_p7_brokers_and_partitions_that_come_later_are_used_and_no_healthy_connection_is_made_anew(
+def test_p7_brokers_and_partitions_that_come_later_are_used_and_no_healthy_connection_is_made_again(
     brokers: list[FakeBroker],
 ) -> None:
     """By age alone, without an error; as many refreshes as there are, each broker is connected to once."""
@@ -197,11 +197,11 @@ def test_fault_f4_all_brokers_come_back_on_new_ports(brokers: list[FakeBroker]) 
         with pytest.raises(RequestTimedOut, match="any broker"):
             client.wait(future, PATIENCE_S)
         assert set(client.cluster.brokers) == {2, 3}, "what was known is kept while nobody answers"
-        with FakeBroker(node_id=2) as anew:
-            anew.on(ApiKey.FIND_COORDINATOR, FOUND)
+        with FakeBroker(node_id=2) as third:
+            third.on(ApiKey.FIND_COORDINATOR, FOUND)
             first.start()
-            cluster([first, anew], [anew])
-            until(client, lambda: [b.port for b in client.cluster.brokers.values()] == [anew.port])
+            cluster([first, third], [third])
+            until(client, lambda: [b.port for b in client.cluster.brokers.values()] == [third.port])
             assert ask(client, client.cluster.brokers[2]) == FOUND
 
 
@@ -329,7 +329,7 @@ def test_fault_f25_metadata_that_lies_converges(brokers: list[FakeBroker]) -> No
         assert ask(client, client.cluster.leader_for(TP)) == FOUND
 
 
-def test_fault_f10_a_topic_made_anew_is_known_by_its_id(brokers: list[FakeBroker]) -> None:
+def test_fault_f10_a_topic_made_again_is_known_by_its_id(brokers: list[FakeBroker]) -> None:
     """Epochs begin again at 0; what was known of the old one holds for the new one no longer."""
     old, new = "AAAAAAAAAAAAAAAAAAAACg", "AAAAAAAAAAAAAAAAAAAACw"
     cluster(brokers, brokers, leader=2, epoch=7, topic_id=old)

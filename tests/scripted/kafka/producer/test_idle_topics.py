@@ -89,7 +89,7 @@ def test_what_is_queued_or_on_its_way_keeps_its_topic() -> None:
     kept.topics.take_cluster(cluster("busy"))
     assert kept.topics.get("idle") is None
     kept.accumulator.mute(IDLE, False)
-    assert list(kept.accumulator._queues) == [BUSY], "an answer that comes later makes no queue anew"
+    assert list(kept.accumulator._queues) == [BUSY], "an answer that comes later makes no queue again"
 
 
 def test_a_queue_that_was_forgotten_during_a_wait_for_memory_is_not_filled() -> None:

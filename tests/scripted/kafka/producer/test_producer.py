@@ -104,7 +104,7 @@ def test_a_duplicate_sequence_is_a_success_without_an_offset() -> None:
 
 
 @pytest.mark.parametrize("error", [OUT_OF_ORDER, UNKNOWN_ID])
-def test_sequences_begin_anew_under_the_next_epoch_when_the_broker_lost_them(error: int) -> None:
+def test_sequences_begin_again_under_the_next_epoch_when_the_broker_lost_them(error: int) -> None:
     """KIP-360: nothing is fatal, and what was refused is sent again from sequence 0."""
     with scripted() as (_broker, log, producer):
         for n in range(3):

@@ -196,7 +196,7 @@ def test_p8_that_records_go_elsewhere_is_told_without_the_lock() -> None:
         assert future.get(0).partition == 1 - place
 
 
-def test_an_error_that_lasts_is_told_anew_each_time() -> None:
+def test_an_error_that_lasts_is_told_again_each_time() -> None:
     """One object would gather the frames of all who were told, and keep their records."""
     with scripted() as (broker, _log, producer):
         broker.on(ApiKey.INIT_PRODUCER_ID, InitProducerIdResponse(error_code=31, producer_id=-1, producer_epoch=-1))

@@ -1,4 +1,4 @@
-"""A log that was truncated and written anew under a stored or a running position (KIP-320), by a scripted broker."""
+"""A log that was truncated and written again under a stored or a running position (KIP-320), by a scripted broker."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_stored_offset_is_kept_with_the_epoch_of_the_record_before_it(log: Lin
 
 
 @pytest.mark.parametrize("running", [True, False])
-def test_a_log_written_anew_below_the_position_stops_the_spout_with_the_exact_range(
+def test_a_log_written_again_below_the_position_stops_the_spout_with_the_exact_range(
     log: Lines, spout: Any, running: bool
 ) -> None:
     """The position is inside the log again, so nothing is out of range: only the epochs tell."""
@@ -106,7 +106,7 @@ def test_a_log_written_anew_below_the_position_stops_the_spout_with_the_exact_ra
 
 
 @pytest.mark.parametrize("running", [True, False])
-def test_where_loss_is_accepted_what_was_written_anew_is_read_and_the_loss_counted(
+def test_where_loss_is_accepted_what_was_written_again_is_read_and_the_loss_counted(
     log: Lines, spout: Any, running: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """From where the logs parted on: nobody has read what stands there now."""

@@ -48,7 +48,7 @@ def test_commits_that_wait_for_the_coordinator_keep_their_order() -> None:
 @pytest.mark.parametrize(
     ("error_code", "node_id", "port"), [(15, -1, -1), (0, -1, -1), (0, 1, -1), (0, 1, 0), (0, 1, 1 << 16)]
 )
-def test_a_search_that_failed_fails_those_who_waited_and_the_next_commit_searches_anew(
+def test_a_search_that_failed_fails_those_who_waited_and_the_next_commit_searches_again(
     error_code: int, node_id: int, port: int
 ) -> None:
     """So does one whose answer has no error, but no address where anybody could listen."""

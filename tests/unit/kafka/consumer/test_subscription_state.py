@@ -111,7 +111,7 @@ def test_c2_a_second_new_leader_is_asked_at_once_though_the_first_has_not_answer
 
 
 def test_c2_what_stays_over_a_rebalance_keeps_its_state() -> None:
-    """Position and pause; what comes back after it went begins anew."""
+    """Position and pause; what comes back after it went begins again."""
     state = SubscriptionState()
     state.subscribe(["t"])
     state.assign_from_subscribed([A, B], [A, B])

@@ -86,7 +86,7 @@ def test_c4_a_second_request_carries_only_what_changed() -> None:
     assert (part.epoch, part.send, part.forget) == (2, {}, ())
 
 
-def test_c4_a_topic_made_anew_starts_the_session_anew() -> None:
+def test_c4_a_topic_made_again_starts_the_session_again() -> None:
     """Its old id would stay in the session."""
     session = FetchSession()
     session.build({TPS[0]: FetchPosition(3)}, IDS)

@@ -135,7 +135,7 @@ def test_m5_an_older_leader_epoch_is_not_believed(metadata: Metadata) -> None:
     assert leader_of(metadata) == 1
 
 
-def test_a_topic_made_anew_begins_at_epoch_0(metadata: Metadata) -> None:
+def test_a_topic_made_again_begins_at_epoch_0(metadata: Metadata) -> None:
     """Another topic id: what was seen of the old one counts no longer."""
     metadata.update(metadata.next_request(), answer(topic(leader=2, epoch=9)), 1.0)
     metadata.update(metadata.next_request(), answer(topic(leader=1, epoch=0, topic_id="j")), 2.0)
@@ -143,7 +143,7 @@ def test_a_topic_made_anew_begins_at_epoch_0(metadata: Metadata) -> None:
     assert metadata.cluster.leader_epoch(TopicPartition("t", 0)) == 0
 
 
-def test_a_topic_made_anew_is_known_as_such_though_it_was_missing_in_between(metadata: Metadata) -> None:
+def test_a_topic_made_again_is_known_as_such_though_it_was_missing_in_between(metadata: Metadata) -> None:
     """Else leaders of the new one are not believed until their epochs pass those of the old one."""
     metadata.update(metadata.next_request(), answer(topic(leader=2, epoch=5)), 1.0)
     metadata.update(metadata.next_request(), answer(topic(error=3, topic_id=None)), 2.0)
@@ -332,7 +332,7 @@ Refresh.TestCase.settings = settings(max_examples=60, stateful_step_count=40, de
 TestRefresh = Refresh.TestCase
 
 
-def test_a_topic_made_anew_after_it_was_missed_begins_at_epoch_0(metadata: Metadata) -> None:
+def test_a_topic_made_again_after_it_was_missed_begins_at_epoch_0(metadata: Metadata) -> None:
     """An answer between the two that says it is unknown must not hide that this is another topic."""
     metadata.update(metadata.next_request(), answer(topic(epoch=5)), 1.0)
     metadata.request_update()

@@ -41,7 +41,7 @@ def test_p1_the_interval_partitioner_stays_for_its_interval_then_draws_again() -
     assert sticky.due(20.0)
 
 
-def test_p1_a_send_error_makes_the_interval_partitioner_choose_anew() -> None:
+def test_p1_a_send_error_makes_the_interval_partitioner_choose_again() -> None:
     """Through the topic's state, as the sender tells it."""
     made = topics(cluster({0: 1, 1: 1}), partitioner="interval_sticky")
     state = made.get("t")

@@ -141,7 +141,7 @@ def test_e5_what_expired_in_flight_leaves_its_partition_unresolved_until_the_oth
 
 
 def test_e5_a_gap_that_stays_takes_a_new_epoch() -> None:
-    """The broker never got it: sequences begin anew; in a transaction it is lost."""
+    """The broker never got it: sequences begin again; in a transaction it is lost."""
     made = warm()
     drained(made, 3)
     (expired,) = drained(made, 2)
@@ -157,7 +157,7 @@ def test_e5_a_gap_that_stays_takes_a_new_epoch() -> None:
     assert inside.settle_unresolved() == [TP] and not inside.bump_wanted
 
 
-def test_e5_the_batch_behind_the_gap_is_numbered_anew() -> None:
+def test_e5_the_batch_behind_the_gap_is_numbered_again() -> None:
     """It is refused as out of order, and is sent again first of the new epoch."""
     made = warm()
     expired, behind = drained(made, 3, 2)
@@ -168,7 +168,7 @@ def test_e5_the_batch_behind_the_gap_is_numbered_anew() -> None:
     assert made.may_drain(behind)
 
 
-def test_nothing_is_numbered_anew_while_it_is_on_the_wire() -> None:
+def test_nothing_is_numbered_again_while_it_is_on_the_wire() -> None:
     """It may be written under its old number yet, and would come again under the new one."""
     made = warm()
     lost, behind = drained(made, 1, 1)
@@ -179,8 +179,8 @@ def test_nothing_is_numbered_anew_while_it_is_on_the_wire() -> None:
     assert made.bump_wanted
 
 
-def test_an_unknown_producer_id_begins_sequences_anew_or_fails_the_transaction() -> None:
-    """Retention took it: sequences begin anew; in a transaction that lost records: it has failed."""
+def test_an_unknown_producer_id_begins_sequences_again_or_fails_the_transaction() -> None:
+    """Retention took it: sequences begin again; in a transaction that lost records: it has failed."""
     made = begun()
     (first,) = drained(made, 1)
     first.base_offset = 10
@@ -251,7 +251,7 @@ def test_what_is_behind_such_a_gap_keeps_its_number_until_it_is_known_not_to_be_
 
 
 def test_the_last_in_flight_under_an_epoch_that_has_ended_needs_no_other() -> None:
-    """Its partition begins anew under the present one."""
+    """Its partition begins again under the present one."""
     made, (refused,) = stale(1)
     made.failed(refused, OutOfOrderSequenceNumber())
     assert made.settle_unresolved() == [] and not made.bump_wanted
@@ -271,7 +271,7 @@ def test_a_gap_where_sequences_go_round_is_found() -> None:
     assert made.can_retry(behind, OutOfOrderSequenceNumber(), -1) and made.bump_wanted
 
 
-def test_what_may_be_in_the_log_before_a_gap_is_not_numbered_anew() -> None:
+def test_what_may_be_in_the_log_before_a_gap_is_not_numbered_again() -> None:
     """The last one is refused for the gap before it; the first may have been written, and is asked for as it was."""
     made = warm()
     first, expired, behind = drained(made, 1, 1, 1)

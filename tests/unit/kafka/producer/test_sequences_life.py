@@ -113,7 +113,7 @@ class SequenceLife(RuleBasedStateMachine):
     def _arrive(self, tp: TopicPartition) -> tuple[ProducerBatch, KafkaError | None]:
         batch, epoch, base = self.wire[tp].pop(0)
         if not batch.is_over:
-            assert (epoch, base) == (batch.producer_epoch, batch.base_sequence), "numbered anew while on the wire"
+            assert (epoch, base) == (batch.producer_epoch, batch.base_sequence), "numbered again while on the wire"
         return batch, self.leaders[tp].take(batch, epoch, base)
 
     @rule(tp=st.sampled_from(PLACES))

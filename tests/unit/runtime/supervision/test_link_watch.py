@@ -13,7 +13,7 @@ def told(out: list[object]) -> list[str]:
 
 
 def cut(supervisor: Supervisor, why: str, now: float, end: int = 1, other: int = 0) -> None:
-    """Lose the link of a pair, and link it anew."""
+    """Lose the link of a pair, and link it again."""
     epochs = {index: worker.epoch for index, worker in supervisor.workers.items()}
     assert supervisor.link_lost(end, epochs[end], other, epochs[other], supervisor.version, why, now)
     bring_up(supervisor, [], now)
@@ -57,7 +57,7 @@ def test_a_pair_that_is_cut_often_is_told_now_and_then() -> None:
 
 
 def test_a_pair_whose_links_never_last_ends_the_run_by_the_budget_of_restarts() -> None:
-    """Made anew for ever, each time with all open trees failed, nothing would ever be done."""
+    """Made again for ever, each time with all open trees failed, nothing would ever be done."""
     supervisor = running(3, limits=Limits(restarts=3))
     now, out = 2.0, []
     while not (given_up := [i for i in out if isinstance(i, GiveUp)]):

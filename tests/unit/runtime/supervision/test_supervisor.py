@@ -66,7 +66,7 @@ def test_news_of_an_old_epoch_changes_nothing() -> None:
     assert supervisor.workers[1].state is WorkerState.STARTING
 
 
-def test_a_cut_link_starts_the_pair_anew_once() -> None:
+def test_a_cut_link_starts_the_pair_again_once() -> None:
     """Both ends report it; the second report is of a link already declared void."""
     supervisor = running()
     version = supervisor.version

@@ -57,7 +57,7 @@ def test_ahead_of_the_end_is_another_loss_and_goes_on_at_the_end() -> None:
     assert decision.lost == OffsetRange(200, 260)
 
 
-def test_what_was_written_anew_below_the_stored_offset_is_a_loss_and_is_read() -> None:
+def test_what_was_written_again_below_the_stored_offset_is_a_loss_and_is_read() -> None:
     """The offset fits into the log, but that parted from the one that was read: nobody has read what is there now."""
     decision = decide_start(StoredOffset(170, leader_epoch=3), LOG, StartPolicy(), epoch_end=160)
     assert decision.is_loss

@@ -1,7 +1,7 @@
 """Write the golden logs: what Java's producer and librdkafka's put into a real broker, byte for byte.
 
 ``python tests/unit/kafka/records/golden/make.py [NAME ...]`` from the top of the checkout, which must be on PYTHONPATH;
-needs a JDK (``Write.java`` is run from its source). With names, only those logs are written anew. Each ``NAME.log`` is
+needs a JDK (``Write.java`` is run from its source). With names, only those logs are written again. Each ``NAME.log`` is
 the partition's segment as the broker has it on disk; ``expected.json`` has what librdkafka's consumer reads of it (all
 of it, and read_committed) and the aborted transactions of the broker's own index. The cluster is thrown away.
 """

@@ -136,7 +136,7 @@ def test_k13_pressing_progress_does_not_wait_for_the_timer() -> None:
     assert rig.store.rounds == [{P: 1}]
 
 
-def test_the_answer_for_a_partition_that_began_anew_meanwhile_stops_nobody() -> None:
+def test_the_answer_for_a_partition_that_began_again_meanwhile_stops_nobody() -> None:
     """Its write met our own later claim: that is no new owner."""
     rig = Rig()
     rig.emit(0)

@@ -106,10 +106,10 @@ def test_a_former_owner_writes_nothing_and_is_told_who_took_over(tree: MemoryTre
     assert MemoryNodeStore(tree).get(PATH) == before
 
 
-def test_beginning_anew_takes_nothing_back_from_a_new_owner(tree: MemoryTree, background: Background) -> None:
+def test_beginning_again_takes_nothing_back_from_a_new_owner(tree: MemoryTree, background: Background) -> None:
     old = opened(tree, background, "run-1")
     finish(old.open(P, None, "another topic id", begin_at(0)))
-    assert node(tree)["owner_epoch"] == 2, "it may begin anew while it is the owner"
+    assert node(tree)["owner_epoch"] == 2, "it may begin again while it is the owner"
     opened(tree, background, "run-2")
     with pytest.raises(Deposed):
         finish(old.open(P, None, "topic-id", begin_at(0)))
@@ -213,7 +213,7 @@ def lost_from(first: int, end: int) -> Any:
 
 
 def test_a_claim_whose_answer_was_lost_deposes_nobody(tree: MemoryTree, background: Background) -> None:
-    """A partition that begins anew finds its own epoch in the node, one above the one it knows."""
+    """A partition that begins again finds its own epoch in the node, one above the one it knows."""
     nodes = LostClaims(tree)
     store = opened(tree, background, nodes=nodes)
     nodes.lose = True
@@ -343,7 +343,7 @@ class Slow(MemoryNodeStore):
         return held
 
 
-def test_a_partition_released_or_claimed_anew_during_a_commit(tree: MemoryTree, background: Background) -> None:
+def test_a_partition_released_or_claimed_again_during_a_commit(tree: MemoryTree, background: Background) -> None:
     """The answer is for the claim that was written by, and for nothing that came after it."""
     nodes = Slow(tree)
     store = opened(tree, background, nodes=nodes)
