@@ -23,6 +23,7 @@ from typing import Any, Literal, TypedDict
 
 from streamlet.backends.contract import Backend, RunRequest, RunResult, RunStatus, Stop
 from streamlet.base.errors import BadInput, SettingError, StreamletError, WrongArgument
+from streamlet.base.log_line import LogLine
 from streamlet.model.settings import SETTINGS, parse_setting, resolve, unknown_key
 from streamlet.model.topology import ComponentDef, TopologyMeta, TopologySpec, is_topology
 from streamlet.model.validate import checked
@@ -229,6 +230,7 @@ def make_request(
     file: Path | None = None,
     attribute: str | None = None,
     quiet_stdout: bool = False,
+    keeps_log: bool = False,
 ) -> RunRequest:
     """Check everything and return the request. Raises BadInput, before anything is started."""
     settings, overrides = split_settings(topology, given)
@@ -253,6 +255,7 @@ def make_request(
         seconds=seconds,
         master=master,
         quiet_stdout=quiet_stdout,
+        keeps_log=keeps_log or conf["streamlet.log.file"] is not None,
     )
 
 
@@ -334,8 +337,17 @@ class _Watch:
         if self._pass_on is not None:
             self._pass_on(status)
 
-    def on_event(self, level: str, text: str) -> None:
-        logger.log(logging.getLevelNamesMapping().get(level.upper(), logging.INFO), "%s", text)
+    def on_event(self, line: LogLine) -> None:
+        # Not at the top: `import streamlet` comes before all else, and brings nothing of the runtime along.
+        from streamlet.runtime.worker.log_lines import shown_text
+
+        origin = line.origin
+        logger.log(
+            logging.getLevelNamesMapping().get(line.level.upper(), logging.INFO),
+            "%s",
+            shown_text(line),
+            extra={name: getattr(origin, name) for name in ("component", "task", "worker", "epoch")},
+        )
 
 
 @contextlib.contextmanager

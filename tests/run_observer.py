@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from streamlet.backends.contract import RunStatus
+from streamlet.base.log_line import LogLine
+from streamlet.runtime.worker.log_lines import shown_text
 
 
 class Watcher:
@@ -10,6 +12,7 @@ class Watcher:
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str]] = []
+        self.lines: list[LogLine] = []
         self.statuses: list[RunStatus] = []
 
     @property
@@ -19,5 +22,6 @@ class Watcher:
     def on_status(self, status: RunStatus) -> None:
         self.statuses.append(status)
 
-    def on_event(self, level: str, text: str) -> None:
-        self.events.append((level, text))
+    def on_event(self, line: LogLine) -> None:
+        self.lines.append(line)
+        self.events.append((line.level, shown_text(line)))

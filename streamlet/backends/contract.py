@@ -6,10 +6,13 @@ import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from streamlet.base.errors import StreamletError
 from streamlet.model.topology import TopologySpec
+
+if TYPE_CHECKING:
+    from streamlet.base.log_line import LogLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,8 @@ class RunRequest:
     master: str | None = None
     quiet_stdout: bool = False
     """What users' code prints goes to stderr: stdout is for ``--json``."""
+    keeps_log: bool = False
+    """The observer keeps the lines of the run, with those that users' code prints, marked as printed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +129,7 @@ class Observer(Protocol):
     def on_status(self, status: RunStatus) -> None:
         """Show a status: about once a second, and once at the end."""
 
-    def on_event(self, level: str, text: str) -> None:
+    def on_event(self, line: LogLine) -> None:
         """Show a line: a worker replaced, an error of a bolt, a log line."""
 
 

@@ -23,7 +23,9 @@ from streamlet.runtime.supervision.supervisor import DRAIN_S, IDLE_DRAIN_S
 from streamlet.runtime.tasks.building import WorkerContext, component_names
 from streamlet.runtime.tasks.task_stats import component_rows
 from streamlet.runtime.tasks.user_errors import Complaints, exited
+from streamlet.runtime.worker.log_lines import Place, at_work, line_now, runs_a_loop
 from streamlet.runtime.worker.loop import DRAINING, Trace, WorkerLoop
+from streamlet.runtime.worker.printed_lines import prints_told
 
 STATUS_S = 1.0
 LOOK_S = 0.02
@@ -49,7 +51,11 @@ class InlineBackend:
         """
         seed = request.conf["streamlet.seed"]
         errors: list[str] = []
-        complaints = Complaints(observer.on_event, self._clock, errors.append)
+
+        def tell(level: str, text: str) -> None:
+            observer.on_event(line_now(level, text))
+
+        complaints = Complaints(tell, self._clock, errors.append)
         shared = WorkerContext(
             plan=make_plan(request.topology, 1),
             worker=0,
@@ -61,13 +67,14 @@ class InlineBackend:
             report=complaints.report,
             wake=lambda: None,
             overrides=request.overrides,
-            tell=observer.on_event,
+            tell=tell,
         )
         loop = self.loop = WorkerLoop(shared, NoLinks(), self._trace)
         clean = False
         # Where stdout carries JSON, a user's print goes to stderr, as it does in a worker.
         quiet = contextlib.redirect_stdout(sys.stderr) if request.quiet_stdout else contextlib.nullcontext()
-        with quiet, environment(request.conf["topology.environment"] or {}):
+        place = Place(shared.in_hand.words, {task.task_id: task.component for task in shared.plan.tasks}, 0, 1)
+        with quiet, _prints(request, observer), at_work(place), environment(request.conf["topology.environment"] or {}):
             try:
                 loop.initialize()
                 loop.activate()
@@ -142,6 +149,11 @@ class InlineBackend:
             pending=loop.ledgers.unfinished() if state == "ended" else loop.ledgers.pending(),
             workers=({"worker": 0, "epoch": 1},),
         )
+
+
+def _prints(request: RunRequest, observer: Observer) -> contextlib.AbstractContextManager[None]:
+    # The run's own thread alone: the others of this process, which shows the run, print no tuples' news.
+    return prints_told(observer.on_event, runs_a_loop) if request.keeps_log else contextlib.nullcontext()
 
 
 def _close_error(raised: list[BaseException]) -> StreamletError:

@@ -14,6 +14,7 @@ import os
 import secrets
 import selectors
 import shutil
+import time
 import uuid
 from collections import Counter, deque
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ from streamlet.backends.kernel_records import Memory, killed_for_memory, memory,
 from streamlet.backends.outcome import NOBODY_SENDS, RunFailed, check_closed, check_result, tuples_text
 from streamlet.base.clock import AwakeClock, Clock, SystemClock
 from streamlet.base.errors import FAILED, BadInput
+from streamlet.base.log_line import RUN, LogLine
 from streamlet.model.plan import Plan, fingerprint, make_plan
 from streamlet.model.spec import SPOUT
 from streamlet.runtime.supervision import instructions
@@ -306,6 +308,7 @@ class RunCoordinator:
             listen=listen,
             heartbeat_s=request.conf["streamlet.worker.heartbeat.secs"],
             debug=self.debug,
+            keeps_log=request.keeps_log,
             page=self._new_page(worker, epoch),
             careful=self.supervisor.blame.careful(self.awake.monotonic()),
             careful_s=CAREFUL_S,
@@ -438,8 +441,8 @@ class RunCoordinator:
             case messages.Unfit(why):
                 self._read_page(worker, epoch)
                 self._do(supervisor.unfit(worker, epoch, why, now))
-            case messages.Event(level, text):
-                self.observer.on_event(level, text)
+            case messages.Event():
+                self.observer.on_event(messages.line_of_event(message, worker, epoch))
             case messages.Complaint(text):
                 self.complaints.append(text)
             case Failed():
@@ -468,18 +471,18 @@ class RunCoordinator:
                 case instructions.Start(worker, epoch):
                     self.launcher.start(worker, epoch, self.adopt)
                 case instructions.Kill(worker, epoch):
-                    self._keep_counters(worker)
+                    self._keep_counters(worker, epoch)
                     # Killed before its channel is closed: a living worker would take the end of the channel for the
                     # coordinator's, and remove the folder of the run.
                     self.launcher.kill(worker, epoch)
                     self._close_channel(worker, epoch)
                 case instructions.Replaced(worker, epoch):
-                    self.observer.on_event("warning", self._replaced_text(worker, epoch))
+                    self._say("warning", self._replaced_text(worker, epoch), worker, epoch)
                 case instructions.GiveUp(reason):
                     self.failure = self.failure or RunFailed(reason)
-                case instructions.Tell(level, text):
+                case instructions.Tell(level, text, about, epoch):
                     if self.failure is None:  # the consequences of a failure would only hide it
-                        self.observer.on_event(level, text)
+                        self._say(level, text, about, epoch)
                 case message:
                     self._broadcast(message)
 
@@ -494,7 +497,7 @@ class RunCoordinator:
             self._selector.unregister(held[1])
             held[1].close()
 
-    def _keep_counters(self, worker: int) -> None:
+    def _keep_counters(self, worker: int, epoch: int) -> None:
         """Keep the counters of a worker that died: a run's totals do not shrink."""
         if self.supervisor.ending is not None:
             return  # nobody takes its place: its last numbers stand, and what was open with it is not done
@@ -507,7 +510,11 @@ class RunCoordinator:
             self.ended_totals[name] = merged(self.ended_totals[name], last) if name in self.ended_totals else last
         if beat is not None and beat.queued:
             self.lost.update(beat.queued)
-            self.observer.on_event("error", f"worker {worker} took {tuples_text(beat.queued)} along. {NOBODY_SENDS}")
+            self._say("error", f"worker {worker} took {tuples_text(beat.queued)} along. {NOBODY_SENDS}", worker, epoch)
+
+    def _say(self, level: str, text: str, worker: int | None, epoch: int) -> None:
+        """Show a line of the coordinator's own, about a worker or none."""
+        self.observer.on_event(LogLine(level, text, time.time(), RUN._replace(worker=worker, epoch=epoch)))
 
     def _replaced_text(self, worker: int, epoch: int) -> str:
         """Return the line about a replaced worker: open trees are replayed, memory of bolts is lost."""

@@ -11,7 +11,7 @@ from typing import IO
 import click
 
 from streamlet.base.errors import BAD_INPUT, FAILED, INTERRUPTED, StreamletError, text_of
-from streamlet.cli.output import printable
+from streamlet.base.printable import printable
 
 WIDEST = 100
 """Lines longer than this are tiring to read, however wide the terminal."""

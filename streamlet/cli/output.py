@@ -1,14 +1,13 @@
-"""Standard output: which text may go there, and how a command ends where it cannot be written.
+"""Standard output: how a command ends where it cannot be written.
 
-The rule: nothing in a user's text stops the writer or moves the cursor; a command whose output is gone ends with one
-paragraph, and a run is drained first.
+The rule: nothing in a user's text stops the writer; a command whose output is gone ends with one paragraph, and a run
+is drained first.
 """
 
 from __future__ import annotations
 
 import io
 import os
-import re
 import sys
 import threading
 from collections.abc import Callable
@@ -19,25 +18,6 @@ from streamlet.base.errors import StreamletError
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What steers a terminal (all control characters but tab and line end, and what turns the direction of writing round),
-and halves of characters, which no encoding has: Python puts them where bytes of a file's name are no text.
-"""
-
-
-def printable(text: str, encoding: str | None = None) -> str:
-    """Escape control characters, and characters that ``encoding`` lacks, as Python does.
-
-    >>> printable("caf\\udce9.txt\\x1b[2A")
-    'caf\\\\udce9.txt\\\\x1b[2A'
-    """
-    # An error's text is data. Half a character of a file's name raises in `print`, and an escape sequence moves the
-    # cursor of the live table: neither may end or garble a run.
-    seen = UNSEEN.sub(_escaped, text)
-    if encoding is None or seen.isascii():
-        return seen
-    return seen.encode(encoding, "backslashreplace").decode(encoding)
-
 
 def forgive(stream: IO[str]) -> None:
     """Let a stream escape characters that its encoding lacks, instead of raising.
@@ -47,10 +27,6 @@ def forgive(stream: IO[str]) -> None:
     reconfigure = getattr(stream, "reconfigure", None)
     if reconfigure is not None and getattr(stream, "errors", None) == "strict":
         reconfigure(errors="backslashreplace")
-
-
-def _escaped(found: re.Match[str]) -> str:
-    return found.group().encode("unicode_escape").decode("ascii")
 
 
 class OutputFailed(StreamletError):

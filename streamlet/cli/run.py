@@ -11,16 +11,20 @@ from typing import Any
 import click
 
 from streamlet.backends.contract import Backend, RunRequest, Stop
+from streamlet.backends.log_file import JSON, TEXT
+from streamlet.backends.log_file import log_file as kept_in_file
 from streamlet.base.errors import BadInput
+from streamlet.base.printable import printable
 from streamlet.cli.errors import explain
 from streamlet.cli.interrupts import Interrupts, signals_to
+from streamlet.cli.kept_view import KeptView
 from streamlet.cli.metrics_file import MetricsFile
 from streamlet.cli.options import given_in_file, given_on_line
-from streamlet.cli.output import OutputFailed, leave, printable
+from streamlet.cli.output import OutputFailed, leave
 from streamlet.cli.show import JsonView, LastingView, PlainView, View
 from streamlet.cli.target import Target, debug_option, target_argument
 from streamlet.cli.view_thread import ViewThread
-from streamlet.running import BACKENDS, OptionNames, check_choices, make_backend, make_request
+from streamlet.running import BACKENDS, Given, OptionNames, check_choices, make_backend, make_request
 from streamlet.runtime.supervision.supervisor import DRAIN_S
 from streamlet.runtime.worker.log_lines import logs_shown
 
@@ -79,6 +83,13 @@ def _refused_as_json(error: Exception) -> None:
     metavar="FILE",
     help="Keep the last status there, in Prometheus' text format.",
 )
+@click.option(
+    "--log-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Append each line of the log to FILE, with its component, task, worker and epoch.",
+)
+@click.option("--log-format", type=click.Choice([TEXT, JSON]), help="The lines of FILE.  [default: text]")
 @debug_option
 def run(
     target: Target,
@@ -92,6 +103,8 @@ def run(
     drain_timeout: float | None,
     as_json: bool,
     metrics_file: Path | None,
+    log_file: Path | None,
+    log_format: str | None,
     debug: bool,
 ) -> int:
     """Run FILE's topology until caught up, out of time, or Ctrl-C.
@@ -103,7 +116,11 @@ def run(
         topology = target.load()
         request = make_request(
             topology,
-            [*(given_in_file(config, topology) if config else []), *given_on_line(pairs)],
+            [
+                *(given_in_file(config, topology) if config else []),
+                *_given_for_log(log_file, log_format),
+                *given_on_line(pairs),
+            ],
             backend=backend,
             workers=workers,
             until_caught_up=until_caught_up,
@@ -118,12 +135,20 @@ def run(
         stop = Stop()
         lasting = LastingView(choose_view(as_json), stop.ask)
         shown = ViewThread(lasting, hurried=lambda: stop.asked)
-        view = shown if metrics_file is None else MetricsFile(metrics_file, shown)
+        view: View = shown if metrics_file is None else MetricsFile(metrics_file, shown)
+        keepers = kept_in_file(request.conf)
+        if keepers:
+            view = KeptView(keepers, view)
     except Exception as error:
         if as_json:
             _refused_as_json(error)
         raise
     return _watched(made, request, stop, lasting, shown, view, debug)
+
+
+def _given_for_log(file: Path | None, form: str | None) -> Given:
+    given = (("streamlet.log.file", file, "--log-file"), ("streamlet.log.format", form, "--log-format"))
+    return [one for one in given if one[1] is not None]
 
 
 ON_LINE = OptionNames("--master", "--workers", "-t", "--backend spark", "--backend inline")

@@ -17,10 +17,13 @@ from typing import Any, Protocol
 
 from streamlet.backends.contract import ComponentStatus, Observer, RunRequest, RunResult, RunStatus
 from streamlet.backends.outcome import MISSING
+from streamlet.base.log_line import LogLine, fields
+from streamlet.base.printable import printable
 from streamlet.cli.check import summary
 from streamlet.cli.errors import explain
-from streamlet.cli.output import OutputFailed, printable
+from streamlet.cli.output import OutputFailed
 from streamlet.model.spec import SPOUT
+from streamlet.runtime.worker.log_lines import shown_text
 
 
 class View(Observer, Protocol):
@@ -29,7 +32,7 @@ class View(Observer, Protocol):
     def start(self, request: RunRequest, backend: str) -> None:
         """Show that the run begins."""
 
-    def log(self, level: str, text: str) -> None:
+    def log(self, line: LogLine) -> None:
         """Show a log line."""
 
     def notice(self, text: str) -> None:
@@ -71,8 +74,8 @@ class LastingView:
     def on_status(self, status: RunStatus) -> None:
         self._shown(lambda: self._view.on_status(status))
 
-    def on_event(self, level: str, text: str) -> None:
-        self._shown(lambda: self._view.on_event(level, text))
+    def on_event(self, line: LogLine) -> None:
+        self._shown(lambda: self._view.on_event(line))
 
     def finish(self, result: RunResult, exit_status: int = 0) -> None:
         self._shown(lambda: self._view.finish(result, exit_status))
@@ -135,11 +138,11 @@ class JsonView:
         self._status, self._content_shown = status, self._content(status)
         self._put("status", **self._content_shown)
 
-    def on_event(self, level: str, text: str) -> None:
-        self._put("log", level=level, text=text)
+    def on_event(self, line: LogLine) -> None:
+        self._put("log", **{**fields(line), "text": shown_text(line)})
 
-    def log(self, level: str, text: str) -> None:
-        _line(level, text)
+    def log(self, line: LogLine) -> None:
+        _line(line)
 
     def notice(self, text: str) -> None:
         _unbuffered(text)
@@ -201,11 +204,11 @@ class PlainView:
         self._next_s = status.elapsed_s + min(30.0, max(1.0, status.elapsed_s / 2))
         _say(status_line(status))
 
-    def on_event(self, level: str, text: str) -> None:
-        _line(level, text)
+    def on_event(self, line: LogLine) -> None:
+        _line(line)
 
-    def log(self, level: str, text: str) -> None:
-        _line(level, text)
+    def log(self, line: LogLine) -> None:
+        _line(line)
 
     def notice(self, text: str) -> None:
         _unbuffered(text)
@@ -441,11 +444,12 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
-def _line(level: str, text: str) -> None:
+def _line(line: LogLine) -> None:
     """Write a log line to stderr in one write: lines of threads do not mix."""
     # A disk that is full or a terminal that is gone ends no run: where errors go, there is nobody left to tell.
     with contextlib.suppress(OSError):
-        sys.stderr.write(f"{datetime.now():%H:%M:%S} {level:<7} {printable(text, sys.stderr.encoding)}\n")
+        text = printable(shown_text(line), sys.stderr.encoding)
+        sys.stderr.write(f"{datetime.now():%H:%M:%S} {line.level:<7} {text}\n")
         sys.stderr.flush()
 
 

@@ -12,9 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from streamlet.backends.contract import RunRequest, RunResult, RunStatus
+from streamlet.base.log_line import LogLine
+from streamlet.base.printable import printable
 from streamlet.cli import show
-from streamlet.cli.output import printable
 from streamlet.model.spec import SPOUT
+from streamlet.runtime.worker.log_lines import shown_text
 
 REFRESH_A_SECOND = 4
 STYLES = {"debug": "dim", "warning": "yellow", "warn": "yellow", "error": "red", "critical": "bold red"}
@@ -58,11 +60,11 @@ class TableView:
         self._rates = self._rated.of(status)
         self._status = status
 
-    def on_event(self, level: str, text: str) -> None:
-        self.log(level, text)
+    def on_event(self, line: LogLine) -> None:
+        self.log(line)
 
-    def log(self, level: str, text: str) -> None:
-        self._console.print(self._text(text, STYLES.get(level, "")))
+    def log(self, line: LogLine) -> None:
+        self._console.print(self._text(shown_text(line), STYLES.get(line.level, "")))
 
     def notice(self, text: str) -> None:
         self._notice = text

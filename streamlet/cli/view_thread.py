@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from streamlet.backends.contract import RunRequest, RunResult, RunStatus
 from streamlet.base.hand_over import HandOver
+from streamlet.base.log_line import LogLine
 from streamlet.cli.show import LastingView
 
 BEGIN_S = 1.0
@@ -52,13 +53,13 @@ class ViewThread:
         """Show a status, unless a newer one comes before its turn."""
         self._calls.give(lambda: self._view.on_status(status), replaces="status")
 
-    def on_event(self, level: str, text: str) -> None:
+    def on_event(self, line: LogLine) -> None:
         """Show a line, or count it."""
-        self._calls.give(lambda: self._view.on_event(level, text), line_bytes=len(text) + 1)
+        self._calls.give(lambda: self._view.on_event(line), line_bytes=line.size)
 
-    def log(self, level: str, text: str) -> None:
+    def log(self, line: LogLine) -> None:
         """Show a log line, or count it. Any thread."""
-        self._calls.give(lambda: self._view.log(level, text), line_bytes=len(text) + 1)
+        self._calls.give(lambda: self._view.log(line), line_bytes=line.size)
 
     def notice(self, text: str) -> None:
         """Show a line soon. Any thread."""
@@ -96,4 +97,5 @@ class ViewThread:
                 return
 
     def _tell_left_out(self, count: int) -> None:
-        self._view.on_event("warning", f"{count:,} lines were left out here: nobody read them in time.")
+        text = f"{count:,} lines were left out here: nobody read them in time."
+        self._view.on_event(LogLine("warning", text, time.time()))

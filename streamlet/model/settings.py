@@ -6,6 +6,7 @@ import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from streamlet.base.errors import SettingError
@@ -59,6 +60,14 @@ def _texts(value: Any) -> dict[str, str]:
     if not isinstance(value, Mapping) or not all(isinstance(text, str) for pair in value.items() for text in pair):
         raise ValueError("a mapping of names to texts is wanted, in the topology's config")
     return dict(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Path):
+        return str(value)
+    if not isinstance(value, str):
+        raise ValueError("the name of a file is wanted")
+    return value
 
 
 def _one_of(*words: str) -> Callable[[Any], Any]:
@@ -125,6 +134,31 @@ SETTINGS: dict[str, Setting] = {
             _optional(_texts),
             None,
             "environment variables of workers, set before they import it (inline: after)",
+        ),
+        Setting("streamlet.log.file", _optional(_text), None, "append each line of the run's log to this file"),
+        Setting(
+            "streamlet.log.format",
+            _one_of("text", "json"),
+            "text",
+            "its lines: text, or one JSON object each",
+        ),
+        Setting(
+            "streamlet.log.max.bytes",
+            _at_least(int, 0),
+            10 << 20,
+            "a log file of this size is put aside as FILE.1; 0: never",
+        ),
+        Setting(
+            "streamlet.log.backups",
+            _at_least(int, 0),
+            5,
+            "how many such files are kept; 0: a full file is removed",
+        ),
+        Setting(
+            "streamlet.log.repeats.secs",
+            _at_least(float, 0),
+            10.0,
+            "a line that comes again within this time is counted, not written; 0: every line is written",
         ),
         Setting("topology.debug", _boolean, False, "what a component reads as self.debug"),
         Setting("streamlet.seed", _optional(_at_least(int, 0)), None, "inline only: repeatable edge ids and shuffles"),

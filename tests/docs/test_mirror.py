@@ -43,6 +43,7 @@ HELD_BY = {
     "scripted/backends/test_folders.py": ["base/process_identity"],
     "scripted/cli/test_consume.py": ["cli/interrupts", "cli/record_format", "cli/target"],
     "scripted/cli/test_dev.py": ["devcluster/machine", "devcluster/resident"],
+    "scripted/cli/test_output.py": ["base/printable"],
     "scripted/cli/test_run.py": ["runtime/tasks/building", "runtime/worker/log_lines"],
     "scripted/devcluster/test_jars.py": ["devcluster/installation"],
     "scripted/devcluster/test_jvm.py": ["devcluster/keeper"],

@@ -25,7 +25,9 @@ from streamlet.backends.spark.spark_session import (
     wait_for_executors,
 )
 from streamlet.base.errors import BadInput
+from streamlet.base.log_line import RUN_LOGGER
 from streamlet.runtime.links.server import bind_socket
+from streamlet.runtime.worker.log_lines import line_now
 
 SLOTS_S = 60.0
 """Seconds for a cluster's executors to register once the session is up."""
@@ -75,7 +77,7 @@ class SparkBackend:
             found = _await_slots(session, request, observer, stop)
             _probe(session, request.workers, stop)
             took = time.monotonic() - started
-            observer.on_event("info", f"Spark is up after {took:.0f} s on {session.master}, with {found}")
+            _say(observer, f"Spark is up after {took:.0f} s on {session.master}, with {found}")
             return self._run(session, archive, request, observer, stop)
         except Cancelled:
             return _cancelled_result(started)
@@ -88,7 +90,7 @@ class SparkBackend:
         preflight.check_java(os.environ)
         check_slots(master, request.workers)
         preflight.check_reachable(master)
-        observer.on_event("info", f"Starting Spark on {master.url}")
+        _say(observer, f"Starting Spark on {master.url}")
         return open_session(master, f"streamlet {request.file.name}", self._debug, lambda: stop.asked, stop.on_kill)
 
     def _run(self, session: Session, archive: bytes, request: RunRequest, observer: Observer, stop: Stop) -> RunResult:
@@ -106,6 +108,10 @@ class SparkBackend:
             jobs.close()
 
 
+def _say(observer: Observer, text: str) -> None:
+    observer.on_event(line_now("info", text, RUN_LOGGER))
+
+
 def _await_slots(session: Session, request: RunRequest, observer: Observer, stop: Stop) -> str:
     """Wait for a free slot for every worker; return what there is, in words. Raises BadInput."""
     dynamic = session.conf().get("spark.dynamicAllocation.enabled") == "true"
@@ -120,8 +126,7 @@ def _await_slots(session: Session, request: RunRequest, observer: Observer, stop
     limit_s = LOCAL_S if session.local else SLOTS_S
     executors = wait_for_executors(session, enough, min(limit_s, TOLD_AFTER_S), lambda: stop.asked)
     if not enough(executors):
-        here = _executors_text(executors)
-        observer.on_event("info", f"Waiting for executors, for up to {limit_s:g} s: {here} so far")
+        _say(observer, f"Waiting for executors, for up to {limit_s:g} s: {_executors_text(executors)} so far")
         executors = wait_for_executors(session, enough, limit_s - TOLD_AFTER_S, lambda: stop.asked)
     slots, busy = _slots(executors)
     if slots - busy < wanted:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import socket
 import time
@@ -14,8 +13,9 @@ from streamlet.runtime.links import handshake
 from streamlet.runtime.links.dialing import dial
 from streamlet.runtime.links.handshake import Hello, Refused
 from streamlet.runtime.links.wire import MAX_CONTROL_FRAME, FrameReader, FrameWriter
-from streamlet.runtime.worker.channel import LONGEST_TEXT, ControlChannel
-from streamlet.runtime.worker.messages import Event, Failed, Message, Stopped
+from streamlet.runtime.worker.channel import ControlChannel
+from streamlet.runtime.worker.messages import Event, Failed, Message, Stopped, event_of
+from streamlet.runtime.worker.printed_lines import PrintedLines
 from streamlet.runtime.worker.worker import serve
 
 LINGER_S = 3.0
@@ -73,8 +73,8 @@ class SlotChannel(ControlChannel):
 
     def __init__(self, sock: socket.socket, writer: FrameWriter, reader: FrameReader) -> None:
         super().__init__(sock, writer, reader)
-        self.lines = EventLines(self)
-        """What user code prints."""
+        self.lines = PrintedLines(lambda line: self.try_send(event_of(line)))
+        """What user code prints: nobody would read the standard output of an executor."""
 
     def send(self, message: Message) -> None:
         # The coordinator hangs up when it has this of all workers: what comes later it may not read.
@@ -83,39 +83,8 @@ class SlotChannel(ControlChannel):
         if isinstance(message, Failed):
             message = replace(message, message=self._renamed(message.message), trace=self._renamed(message.trace))
         elif isinstance(message, Event):
-            message = replace(message, text=self._renamed(message.text))
+            message = replace(message, text=self._renamed(message.text), trace=self._renamed(message.trace))
         super().send(message)
 
     def _renamed(self, text: str) -> str:
         return text.replace(*self.places)
-
-
-class EventLines(io.TextIOBase):
-    """The prints of user code as events, line by line."""
-
-    def __init__(self, channel: ControlChannel) -> None:
-        self._channel = channel
-        self._rest = ""
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, text: str) -> int:
-        *lines, self._rest = (self._rest + text).split("\n")
-        if len(self._rest) > LONGEST_TEXT:  # a program that never ends a line must not fill the memory
-            lines, self._rest = [*lines, self._rest], ""
-        for line in lines:
-            self._channel.try_send(Event("info", line))
-        return len(text)
-
-    def end_line(self) -> None:
-        """Send a line that was begun and not ended."""
-        rest, self._rest = self._rest, ""
-        if rest:
-            self._channel.try_send(Event("info", rest))
-
-    def close(self) -> None:
-        """Send the rest. Not in ``flush``: a program that prints dots would get a line for each."""
-        if not self.closed:
-            self.end_line()
-        super().close()

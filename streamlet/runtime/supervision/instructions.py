@@ -47,6 +47,9 @@ class Tell:
 
     level: str
     text: str
+    worker: int | None = None
+    """The worker that it is about, and its epoch; None: several, or none."""
+    epoch: int = 0
 
 
 ToWorkers = Book | Whole | Pause | Quiet | Lost | Cut | Stop

@@ -257,7 +257,7 @@ class Supervisor:
         if self._stopping:
             return [*kill, *self._not_closed(index, f"{why} before it had closed")]
         self.whole = False
-        lost = [*kill, Tell("warning", f"worker {index} (epoch {epoch}) {why}")]
+        lost = [*kill, Tell("warning", f"worker {index} (epoch {epoch}) {why}", index, epoch)]
         careful_s = CAREFUL_S if verdict.careful else 0.0
         lost.append(Lost(index, epoch, why, [*verdict.roots], [*verdict.careful], careful_s))
         if self.ending is not None:
@@ -400,6 +400,8 @@ class Supervisor:
                     f"{self.blame.in_hand_text(worker.holding)}: it is busy in code that holds the interpreter's lock. "
                     f"It is left alone while it works, up to {self.limits.busy_s:g} s "
                     "(streamlet.worker.busy.timeout.secs).",
+                    index,
+                    worker.epoch,
                 )
             ]
         if works:
@@ -529,7 +531,8 @@ class Supervisor:
         for index, worker in self.workers.items():
             if not worker.stopped and worker.state is not WorkerState.GONE:
                 how = f"did not stop within {now - self._stopped_s:.1f} s and was killed"
-                told = self._not_closed(index, how) or [Tell("warning", f"{self._worker_name(index)} {how}")]
+                text = f"{self._worker_name(index)} {how}"
+                told = self._not_closed(index, how) or [Tell("warning", text, index, worker.epoch)]
                 out += [*told, self._kill(index)]
         return out
 
@@ -538,7 +541,8 @@ class Supervisor:
         if not self.began or self.workers[index].stopped or index in self.unclosed:
             return []  # no tuple was ever seen, or it has closed, or this is known
         self.unclosed[index] = text = f"{self._worker_name(index)} {how}"
-        return [Tell("warning", f"{text}: what its cleanup was to write may be missing")]
+        missing = f"{text}: what its cleanup was to write may be missing"
+        return [Tell("warning", missing, index, self.workers[index].epoch)]
 
     def _worker_name(self, index: int, noun: str = "worker") -> str:
         """Return ``worker 1 (count, store)``."""

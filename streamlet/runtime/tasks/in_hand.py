@@ -40,6 +40,9 @@ CALLS = (
     "initialize",
     "cleanup",
     "unfinished_count",
+    "its constructor",
+    "deactivate",
+    "close",
     "its own call",
 )
 """The user's methods by their number on the page; the last stands for any other."""

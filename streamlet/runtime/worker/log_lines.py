@@ -1,42 +1,128 @@
-"""Log records as lines for a person, alike from the coordinating process and every worker."""
+"""Log records as lines with their origin, alike from the coordinating process and every worker."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import threading
+import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+from streamlet.base.log_line import LogLine, Origin
 from streamlet.components.component import COMPONENT_LOGGER
+from streamlet.runtime.tasks.in_hand import TASK
+
+SHOWN = "streamlet_shown"
+"""Attribute of a record that was made of a line, and has been shown."""
 
 
-def log_text(record: logging.LogRecord) -> str:
-    """Return the line of a record.
+# -- where a line comes from -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A thread's loop: its tasks, and the page that says which one works."""
+
+    words: Sequence[int]
+    components: Mapping[int, str]
+    """Task -> component, of the tasks that live here."""
+    worker: int
+    epoch: int
+
+
+_places: dict[int, Place] = {}
+"""Thread -> the loop that it runs."""
+
+
+@contextlib.contextmanager
+def at_work(place: Place) -> Iterator[None]:
+    """Name the tasks of this thread's loop in every line while entered."""
+    thread = threading.get_ident()
+    _places[thread] = place
+    try:
+        yield
+    finally:
+        del _places[thread]
+
+
+def runs_a_loop() -> bool:
+    """Tell whether the calling thread runs the loop of a worker."""
+    return threading.get_ident() in _places
+
+
+def origin_here(logger: str) -> Origin:
+    """Return where a line of this thread comes from."""
+    place = _places.get(threading.get_ident())
+    origin = Origin(logger)
+    if place is not None:
+        task = int(place.words[TASK])
+        component = place.components.get(task, "")
+        origin = Origin(logger, component, task if component else 0, place.worker, place.epoch)
+    # No task is at work, or the thread is the user's own: a component's logger still says whose it is.
+    if not origin.component and logger.startswith(f"{COMPONENT_LOGGER}."):
+        origin = _of_component(origin._replace(component=logger.removeprefix(f"{COMPONENT_LOGGER}.")))
+    return origin
+
+
+def _of_component(origin: Origin) -> Origin:
+    """Add the worker and the task where only one is possible."""
+    here = [(task, each) for each in list(_places.values()) for task, name in each.components.items()
+            if name == origin.component]  # fmt: skip
+    if len({each.worker for _, each in here}) == 1:
+        origin = origin._replace(worker=here[0][1].worker, epoch=here[0][1].epoch)
+    return origin._replace(task=here[0][0]) if len(here) == 1 else origin
+
+
+# -- records as lines --------------------------------------------------------------------------------------------------
+
+
+def line_of(record: logging.LogRecord) -> LogLine:
+    """Return a record as a line. On the thread that logs it."""
+    trace = ""
+    if record.exc_info and record.exc_info[1] is not None:
+        trace = "".join(traceback.format_exception(record.exc_info[1])).rstrip()
+    elif record.exc_text:
+        trace = record.exc_text
+    if record.stack_info:
+        trace = f"{trace}\n{record.stack_info}" if trace else record.stack_info
+    origin = origin_here(record.name)
+    return LogLine(record.levelname.lower(), record.getMessage(), record.created, origin, trace)
+
+
+def line_now(level: str, text: str, logger: str = "streamlet") -> LogLine:
+    """Return a line of this thread and moment."""
+    return LogLine(level, text, time.time(), origin_here(logger))
+
+
+def shown_text(line: LogLine) -> str:
+    """Return a line for a person who watches.
 
     ``count: message`` for a component's, the bare message for streamlet's own, ``logger: message`` for others'.
     """
-    text = record.getMessage()
-    if record.name.startswith(f"{COMPONENT_LOGGER}."):
-        text = f"{record.name.removeprefix(COMPONENT_LOGGER + '.')}: {text}"
-    elif record.name.partition(".")[0] != "streamlet":
-        text = f"{record.name}: {text}"
-    if record.exc_info and record.exc_info[1] is not None:
-        text += "\n" + "".join(traceback.format_exception(record.exc_info[1])).rstrip()
-    return text
+    text, logger = line.text, line.origin.logger
+    if logger.startswith(f"{COMPONENT_LOGGER}."):
+        text = f"{logger.removeprefix(COMPONENT_LOGGER + '.')}: {text}"
+    elif logger.partition(".")[0] != "streamlet":
+        text = f"{logger}: {text}"
+    return f"{text}\n{line.trace}" if line.trace else text
 
 
-_shown: list[logging.Handler] = []
-"""The handlers in use: one of each ``logs_shown`` that is entered."""
+_attached: list[tuple[logging.Logger, logging.Handler]] = []
+"""The loggers and handlers of the run's log, which a topology must not part."""
 
 
 class _Shown(logging.Handler):
-    def __init__(self, show: Callable[[str, str], None]) -> None:
+    def __init__(self, show: Callable[[LogLine], None]) -> None:
         super().__init__()
         self._show = show
 
     def emit(self, record: logging.LogRecord) -> None:
+        if hasattr(record, SHOWN):
+            return
         try:
-            self._show(record.levelname.lower(), log_text(record))
+            self._show(line_of(record))
         except Exception:  # noqa: BLE001 - logging's own rule: a line that cannot be shown stops nobody's work
             self.handleError(record)
 
@@ -48,34 +134,41 @@ def keep_shown() -> None:
     """
     # By its default it disables all loggers that are there, ours among them, and takes the root's handlers away: the
     # run would be silent about its errors, too.
-    root = logging.getLogger()
-    for handler in _shown:
-        if handler not in root.handlers:
-            root.addHandler(handler)
-    for name in list(root.manager.loggerDict):
+    for logger, handler in _attached:
+        if handler not in logger.handlers:
+            logger.addHandler(handler)
+    for name in list(logging.getLogger().manager.loggerDict):
         if name.partition(".")[0] == "streamlet":
             logging.getLogger(name).disabled = False
 
 
 @contextlib.contextmanager
-def logs_shown(show: Callable[[str, str], None], debug: bool) -> Iterator[None]:
-    """Pass every logged line of this process to ``show`` while entered.
-
-    ``show`` gets (level, line), on the thread that logs it.
-    """
-    root, ours = logging.getLogger(), logging.getLogger("streamlet")
-    handler, level, our_level = _Shown(show), root.level, ours.level
-    root.addHandler(handler)
-    _shown.append(handler)
-    # Ours has a level of its own: a topology may set the root's.
-    for logger in (root, ours):
-        logger.setLevel(logging.DEBUG if debug else logging.INFO)
-    for noisy in ("kazoo", "py4j"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+def attached(pairs: Sequence[tuple[logging.Logger, logging.Handler]]) -> Iterator[None]:
+    """Keep handlers at their loggers while entered, whatever a topology configures."""
+    for logger, handler in pairs:
+        logger.addHandler(handler)
+    _attached.extend(pairs)
     try:
         yield
     finally:
-        root.removeHandler(handler)
-        _shown.remove(handler)
-        root.setLevel(level)
-        ours.setLevel(our_level)
+        for pair in pairs:
+            pair[0].removeHandler(pair[1])
+            _attached.remove(pair)
+
+
+@contextlib.contextmanager
+def logs_shown(show: Callable[[LogLine], None], debug: bool) -> Iterator[None]:
+    """Pass every logged line to ``show`` while entered, on its thread."""
+    root, ours = logging.getLogger(), logging.getLogger("streamlet")
+    level, our_level = root.level, ours.level
+    with attached([(root, _Shown(show))]):
+        # Ours has a level of its own: a topology may set the root's.
+        for logger in (root, ours):
+            logger.setLevel(logging.DEBUG if debug else logging.INFO)
+        for noisy in ("kazoo", "py4j"):
+            logging.getLogger(noisy).setLevel(logging.WARNING)
+        try:
+            yield
+        finally:
+            root.setLevel(level)
+            ours.setLevel(our_level)

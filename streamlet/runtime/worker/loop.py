@@ -162,6 +162,7 @@ class WorkerLoop:
         now = self.clock.monotonic()
         for task in self.plan.tasks_on(self.shared.worker):
             where = "its constructor"
+            self.shared.in_hand.note_call(task.task_id, where, self.clock.monotonic())
             try:
                 live = self.tasks[task.task_id] = build_task(self.shared, task)
                 self.shared.built(live)
@@ -305,22 +306,25 @@ class WorkerLoop:
     def close(self, clean: bool) -> list[BaseException]:
         """Close all components; return the errors they raised. ``cleanup`` is called after a clean stop only."""
         raised: list[BaseException] = []
-        acts: list[Callable[[], None]] = []
+        acts: list[tuple[int, str, Callable[[], None]]] = []
         # Bolts first: a spout's last commit may wait for a store that is gone until the worker is killed, and then no
         # cleanup would run. What a cleanup writes is nowhere else.
         for live in sorted(self.tasks.values(), key=lambda live: isinstance(live.run, SpoutTask)):
             vars(live.component).update(emit=_emit_after_close, emit_many=_emit_after_close)
-            acts += [live.component.cleanup] if clean else []
+            acts += [(live.plan.task_id, "cleanup", live.component.cleanup)] if clean else []
         self._refuse_calls(object, "after the run had closed. It was not taken.")
         for live in self.tasks.values():
             if isinstance(live.run, SpoutTask):
-                acts += [live.run.spout.deactivate] if clean else []
-                acts += [live.run.spout.close]
-        for act in acts:
+                task, spout = live.plan.task_id, live.run.spout
+                acts += [(task, "deactivate", spout.deactivate)] if clean else []
+                acts += [(task, "close", spout.close)]
+        for task, name, act in acts:
+            self.shared.in_hand.note_call(task, name, self.clock.monotonic())
             try:
                 act()
             except (Exception, SystemExit) as error:  # noqa: BLE001 - every component gets its turn, whatever another does
                 raised.append(error)
+        self.shared.in_hand.clear()
         self.links.close()
         self.selector.close()
         os.close(self._wake_read)

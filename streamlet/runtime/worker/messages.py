@@ -25,6 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar, get_type_hints
 
+from streamlet.base.log_line import LogLine, Origin
 from streamlet.runtime.links.links import Traffic
 from streamlet.runtime.tasks.task_stats import COUNTERS, GAUGES, SLOTS
 
@@ -32,6 +33,9 @@ Raw = dict[str, Any]
 """A message as the channel carries it: ``t`` names its kind."""
 
 Check = Callable[[Any], bool]
+
+LAST_MOMENT_S = 253_402_300_800.0
+"""Seconds from 1970 to the year 10000, which no calendar has room for."""
 
 
 class BadMessage(Exception):
@@ -56,6 +60,10 @@ def _dict_of(key: Check, item: Check) -> Check:
 
 def _natural(value: Any) -> bool:
     return type(value) is int and 0 <= value < 1 << 63
+
+
+def _moment(value: Any) -> bool:
+    return type(value) is float and 0 <= value < LAST_MOMENT_S
 
 
 def _address(value: Any) -> bool:
@@ -136,6 +144,8 @@ class WorkerPlan:
     crashes: Annotated[Mapping[int, Mapping[bytes, int]], _dict_of(_natural, _dict_of(_is(bytes), _natural))]
     """Spout task -> message -> how often its worker died at work on it."""
     debug: Flag
+    keeps_log: Flag
+    """The run's log is kept, with the lines that components print."""
     code: Annotated[Mapping[str, Sequence[str]], _dict_of(_is(str), _list_of(_is(str), 3))]
     """The modules of the run as they were when it was checked (``kept_code``), and where their source lies."""
     code_folder: Text
@@ -273,10 +283,19 @@ class Unfit:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A line for a person to read."""
+    """A line of the run's log, with the task at work (0: none)."""
 
     level: Text
     text: Text
+    time_s: Annotated[float, _moment]
+    """When it was logged, by the worker's clock."""
+    logger: Text = "streamlet"
+    component: Text = ""
+    task: Natural = 0
+    trace: Text = ""
+    """A traceback, beside the text."""
+    printed: Flag = False
+    """It stands on a standard stream of the worker already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,6 +380,18 @@ def encode(message: Message) -> Raw:
     return {"t": _KINDS[type(message)], **{name: getattr(message, name) for name in _SHAPES[type(message)]}}
 
 
+def event_of(line: LogLine) -> Event:
+    """Return the message of a line; its reader knows worker and epoch."""
+    logger, component, task, _, _ = line.origin
+    return Event(line.level, line.text, line.time_s, logger, component, task, line.trace, line.printed)
+
+
+def line_of_event(event: Event, worker: int, epoch: int) -> LogLine:
+    """Return the line of a worker's message."""
+    origin = Origin(event.logger, event.component, event.task, worker, epoch)
+    return LogLine(event.level, event.text, event.time_s, origin, event.trace, event.printed)
+
+
 def from_coordinator(raw: Raw) -> FromCoordinator:
     """Check and decode a coordinator's message. Raises BadMessage."""
     return _decode(raw, FROM_COORDINATOR)
@@ -374,6 +405,8 @@ def from_worker(raw: Raw, workers: int, tasks: int) -> FromWorker:
     message = _decode(raw, FROM_WORKER)
     if isinstance(message, LinkLost | Unlinked) and message.worker >= workers:
         raise BadMessage(f"lost a link to worker {message.worker}, and there are {workers}")
+    if isinstance(message, Event) and message.task > tasks:
+        raise BadMessage("sent a line of a task that does not exist")
     if isinstance(message, Beat) and not all(
         1 <= task <= tasks for task in (*message.tasks, *(row["task"] for row in message.hanging))
     ):

@@ -29,6 +29,7 @@ from typing import Any
 from streamlet.base.clock import SystemClock
 from streamlet.base.environment import environment
 from streamlet.base.errors import StreamletError
+from streamlet.base.log_line import LogLine
 from streamlet.components.tuples import Tuple
 from streamlet.model.plan import Plan, fingerprint, make_plan
 from streamlet.runtime.links import handshake
@@ -50,10 +51,11 @@ from streamlet.runtime.worker.collector import Collector
 from streamlet.runtime.worker.hang_watch import Hang, HangWatch, Look, stack_of
 from streamlet.runtime.worker.kept_code import OWN, KeptCode, own_build
 from streamlet.runtime.worker.loading import CannotLoad, ImportedOtherwise, load_topology
-from streamlet.runtime.worker.log_lines import logs_shown
+from streamlet.runtime.worker.log_lines import Place, at_work, line_now, logs_shown
 from streamlet.runtime.worker.loop import DRAINING, WorkerLoop
 from streamlet.runtime.worker.messages import Raw, WorkerPlan, from_coordinator
 from streamlet.runtime.worker.page_file import map_page
+from streamlet.runtime.worker.printed_lines import prints_told
 from streamlet.runtime.worker.timers import next_multiple
 
 ORPHAN_S = 3.0
@@ -104,6 +106,8 @@ class Worker:
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.in_hand = InHand(map_page(plan.page))
         self.in_hand.note_writer(os.getpid())
+        self._components: dict[int, str] = {}
+        """The component of each task that lives here; empty until the topology is there."""
         self._hangs = HangWatch(plan.conf["streamlet.task.hang.secs"], 3 * plan.heartbeat_s + GAP_S)
         self._main_thread = threading.get_ident()
         self._control_thread = threading.Thread(target=self._control, name="control", daemon=True)
@@ -118,7 +122,8 @@ class Worker:
         # In a Spark task the process lives on, so threads, sockets and pipes end here.
         # Before the topology is imported: its modules may read the environment.
         try:
-            with environment(self.plan.conf["topology.environment"] or {}):
+            place = Place(self.in_hand.words, self._components, self.index, self.epoch)
+            with at_work(place), environment(self.plan.conf["topology.environment"] or {}):
                 return self._run_to_end()
         finally:
             self._release()
@@ -164,6 +169,7 @@ class Worker:
     def _build(self) -> None:
         plan = self.plan
         placed = self._placed()
+        self._components.update((task.task_id, task.component) for task in placed.tasks_on(self.index))
         shared = WorkerContext(
             plan=placed,
             worker=self.index,
@@ -442,9 +448,8 @@ class Worker:
         hang = self._hangs.look(look, self.clock.monotonic())
         if self._hangs.over is not None:
             over = self._hangs.over.look
-            self.tell(
-                "warning", f"{self._task_name(over.task)} went on after more than {self._hangs.over.seconds:.0f} s."
-            )
+            told = f"{self._task_name(over.task)} went on after more than {self._hangs.over.seconds:.0f} s."
+            self._tell_of(over.task, told)
         if hang is None:
             return []
         if hang.first:
@@ -455,9 +460,8 @@ class Worker:
     def _tell_hang(self, hang: Hang, tup: Tuple | None) -> None:
         on = "" if tup is None else f" on a tuple from {tup.component}, {shortened(tup.values)}"
         why = f"has been in {hang.look.call} of {self._task_name(hang.look.task)} for {hang.seconds:.0f} s{on}"
-        self.tell(
-            "warning", f"Worker {self.index} {why}. Nothing else of it runs meanwhile.\n{stack_of(self._main_thread)}"
-        )
+        told = f"Worker {self.index} {why}. Nothing else of it runs meanwhile.\n{stack_of(self._main_thread)}"
+        self._tell_of(hang.look.task, told)
         if self.plan.conf["streamlet.task.hang.action"] == "replace" and self.initialized and not self.loop.stopped:
             if tup is not None:  # named exactly, for the slice may hold others that have not been begun
                 roots = [root for root, _ in tup.anchors] if tup.anchors else tup.root
@@ -487,7 +491,17 @@ class Worker:
 
     def tell(self, level: str, text: str) -> None:
         """Show a line to the person who watches the run. Any thread."""
-        self.channel.try_send(messages.Event(level, text))
+        self.tell_line(line_now(level, text))
+
+    def _tell_of(self, task: int, text: str) -> None:
+        """Warn of a task. Not on its own thread."""
+        line = line_now("warning", text)
+        component = self._components.get(task, "")
+        self.tell_line(line._replace(origin=line.origin._replace(component=component, task=task)))
+
+    def tell_line(self, line: LogLine) -> None:
+        """Send a line of the run's log. Any thread."""
+        self.channel.try_send(messages.event_of(line))
 
 
 def _retriable(error: BaseException) -> bool:
@@ -515,7 +529,8 @@ def serve(channel: ControlChannel, **known: Any) -> int:
         return 1
     worker = Worker(channel, dataclasses.replace(plan, **known), raws[1:])
     try:
-        with logs_shown(worker.tell, plan.debug):
+        prints = prints_told(worker.tell_line) if plan.keeps_log else contextlib.nullcontext()
+        with logs_shown(worker.tell_line, plan.debug), prints:
             return worker.run()
     finally:
         channel.finish()

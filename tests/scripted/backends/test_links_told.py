@@ -10,6 +10,7 @@ import pytest
 from streamlet.backends.contract import RunRequest, RunResult, Stop
 from streamlet.backends.processes import ProcessLauncher
 from streamlet.backends.run_coordinator import RunCoordinator, RunFailed
+from streamlet.base.log_line import LogLine
 from streamlet.model.settings import resolve
 from streamlet.runtime.supervision import instructions, link_watch, worker_states
 from streamlet.runtime.worker.loading import load_topology
@@ -45,9 +46,9 @@ class Until(Watcher):
         super().__init__()
         self.stop, self.words = stop, words
 
-    def on_event(self, level: str, text: str) -> None:
-        super().on_event(level, text)
-        if self.words in text:
+    def on_event(self, line: LogLine) -> None:
+        super().on_event(line)
+        if self.words in line.text:
             self.stop.ask()
 
 

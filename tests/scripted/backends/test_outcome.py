@@ -11,6 +11,7 @@ from streamlet.backends.contract import ComponentStatus, RunRequest, RunResult, 
 from streamlet.backends.inline import InlineBackend
 from streamlet.backends.outcome import TreesFailed, TuplesLeft, check_result
 from streamlet.backends.processes import ProcessesBackend
+from streamlet.base.log_line import LogLine
 from streamlet.model.settings import resolve
 from streamlet.model.topology import TopologySpec
 from streamlet.runtime.worker.loading import load_topology
@@ -84,7 +85,7 @@ class Made(Topology):
 class Silent:
     def on_status(self, status: RunStatus) -> None: ...
 
-    def on_event(self, level: str, text: str) -> None: ...
+    def on_event(self, line: LogLine) -> None: ...
 
 
 def run(backend: str, folder: Path, spout: str, mends: bool = False, seconds: float | None = None) -> RunResult:

@@ -14,6 +14,7 @@ from streamlet import Spout, Topology
 from streamlet.backends.contract import RunRequest, Stop
 from streamlet.backends.run_coordinator import RunCoordinator
 from streamlet.base.clock import ManualClock
+from streamlet.base.log_line import LogLine
 from streamlet.model.settings import resolve
 from streamlet.runtime.links.wire import FrameWriter, pack
 from streamlet.runtime.supervision.supervisor import Limits, WorkerState
@@ -49,7 +50,7 @@ class Nothing:
 class Blind:
     def on_status(self, status: Any) -> None: ...
 
-    def on_event(self, level: str, text: str) -> None: ...
+    def on_event(self, line: LogLine) -> None: ...
 
 
 @pytest.fixture

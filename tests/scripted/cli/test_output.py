@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from streamlet.backends.contract import RunStatus
+from streamlet.base.log_line import LogLine
 from streamlet.cli.output import OutputFailed
 from streamlet.cli.show import LastingView
 from tests.patience import PATIENCE_S
@@ -135,7 +136,7 @@ def test_a_lost_view_asks_for_a_drain_once() -> None:
     broken, asked = Broken(), []
     view = LastingView(broken, lambda: asked.append(1))  # type: ignore[arg-type]
     view.on_status(RunStatus("running", 1.0))
-    view.on_event("WARNING", "x")
+    view.on_event(LogLine("warning", "x", 0.0))
     view.failed(RuntimeError(), 1)
     assert isinstance(view.lost, OutputFailed) and (broken.shown, asked) == (1, [1])
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from streamlet.backends.contract import RunResult, RunStatus
+from streamlet.base.log_line import LogLine
 from streamlet.cli import view_thread
 from streamlet.cli.output import OutputFailed
 from streamlet.cli.show import LastingView
@@ -77,7 +78,7 @@ def test_a_view_that_breaks_makes_the_run_drain_and_its_error_is_kept() -> None:
     shown = ViewThread(lasting, lambda: bool(asked))
     with pytest.raises(OutputFailed):
         shown.start(None, "processes")  # type: ignore[arg-type]
-    shown.log("info", "x")
+    shown.log(LogLine("info", "x", 0.0))
     shown.on_status(RunStatus("running", 1.0))
     shown.close()
     assert isinstance(lasting.lost, KeyError) and asked

@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from streamlet.backends.contract import ComponentStatus, RunRequest, RunResult, RunStatus
+from streamlet.base.log_line import LogLine
 from streamlet.cli import show
 from streamlet.cli.show import json_text
 from streamlet.cli.table import MOST_PARTITIONS, TableView, fitting
@@ -185,7 +186,7 @@ def test_a_terminal_is_written_only_what_it_can_show(encoding: str) -> None:
         view = TableView(Console(file=out, width=120, force_terminal=True, highlight=False, color_system=None))
         view.start(RunRequest(TopologySpec("caf\udce9", (), {}), {}), "processes")
         view.on_status(status(partitions=({"topic": "\udce9", "partition": 0},)))
-        view.on_event("error", "cannot open caf\udce9 \u2026 \x1b[5A\x9b5A")
+        view.on_event(LogLine("error", "cannot open caf\udce9 \u2026 \x1b[5A\x9b5A", 0.0))
         view.close()
         out.flush()
         seen = raw.getvalue().decode(encoding)

@@ -21,8 +21,10 @@ from streamlet.backends.spark.launcher import SparkLost
 from streamlet.backends.spark.masters import DEFAULT_MASTER, parse_master
 from streamlet.backends.spark.spark_session import KILL_ON_IDLE, Session, open_session
 from streamlet.base.errors import BadInput
+from streamlet.base.log_line import LogLine
 from streamlet.model.settings import resolve
 from streamlet.runtime.worker.loading import load_topology
+from streamlet.runtime.worker.log_lines import shown_text
 from tests.marked_processes import NUMBERED, command_line, parent
 from tests.patience import PATIENCE_S
 
@@ -50,8 +52,8 @@ class Watcher:
         if self.look is not None:
             self.look(status)
 
-    def on_event(self, level: str, text: str) -> None:
-        self.events.append(text)
+    def on_event(self, line: LogLine) -> None:
+        self.events.append(shown_text(line))
 
 
 def run(out: Path, watcher: Watcher, workers: int = 2, stop: Stop | None = None, **settings: object) -> RunResult:

@@ -9,6 +9,7 @@ from typing import Any
 from streamlet import Bolt, Topology, Tuple
 from streamlet.backends.contract import RunRequest, Stop
 from streamlet.backends.inline import InlineBackend
+from streamlet.base.log_line import LogLine
 from streamlet.devcluster import DevCluster
 from streamlet.model.settings import resolve
 from streamlet.spouts.kafka import KafkaHosts, KafkaSpout, Record, SpoutConfig
@@ -22,7 +23,7 @@ class Quiet:
     def on_status(self, status: Any) -> None:
         self.status = status
 
-    def on_event(self, level: str, text: str) -> None: ...
+    def on_event(self, line: LogLine) -> None: ...
 
 
 class FailsOnce(Bolt):

@@ -123,14 +123,14 @@ def test_the_last_words_for_a_coordinator_that_is_silent_hold_no_worker_up(
     channel = ControlChannel(secured.sock, secured.writer, secured.reader)
     try:
         while not channel.unsent:  # the other end does not read
-            channel.send(Event("info", "x" * 60_000))
+            channel.send(Event("info", "x" * 60_000, 0.0))
         now = time.monotonic()
         with pytest.raises(ChannelClosed, match="nothing has come from the other machine for 0 s"):
             channel.look(now, 0.0)
         channel.finish()
         assert not channel.unsent
         with contextlib.suppress(ChannelClosed):
-            channel.send(Event("info", "nobody hears this"))
+            channel.send(Event("info", "nobody hears this", 0.0))
     finally:
         channel.close()
 

@@ -21,7 +21,7 @@ def test_a_line_of_any_length_is_cut_and_not_refused() -> None:
     """The other end would close the channel at a message beyond its limit, and the worker would be replaced."""
     ours, theirs = (ControlChannel.inherited(sock) for sock in socket.socketpair())
     try:
-        ours.send(Event("info", "x" * (MAX_CONTROL_FRAME + 1)))
+        ours.send(Event("info", "x" * (MAX_CONTROL_FRAME + 1), 0.0))
         messages = []
         while not messages:
             messages = theirs.receive()
@@ -70,7 +70,7 @@ def test_a_send_that_nobody_reads_waits_for_nothing_and_leaves_no_half_frame(
     rng = random.Random(4)
     texts = [f"{number} " + "x" * rng.randrange(5000) for number in range(500)]
     for text in texts:
-        ours.send(Event("info", text))
+        ours.send(Event("info", text, 0.0))
         ours.send(Beat({}, [], len(text), 0))
     assert ours.unsent
     got = heard(ours, theirs)
@@ -83,7 +83,7 @@ def test_lines_that_were_left_out_are_told_behind_those_that_were_not(
 ) -> None:
     ours, theirs = narrow
     for _ in range(200):
-        ours.send(Event("info", "x" * LONGEST_TEXT))
+        ours.send(Event("info", "x" * LONGEST_TEXT, 0.0))
     got = heard(ours, theirs)
     count = 200 - (len(got) - 1)
     assert (
@@ -134,7 +134,7 @@ def test_the_last_words_are_waited_for_until_they_are_read_or_nobody_is_there(
 ) -> None:
     ours, theirs = narrow
     for number in range(100):
-        ours.send(Event("info", f"{number} " + "x" * 1000))
+        ours.send(Event("info", f"{number} " + "x" * 1000, 0.0))
     finishing = threading.Thread(target=ours.finish)
     finishing.start()
     finishing.join(0.2)
@@ -145,7 +145,7 @@ def test_the_last_words_are_waited_for_until_they_are_read_or_nobody_is_there(
     got += theirs.last_messages()
     assert len(got) == 100
     for _ in range(100):
-        ours.send(Event("info", "x" * 1000))
+        ours.send(Event("info", "x" * 1000, 0.0))
     theirs.close()
     ours.finish()
     with pytest.raises(ChannelClosed):

@@ -140,6 +140,7 @@ def plan(tmp_path: Path) -> WorkerPlan:
         listen=("unix", str(folder)),
         heartbeat_s=0.1,
         debug=False,
+        keeps_log=False,
         page="",
         careful=[],
         careful_s=0.0,

@@ -10,6 +10,7 @@ from streamlet.backends.contract import RunRequest, Stop
 from streamlet.backends.spark import backend
 from streamlet.backends.spark.spark_session import Executor
 from streamlet.base.errors import BadInput
+from streamlet.base.log_line import LogLine
 from streamlet.runtime.worker.loading import load_topology
 from tests.marked_processes import NUMBERED
 
@@ -34,8 +35,8 @@ class Heard:
     def __init__(self) -> None:
         self.texts: list[str] = []
 
-    def on_event(self, _level: str, text: str) -> None:
-        self.texts.append(text)
+    def on_event(self, line: LogLine) -> None:
+        self.texts.append(line.text)
 
 
 @pytest.fixture

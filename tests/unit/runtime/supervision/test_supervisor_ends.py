@@ -177,11 +177,14 @@ def test_a_death_before_all_is_closed_is_remembered_and_told() -> None:
         supervisor.state(index, 1, drained=True, caught_up=False, traffic=QUIET, now=2.0)
     for index in (0, 1, 2):
         out = supervisor.state(index, 1, drained=True, caught_up=False, traffic=QUIET, now=2.0, quiet=1)
-    assert out[-2:] == [Kill(3, 2), Tell("warning", f"{LATE}: {MISSING}")]
+    assert out[-2:] == [Kill(3, 2), Tell("warning", f"{LATE}: {MISSING}", 3, 2)]
     supervisor.stopped(0, 1)
     assert supervisor.gone(0, 1, "ended with status 0", 2.1) == [Kill(0, 1)]
     text = "worker 1 (count, store) was killed by SIGKILL before it had closed"
-    assert supervisor.gone(1, 1, "was killed by SIGKILL", 2.2) == [Kill(1, 1), Tell("warning", f"{text}: {MISSING}")]
+    assert supervisor.gone(1, 1, "was killed by SIGKILL", 2.2) == [
+        Kill(1, 1),
+        Tell("warning", f"{text}: {MISSING}", 1, 1),
+    ]
     supervisor.stopped(2, 1)
     assert supervisor.over
     assert supervisor.unclosed == {1: text, 3: LATE}

@@ -13,9 +13,11 @@ import pytest
 from streamlet.backends.contract import RunRequest, RunStatus, Stop
 from streamlet.backends.inline import InlineBackend
 from streamlet.base.errors import StreamletError
+from streamlet.base.log_line import LogLine
 from streamlet.model.settings import resolve
 from streamlet.runtime.tasks.user_errors import definition
 from streamlet.runtime.worker.loading import load_topology
+from streamlet.runtime.worker.log_lines import shown_text
 
 FILE = """
 from streamlet import Bolt, ReliableSpout, Topology
@@ -49,8 +51,8 @@ class Told:
 
     def on_status(self, status: RunStatus) -> None: ...
 
-    def on_event(self, level: str, text: str) -> None:
-        self.events.append(text)
+    def on_event(self, line: LogLine) -> None:
+        self.events.append(shown_text(line))
 
 
 Run = Callable[..., tuple[Path, str]]

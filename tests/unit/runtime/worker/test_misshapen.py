@@ -34,13 +34,24 @@ GOOD: list[dict[str, Any]] = [
         "quiet": 1,
     },
     {"t": "unfit", "why": "has been in process"},
-    {"t": "event", "level": "info", "text": "there"},
+    {
+        "t": "event",
+        "level": "info",
+        "text": "there",
+        "time_s": 1.5,
+        "logger": "mine",
+        "component": "count",
+        "task": 2,
+        "trace": "",
+        "printed": False,
+    },
     {"t": "complaint", "text": "it raised"},
     {"t": "link_lost", "worker": 1, "epoch": 1, "version": 2, "why": "the peer closed it"},
     {"t": "failed", "message": "no", "status": 1, "trace": "", "retriable": False},
     {"t": "unlinked", "worker": 1, "why": "it did not answer"},
     {"t": "stopped", "errors": ["ValueError: no"], "left": {"count": 3}},
 ]
+EVENT = next(message for message in GOOD if message["t"] == "event")
 BAD = [None, True, -1, 1.5, "text", b"bytes", [], ["unix"], [1], {}, {1: 2}, {"a": "b"}]
 
 
@@ -73,7 +84,8 @@ def test_a_field_left_out_is_told_by_its_name(message: dict[str, Any]) -> None:
     "message",
     [{"t": "no such"}, {**GOOD[8], "worker": 2}, {**GOOD[3], "tasks": {3: TaskStats().snapshot()}},
      {**GOOD[3], "tasks": {0: TaskStats().snapshot()}},
-     {**GOOD[3], "hanging": [{"task": 3, "call": "process", "seconds": 31.0, "tuple": ""}]}],
+     {**GOOD[3], "hanging": [{"task": 3, "call": "process", "seconds": 31.0, "tuple": ""}]},
+     {**EVENT, "task": 3}, {**EVENT, "time_s": float("nan")}, {**EVENT, "time_s": 1e12}, {**EVENT, "time_s": -1.0}],
 )  # fmt: skip
 def test_what_does_not_exist_is_refused(message: dict[str, Any]) -> None:
     assert misshapen(message, 2, 2) is not None

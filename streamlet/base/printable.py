@@ -1,0 +1,28 @@
+"""Text of users where a person reads it: nothing in it steers a terminal."""
+
+from __future__ import annotations
+
+import re
+
+UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What steers a terminal (all control characters but tab and line end, and what turns the direction of writing round),
+and halves of characters, which no encoding has: Python puts them where bytes of a file's name are no text.
+"""
+
+
+def printable(text: str, encoding: str | None = None) -> str:
+    """Escape control characters, and characters that ``encoding`` lacks, as Python does.
+
+    >>> printable("caf\\udce9.txt\\x1b[2A")
+    'caf\\\\udce9.txt\\\\x1b[2A'
+    """
+    # An error's text is data. Half a character of a file's name raises in `print`, and an escape sequence moves the
+    # cursor of the live table: neither may end or garble a run.
+    seen = UNSEEN.sub(_escaped, text)
+    if encoding is None or seen.isascii():
+        return seen
+    return seen.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found.group().encode("unicode_escape").decode("ascii")

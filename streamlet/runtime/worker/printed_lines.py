@@ -1,0 +1,122 @@
+"""What users' code prints, as lines of the run's log."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, TextIO
+
+from streamlet.base.log_line import LogLine
+from streamlet.runtime.worker.log_lines import line_now
+
+LONGEST = 1 << 16
+"""Most characters of a line that has not ended."""
+
+Tell = Callable[[LogLine], None]
+
+
+class PrintedLines(io.TextIOBase):
+    """A standard stream that tells its lines, each on its own thread.
+
+    ``under`` is the stream that gets the text too, unchanged; None: the lines are all that is left of it. ``wanted``
+    tells whether a line of the calling thread is one of the run.
+    """
+
+    def __init__(
+        self, tell: Tell, name: str = "stdout", under: TextIO | None = None, wanted: Callable[[], bool] = lambda: True
+    ) -> None:
+        self._tell = tell
+        self._logger = f"streamlet.{name}"
+        self._under = under
+        self._wanted = wanted
+        self._rests = threading.local()
+        """Of each thread the text since its last line end: lines of two threads do not mix."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        if self._under is not None:
+            self._under.write(text)
+        if not self._wanted():
+            return len(text)
+        *lines, rest = (self._rest + text).split("\n")
+        if len(rest) > LONGEST:  # a program that never ends a line must not fill the memory
+            lines, rest = [*lines, rest], ""
+        self._rests.text = rest
+        for line in lines:
+            self._say(line)
+        return len(text)
+
+    def flush(self) -> None:
+        # The line that was begun stays: a program that prints dots would get a line for each.
+        if self._under is not None and not self.closed:
+            self._under.flush()
+
+    def end_line(self) -> None:
+        """Tell a line that this thread has begun and not ended."""
+        rest, self._rests.text = self._rest, ""
+        if rest:
+            self._say(rest)
+
+    def close(self) -> None:
+        if not self.closed:
+            self.end_line()
+        super().close()
+
+    @property
+    def _rest(self) -> str:
+        rest: str = getattr(self._rests, "text", "")
+        return rest
+
+    def _say(self, text: str) -> None:
+        line = line_now("info", text, self._logger)
+        self._tell(line._replace(printed=self._under is not None))
+
+    # What programs ask of a standard stream besides: its descriptor, its bytes, whether it is a terminal. Named one by
+    # one, since TextIOBase has answers of its own that would come first.
+    def fileno(self) -> int:
+        return super().fileno() if self._under is None else self._under.fileno()
+
+    def isatty(self) -> bool:
+        return self._under is not None and self._under.isatty()
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]  # a property where typeshed has a variable
+        return "utf-8" if self._under is None else self._under.encoding
+
+    @property
+    def errors(self) -> str | None:  # type: ignore[override]  # a property where typeshed has a variable
+        return "backslashreplace" if self._under is None else self._under.errors
+
+    def __getattr__(self, name: str) -> Any:
+        under = self.__dict__.get("_under")
+        if under is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(under, name)
+
+
+@contextlib.contextmanager
+def prints_told(tell: Tell, wanted: Callable[[], bool] = lambda: True) -> Iterator[None]:
+    """Tell the lines of both standard streams while entered; they stand there too.
+
+    A stream that tells its lines already is left alone.
+    """
+    with contextlib.ExitStack() as undo:
+        for name in ("stdout", "stderr"):
+            stream = getattr(sys, name)
+            if stream is None or isinstance(stream, PrintedLines):
+                continue
+            lines = PrintedLines(tell, name, stream, wanted)
+            setattr(sys, name, lines)
+            undo.callback(_put_back, name, lines, stream)
+        yield
+
+
+def _put_back(name: str, lines: PrintedLines, stream: TextIO) -> None:
+    lines.end_line()
+    if getattr(sys, name) is lines:
+        setattr(sys, name, stream)

@@ -1,0 +1,127 @@
+"""The log file of a run, beside the run."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from streamlet.backends import log_file
+from streamlet.backends.log_file import LogFile, LogUnavailable
+from streamlet.base.log_line import LogLine
+
+
+def line(text: str, level: str = "info") -> LogLine:
+    return LogLine(level, text, time.time())
+
+
+def texts(path: Path) -> list[str]:
+    return [each.partition("streamlet.run: ")[2] for each in path.read_text().splitlines()]
+
+
+def made(path: Path, repeats_s: float = 0.0) -> LogFile:
+    return LogFile(path, "text", 0, 0, repeats_s)
+
+
+def test_lines_that_a_full_disk_cost_are_counted_where_they_are_missing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A folder that is gone for a while stands for the disk."""
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    log = made(folder / "run.log")
+    log.begin(line("first"))
+    (folder / "run.log").rename(tmp_path / "before")
+    folder.rmdir()
+    for number in range(3):
+        log.keep(line(f"lost {number}"))
+    assert log._answered()
+    folder.mkdir()
+    log.look()
+    log.keep(line("next"))
+    log.end([line("last")])
+    missing = "Missing here: 3 lines. No such file or directory."
+    assert texts(tmp_path / "before") == ["first"]
+    assert texts(folder / "run.log") == [missing, "next", "last"]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"The log file {folder / 'run.log'} lacks lines: No such file or directory. The run goes on."
+    ]
+
+
+def test_a_repeated_line_is_counted_before_the_last_ones(tmp_path: Path) -> None:
+    log = made(tmp_path / "run.log", 60.0)
+    log.begin(line("first"))
+    for _ in range(4):
+        log.keep(line("again"))
+    log.end([line("last")])
+    assert texts(tmp_path / "run.log") == ["first", "again", "again (repeated 3 times)", "last"]
+
+
+def test_a_repeat_is_told_though_no_other_line_comes(tmp_path: Path) -> None:
+    log = made(tmp_path / "run.log", 0.05)
+    log.begin(line("first"))
+    for _ in range(3):
+        log.keep(line("again"))
+    deadline = time.monotonic() + 60
+    while len(texts(tmp_path / "run.log")) < 3 and time.monotonic() < deadline:
+        log.look()
+        time.sleep(0.01)
+    assert texts(tmp_path / "run.log")[2].startswith("again (repeated")
+
+
+def test_what_finds_no_room_while_a_write_hangs_is_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_file, "ANSWER_S", 0.2)
+    log = made(tmp_path / "run.log")
+    log.begin(line("first"))
+    may_go_on, append = threading.Event(), log._file.append
+
+    def hang(lines: bytes) -> None:
+        may_go_on.wait()
+        append(lines)
+
+    log._file.append = hang  # type: ignore[method-assign]
+    for number in range(100):
+        log.keep(line(f"{number} " + 100_000 * "x"))
+    time.sleep(0.3)
+    log.look()
+    assert "lacks lines: its disk, or the reader of its pipe, has not answered" in caplog.text
+    began = time.monotonic()
+    log.end([])
+    assert time.monotonic() - began < 60
+    may_go_on.set()
+    assert log._writer.finish(lambda done: done.wait(60))
+    said = texts(tmp_path / "run.log")
+    assert said[-1] == f"{101 - len(said) + 1} lines were left out here: the log file did not take them in time."
+
+
+def test_the_last_words_are_written_on_the_thread_that_says_them(tmp_path: Path) -> None:
+    log = made(tmp_path / "run.log", 60.0)
+    log.begin(line("first"))
+    log.last_words(line("killed"))
+    assert texts(tmp_path / "run.log") == ["first", "killed"]
+
+
+def test_a_file_that_only_others_may_write_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "run.log"
+    path.mkdir()
+    with pytest.raises(LogUnavailable, match=r"run.log cannot be written: Is a directory. Name a file in a folder"):
+        made(path).begin(line("first"))
+
+
+def test_a_file_that_cannot_be_put_aside_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    if os.geteuid() == 0:
+        (tmp_path / "run.log.1").mkdir()  # root may write anywhere, but puts no file over a folder
+    else:
+        tmp_path.chmod(0o500)
+    log = LogFile(tmp_path / "run.log", "text", 50, 1, 0.0)
+    (tmp_path / "run.log").touch()
+    for number in range(5):
+        log.keep(line(f"{number}"))
+    log.end([])
+    assert texts(tmp_path / "run.log") == ["0", "1", "2", "3", "4"]
+    assert caplog.text.count("grows beyond streamlet.log.max.bytes: it cannot be put aside as run.log.1") == 1
