@@ -25,6 +25,8 @@ class HandOver:
         # another hand-over of its own thread.
         self._lock = threading.RLock()
         self._given: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._finishing: list[threading.Event] = []
+        """Set once nothing waits."""
         self._left_out = left_out
         self._failed = failed
         # A daemon: a call that never returns must not keep the program from ending.
@@ -40,12 +42,14 @@ class HandOver:
             self._given.put(None)
 
     def finish(self, wait: Callable[[threading.Event], object]) -> bool:
-        """Have everything done that was given; tell whether it is.
+        """Have everything done that was given, and what was left out told; tell whether it is.
 
         ``wait`` gets an event that is set then, and waits for it as long as it likes.
         """
         done = threading.Event()
-        self.give(done.set)
+        with self._lock:
+            self._finishing.append(done)
+        self._given.put(None)
         wait(done)
         return done.is_set()
 
@@ -59,6 +63,12 @@ class HandOver:
                     act()
                 except Exception as error:  # noqa: BLE001 - the thread lives as long as anybody hands over
                     self._failed(error)
+            with self._lock:
+                # What came in between has a token of its own, and so have they.
+                finished = [] if self._backlog else self._finishing[:]
+                del self._finishing[: len(finished)]
+            for done in finished:
+                done.set()
 
     def _next(self) -> Act | None:
         with self._lock:

@@ -106,7 +106,10 @@ def test_a_component_that_exits_is_named_once(streamlet, backend: str, act: str,
 @pytest.mark.parametrize(
     ("cleanup", "how"),
     [
-        ("os.kill(os.getpid(), signal.SIGKILL)", "was killed by SIGKILL before it had closed"),
+        (
+            "os.kill(os.getpid(), signal.SIGKILL)",
+            "was killed by SIGKILL in cleanup of sink (task 2) before it had closed",
+        ),
         (f"time.sleep({4 * PATIENCE_S})", "did not stop within"),
     ],
 )
