@@ -188,7 +188,7 @@ def test_a_worker_runs_drains_and_closes_as_it_is_told(
     assert coordinator.until(Stopped) == Stopped([], {})
     last = [message for message in coordinator.heard if isinstance(message, Beat)][-1]
     assert [snapshot["acked"] for snapshot in last.tasks.values()] == [3, 3]
-    assert events(coordinator) == ["sink: epoch 1 in the plan", "sink: cleaned up"]
+    assert events(coordinator) == ["epoch 1 in the plan", "cleaned up"]
     assert coordinator.ended() == 0
 
 
