@@ -197,7 +197,7 @@ def test_a_stop_that_is_not_clean_calls_no_cleanup(plan: WorkerPlan, worker_of: 
     coordinator.begin()
     coordinator.channel.send(Stop(clean=False))
     coordinator.until(Stopped)
-    assert "sink: cleaned up" not in events(coordinator) and coordinator.ended() == 0
+    assert "cleaned up" not in events(coordinator) and coordinator.ended() == 0
 
 
 def test_another_topology_in_the_file_than_the_coordinators_is_refused(
