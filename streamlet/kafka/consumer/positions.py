@@ -110,6 +110,7 @@ class Positions:
             self._tell_refused_topics(cluster)
         for tp, error in list(self._without_place.items()):
             state = self._subscriptions.get(tp)
+            # Raised by each poll until a seek: nothing else would say why this partition brings no records.
             if state is None or state.reset is not ResetStrategy.NONE:
                 del self._without_place[tp]
             else:
@@ -122,6 +123,7 @@ class Positions:
         wanted = self._subscriptions.topics | {tp.topic for tp in self._subscriptions.assigned}
         for name in sorted(wanted):
             info = cluster.topics.get(name)
+            # A topic that is not there may be created yet, so errors that time may fix are only logged (`IdleReasons`).
             if info is not None and info.error is not None and not info.error.retriable:
                 self.tell(info.error(f"Topic {name!r} cannot be read"))
 

@@ -211,6 +211,7 @@ class SubscriptionState:
 
     def consumed(self) -> dict[TopicPartition, Position]:
         """Return the valid positions (Java: ``allConsumed``)."""
+        # Not those that wait for a check or a reset: they may not be in the log, and a commit would keep them.
         return {
             tp: row.position
             for tp, row in self._rows.items()
@@ -219,6 +220,7 @@ class SubscriptionState:
 
     def move_to_end(self, tp: TopicPartition) -> None:
         """Fetch the other partitions first next time."""
+        # Else a partition that always has records would fill each answer, and those after it would bring none.
         row = self._rows.pop(tp, None)
         if row is not None:
             self._rows[tp] = row
@@ -230,6 +232,7 @@ class SubscriptionState:
         row = self.require(tp)
         row.move(FetchState.FETCHING)
         row.position, row.reset, row.next_retry_s = position, None, 0.0
+        # The leader named that replica for the old position; it may not have the new one.
         row.preferred_replica = None
 
     def seek_unvalidated(self, tp: TopicPartition, position: Position) -> None:
@@ -249,6 +252,8 @@ class SubscriptionState:
     def maybe_reset_to(self, tp: TopicPartition, strategy: ResetStrategy, position: Position) -> bool:
         """Take in the leader's answer to a reset; return False when it is out of date."""
         row = self._rows.get(tp)
+        # A seek, or a reset to the other end, may have been asked for while the question was under way: the later wish
+        # counts.
         if row is None or row.state is not FetchState.AWAIT_RESET or row.reset is not strategy:
             return False
         self.seek(tp, position)
@@ -280,6 +285,7 @@ class SubscriptionState:
     def validated(self, tp: TopicPartition, asked: Position) -> bool:
         """Take in that the leader's log holds a position; return False when it is out of date."""
         row = self._rows.get(tp)
+        # An answer about another position, or by the leader before the present one, proves nothing about this one.
         if row is None or row.state is not FetchState.AWAIT_VALIDATION or row.position != asked:
             return False
         row.move(FetchState.FETCHING)
