@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Never
 
 from streamlet.backends.contract import RunResult, RunStatus, Stop
 from streamlet.base.errors import BadInput, SettingError, StreamletError, ValueCannotTravel
+from streamlet.components.batch import Batch
 from streamlet.components.batching import BatchingBolt, TicklessBatchingBolt
 from streamlet.components.bolt import Bolt
 from streamlet.components.context import TopologyContext
@@ -20,6 +21,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BadInput",
+    "Batch",
     "BatchingBolt",
     "Bolt",
     "FailReason",

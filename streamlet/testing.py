@@ -28,6 +28,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar, cast
 from streamlet.backends.contract import ComponentStatus
 from streamlet.base.clock import ManualClock
 from streamlet.base.errors import BadInput, StreamletError, WrongArgument
+from streamlet.components.batch import Batch
 from streamlet.components.bolt import Bolt
 from streamlet.components.reliable_spout import ReliableSpout
 from streamlet.components.spout import Spout
@@ -73,7 +74,7 @@ class Emitted(NamedTuple):
 
 
 class Raised(NamedTuple):
-    """What ``process`` or ``process_tick`` raised; ``values`` is None of a tick."""
+    """What ``process`` or ``process_tick`` raised; ``values`` is None of a tick, of a batch a list of its rows."""
 
     component: str
     task: int
@@ -191,7 +192,8 @@ class Tester:
             raise first.error
 
     def _note_error(self, component: str, task: int, error: BaseException, tup: Any, called: Any) -> None:
-        self.errors.append(Raised(component, task, error, None if tup is None else list(tup.values)))
+        values = tup.rows if isinstance(tup, Batch) else None if tup is None else list(tup.values)
+        self.errors.append(Raised(component, task, error, values))
 
     def _check_open(self) -> None:
         if not self._open:
@@ -228,10 +230,11 @@ class Tester:
             tasks_own = bound is live.run.emit
             emit = (lambda *values, **more: live.run.emit(*values, **more)) if tasks_own else bound
             own["emit"] = self._recording(live, emit)
+            own["emit_many"] = self._recording_many(live, own["emit_many"], 0)
             return
         spout = cast(Spout, live.component)
         own["emit"] = self._recording(live, own["emit"])
-        own["emit_many"] = self._recording_many(live, own["emit_many"])
+        own["emit_many"] = self._recording_many(live, own["emit_many"], 1)
         own["ack_many"] = _noting(spout.ack_many, self._acked[name])
         own["fail_many"] = _noting(spout.fail_many, self._failed[name])
         if isinstance(spout, ReliableSpout):
@@ -257,10 +260,11 @@ class Tester:
 
         return recorded
 
-    def _recording_many(self, live: LiveTask, emit_many: Callable[..., None]) -> Callable[..., None]:
-        def recorded(tuples: Iterable[Sequence[Any]], tup_id: Any = None, stream: str | None = None) -> None:
+    def _recording_many(self, live: LiveTask, emit_many: Callable[..., None], stream_at: int) -> Callable[..., None]:
+        def recorded(tuples: Iterable[Sequence[Any]], *rest: Any, **more: Any) -> None:
             rows = [*tuples]
-            emit_many(rows, tup_id, stream)
+            emit_many(rows, *rest, **more)
+            stream = more.get("stream", rest[stream_at] if len(rest) > stream_at else None)
             for row in rows:
                 self._note(live, stream, copy.deepcopy([*row]), None)
 

@@ -8,7 +8,7 @@ A batch is processed on the bolt's own thread, at a tick. Its tuples stay open u
 from __future__ import annotations
 
 import traceback
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from streamlet.base.errors import StreamletError
@@ -47,9 +47,13 @@ class BatchingBolt(Bolt):
         """Return the key of a tuple's batch."""
         return None
 
-    def process_batch(self, key: Any, tups: list[Tuple]) -> None:
+    def process_batch(self, key: Any, tups: list[Tuple]) -> None:  # type: ignore[override]  # pystorm's arguments
         """Handle the tuples of one key."""
         raise NotImplementedError(f"{type(self).__name__} does not define process_batch(key, tups)")
+
+    @classmethod
+    def takes_batches(cls) -> bool:
+        return False
 
     def process(self, tup: Tuple) -> None:
         """Put a tuple into its batch."""
@@ -101,7 +105,7 @@ class BatchingBolt(Bolt):
         cls = type(self)
         self._acks_batches, self._fails_batches, anchors_batches = cls.auto_ack, cls.auto_fail, cls.auto_anchor
         self._batches, self._batch, self._ticks = {}, [], 0
-        send = port.emit
+        send, send_many = port.emit, port.emit_many
 
         def emit(
             tup: Sequence[Any],
@@ -114,7 +118,14 @@ class BatchingBolt(Bolt):
                 anchors = self._batch if anchors_batches else []
             return send(tup, stream, anchors, direct_task, need_task_ids)
 
-        vars(self).update(emit=emit, auto_ack=False, auto_anchor=False)
+        def emit_many(
+            tuples: Iterable[Sequence[Any]], stream: str | None = None, anchors: Sequence[Tuple | TupleId] | None = None
+        ) -> None:
+            if anchors is None:
+                anchors = self._batch if anchors_batches else []
+            send_many(tuples, stream, anchors)
+
+        vars(self).update(emit=emit, emit_many=emit_many, auto_ack=False, auto_anchor=False)
 
 
 class TicklessBatchingBolt(BatchingBolt):

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
+from streamlet.components.batch import Batch
 from streamlet.components.component import Component, TaskPort, not_running
 from streamlet.components.tuples import TICK_STREAM, Tuple, TupleId
 from streamlet.model.spec import BOLT, ComponentSpec
 
 
 class Bolt(Component):
-    """A consumer of tuples. Override ``process``.
+    """A consumer of tuples. Override ``process``, or ``process_batch`` for many tuples in one call.
 
     By default an emitted tuple is anchored to the present one, which is acked when ``process`` returns and failed when
     it raises; the three class attributes turn each of that off. An exception fails the tuple's tree, is logged, and the
-    bolt goes on with the next tuple; with ``exit_on_exception`` it ends the run.
+    bolt goes on with the next tuple; with ``exit_on_exception`` it ends the run. With ``process_batch`` all of this
+    means the batch.
     """
 
     must_define: ClassVar[str] = "process"
@@ -26,6 +28,15 @@ class Bolt(Component):
     auto_fail: ClassVar[bool] = True
     exit_on_exception: ClassVar[bool] = False
     """Whether an exception of ``process`` or ``process_tick`` ends the run. True in pystorm."""
+
+    batch_size: ClassVar[int] = 1024
+    """Most tuples in one call of ``process_batch``. It gets what waits, and waits for none."""
+
+    on_batch_error: ClassVar[Literal["fail", "split"]] = "fail"
+    """Whether an exception of ``process_batch`` fails the batch, or only the tuples that raise alone.
+
+    With "split" the emits of the first try are withdrawn, and each tuple comes again as a batch of one.
+    """
 
     named_values: ClassVar[bool | None] = None
     """Whether ``tup.values`` has the fields as attributes; None: where the class's own file uses one."""
@@ -48,6 +59,15 @@ class Bolt(Component):
         """Handle one tuple."""
         raise NotImplementedError(f"{type(self).__name__} does not define process(tup)")
 
+    def process_batch(self, batch: Batch) -> None:
+        """Handle the tuples of one stream of one task that wait. A class that defines it needs no ``process``."""
+        raise NotImplementedError(f"{type(self).__name__} does not define process_batch(batch)")
+
+    @classmethod
+    def takes_batches(cls) -> bool:
+        """Tell whether the runtime calls ``process_batch``, and not ``process``."""
+        return cls.process_batch is not Bolt.process_batch
+
     def process_tick(self, tup: Tuple) -> None:
         """Handle a tick: one comes every ``topology.tick.tuple.freq.secs``, if set."""
 
@@ -55,24 +75,37 @@ class Bolt(Component):
         self,
         tup: Sequence[Any],
         stream: str | None = None,
-        anchors: Sequence[Tuple | TupleId] | None = None,
+        anchors: Sequence[Tuple | TupleId] | Batch | None = None,
         direct_task: int | None = None,
         need_task_ids: bool = False,
     ) -> list[int] | None:
         """Send a tuple on: ``tup`` is a list of values, one a field. Raises ValueCannotTravel.
 
-        ``anchors`` are tuples or their ``id``; None means the present tuple (if ``auto_anchor``), ``[]`` none. Returns
+        ``anchors`` are tuples or their ``id``, or a batch; None means the present tuple or batch (if ``auto_anchor``),
+        ``[]`` none. Returns
         the receiving task ids if ``need_task_ids``. The error names component, stream and field of a value that the
         wire could not carry unchanged.
         """
         raise not_running("emit")
 
-    def ack(self, tup: Tuple | TupleId) -> None:
-        """Finish a tuple, given itself or its ``id``; only with ``auto_ack = False``. A second ack is ignored."""
+    def emit_many(
+        self,
+        tuples: Iterable[Sequence[Any]],
+        stream: str | None = None,
+        anchors: Sequence[Tuple | TupleId] | Batch | None = None,
+    ) -> None:
+        """Send several tuples on, in order; none of them unless all can travel. Errors as ``emit``."""
+        raise not_running("emit_many")
+
+    def ack(self, tup: Tuple | TupleId | Batch) -> None:
+        """Finish a tuple, given itself or its ``id``; only with ``auto_ack = False``. A second ack is ignored.
+
+        A batch: all its tuples that are still open.
+        """
         raise not_running("ack")
 
-    def fail(self, tup: Tuple | TupleId) -> None:
-        """Fail a tuple's tree, given the tuple or its ``id``: its spout hears it at once."""
+    def fail(self, tup: Tuple | TupleId | Batch) -> None:
+        """Fail a tuple's tree, given the tuple or its ``id``: its spout hears it at once. A batch: as ``ack``."""
         raise not_running("fail")
 
     @staticmethod
@@ -82,4 +115,5 @@ class Bolt(Component):
 
     def bind(self, port: TaskPort) -> None:
         # On the instance and not by a method that forwards: an emit is one call of the task's closure.
-        vars(self).update(emit=port.emit, ack=port.ack, fail=port.fail, report_metric=port.report_metric)
+        own = {"emit": port.emit, "emit_many": port.emit_many, "ack": port.ack, "fail": port.fail}
+        vars(self).update(own, report_metric=port.report_metric)

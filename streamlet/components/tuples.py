@@ -61,7 +61,8 @@ class TupleId(int):
     tup: Tuple
 
     def __new__(cls, tup: Tuple) -> TupleId:
-        made = super().__new__(cls, tup.edge)
+        # Tuples that share an edge have none of their own; while its id lives, a tuple's address is nobody else's.
+        made = super().__new__(cls, tup.edge or id(tup))
         made.tup = tup
         return made
 

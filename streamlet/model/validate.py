@@ -168,7 +168,7 @@ def _name(component: ComponentDef) -> Iterator[Finding]:
 
 
 HOOKS = (
-    *("initialize", "process", "process_tick", "cleanup"),
+    *("initialize", "process", "process_batch", "process_tick", "cleanup"),
     *("next_tuple", "ack", "ack_many", "fail", "fail_many", "activate", "deactivate", "close"),
     *("fileno", "on_timer", "unfinished_count", "caught_up", "partition_status", "given_up", "replay"),
 )
@@ -203,15 +203,19 @@ def _class(component: ComponentDef) -> Iterator[Finding]:
     cls = component.cls
     shown = f"{cls.__module__}.{cls.__qualname__}"
     duty = getattr(cls, "must_define", None)
-    if duty is not None:
+    by_batch = getattr(cls, "takes_batches", None)
+    if duty is not None and not (by_batch is not None and by_batch()):
         owner = next((base for base in cls.__mro__ if duty in vars(base)), None)
         if owner is None or "must_define" in vars(owner):
             what = "handles a tuple" if component.kind == BOLT else "emits tuples"
             signature = f"{duty}(self, tup)" if component.kind == BOLT else f"{duty}(self)"
+            or_batch = ", or process_batch(self, batch)" if duty == "process" else ""
             yield (
                 f"The class {shown} does not define {duty}.",
-                f"Give it a method {signature} that {what}.",
+                f"Give it a method {signature} that {what}{or_batch}.",
             )
+    if by_batch is not None and by_batch():
+        yield from _batches(cls, shown)
     # Only methods that a class of ours has are hooks; a user's own method may have any name and kind.
     ours = {name for base in cls.__mro__ if base.__module__.startswith("streamlet.") for name in vars(base)}
     # A call of a coroutine or generator function runs none of it: its tuple would be acked unprocessed, and an async
@@ -224,6 +228,18 @@ def _class(component: ComponentDef) -> Iterator[Finding]:
                 f"The method {name} of {shown} is {kind}: calling it runs nothing, and its work would count as done.",
                 "Make it a plain method; run coroutines with asyncio.run inside it.",
             )
+
+
+def _batches(cls: Any, shown: str) -> Iterator[Finding]:
+    """Yield the wrong choices of a bolt that takes batches."""
+    size, on_error = cls.batch_size, cls.on_batch_error
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        yield (f"{shown} has batch_size = {size!r}.", "It is the most tuples of a batch: a whole number, 1 or more.")
+    if on_error not in ("fail", "split"):
+        yield (
+            f"{shown} has on_batch_error = {on_error!r}.",
+            'Set it to "fail" (all tuples of the batch) or "split" (only those that raise when they come alone).',
+        )
 
 
 def _outputs(component: ComponentDef) -> Iterator[Finding]:

@@ -135,7 +135,16 @@ def test_the_page_lists_every_method_a_component_may_override(cls: type) -> None
     )
     assert names and all(hasattr(cls, name) for name in names), names
     bound = {"emit", "emit_many", "ack", "fail", "log", "report_metric", "raise_exception"}
-    inner = {"bind", "bind_context", "spec", "override_keys", "with_overrides", "is_tick", "is_heartbeat"}
+    inner = {
+        "bind",
+        "bind_context",
+        "spec",
+        "override_keys",
+        "with_overrides",
+        "is_tick",
+        "is_heartbeat",
+        "takes_batches",
+    }
     public = {name for name, member in inspect.getmembers(cls, callable) if not name.startswith("_")}
     assert public - bound - inner <= names | {"cleanup"}
 

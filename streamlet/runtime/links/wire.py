@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import math
 import struct
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +20,7 @@ import msgpack
 from streamlet.base.errors import StreamletError
 from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run
 from streamlet.tracking.census import Answer, Ask
+from streamlet.tracking.joint import Joint
 
 TAG_BYTES = 16
 MAX_DATA_FRAME = 64 << 20
@@ -32,9 +34,11 @@ class BadFrame(StreamletError):
     """A frame that no streamlet sends. The link is closed; nothing of the frame is used."""
 
 
-def pack(value: Any) -> bytes:
-    """Return the msgpack form that every frame uses."""
-    packed: bytes = msgpack.packb(value, use_bin_type=True, datetime=True, unicode_errors="surrogatepass")
+def pack(value: Any, default: Callable[[Any], Any] | None = None) -> bytes:
+    """Return the msgpack form that every frame uses. ``default`` gives what stands for an object it does not know."""
+    packed: bytes = msgpack.packb(
+        value, default=default, use_bin_type=True, datetime=True, unicode_errors="surrogatepass"
+    )
     return packed
 
 
@@ -118,7 +122,20 @@ class FrameReader:
 def encode_data(outgoing: Outgoing) -> bytes:
     """Return one turn's traffic for another worker as a payload."""
     out = outgoing
-    return pack([out.runs, out.roots, out.deltas, out.fails, out.full, out.ask, out.answer])
+    places: list[Sequence[int]] = []
+    place_of: dict[Joint, int] = {}
+
+    # In a run a negative root is a place in the frame's last part, counted from -1. That part is packed last, so it is
+    # whole by then; each set of trees travels once, however many tuples belong to it.
+    def place(joint: Any) -> int:
+        if joint.__class__ is not Joint:
+            raise TypeError(f"a {type(joint).__name__} does not travel")
+        if joint not in place_of:
+            places.append(joint.roots)
+            place_of[joint] = -len(places)
+        return place_of[joint]
+
+    return pack([out.runs, out.roots, out.deltas, out.fails, out.full, out.ask, out.answer, places], place)
 
 
 def data_payloads(outgoing: Outgoing, limit: int = MAX_DATA_FRAME) -> tuple[list[bytes], list[Run]]:
@@ -178,17 +195,30 @@ def _halves(runs: list[Run]) -> tuple[list[Run], list[Run]]:
 def decode_data(payload: bytes) -> Incoming:
     """Read a data frame; check every shape and type the loop relies on. Raises BadFrame."""
     frame = unpack(payload)
-    if not isinstance(frame, list) or len(frame) != 7:
-        raise BadFrame("A data frame does not have its seven parts.")
-    runs, roots, deltas, fails, full, ask, answer = frame
+    if not isinstance(frame, list) or len(frame) != 8:
+        raise BadFrame("A data frame does not have its eight parts.")
+    runs, roots, deltas, fails, full, ask, answer, places = frame
     for column in (roots, deltas, fails, [] if full is None else full):
         _ints(column)
     if len(roots) != len(deltas) or not isinstance(runs, list):
         raise BadFrame("A data frame's parts do not fit each other.")
-    return Incoming([_run(item) for item in runs], roots, deltas, fails, full, ask=_ask(ask), answer=_answer(answer))
+    joints = _joints(places)
+    made = [_run(item, joints) for item in runs]
+    return Incoming(made, roots, deltas, fails, full, ask=_ask(ask), answer=_answer(answer))
 
 
-def _run(item: Any) -> Run:
+def _joints(places: Any) -> list[Joint]:
+    if type(places) is not list:
+        raise BadFrame("A data frame has no list of trees that share an edge.")
+    for roots in places:
+        _ints(roots)
+        # Twice the same tree would cancel the edge out, and the tree would be acked too early.
+        if len(roots) < 2 or len(set(roots)) != len(roots) or min(roots) < 1:
+            raise BadFrame("Trees that share an edge are fewer than two, named twice, or none.")
+    return [Joint(tuple(roots)) for roots in places]
+
+
+def _run(item: Any, joints: list[Joint]) -> Run:
     if not isinstance(item, list) or len(item) != 7:
         raise BadFrame("A run does not have its seven parts.")
     run = Run(*item)
@@ -211,7 +241,15 @@ def _run(item: Any) -> Run:
     else:
         _ints(run.roots)
         _ints(run.edges)
+        if joints:
+            run = run._replace(roots=_with_joints(run.roots, joints))
     return run
+
+
+def _with_joints(roots: list[int], joints: list[Joint]) -> list[Any]:
+    if min(roots, default=0) < -len(joints):
+        raise BadFrame("A tuple belongs to trees that its frame does not name.")
+    return [joints[-1 - root] if root < 0 else root for root in roots]
 
 
 def _ask(item: Any) -> Ask | None:

@@ -1,4 +1,4 @@
-"""Running a bolt: its tuples, what it emits, acks and fails.
+"""Running a bolt: its tuples or batches, what it emits, acks and fails.
 
 The life of a tuple here: ``execute`` takes it from a run, ``process`` handles it, each ``emit`` draws a random edge and
 XORs it into the tuple's ``children``, and the ack XORs ``edge ^ children`` into ``acks[root]``. Consecutive tuples
@@ -10,21 +10,24 @@ Pure but for the user's code. Deliberately absent: any look at other tasks, sock
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from sys import getrefcount
 from typing import Any
 
 from streamlet.base.clock import Clock
+from streamlet.components.batch import Batch
 from streamlet.components.bolt import Bolt
-from streamlet.components.tuples import ACKED, FAILED, OPEN, Tuple, TupleId, tick_tuple, tuple_of
-from streamlet.runtime.tasks.emitter import BadEmit, Emitter, Outbox, Pick, Work
+from streamlet.components.tuples import ACKED, OPEN, Tuple, TupleId, tick_tuple, tuple_of
+from streamlet.runtime.tasks import batches
+from streamlet.runtime.tasks.emitter import BadEmit, Emitter, Outbox, Pick, StreamRoutes, Work
 from streamlet.runtime.tasks.in_hand import BEGAN, CALL, COUNT, LENGTH, TASK, InHand
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.tasks.user_errors import bolt_ended_run, every_tuple_failed, hurts_one_tuple
-from streamlet.runtime.tasks.values import PLAIN, copies
+from streamlet.runtime.tasks.values import INT_MAX, INT_MIN, PLAIN, copies
+from streamlet.tracking.joint import Root, each_root
 
 SLICE = 64
 """Most tuples between two looks at the clock; a slow bolt gets fewer, down to one."""
@@ -56,7 +59,7 @@ UNKEPT = _unkept()
 These are its variable, ``_current`` and, in some interpreters, the argument of the question itself.
 """
 
-Report = Callable[[BaseException, Tuple | None], None]
+Report = Callable[[BaseException, Tuple | Batch | None], None]
 
 
 class BoltTask:
@@ -70,7 +73,7 @@ class BoltTask:
         self,
         bolt: Bolt,
         emitter: Emitter,
-        acks: dict[int, int],
+        acks: dict[Root, int],
         fails: list[int],
         getrandbits: Callable[[int], int],
         sources: dict[int, str],
@@ -80,6 +83,8 @@ class BoltTask:
         task_id: int = 0,
         first_failures: int = 0,
         named: Mapping[tuple[str, str], type[Tuple]] | None = None,
+        fields: Mapping[tuple[str, str], Sequence[str]] | None = None,
+        boxes: Iterable[Outbox] = (),
         in_hand: InHand | None = None,
         calls: TaskCalls | None = None,
     ) -> None:
@@ -100,9 +105,15 @@ class BoltTask:
         self.report_metric = self.stats.report_metric
         self.held: dict[Tuple, float] = {}
         """Tracked tuples that ``process`` has returned from without an ack or failure, and when they were given."""
-        self._current: Tuple | None = None
-        self._size = 1
-        self._most_size = SLICE
+        self._current: Tuple | Batch | None = None
+        self._by_batch = bolt.takes_batches()
+        self._splits = bolt.on_batch_error == "split"
+        self._anchors_batches = bool(emitter.streams)
+        self._fields = fields or {}
+        self._boxes = boxes
+        self._usual_size = bolt.batch_size if self._by_batch else SLICE
+        self._size = self._usual_size if self._by_batch else 1
+        self._most_size = self._usual_size
         self._by_name = False
         self._careful_until: float | None = None
         self._failures = 0
@@ -146,7 +157,7 @@ class BoltTask:
             if tup.__class__ is not list and tup.__class__ is not tuple:
                 return slow(tup)
             for value in tup:
-                if value.__class__ not in plain:
+                if value.__class__ not in plain and not (value.__class__ is int and INT_MIN <= value <= INT_MAX):
                     return slow(tup)
             current = task._current
             if len(tup) != width or current is None or current.anchors is not None:
@@ -190,7 +201,7 @@ class BoltTask:
                 (value,) = tup  # cheaper than to ask for the length and index
             except ValueError:
                 return slow(tup)
-            if value.__class__ not in plain:
+            if value.__class__ not in plain and not (value.__class__ is int and INT_MIN <= value <= INT_MAX):
                 return slow(tup)
             put = pick(value).extend  # a look-up and a call are cheaper apart: the slot is no method
             root = current.root
@@ -217,21 +228,80 @@ class BoltTask:
             return self._emit_from_other_thread(tup, stream, anchors, direct_task, need_task_ids)
         routes = self.emitter.routes(stream, direct_task)
         values = self.emitter.checked(tup, routes)
-        if anchors is None:
+        boxes = self._send(values, routes, self._anchors(anchors, routes), direct_task)
+        return [box.target for box in boxes] if need_task_ids else None
+
+    def emit_many(
+        self,
+        tuples: Iterable[Sequence[Any]],
+        stream: str | None = None,
+        anchors: Sequence[Tuple | TupleId] | Batch | None = None,
+    ) -> None:
+        """Emit several tuples; none of them unless all can travel. Any thread."""
+        rows = [*tuples]
+        if not self.calls.here():
+            self._emit_many_elsewhere(rows, stream, anchors)
+            return
+        routes = self.emitter.routes(stream, None)
+        found = self._anchors(anchors, routes)
+        tracked = [anchor for anchor in found if anchor.root]
+        one_root = len(tracked) < 2 and all(anchor.anchors is None for anchor in tracked)
+        by_box = routes.by_box(rows) if one_root else None
+        if by_box is None:
+            for values in [self.emitter.checked(row, routes) for row in rows]:
+                self._send(values, routes, found, None)
+            return
+        # The rows of each receiver are one block, with one edge.
+        for box, own in by_box.items():
+            edge = self.getrandbits(64) if tracked else 0
+            for anchor in tracked:
+                anchor.children ^= edge
+            box.put_block(routes.name, tracked[0].root if tracked else 0, edge, own)
+        self._settle_others(tracked)
+
+    def _emit_many_elsewhere(
+        self, rows: list[Sequence[Any]], stream: str | None, anchors: Sequence[Tuple | TupleId] | Batch | None
+    ) -> None:
+        copied = [self.calls.row(self.emitter, row, stream, None, False) for row in rows]
+        given = (anchors,) if isinstance(anchors, Batch) else tuple(anchors or ())
+
+        def emit_all() -> None:
+            for row in copied:
+                self._emit_handed_over(row, stream, given, None)
+
+        self.calls.put(emit_all, "emit_many")
+
+    def _anchors(self, given: Iterable[Any] | Batch | None, routes: StreamRoutes) -> tuple[Tuple | Batch, ...]:
+        """Return the anchors of an emit. Raises BadEmit if one of them is done."""
+        anchors: tuple[Tuple | Batch, ...]
+        if given is None:
             anchors = (self._current,) if self._current is not None and self.bolt.auto_anchor else ()
+        elif isinstance(given, Batch):
+            anchors = (given,)
         else:
-            # The first look would spend an iterator, and the tuple would be tracked by nobody.
-            anchors = tuple(map(tuple_of, anchors))
+            # Once: a second look at an iterator finds nothing, and the tuple would be tracked by nobody.
+            anchors = tuple(one if isinstance(one, Batch) else tuple_of(one) for one in given)
         if any(anchor.state != OPEN and anchor.root for anchor in anchors):
             raise BadEmit(
                 f"{self.emitter.component} emitted on stream {routes.name!r} with an anchor that was already acked "
                 "or failed: its tree could never complete. Emit before you ack, or emit with anchors=[]."
             )
+        return anchors
+
+    def _send(
+        self, values: list[Any], routes: StreamRoutes, anchors: Sequence[Tuple | Batch], direct_task: int | None
+    ) -> list[Outbox]:
         boxes = routes.boxes(values, direct_task)
         # A row for each receiver: with one list in two outboxes a bolt could change what another bolt receives.
         for box, row in zip(boxes, copies(values, len(boxes)), strict=False):
             self._put(box, routes.name, row, anchors)
-        return [box.target for box in boxes] if need_task_ids else None
+        self._settle_others(anchors)
+        return boxes
+
+    def _settle_others(self, anchors: Iterable[Tuple | Batch]) -> None:
+        for anchor in anchors:
+            if isinstance(anchor, Batch) and anchor is not self._current:  # nothing else looks at it before its ack
+                batches.settle_children(anchor, self.acks)
 
     def _emit_from_other_thread(
         self,
@@ -246,12 +316,12 @@ class BoltTask:
         It is anchored to the tuples that it names, and to nothing else.
         """
         row = self.calls.row(self.emitter, tup, stream, direct_task, need_task_ids)
-        given = tuple(anchors or ())
+        given = (anchors,) if isinstance(anchors, Batch) else tuple(anchors or ())
         self.calls.put(partial(self._emit_handed_over, row, stream, given, direct_task), "emit")
         return None
 
     def _emit_handed_over(
-        self, row: list[Any], stream: str | None, anchors: tuple[Tuple, ...], direct_task: int | None
+        self, row: list[Any], stream: str | None, anchors: Sequence[Any], direct_task: int | None
     ) -> None:
         try:
             self.emit_anywhere(row, stream, anchors, direct_task)
@@ -259,7 +329,7 @@ class BoltTask:
             self.stats.errors += 1
             self.report(error, anchors[0] if anchors else None)
 
-    def _put(self, box: Outbox, stream: str, values: list[Any], anchors: Sequence[Tuple]) -> None:
+    def _put(self, box: Outbox, stream: str, values: list[Any], anchors: Sequence[Tuple | Batch]) -> None:
         """Put a row into an outbox, with fresh edges for its anchors."""
         # Every edge is a random 64-bit number. A counter times a constant is not independent under XOR: small trees
         # could cancel to zero, and be acked before they are done.
@@ -277,44 +347,43 @@ class BoltTask:
             for anchor in tracked:
                 edge = self.getrandbits(64)
                 anchor.children ^= edge
-                for root, _ in anchor.anchors or ((anchor.root, 0),):
+                for root in each_root(root for root, _ in anchor.anchors or ((anchor.root, 0),)):
                     edges[root] = edges.get(root, 0) ^ edge
             box.switch(stream, multi=True)((list(edges), list(edges.values()), values))
             box.switch(stream)  # the fast closure appends without asking what the outbox holds
 
     # -- acking --------------------------------------------------------------------------------------------
 
-    def ack(self, tup: Tuple | TupleId) -> None:
-        """Ack a tuple. A second ack, or one after a failure, changes nothing. Any thread."""
+    def ack(self, tup: Tuple | TupleId | Batch) -> None:
+        """Ack a tuple, or a batch. A second ack, or one after a failure, changes nothing. Any thread."""
         if not self.calls.here():
             self.calls.put(partial(self.ack, tup), "ack", waits=False)
-            return
-        tup = tuple_of(tup)
-        if tup.state != OPEN:
-            return
-        tup.state = ACKED
-        self.stats.acked += 1
-        if self.held:
-            self.held.pop(tup, None)
-        acks = self.acks
-        for root, edge in tup.anchors or ((tup.root, tup.edge),):
-            acks[root] = acks.get(root, 0) ^ edge ^ tup.children
-        tup.anchors = ()  # sends a later emit with this anchor to the slow path, which refuses it
+        elif isinstance(tup, Batch):
+            self.stats.acked += batches.ack(tup, self.acks)
+            self._release(tup)
+        else:
+            one = tuple_of(tup)
+            self.stats.acked += batches.ack_tuple(one, self.acks)
+            if self.held:
+                self.held.pop(one, None)
 
-    def fail(self, tup: Tuple | TupleId) -> None:
-        """Fail every tree that a tuple belongs to. Any thread."""
+    def fail(self, tup: Tuple | TupleId | Batch) -> None:
+        """Fail every tree of a tuple, or of a batch. Any thread."""
         if not self.calls.here():
             self.calls.put(partial(self.fail, tup), "fail", waits=False)
-            return
-        tup = tuple_of(tup)
-        if tup.state != OPEN:
-            return
-        tup.state = FAILED
-        self.stats.failed += 1
-        if self.held:
-            self.held.pop(tup, None)
-        self.fails.extend(root for root, _ in tup.anchors or ((tup.root, tup.edge),) if root)
-        tup.anchors = ()
+        elif isinstance(tup, Batch):
+            batches.settle_children(tup, self.acks)
+            self.stats.failed += batches.fail(tup, self.fails)
+            self._release(tup)
+        else:
+            one = tuple_of(tup)
+            self.stats.failed += batches.fail_tuple(one, self.fails)
+            if self.held:
+                self.held.pop(one, None)
+
+    def _release(self, batch: Batch) -> None:
+        for one in (self.held and batch.made) or ():
+            self.held.pop(one, None)
 
     # -- receiving -----------------------------------------------------------------------------------------
 
@@ -327,6 +396,8 @@ class BoltTask:
         now = started = self.clock.monotonic()
         words, times = self.in_hand.words, self.in_hand.times
         words[CALL] = words[LENGTH] = 0
+        if not (self.bolt.auto_ack and self.bolt.auto_fail):
+            self._part_blocks(work)
         while work.left > 0:
             size = self._size
             # Where a death or a hang can be looked up from outside: two numbers a slice, and in full for a tuple that
@@ -337,22 +408,35 @@ class BoltTask:
                 words[COUNT] = size
                 times[BEGAN] = now
                 words[TASK] = self.task_id
-            self._slice(work, size)
+            (self._give_batch if self._by_batch else self._slice)(work, size)
             work.left -= size
             began, now = now, self.clock.monotonic()
-            if now - began > SLICE_S:
+            # A batch may cost the same whether large or small: its size is the bolt's choice.
+            if now - began > SLICE_S and not self._by_batch:
                 self._size = max(1, int(size * SLICE_S / (now - began)))
                 self._by_name = True
             elif size < self._most_size:
                 self._size = min(2 * size, self._most_size)
             elif self._careful_until is not None and now >= self._careful_until:
-                self._most_size, self._careful_until = SLICE, None
+                self._most_size, self._careful_until = self._usual_size, None
             if now >= until:
                 break
         self._current = None
         self.stats.ran(before - max(work.left, 0), now - started)
         if self._one_too_many is not None:
             self._stop_if_all_failed()
+
+    def _part_blocks(self, work: Work) -> None:
+        """Give each row of a block an edge of its own."""
+        # Rule: a block has its edge on its last row, so its rows must be done in order, and the last one last. A bolt
+        # that acks by hand may ack in any order: the tree would be complete while others are open. An edge that is also
+        # XORed into the tree changes nothing of what is left when all are done.
+        run = work.run
+        for at in range(len(run.roots) - work.left, len(run.roots)):
+            root = run.roots[at]
+            if not run.multi and root and not run.edges[at]:
+                edge = run.edges[at] = self.getrandbits(64)
+                self.acks[root] = self.acks.get(root, 0) ^ edge
 
     def be_careful(self, until: float) -> None:
         """Process one tuple at a time until then: one has killed a worker."""
@@ -366,8 +450,8 @@ class BoltTask:
         self.in_hand.note_tuple(self.task_id, run.roots[index], run.values[index], now)
 
     @property
-    def present(self) -> Tuple | None:
-        """The tuple that is processed now. Any thread: it may hold another's values a moment later."""
+    def present(self) -> Tuple | Batch | None:
+        """The tuple or batch that is processed now. Any thread: it may hold another's values a moment later."""
         return self._current
 
     def _stop_if_all_failed(self) -> None:
@@ -376,7 +460,11 @@ class BoltTask:
         # thousand are enough; one success, and the errors are taken to be the tuples' own.
         error, self._one_too_many = self._one_too_many, None
         if error is not None and self._failures >= self.stats.executed:
-            raise every_tuple_failed(self.emitter.component, self.task_id, self._failures, error, self.bolt.process)
+            raise every_tuple_failed(self.emitter.component, self.task_id, self._failures, error, self._called)
+
+    @property
+    def _called(self) -> Callable[..., Any]:
+        return self.bolt.process_batch if self._by_batch else self.bolt.process
 
     def _slice(self, work: Work, size: int) -> None:
         run = work.run
@@ -451,6 +539,62 @@ class BoltTask:
                 self.ack(tup)
             elif tup.state == OPEN and tup.root:
                 self.held[tup] = given
+
+    def _give_batch(self, work: Work, size: int) -> None:
+        run = work.run
+        start = len(run.roots) - work.left
+        source = (self.sources.get(run.source, "?"), run.stream)
+        kind, fields = self.named.get(source, Tuple), self._fields.get(source, ())
+        tracks = self._anchors_batches and self.bolt.auto_anchor
+        self._process_batch(batches.batch_of(run, start, start + size, source[0], fields, kind, tracks))
+
+    def _process_batch(self, batch: Batch) -> None:
+        self._current = batch
+        marks = [box.mark() for box in self._boxes] if self._splits else []
+        try:
+            self.bolt.process_batch(batch)
+        except BaseException as error:
+            if not hurts_one_tuple(error):
+                raise
+            self._current = None
+            # What was acked or failed by hand has trees with edges in the outboxes: nothing can be withdrawn.
+            untouched = all(tup.state == OPEN for tup in batch.made or ()) and batch.state == OPEN
+            if self._splits and len(batch) > 1 and untouched:
+                for box, mark in zip(self._boxes, marks, strict=True):
+                    box.withdraw(mark)
+                for index in range(len(batch)):
+                    self._process_batch(batches.single(batch, index))
+                return
+            self._batch_raised(error, batch)
+            return
+        self._current = None
+        if batch.state != OPEN:
+            return
+        if self.bolt.auto_ack:
+            self.stats.acked += batches.ack(batch, self.acks)
+        else:
+            batches.settle_children(batch, self.acks)
+            self._hold(batch)
+
+    def _hold(self, batch: Batch) -> None:
+        given = self.clock.monotonic()
+        self.held.update((tup, given) for tup in batch.tuples if tup.state == OPEN and tup.root)
+
+    def _batch_raised(self, error: BaseException, batch: Batch) -> None:
+        self.stats.errors += 1
+        before, self._failures = self._failures, self._failures + len(batch)
+        if before < self._most_failures <= self._failures:
+            self._one_too_many = error
+        if self.bolt.auto_fail:
+            self.fail(batch)
+        else:
+            batches.settle_children(batch, self.acks)
+            self._hold(batch)
+        untracked = batch.roots.count(0)  # no spout can replay it
+        self.stats.unreplayed += untracked
+        self.stats.given_up += untracked
+        self.report(error, batch)
+        self._end_run(error, self.bolt.process_batch)
 
     def _raised(self, error: BaseException, tup: Tuple) -> None:
         # No longer the present tuple: what the bolt emits from elsewhere must not be anchored to a tree that has

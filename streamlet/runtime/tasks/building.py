@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from streamlet.base.clock import Clock
+from streamlet.components.batch import Batch
 from streamlet.components.bolt import Bolt
 from streamlet.components.component import COMPONENT_LOGGER, Component
 from streamlet.components.context import TopologyContext
@@ -25,6 +26,7 @@ from streamlet.runtime.tasks.named_values import tuple_classes
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.user_errors import Defined
+from streamlet.tracking.joint import Root
 from streamlet.tracking.window import PendingWindow
 
 ReportFrom = Callable[[str, int, BaseException, Any, Defined], None]
@@ -45,7 +47,7 @@ class WorkerContext:
     report: ReportFrom
     wake: Callable[[], None]
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    acks: dict[int, int] = field(default_factory=dict)
+    acks: dict[Root, int] = field(default_factory=dict)
     fails: list[int] = field(default_factory=list)
     in_hand: InHand = field(default_factory=InHand)
     crashes: Mapping[int, Mapping[Key, int]] = field(default_factory=dict)
@@ -125,6 +127,10 @@ def build_task(shared: WorkerContext, task: TaskPlan) -> LiveTask:
             task_id=task.task_id,
             first_failures=conf["streamlet.first.failures.max"],
             named=tuple_classes(type(component), context.sources),
+            fields={
+                (name, stream): own for name, streams in context.sources.items() for stream, own in streams.items()
+            },
+            boxes=boxes.values(),
             in_hand=shared.in_hand,
             calls=calls,
         )
@@ -158,7 +164,8 @@ def _context(shared: WorkerContext, task: TaskPlan, definition: ComponentDef, rn
 def _report(shared: WorkerContext, task: TaskPlan, component: Component, error: BaseException, tup: Any) -> None:
     called = None
     if isinstance(component, Bolt):
-        called = component.process_tick if tup is None else component.process
+        by_batch = component.process_batch if isinstance(tup, Batch) else component.process
+        called = component.process_tick if tup is None else by_batch
     shared.report(task.component, task.task_id, error, tup, called)
 
 

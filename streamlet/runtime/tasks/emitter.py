@@ -12,8 +12,8 @@ or link keeps a bolt or spout from its next turn.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import itemgetter
@@ -23,8 +23,9 @@ from typing import Any, NamedTuple
 from streamlet.components.tuples import NO_ROWS
 from streamlet.model.grouping import Grouping
 from streamlet.model.stream import DEFAULT_STREAM, Stream
-from streamlet.runtime.tasks.values import PLAIN, key_hash, travelling
+from streamlet.runtime.tasks.values import INT_MAX, INT_MIN, PLAIN, key_hash, travelling
 from streamlet.tracking.census import Answer, Ask
+from streamlet.tracking.joint import Root
 
 CACHED_KEYS = 65_536
 """Keys whose task a fields grouping remembers, before it forgets all and starts again."""
@@ -45,6 +46,9 @@ _NESTED: frozenset[type] = frozenset({list, tuple, dict})
 
 FAIR = 8
 """One run in so many is the one that has waited longest, also while the deepest come first."""
+
+MOST_JOINED = 4096
+"""Tuples in a run that is long enough: its columns are kept until all of them are done."""
 
 SHARES = 8
 """Most parts that the marks are divided into: tasks of a worker share them, and each may always hold some."""
@@ -71,6 +75,7 @@ class Run(NamedTuple):
     stream: str
     multi: bool
     roots: list[Any]
+    """Ints, 0 for an untracked tuple, or a Joint for a tuple that was emitted for a whole batch."""
     edges: list[Any]
     values: list[Any]
 
@@ -127,6 +132,27 @@ class Outbox:
             self._close()
             self.stream, self.multi = stream, multi
         return self.extend
+
+    def put_block(self, stream: str, root: Root, edge: int, rows: list[list[Any]]) -> None:
+        """Put in rows that share one edge, in order."""
+        # Rule: rows of a block have edge 0, but the last one. They are done in order, so the tree is complete with the
+        # last, and a failure is brought to the ledger before acks of the same turn. See `BoltTask._part_blocks`.
+        self.switch(stream)
+        self._close()
+        count = len(rows)
+        edges = [0] * count
+        edges[-1] = edge
+        self._closed.append(Run(self.target, self.source, stream, False, [root] * count, edges, rows))
+
+    def mark(self) -> int:
+        """Return a place for ``withdraw``."""
+        self._close()
+        return len(self._closed)
+
+    def withdraw(self, mark: int) -> None:
+        """Take back all rows put in since a mark."""
+        self._rows.clear()
+        del self._closed[mark:]
 
     def _close(self) -> None:
         rows = self._rows
@@ -254,7 +280,9 @@ class Inbox:
     nothing. News from other workers may be late, but each worker reads its links also while its bolts wait.
     """
 
-    def __init__(self, by_depth: Sequence[int], most_tuples: int, most_bytes: int) -> None:
+    def __init__(
+        self, by_depth: Sequence[int], most_tuples: int, most_bytes: int, joined: Collection[int] = ()
+    ) -> None:
         self.tuples = 0
         self.bytes = 0
         self.grown = False
@@ -274,6 +302,8 @@ class Inbox:
         """Work by task, while the deepest come first; ``_in_order`` is empty then."""
         self._turns = 0
         self._number = 0
+        self._last: dict[int, Work | None] = dict.fromkeys(joined)
+        """The latest work of each task whose runs are joined."""
 
     def __bool__(self) -> bool:
         return self.tuples > 0
@@ -295,8 +325,11 @@ class Inbox:
     def add(self, run: Run) -> None:
         """Take in a run for a bolt of this worker."""
         count = len(run.roots)
-        work = Work(run, self._sizes.of((run.source, run.stream), run.values), self._number)
-        self._number += 1
+        work = self._joined(run) if self._last else None
+        is_new = work is None
+        if work is None:
+            work = Work(run, self._sizes.of((run.source, run.stream), run.values), self._number)
+            self._number += 1
         size = count * work.row_bytes
         waiting = self._waiting[run.target]
         waiting.tuples += count
@@ -305,10 +338,32 @@ class Inbox:
         self.bytes += size
         if waiting.tuples > self._share_tuples or waiting.bytes > self._share_bytes or self.bytes > self._most_bytes:
             self.grown = True
-        if self._of_task:
-            self._of_task[run.target].append(work)
-        else:
-            self._in_order.append(work)
+        if is_new:
+            if run.target in self._last:
+                self._last[run.target] = work
+            (self._of_task[run.target] if self._of_task else self._in_order).append(work)
+
+    def _joined(self, run: Run) -> Work | None:
+        """Append a run to its task's latest, and return that.
+
+        None where they are not of one sender and stream.
+        """
+        # Only to the latest: what a task receives keeps its order.
+        last = self._last.get(run.target)
+        if last is None or last.left <= 0:
+            return None
+        before = last.run
+        if len(before.roots) >= MOST_JOINED or (before.source, before.stream, before.multi) != (
+            run.source,
+            run.stream,
+            run.multi,
+        ):
+            return None
+        before.roots.extend(run.roots)
+        before.edges.extend(run.edges)
+        before.values.extend(run.values)
+        last.left += len(run.roots)
+        return last
 
     def next(self) -> Work | None:
         """Return the run whose turn it is, or None: nothing waits, or all that do must wait for others."""
@@ -454,6 +509,10 @@ class FieldsPick:
 # -- streams: what a task may emit -----------------------------------------------------------------------------------
 
 
+def _is_small_int(value: Any) -> bool:
+    return value.__class__ is int and INT_MIN <= value <= INT_MAX
+
+
 class StreamRoutes:
     """One declared stream of one task, with everything an emit needs."""
 
@@ -478,6 +537,41 @@ class StreamRoutes:
         if direct_task is not None:
             return [self.direct[direct_task]] if direct_task in self.direct else []
         return [*(pick(values) for pick in self.picks), *self.spreads]
+
+    def by_box(self, rows: Iterable[Any]) -> Mapping[Outbox, list[list[Any]]] | None:
+        """Return copies of the rows by their receiver, in order.
+
+        None for a stream with several readers, or where a row is not plain: each is looked at by ``checked`` then.
+        """
+        if self.single is None:
+            return None
+        chosen: dict[Outbox, list[list[Any]]] = defaultdict(list)
+        if self.width != 1:
+            return chosen if self._many_fields(rows, chosen, self.single) else None
+        pick = self.single_value
+        for row in rows:
+            if row.__class__ is not list and row.__class__ is not tuple:
+                return None
+            try:
+                (value,) = row
+            except ValueError:
+                return None
+            if value.__class__ not in PLAIN and not _is_small_int(value):
+                return None
+            chosen[pick(value)].append([value])
+        return chosen
+
+    def _many_fields(self, rows: Iterable[Any], chosen: dict[Outbox, list[list[Any]]], pick: Pick) -> bool:
+        width = self.width
+        for row in rows:
+            if (row.__class__ is not list and row.__class__ is not tuple) or len(row) != width:
+                return False
+            for value in row:
+                if value.__class__ not in PLAIN and not _is_small_int(value):
+                    return False
+            copied = [*row]
+            chosen[pick(copied)].append(copied)
+        return True
 
     @property
     def single(self) -> Pick | None:

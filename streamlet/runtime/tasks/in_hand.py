@@ -17,6 +17,8 @@ from typing import Any
 
 import msgpack
 
+from streamlet.tracking.joint import each_root
+
 PAGE_BYTES = 8192
 
 TASK, COUNT, CALL, BEGAN, LENGTH, WRITER = range(6)
@@ -98,10 +100,10 @@ class InHand:
         words[TASK] = task_id
 
     def note_tuple(self, task_id: int, root: Any, values: Sequence[Any], now: float) -> None:
-        """Note one tuple that is about to be processed. ``root``: a list for a tuple of several trees, 0 for none."""
+        """Note one tuple that is about to be processed. ``root``: a list or Joint for several trees, 0 for none."""
         words = self.words
         words[TASK] = 0
-        roots = root if isinstance(root, list) else [root] if root else []
+        roots = [one for one in each_root(root if isinstance(root, list) else [root]) if one]
         found = [(one, self.message_of(one)) for one in roots[:MOST_ROOTS]]
         messages = [(one, message_key(name), shortened(name)) for one, name in found if name is not None]
         details: bytes = msgpack.packb([roots[:MOST_ROOTS], messages, shortened(values)])

@@ -17,6 +17,7 @@ from streamlet.runtime.tasks.emitter import Outgoing, Run
 from streamlet.runtime.tasks.in_hand import InHand
 from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.user_errors import hurts_one_tuple, spout_failed
+from streamlet.tracking.joint import Root, each_root, spread
 from streamlet.tracking.pending import owner_task
 
 
@@ -31,7 +32,7 @@ class Ledgers:
         self,
         plan: Plan,
         clock: Clock,
-        acks: dict[int, int],
+        acks: dict[Root, int],
         fails: list[int],
         outgoing: Callable[[int], Outgoing],
         in_hand: InHand,
@@ -50,15 +51,18 @@ class Ledgers:
 
     def settle(self) -> None:
         """Bring the turn's ack deltas and failures to their ledgers."""
-        if self._acks:
-            self._acks.pop(0, None)  # what untracked tuples left there
-            roots, deltas = list(self._acks), list(self._acks.values())
-            self._acks.clear()
-            self.apply_acks(roots, deltas)
+        # Failures first: an ack of the same turn may be the last of a tree of which another tuple has failed
+        # (`Outbox.put_block`).
         if self._fails:
             failed = list(self._fails)
             self._fails.clear()
             self.apply_fails(failed)
+        if self._acks:
+            self._acks.pop(0, None)  # what untracked tuples left there
+            by_root = spread(self._acks)
+            roots, deltas = list(by_root), list(by_root.values())
+            self._acks.clear()
+            self.apply_acks(roots, deltas)
 
     def apply_acks(self, roots: list[int], deltas: list[int]) -> None:
         """Apply deltas by root here, or pass them on to another worker."""
@@ -108,7 +112,7 @@ class Ledgers:
         # count against the message; that worker hears of the lost link itself, and then fails everything it has open.
         roots: set[int] = set()
         for run in runs:
-            roots.update(*run.roots) if run.multi else roots.update(run.roots)
+            roots.update(*run.roots) if run.multi else roots.update(each_root(run.roots))
         self.apply_fails([root for root in roots if owner_task(root) in self.spouts], FailReason.LOST)
 
     def fail_everything(self) -> int:

@@ -19,6 +19,7 @@ from typing import Any
 from streamlet.base.clock import Clock
 from streamlet.base.errors import StreamletError, text_of
 from streamlet.base.notices import Notices
+from streamlet.components.batch import Batch
 from streamlet.components.tuples import ACKED, FAILED
 from streamlet.tracking.window import PendingWindow
 
@@ -170,6 +171,8 @@ def _paragraph(component: str, task_id: int, error: BaseException, tup: Any, uns
     where = place(error, defined)
     at = f" at {where}" if where else ""
     what = f"on a tuple from {tup.component}" if tup is not None else "in process_tick"
+    if isinstance(tup, Batch):
+        what = f"on a batch of {len(tup):,} tuple{'' if len(tup) == 1 else 's'} from {tup.component}"
     return (
         f"{component} (task {task_id}) raised {type(error).__name__}{at} {what}: {_error_text(error)}{again}. "
         f"{_about_memory(error)}{_consequence(tup)}"
@@ -190,6 +193,8 @@ def _consequence(tup: Any) -> str:
     """Say what the error means for the tuple; None is a tick."""
     if tup is None:
         return "No tuple has failed by it; the bolt goes on."
+    if isinstance(tup, Batch):
+        return _consequence_for(tup)
     on = "the bolt goes on with the next tuple."
     if not tup.root:
         return f"The tuple is not tracked, so no spout hears of it and nobody sends it again; {on}"
@@ -200,6 +205,20 @@ def _consequence(tup: Any) -> str:
     return (
         "The bolt has auto_fail = False, so the tuple is neither acked nor failed: its tree fails when "
         f"topology.message.timeout.secs are over, unless the bolt acks or fails it; {on}"
+    )
+
+
+def _consequence_for(batch: Batch) -> str:
+    on = "the bolt goes on with the next batch."
+    untracked = batch.roots.count(0)
+    if untracked == len(batch):
+        return f"Its tuples are not tracked, so no spout hears of them and nobody sends them again; {on}"
+    if batch.state == FAILED:
+        split = "" if len(batch) == 1 else ' With on_batch_error = "split" only the tuples at fault would fail.'
+        return f"The trees of its tuples have failed and their spouts have been told; {on}{split}"
+    return (
+        "The bolt has auto_fail = False, so its tuples are neither acked nor failed: their trees fail when "
+        f"topology.message.timeout.secs are over, unless the bolt acks or fails them; {on}"
     )
 
 

@@ -24,7 +24,8 @@ from itertools import chain
 from typing import Any
 
 from streamlet.base.errors import StreamletError, ValueCannotTravel, text_of
-from streamlet.model.plan import TICK_PERIOD, Plan
+from streamlet.components.bolt import Bolt
+from streamlet.model.plan import TICK_PERIOD, Plan, TaskPlan
 from streamlet.runtime.links.links import Links
 from streamlet.runtime.links.wire import MAX_DATA_FRAME
 from streamlet.runtime.tasks.bolt_task import BoltTask
@@ -36,6 +37,7 @@ from streamlet.runtime.tasks.user_errors import ComponentFailed, could_not_start
 from streamlet.runtime.worker.log_lines import keep_shown
 from streamlet.runtime.worker.queue_census import QueueCensus
 from streamlet.runtime.worker.timers import Timers
+from streamlet.tracking.joint import each_root
 
 logger = logging.getLogger("streamlet")
 
@@ -92,6 +94,11 @@ def _too_large_error(component: str, stream: str) -> StreamletError:
     )
 
 
+def _takes_batches(plan: Plan, task: TaskPlan) -> bool:
+    cls: type[Bolt] = plan.topology.component(task.component).cls
+    return cls.takes_batches()
+
+
 class WorkerLoop:
     """All tasks of one worker, and their turns.
 
@@ -117,6 +124,7 @@ class WorkerLoop:
             [task.task_id for task in sorted(bolts, key=lambda task: depths[task.component], reverse=True)],
             shared.conf["streamlet.inbox.high.water.tuples"],
             memory // 4,
+            [task.task_id for task in bolts if _takes_batches(shared.plan, task)],
         )
         self._ahead = {task.task_id: shared.plan.ahead_of(task, depths) for task in bolts}
         self._link_mark = min(shared.conf["streamlet.link.high.water.bytes"], memory // 32)
@@ -426,10 +434,10 @@ class WorkerLoop:
                 self._full_elsewhere[incoming.worker] = incoming.full
                 (self.pause if incoming.full else self.resume)(f"worker {incoming.worker} is full")
                 self._order_bolts()
+            if incoming.fails:  # before acks, as in `Ledgers.settle`
+                self.ledgers.apply_fails(incoming.fails)
             if incoming.roots:
                 self.ledgers.apply_acks(incoming.roots, incoming.deltas)
-            if incoming.fails:
-                self.ledgers.apply_fails(incoming.fails)
             # After everything else of the frame: its tuples are queued here by now, and its deltas are in the ledger.
             # Only so does an answer without a tree mean something.
             if incoming.ask is not None or incoming.answer is not None:
@@ -663,7 +671,7 @@ class WorkerLoop:
         for run in runs:
             component = self.plan.tasks[run.source - 1].component
             self.shared.report(component, run.source, _too_large_error(component, run.stream), None, None)
-            self.ledgers.apply_fails(run.roots[0] if run.multi else run.roots)
+            self.ledgers.apply_fails(run.roots[0] if run.multi else [*each_root(run.roots)])
             sender, gone = self.tasks[run.source].run, len(run.untracked().roots)
             if isinstance(sender, SpoutTask):
                 sender.too_large += gone

@@ -23,6 +23,7 @@ from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.user_errors import AGAIN_S, timed_out, waits_long
 from streamlet.runtime.worker.timers import Timers
 from streamlet.tracking.census import Answer, Ask, Census, Found
+from streamlet.tracking.joint import each_root
 from streamlet.tracking.overdue import NOBODY
 from streamlet.tracking.pending import owner_task
 
@@ -173,7 +174,7 @@ class QueueCensus:
             counts[work.run.target] += work.left
             if bounds:
                 roots = work.run.roots[-work.left :]
-                flat = chain.from_iterable(roots) if work.run.multi else roots
+                flat = chain.from_iterable(roots) if work.run.multi else each_root(roots)
                 waiting.update(root for root in flat if root < bounds.get(owner_task(root), 0))
         waits = {task: count * self._pace(task) for task, count in counts.items()}
         sent, received = self._links.traffic()
@@ -195,7 +196,7 @@ class QueueCensus:
         for task_id, live in self._tasks.items():
             held = live.run.held if isinstance(live.run, BoltTask) else {}
             for tup, since in list(held.items()):
-                roots = [root for root, _ in tup.anchors or ((tup.root, 0),)]
+                roots = [*each_root(root for root, _ in tup.anchors or ((tup.root, 0),))]
                 if all(root < floors.get(owner_task(root), 0) for root in roots):
                     del held[tup]
                     continue

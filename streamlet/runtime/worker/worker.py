@@ -30,6 +30,7 @@ from streamlet.base.clock import SystemClock
 from streamlet.base.environment import environment
 from streamlet.base.errors import StreamletError
 from streamlet.base.log_line import LogLine
+from streamlet.components.batch import Batch
 from streamlet.components.tuples import Tuple
 from streamlet.model.plan import Plan, fingerprint, make_plan
 from streamlet.runtime.links import handshake
@@ -444,7 +445,8 @@ class Worker:
         task, call = words[TASK], CALLS[min(words[CALL], len(CALLS) - 1)]
         live = self.loop.tasks.get(task)
         tup = live.run.present if live is not None and isinstance(live.run, BoltTask) and call == CALLS[0] else None
-        look = Look(task, call, self.in_hand.times[BEGAN], tup.values if tup is not None else None)
+        values = tup.rows if isinstance(tup, Batch) else None if tup is None else tup.values
+        look = Look(task, call, self.in_hand.times[BEGAN], values)
         hang = self._hangs.look(look, self.clock.monotonic())
         if self._hangs.over is not None:
             over = self._hangs.over.look
@@ -453,17 +455,18 @@ class Worker:
         if hang is None:
             return []
         if hang.first:
-            self._tell_hang(hang, tup)
-        held = "" if tup is None else shortened(tup.values)
+            self._tell_hang(hang, tup, shortened(values))
+        held = "" if tup is None else shortened(values)
         return [{"task": task, "call": call, "seconds": hang.seconds, "tuple": held}]
 
-    def _tell_hang(self, hang: Hang, tup: Tuple | None) -> None:
-        on = "" if tup is None else f" on a tuple from {tup.component}, {shortened(tup.values)}"
+    def _tell_hang(self, hang: Hang, tup: Tuple | Batch | None, held: str) -> None:
+        what = f"a batch of {len(tup):,} tuples" if isinstance(tup, Batch) else "a tuple"
+        on = "" if tup is None else f" on {what} from {tup.component}, {held}"
         why = f"has been in {hang.look.call} of {self._task_name(hang.look.task)} for {hang.seconds:.0f} s{on}"
         told = f"Worker {self.index} {why}. Nothing else of it runs meanwhile.\n{stack_of(self._main_thread)}"
         self._tell_of(hang.look.task, told)
         if self.plan.conf["streamlet.task.hang.action"] == "replace" and self.initialized and not self.loop.stopped:
-            if tup is not None:  # named exactly, for the slice may hold others that have not been begun
+            if isinstance(tup, Tuple):  # named exactly, for the slice may hold others that have not been begun
                 roots = [root for root, _ in tup.anchors] if tup.anchors else tup.root
                 self.in_hand.note_tuple(hang.look.task, roots, tup.values, hang.look.began)
             self.channel.try_send(messages.Unfit(why))

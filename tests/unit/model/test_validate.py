@@ -38,6 +38,15 @@ class NoProcess(Bolt): ...
 class InheritsProcess(Split): ...
 
 
+class ByBatch(Bolt):
+    def process_batch(self, batch) -> None: ...
+
+
+class BadBatches(ByBatch):
+    batch_size = 0
+    on_batch_error = "retry"  # type: ignore[assignment]  # what is refused
+
+
 class NoNextTuple(Spout): ...
 
 
@@ -263,6 +272,13 @@ def test_a_bolt_without_process_and_a_spout_without_next_tuple_are_refused() -> 
     found = problems(lines=lines, split=NoProcess.spec(inputs=[lines]), more=InheritsProcess.spec(inputs=[lines]))
     assert [(p.component, "does not define" in p.message) for p in found] == [("lines", True), ("split", True)]
     assert "next_tuple(self)" in found[0].remedy and "process(self, tup)" in found[1].remedy
+
+
+def test_a_bolt_with_process_batch_needs_no_process_and_its_choices_are_checked() -> None:
+    lines = Lines.spec()
+    assert not problems(lines=lines, sums=ByBatch.spec(inputs=[lines]))
+    found = problems(lines=lines, sums=BadBatches.spec(inputs=[lines]))
+    assert [p.message.split(" has ")[1] for p in found] == ["batch_size = 0.", "on_batch_error = 'retry'."]
 
 
 @pytest.mark.parametrize(("cls", "kind"), [(AwaitsProcess, "async"), (YieldsProcess, "generator")])

@@ -25,6 +25,7 @@ from streamlet.runtime.links.wire import (
 )
 from streamlet.runtime.tasks.emitter import Outgoing, Run
 from streamlet.tracking.census import Answer, Ask
+from streamlet.tracking.joint import Joint
 from tests.seeds import seeds
 
 KEY = b"k" * 32
@@ -248,4 +249,40 @@ def test_columns_of_unequal_length_are_refused(lengths: tuple[int, int, int]) ->
     """The loop walks them side by side: a run that ends early would lose tuples, or raise there."""
     roots, edges, rows = ([cell] * length for cell, length in zip([1, 2, ["v"]], lengths, strict=True))
     with pytest.raises(BadFrame, match="lengths"):
-        decode_data(pack([[[3, 1, "default", False, roots, edges, rows]], [], [], [], None, None, None]))
+        decode_data(pack([[[3, 1, "default", False, roots, edges, rows]], [], [], [], None, None, None, []]))
+
+
+def test_trees_that_share_an_edge_travel_once_and_arrive_as_one_object() -> None:
+    both, other = Joint((5, 1 << 60)), Joint((5, 7))
+    first = Run(3, 1, "default", False, [both, both, 0, other, 9], [1, 2, 0, 3, 4], [["a"]] * 5)
+    second = Run(4, 1, "default", False, [both], [5], [["b"]])
+    (one, two) = decode_data(encode_data(Outgoing([first, second]))).runs
+    got, again, untracked, third, plain = one.roots
+    assert got is again is two.roots[0] and got.roots == (5, 1 << 60)
+    assert (untracked, third.roots, plain) == (0, (5, 7), 9)
+    assert (one.edges, one.values) == (first.edges, first.values)
+
+
+@pytest.mark.parametrize(
+    "places", [None, [5], [[5]], [[]], [[5, 5]], [[5, "6"]], [[5, 0]], [[5, -1]], [[True, 5]], {}, [{}], [[5, 6.0]]]
+)
+def test_trees_that_could_not_share_an_edge_are_refused(places: Any) -> None:
+    run = [3, 1, "default", False, [-1], [1], [["a"]]]
+    with pytest.raises(BadFrame):
+        decode_data(pack([[run], [], [], [], None, None, None, places]))
+
+
+def test_a_place_that_the_frame_does_not_have_is_refused() -> None:
+    run = [3, 1, "default", False, [-2], [1], [["a"]]]
+    with pytest.raises(BadFrame, match="does not name"):
+        decode_data(pack([[run], [], [], [], None, None, None, [[5, 6]]]))
+
+
+def test_halves_of_a_run_name_their_trees_again() -> None:
+    both = Joint((5, 6))
+    run = Run(3, 1, "default", False, [both] * 40, [0] * 39 + [8], [["x" * 50]] * 40)
+    payloads, too_large = data_payloads(Outgoing([run]), 1000)
+    runs = [run for payload in payloads for run in decode_data(payload).runs]
+    assert len(payloads) > 2 and not too_large
+    assert {root.roots for run in runs for root in run.roots} == {(5, 6)}
+    assert [edge for run in runs for edge in run.edges] == [0] * 39 + [8]

@@ -117,8 +117,18 @@ def test_what_bolts_acked_and_failed_reaches_the_spout_when_the_turn_is_settled(
     rig.fails.append(trees["b"][0])
     rig.ledgers.settle()
     rig.ledgers.settle()
-    assert rig.spout.heard == [("ack", "a"), ("fail", "b")] and rig.spout.reasons == [FailReason.FAILED]
+    assert rig.spout.heard == [("fail", "b"), ("ack", "a")] and rig.spout.reasons == [FailReason.FAILED]
     assert (rig.acks, rig.fails, rig.sent) == ({}, [], {}) and rig.ledgers.pending() == 1
+
+
+def test_a_failure_counts_though_the_last_ack_of_its_tree_comes_in_the_same_turn() -> None:
+    """Rows of a block have one edge, on the last: its ack completes the tree though a row before it has failed."""
+    rig = Rig()
+    root, edge = rig.open("a")["a"]
+    rig.acks[root] = edge
+    rig.fails.append(root)
+    rig.ledgers.settle()
+    assert rig.spout.heard == [("fail", "a")]
 
 
 def test_deltas_of_another_workers_tree_leave_with_the_turn() -> None:

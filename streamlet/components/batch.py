@@ -1,0 +1,129 @@
+"""The batch that a bolt receives in one call of ``process_batch``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from streamlet.base.errors import BadInput, StreamletError
+from streamlet.components.tuples import OPEN, Tuple
+
+
+class Batch:
+    """Tuples of one stream of one task, in order: what waited for a bolt, up to its ``batch_size``.
+
+    ``component``, ``stream`` and ``task`` name the sender, ``fields`` the fields of the stream. As an anchor it stands
+    for all its tuples. The rest belongs to tracking: ``root`` stands for all their trees, ``children`` is the XOR of
+    the edges that were anchored to the batch as a whole.
+    """
+
+    # An emit asks the present tuple for root, children, anchors and state, and a batch for the same.
+    __slots__ = (
+        "_tuples",
+        "anchors",
+        "children",
+        "component",
+        "edges",
+        "fields",
+        "kind",
+        "root",
+        "roots",
+        "rows",
+        "state",
+        "stream",
+        "task",
+    )
+
+    def __init__(
+        self,
+        rows: list[list[Any]],
+        component: str = "",
+        stream: str = "default",
+        task: int = 0,
+        fields: Sequence[str] = (),
+        *,
+        roots: Sequence[Any] = (),
+        edges: Sequence[Any] = (),
+        root: Any = 0,
+        kind: type[Tuple] = Tuple,
+    ) -> None:
+        self.rows = rows
+        """The values of each tuple."""
+        self.component = component
+        self.stream = stream
+        self.task = task
+        self.fields = fields
+        self.roots = roots or [0] * len(rows)
+        self.edges = edges or [0] * len(rows)
+        self.root = root
+        self.children = 0
+        self.anchors = None
+        self.state = OPEN
+        self.kind = kind
+        self._tuples: list[Tuple] | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Tuple]:
+        return iter(self.tuples)
+
+    def __repr__(self) -> str:
+        return f"Batch({len(self)} tuples from {self.component}[{self.stream}] task {self.task})"
+
+    @property
+    def tuples(self) -> list[Tuple]:
+        """The tuples: to ack, fail or anchor to one apart from the rest."""
+        # Made when asked for: a bolt that reads columns pays for none.
+        if self._tuples is None:
+            self._tuples = [self._tuple(*row) for row in zip(self.rows, self.roots, self.edges, strict=True)]
+        return self._tuples
+
+    @property
+    def multi(self) -> bool:
+        """Whether its tuples have several roots each, as lists, for the runtime."""
+        return bool(self.roots) and isinstance(self.roots[0], list)
+
+    @property
+    def made(self) -> list[Tuple] | None:
+        """The tuples if they were asked for, for the runtime."""
+        return self._tuples
+
+    def _tuple(self, values: list[Any], root: Any, edge: Any) -> Tuple:
+        if isinstance(root, list):
+            anchors = tuple(zip(root, edge, strict=True))
+            return self.kind(values, self.component, self.stream, self.task, root[0], edge[0], anchors)
+        return self.kind(values, self.component, self.stream, self.task, root, edge)
+
+    def values(self, field: str | int = 0) -> list[Any]:
+        """Return one field's values as a column. Raises BadInput for a field the stream does not have."""
+        at = field if isinstance(field, int) else self._place(field)
+        try:
+            return [row[at] for row in self.rows]
+        except IndexError:
+            raise self._no_field(field) from None
+
+    def arrow(self) -> Any:
+        """Return the batch as a ``pyarrow.RecordBatch``, a column for each field. Needs pyarrow."""
+        try:
+            import pyarrow
+        except ImportError:
+            raise StreamletError(
+                "batch.arrow() needs pyarrow, which is not installed: `pip install pyarrow`, or read the columns as "
+                "lists with batch.values(field)."
+            ) from None
+        columns = [pyarrow.array(self.values(at)) for at in range(len(self.fields))]
+        return pyarrow.RecordBatch.from_arrays(columns, names=list(self.fields))
+
+    def _place(self, field: str) -> int:
+        try:
+            return [*self.fields].index(field)
+        except ValueError:
+            raise self._no_field(field) from None
+
+    def _no_field(self, field: str | int) -> BadInput:
+        names = ", ".join(map(repr, self.fields)) or "none"
+        return BadInput(
+            f"The stream {self.stream!r} of {self.component} has no field {field!r}. It has: {names}. A field is "
+            "named, or counted from 0."
+        )

@@ -1,0 +1,110 @@
+"""The trees of a batch, and how its acks and failures reach each.
+
+A batch stands for its tuples as one anchor (``tracking.joint``). Its ack is the XOR of the edges of its tuples, by
+tree, and of the tuples emitted for the batch as a whole, in each tree once. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from itertools import chain
+from operator import xor
+
+from streamlet.components.batch import Batch
+from streamlet.components.tuples import ACKED, FAILED, OPEN, Tuple
+from streamlet.runtime.tasks.emitter import Run
+from streamlet.tracking.joint import Root, each_root, joined
+
+
+def batch_of(
+    run: Run, start: int, stop: int, component: str, fields: Sequence[str], kind: type[Tuple], tracks: bool
+) -> Batch:
+    """Return some rows of a run as a batch. Without ``tracks`` nothing is emitted for it as a whole."""
+    roots, edges, rows = run.roots[start:stop], run.edges[start:stop], run.values[start:stop]
+    root = joined(chain.from_iterable(roots) if run.multi else roots) if tracks else 0
+    return Batch(rows, component, run.stream, run.source, fields, roots=roots, edges=edges, root=root, kind=kind)
+
+
+def ack(batch: Batch, acks: dict[Root, int]) -> int:
+    """XOR what the batch leaves of its trees into ``acks``; return how many tuples are acked by it."""
+    settle_children(batch, acks)
+    batch.state = ACKED
+    made = batch.made
+    if made is not None:
+        return sum(ack_tuple(tup, acks) for tup in made)
+    if batch.multi:
+        return sum(ack_tuple(tup, acks) for tup in batch.tuples)
+    # Deltas of one tree are joined before they go into the dictionary: neighbours mostly belong to one.
+    roots = batch.roots
+    last: Root = roots[0]
+    if roots.count(last) == len(roots):
+        if last:
+            acks[last] = acks.get(last, 0) ^ reduce(xor, batch.edges)
+        return len(roots)
+    delta = 0
+    for root, edge in zip(batch.roots, batch.edges, strict=True):
+        if root == last:
+            delta ^= edge
+        else:
+            if last:
+                acks[last] = acks.get(last, 0) ^ delta
+            last, delta = root, edge
+    if last:
+        acks[last] = acks.get(last, 0) ^ delta
+    return len(roots)
+
+
+def ack_tuple(tup: Tuple, acks: dict[Root, int]) -> bool:
+    """XOR what a tuple leaves of its trees into ``acks``; False if it was acked or failed before."""
+    if tup.state != OPEN:
+        return False
+    tup.state = ACKED
+    for root, edge in tup.anchors or ((tup.root, tup.edge),):
+        acks[root] = acks.get(root, 0) ^ edge ^ tup.children
+    tup.anchors = ()  # sends a later emit with this anchor to the slow path, which refuses it
+    return True
+
+
+def settle_children(batch: Batch, acks: dict[Root, int]) -> None:
+    """XOR the edges that were anchored to the whole batch into ``acks``."""
+    # Whatever becomes of single tuples of it: an edge that is in an outbox belongs to all trees of the batch.
+    if batch.children:
+        acks[batch.root] = acks.get(batch.root, 0) ^ batch.children
+        batch.children = 0
+
+
+def fail(batch: Batch, fails: list[int]) -> int:
+    """Add the trees of tuples that are still open to ``fails``; return how many tuples fail by it."""
+    batch.state = FAILED
+    if batch.made is None and not batch.multi:
+        fails.extend(root for root in each_root(batch.roots) if root)
+        return len(batch)
+    return sum(fail_tuple(tup, fails) for tup in batch.tuples)
+
+
+def fail_tuple(tup: Tuple, fails: list[int]) -> bool:
+    """Add a tuple's trees to ``fails``; False if it was acked or failed before."""
+    if tup.state != OPEN:
+        return False
+    tup.state = FAILED
+    fails.extend(root for root in each_root(root for root, _ in tup.anchors or ((tup.root, 0),)) if root)
+    tup.anchors = ()
+    return True
+
+
+def single(batch: Batch, index: int) -> Batch:
+    """Return one tuple of a batch as a batch of its own."""
+    root = batch.roots[index]
+    whole = joined(root) if isinstance(root, list) else root
+    return Batch(
+        batch.rows[index : index + 1],
+        batch.component,
+        batch.stream,
+        batch.task,
+        batch.fields,
+        roots=[root],
+        edges=[batch.edges[index]],
+        root=whole,
+        kind=batch.kind,
+    )

@@ -1,0 +1,60 @@
+"""Several trees that share an edge: a tuple emitted for a whole batch belongs to all trees of that.
+
+The XOR of a tree does not mind that another tree has the same edge, so one random number serves every tree of a batch,
+and an ack of such a tuple is one delta for all of them, until it reaches the ledgers. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+
+class Joint:
+    """Several roots, each once, in the place of one.
+
+    Equal to itself only: tuples emitted for one batch share one object, so a look-up costs what an int costs.
+    """
+
+    __slots__ = ("roots",)
+
+    def __init__(self, roots: tuple[int, ...]) -> None:
+        self.roots = roots
+
+    def __repr__(self) -> str:
+        return f"Joint({self.roots!r})"
+
+
+Root = int | Joint
+"""A tree, several, or none (0)."""
+
+
+def joined(roots: Iterable[Root]) -> Root:
+    """Return these trees as one: 0, the only root, or a Joint."""
+    # Each tree once. Twice the same edge would cancel out, and a tree be acked before its tuples are done.
+    distinct = dict.fromkeys(roots)
+    if Joint in set(map(type, distinct)):
+        distinct = dict.fromkeys(each_root(distinct))
+    distinct.pop(0, None)
+    if len(distinct) > 1:
+        return Joint(tuple(distinct))  # type: ignore[arg-type]  # no Joint is left
+    return next(iter(distinct), 0)
+
+
+def each_root(roots: Iterable[Root]) -> Iterator[int]:
+    """Yield each tree, 0 for each untracked tuple."""
+    for root in roots:
+        if isinstance(root, Joint):
+            yield from root.roots
+        else:
+            yield root
+
+
+def spread(deltas: dict[Root, int]) -> dict[int, int]:
+    """Return deltas by tree. Those of joint trees are XORed into each."""
+    if Joint not in set(map(type, deltas)):
+        return deltas  # type: ignore[return-value]  # no Joint among them
+    by_root: dict[int, int] = {}
+    for root, delta in deltas.items():
+        for one in root.roots if isinstance(root, Joint) else (root,):
+            by_root[one] = by_root.get(one, 0) ^ delta
+    return by_root

@@ -1,0 +1,65 @@
+"""Batches on every backend: nothing lost through failures, splits and a killed worker. Counted outside."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from streamlet.backends.contract import RunRequest, RunResult, Stop
+from streamlet.model.settings import resolve
+from streamlet.runtime.worker.loading import load_topology
+from tests.conformance.by_batch import LINES, WORDS
+from tests.conformance.conftest import backend_named
+from tests.patience import PATIENCE_S
+from tests.run_observer import Watcher
+
+FILE = Path(__file__).with_name("by_batch.py")
+
+
+def ran(folder: Path, backend: str, workers: int) -> RunResult:
+    topology = load_topology(FILE, "ByBatch")
+    conf = resolve(topology.config, {"batch.folder": str(folder), "streamlet.until.caught.up": True})
+    request = RunRequest(
+        topology, conf, file=FILE, attribute="ByBatch", workers=workers, seconds=PATIENCE_S, until_caught_up=True
+    )
+    return backend_named(backend).run(request, Watcher(), Stop())
+
+
+def counted_outside(folder: Path) -> int:
+    """How many different words were written, by another program's count."""
+    files = sorted(map(str, folder.glob("seen.*")))
+    merged = subprocess.run(["sort", "-u", *files], check=True, capture_output=True).stdout
+    return merged.count(b"\n")
+
+
+@pytest.mark.parametrize(("backend", "workers"), [("inline", 1), ("processes", 1), ("processes", 2)])
+def test_every_word_is_counted_though_batches_and_tuples_of_them_fail(
+    backend: str, workers: int, tmp_path: Path
+) -> None:
+    (tmp_path / "fail").touch()
+    result = ran(tmp_path, backend, workers)
+    assert (result.reason, result.drained, result.left) == ("caught_up", True, {})
+    assert counted_outside(tmp_path) == LINES * WORDS
+    lines, split = result.components["lines"], result.components["split"]
+    assert lines.acked == LINES and lines.failed > 0 and lines.given_up == 0
+    assert split.errors > 0 and (tmp_path / "failed").exists(), "nothing failed"
+    assert result.components["count"].failed == 0 and result.components["count"].errors == 0, "split spares them"
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_worker_killed_in_a_batch_loses_nothing(workers: int, tmp_path: Path) -> None:
+    (tmp_path / "kill").touch()
+    result = ran(tmp_path, "processes", workers)
+    assert (tmp_path / "killed").exists()
+    assert (result.reason, result.drained) == ("caught_up", True)
+    assert counted_outside(tmp_path) == LINES * WORDS
+
+
+@pytest.mark.spark
+def test_batches_on_executors(tmp_path: Path) -> None:
+    result = ran(tmp_path, "spark", 2)
+    assert (result.reason, result.drained) == ("caught_up", True)
+    assert counted_outside(tmp_path) == LINES * WORDS

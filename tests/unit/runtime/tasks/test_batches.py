@@ -1,0 +1,285 @@
+"""Batches: columns, trees, acks, failures. An acker's view of each tree says when it is complete."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamlet import Batch, Bolt, Stream
+from streamlet.base.clock import ManualClock
+from streamlet.model.grouping import Grouping
+from streamlet.runtime.tasks.bolt_task import BoltTask
+from streamlet.runtime.tasks.emitter import Emitter, Inbox, Outbox, Run, StreamRoutes, Target, Work
+from streamlet.tracking.joint import Root, each_root, spread
+
+ROOTS = 6
+
+
+class Acker:
+    """The values of trees, from what tasks leave behind."""
+
+    def __init__(self) -> None:
+        self.trees: dict[int, int] = defaultdict(int)
+        self.acks: dict[Root, int] = {}
+        self.fails: list[int] = []
+        self.failed: set[int] = set()
+
+    def settle(self) -> None:
+        """As ``Ledgers.settle``: failures first."""
+        self.failed.update(self.fails)
+        self.fails.clear()
+        for root, delta in spread(self.acks).items():
+            self.trees[root] ^= delta
+        self.acks.clear()
+
+    def open(self) -> set[int]:
+        return {root for root, value in self.trees.items() if root and value and root not in self.failed}
+
+    def task(self, bolt: Bolt, boxes: list[Outbox], grouping: Grouping, seed: int) -> BoltTask:
+        targets = [Target(grouping, (0,), tuple(boxes), ())] if boxes else []
+        streams = [StreamRoutes(Stream(["v"]), targets, lambda: 0.0)] if boxes else []
+        return BoltTask(
+            bolt,
+            Emitter("bolt", streams),
+            self.acks,
+            self.fails,
+            random.Random(seed).getrandbits,
+            {5: "source", 1: "first"},
+            ManualClock(),
+            lambda error, tup: None,
+            fields={("source", "default"): ["v"], ("first", "default"): ["v"]},
+            boxes=boxes,
+        )
+
+
+def name(roots: set[int], number: int) -> str:
+    return " ".join(map(str, sorted(roots))) + f"/{number}"
+
+
+def meant(value: str) -> set[int]:
+    return {int(root) for root in value.split("/")[0].split()}
+
+
+@given(data=st.data())
+@settings(max_examples=300, deadline=None)
+def test_a_tree_is_complete_exactly_when_all_its_tuples_are_done(data: st.DataObject) -> None:
+    """Batches of any size, emits for the whole, a part or one of it, then bolts of any kind, in any order of tasks."""
+    acker = Acker()
+    seed = data.draw(st.integers(0, 1 << 16))
+    rng = random.Random(seed)
+    size = data.draw(st.integers(1, 7))
+    split = data.draw(st.booleans())
+    raising = data.draw(st.sets(st.integers(0, 11), max_size=2))
+    emits = data.draw(st.lists(st.tuples(st.sampled_from(["all", "one", "some", "each", "none"]), st.integers(1, 4))))
+    number = iter(range(1 << 20))
+
+    class First(Bolt):
+        batch_size = size
+        on_batch_error = "split" if split else "fail"
+
+        def process_batch(self, batch: Batch) -> None:
+            roots = {root for root in batch.roots if root}
+            for how, count in emits:
+                some = rng.sample(batch.tuples, rng.randint(1, len(batch)))
+                if how == "all":
+                    self.emit_many([[name(roots, next(number))] for _ in range(count)])
+                elif how == "one":
+                    tup = rng.choice(batch.tuples)
+                    self.emit_many([[name({tup.root} - {0}, next(number))] for _ in range(count)], anchors=[tup])
+                elif how == "some":
+                    self.emit([name({tup.root for tup in some} - {0}, next(number))], anchors=some)
+                elif how == "each":
+                    self.emit([name(roots, next(number))])
+                else:
+                    self.emit_many([[name(set(), next(number))]], anchors=[])
+            if raising.intersection(int(value) for value in batch.values("v")):
+                raise ValueError("at fault")
+
+    by_batch, by_hand, fails_one = data.draw(st.tuples(st.booleans(), st.booleans(), st.booleans()))
+
+    class Second(Bolt):
+        auto_ack = not by_hand
+        batch_size = 3
+
+        def __init__(self) -> None:
+            self.kept: list[Any] = []
+            self.done: list[str] = []
+
+        def process(self, tup: Any) -> None:
+            if fails_one and rng.random() < 0.05:
+                raise ValueError("it fails")
+            (self.kept.append if by_hand else lambda tup: self.done.append(tup.values[0]))(tup)
+
+    class SecondByBatch(Second):
+        def process_batch(self, batch: Batch) -> None:
+            for tup in batch:
+                self.process(tup)
+
+    boxes = [Outbox(1, 9, "default"), Outbox(1, 10, "default")]
+    grouping = data.draw(st.sampled_from([Grouping.SHUFFLE, Grouping.fields("v"), Grouping.ALL, Grouping.GLOBAL]))
+    first = acker.task(First(), boxes, grouping, seed)
+    seconds = {}
+    for task_id in (9, 10):
+        bolt = SecondByBatch() if by_batch else Second()
+        seconds[task_id] = (bolt, acker.task(bolt, [], grouping, seed + task_id))
+    roots = [rng.randint(0, ROOTS) for _ in range(12)]
+    edges = [rng.getrandbits(64) if root else 0 for root in roots]
+    for root, edge in zip(roots, edges, strict=True):
+        acker.trees[root] ^= edge
+    first.execute(Work(Run(1, 5, "default", False, roots, edges, [[str(n)] for n in range(12)])), until=1e9)
+    acker.settle()
+    if split:  # only what was at fault has failed
+        assert acker.failed == {roots[n] for n in raising if roots[n]}
+    waiting = [(run.target, row) for box in boxes for run in box.take() for row in _rows(run)]
+    undone = [value for _, (_, _, (value,)) in waiting]
+    assert acker.open() == set().union(*map(meant, undone)) - acker.failed
+    queues = {task: [row for target, row in waiting if target == task] for task in (9, 10)}
+    while any(queues.values()):
+        task_id = rng.choice([task for task, rows in queues.items() if rows])
+        count = rng.randint(1, len(queues[task_id]))
+        taken, queues[task_id] = queues[task_id][:count], queues[task_id][count:]
+        bolt, task = seconds[task_id]
+        for run in _runs(task_id, taken):
+            task.execute(Work(run), until=1e9)
+        acker.settle()
+        if by_hand and rng.random() < 0.5:
+            rng.shuffle(bolt.kept)
+            while len(bolt.kept) > 1:
+                tup = bolt.kept.pop()
+                task.ack(tup)
+                acker.settle()
+                bolt.done.append(tup.values[0])
+                assert acker.open() == _still_open(seconds, queues) - acker.failed
+        assert acker.open() == _still_open(seconds, queues) - acker.failed
+    for bolt, task in seconds.values():
+        for tup in bolt.kept:
+            task.ack(tup)
+    acker.settle()
+    assert acker.open() == set()
+
+
+def _still_open(seconds: Any, queues: Any) -> set[int]:
+    """Trees of what waits, or is kept by a bolt that acks by hand."""
+    waiting = [row[2][0] for rows in queues.values() for row in rows]
+    kept = [tup.values[0] for bolt, _ in seconds.values() for tup in bolt.kept]
+    return set().union(*map(meant, waiting + kept))
+
+
+def _rows(run: Run) -> list[tuple[Any, Any, list[Any]]]:
+    return list(zip(run.roots, run.edges, run.values, strict=True))
+
+
+def _runs(target: int, rows: list[tuple[Any, Any, list[Any]]]) -> list[Run]:
+    """Rows of one task as runs, of one kind each."""
+    made: list[Run] = []
+    for root, edge, values in rows:
+        multi = isinstance(root, list)
+        if not made or made[-1].multi != multi:
+            made.append(Run(target, 1, "default", multi, [], [], []))
+        made[-1].roots.append(root)
+        made[-1].edges.append(edge)
+        made[-1].values.append(values)
+    return made
+
+
+class Sums(Bolt):
+    outputs = ["v"]
+    batch_size = 4
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def process_batch(self, batch: Batch) -> None:
+        self.sizes.append(len(batch))
+        self.emit([str(sum(map(int, batch.values("v"))))])
+
+
+def test_a_batch_is_what_waits_up_to_its_size_and_its_emit_belongs_to_all_of_it() -> None:
+    acker = Acker()
+    box, bolt = Outbox(1, 9, "default"), Sums()
+    task = acker.task(bolt, [box], Grouping.SHUFFLE, 1)
+    task.execute(Work(Run(1, 5, "default", False, [*range(1, 11)], [0] * 10, [[str(n)] for n in range(10)])), 1e9)
+    assert bolt.sizes == [4, 4, 2]
+    (run,) = box.take()
+    assert [[*each_root([root])] for root in run.roots] == [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10]]
+    assert run.values == [["6"], ["22"], ["17"]]
+
+
+def test_under_suspicion_a_batch_has_one_tuple() -> None:
+    acker, bolt = Acker(), Sums()
+    task = acker.task(bolt, [Outbox(1, 9, "default")], Grouping.SHUFFLE, 1)
+    task.be_careful(until=1.0)
+    task.execute(Work(Run(1, 5, "default", False, [1, 2, 3], [0] * 3, [["1"]] * 3)), 1e9)
+    assert bolt.sizes == [1, 1, 1]
+
+
+def test_split_gives_each_tuple_again_alone_and_sends_nothing_of_the_first_try() -> None:
+    class Odd(Bolt):
+        on_batch_error = "split"
+
+        def process_batch(self, batch: Batch) -> None:
+            self.emit_many([[value] for value in batch.values("v")])
+            if "3" in batch.values("v"):
+                raise ValueError("3")
+
+    acker, box = Acker(), Outbox(1, 9, "default")
+    task = acker.task(Odd(), [box], Grouping.SHUFFLE, 1)
+    task.execute(Work(Run(1, 5, "default", False, [1, 2, 3, 4], [0] * 4, [[str(n)] for n in range(1, 5)])), 1e9)
+    acker.settle()
+    assert acker.failed == {3}
+    assert task.stats.acked == 3 and task.stats.failed == 1 and task.stats.errors == 1
+    sent = [value for run in box.take() for (value,) in run.values]
+    assert sorted(sent) == ["1", "2", "3", "4"], "the failed one's are late, and its tree is closed"
+
+
+def test_a_batch_that_was_kept_is_acked_or_failed_whole_later() -> None:
+    class Keeps(Bolt):
+        auto_ack = False
+
+        def process_batch(self, batch: Batch) -> None:
+            self.kept = batch
+
+    acker, bolt = Acker(), Keeps()
+    task = acker.task(bolt, [Outbox(1, 9, "default")], Grouping.SHUFFLE, 1)
+    acker.trees.update({1: 11, 2: 22})
+    task.execute(Work(Run(1, 5, "default", False, [1, 2], [11, 22], [["1"], ["2"]])), 1e9)
+    acker.settle()
+    assert acker.open() == {1, 2} and len(task.held) == 2
+    bolt.emit(["x"], anchors=bolt.kept)
+    bolt.fail(bolt.kept.tuples[0])
+    bolt.ack(bolt.kept)
+    acker.settle()
+    assert acker.failed == {1} and acker.open() == {2}, "what was emitted for it is under way"
+    assert not task.held and (task.stats.acked, task.stats.failed) == (1, 1)
+
+
+def test_an_int_takes_the_short_way_and_one_of_more_than_64_bits_is_refused() -> None:
+    class Ints(Bolt):
+        def process_batch(self, batch: Batch) -> None:
+            self.emit_many([[1], [True], [None], [1 << 63]])
+            self.emit_many([[1], [1 << 64]])
+
+    errors: list[BaseException] = []
+    acker, box = Acker(), Outbox(1, 9, "default")
+    task = acker.task(Ints(), [box], Grouping.SHUFFLE, 1)
+    task.report = lambda error, tup: errors.append(error)
+    task.execute(Work(Run(1, 5, "default", False, [1], [1], [["1"]])), 1e9)
+    assert [values for run in box.take() for values in run.values] == [[1], [True], [None], [1 << 63]]
+    assert "65 bits" in str(errors[0])
+
+
+def test_runs_for_a_bolt_that_takes_batches_are_joined_where_they_are_of_one_kind() -> None:
+    inbox = Inbox([3], 1 << 20, 1 << 30, [3])
+    for source, values in ((1, ["a"]), (1, ["b", "c"]), (2, ["d"]), (1, ["e"])):
+        inbox.add(Run(3, source, "default", False, [0] * len(values), [0] * len(values), [[v] for v in values]))
+    found = []
+    while (work := inbox.next()) is not None:
+        found.append([value for (value,) in work.run.values])
+        before, work.left = work.left, 0
+        inbox.ran(work, before)
+    assert found == [["a", "b", "c"], ["d"], ["e"]]
+    assert not inbox and inbox.bytes == 0
