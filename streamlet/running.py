@@ -15,18 +15,22 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from streamlet.backends.contract import Backend, RunRequest, RunResult, RunStatus, Stop
-from streamlet.base.errors import BadInput, SettingError, StreamletError, WrongArgument
-from streamlet.base.log_line import LogLine
+from streamlet.base.errors import BadInput, SettingError, StreamletError, WrongArgument, text_of
 from streamlet.model.settings import SETTINGS, parse_setting, resolve, unknown_key
 from streamlet.model.topology import ComponentDef, TopologyMeta, TopologySpec, is_topology
 from streamlet.model.validate import checked
+
+if TYPE_CHECKING:
+    from streamlet.backends.log_file import LogFile
+    from streamlet.base.log_line import LogLine
 
 BackendName = Literal["inline", "processes", "spark"]
 
@@ -81,7 +85,8 @@ def run(
     ``"COMPONENT.NAME"`` for a component's own. The run ends when every spout has caught up, after ``seconds``, or when
     another thread calls ``stop.ask()``, whichever comes first; it then waits up to ``drain_timeout`` seconds (the
     setting ``streamlet.drain.timeout.secs``) for tuples under way. ``on_status`` is called about once a second, on
-    the calling thread; what components log in workers goes to the logger ``streamlet.run``.
+    the calling thread; what components log in workers goes to the logger ``streamlet.run``, with ``component``,
+    ``task``, ``worker`` and ``epoch`` as attributes of the record.
 
     On the main thread the first Ctrl-C drains the run and the second kills it; both then raise KeyboardInterrupt.
 
@@ -109,9 +114,9 @@ def run(
         attribute=None if own else topology.__name__,
     )
     stop = stop or Stop()
-    watch = _Watch(on_status)
+    watch = _Watch(on_status, _begun_log(request, runner.name))
     try:
-        with _interrupts(stop):
+        with _interrupts(stop), _log_kept(spec.name, watch):
             return runner.run(request, watch, stop)
     except StreamletError as error:
         if check:
@@ -328,26 +333,70 @@ def _importable(topology: TopologyMeta, backend: str) -> tuple[TopologySpec, Pat
 class _Watch:
     """The observer of a run from Python: keeps the last status and logs events."""
 
-    def __init__(self, on_status: Callable[[RunStatus], None] | None) -> None:
+    def __init__(self, on_status: Callable[[RunStatus], None] | None, log_file: LogFile | None) -> None:
         self.last = RunStatus("starting", 0.0)
+        self.log_file = log_file
         self._pass_on = on_status
 
     def on_status(self, status: RunStatus) -> None:
         self.last = status
+        if self.log_file is not None:
+            self.log_file.look()
         if self._pass_on is not None:
             self._pass_on(status)
 
     def on_event(self, line: LogLine) -> None:
         # Not at the top: `import streamlet` comes before all else, and brings nothing of the runtime along.
-        from streamlet.runtime.worker.log_lines import shown_text
+        from streamlet.runtime.worker.log_lines import SHOWN, shown_text
 
+        if self.log_file is not None:
+            self.log_file.keep(line)
+        if line.printed:
+            return
         origin = line.origin
         logger.log(
             logging.getLevelNamesMapping().get(line.level.upper(), logging.INFO),
             "%s",
             shown_text(line),
-            extra={name: getattr(origin, name) for name in ("component", "task", "worker", "epoch")},
+            extra={SHOWN: True, **{name: getattr(origin, name) for name in ("component", "task", "worker", "epoch")}},
         )
+
+
+def _begun_log(request: RunRequest, backend: str) -> LogFile | None:
+    """Begin the log file that the settings name, if any. Raises BadInput."""
+    if request.conf["streamlet.log.file"] is None:
+        return None
+    from streamlet.backends.log_file import log_file
+
+    kept = log_file(request.conf)
+    if kept is not None:
+        workers = "" if backend == "inline" else f", {request.workers} workers"
+        kept.begin(_line("info", f"{request.topology.name} begins (backend {backend}{workers})."))
+    return kept
+
+
+@contextlib.contextmanager
+def _log_kept(name: str, watch: _Watch) -> Iterator[None]:
+    """Keep the lines of a run in its log file while entered."""
+    kept = watch.log_file
+    if kept is None:
+        yield
+        return
+    from streamlet.runtime.worker.log_lines import run_kept
+
+    try:
+        with run_kept(kept.keep):
+            yield
+    except BaseException as error:
+        kept.end([_line("error", f"{name} failed: {text_of(error) or type(error).__name__}")])
+        raise
+    kept.end([_line("info", f"{name} came to its end after {watch.last.elapsed_s:.1f} s.")])
+
+
+def _line(level: str, text: str) -> LogLine:
+    from streamlet.base.log_line import LogLine
+
+    return LogLine(level, text, time.time())
 
 
 @contextlib.contextmanager

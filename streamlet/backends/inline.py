@@ -23,7 +23,7 @@ from streamlet.runtime.supervision.supervisor import DRAIN_S, IDLE_DRAIN_S
 from streamlet.runtime.tasks.building import WorkerContext, component_names
 from streamlet.runtime.tasks.task_stats import component_rows
 from streamlet.runtime.tasks.user_errors import Complaints, exited
-from streamlet.runtime.worker.log_lines import Place, at_work, line_now, runs_a_loop
+from streamlet.runtime.worker.log_lines import Place, at_work, line_now, prints
 from streamlet.runtime.worker.loop import DRAINING, Trace, WorkerLoop
 from streamlet.runtime.worker.printed_lines import prints_told
 
@@ -52,8 +52,8 @@ class InlineBackend:
         seed = request.conf["streamlet.seed"]
         errors: list[str] = []
 
-        def tell(level: str, text: str) -> None:
-            observer.on_event(line_now(level, text))
+        def tell(level: str, text: str, component: str, task: int) -> None:
+            observer.on_event(line_now(level, text, component=component, task=task))
 
         complaints = Complaints(tell, self._clock, errors.append)
         shared = WorkerContext(
@@ -153,7 +153,7 @@ class InlineBackend:
 
 def _prints(request: RunRequest, observer: Observer) -> contextlib.AbstractContextManager[None]:
     # The run's own thread alone: the others of this process, which shows the run, print no tuples' news.
-    return prints_told(observer.on_event, runs_a_loop) if request.keeps_log else contextlib.nullcontext()
+    return prints_told(observer.on_event, prints) if request.keeps_log else contextlib.nullcontext()
 
 
 def _close_error(raised: list[BaseException]) -> StreamletError:

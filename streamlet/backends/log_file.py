@@ -196,17 +196,15 @@ def _lines(count: int) -> str:
     return "1 line" if count == 1 else f"{count:,} lines"
 
 
-def log_file(conf: Mapping[str, Any]) -> list[Keeper]:
+def log_file(conf: Mapping[str, Any]) -> LogFile | None:
     """Return the log file that the settings name, if any."""
     path = conf["streamlet.log.file"]
     if path is None:
-        return []
-    return [
-        LogFile(
-            Path(path),
-            conf["streamlet.log.format"],
-            conf["streamlet.log.max.bytes"],
-            conf["streamlet.log.backups"],
-            conf["streamlet.log.repeats.secs"],
-        )
-    ]
+        return None
+    return LogFile(
+        Path(path),
+        conf["streamlet.log.format"],
+        conf["streamlet.log.max.bytes"],
+        conf["streamlet.log.backups"],
+        conf["streamlet.log.repeats.secs"],
+    )

@@ -12,7 +12,7 @@ import click
 
 from streamlet.backends.contract import Backend, RunRequest, Stop
 from streamlet.backends.log_file import JSON, TEXT
-from streamlet.backends.log_file import log_file as kept_in_file
+from streamlet.backends.log_file import log_file as log_file_of
 from streamlet.base.errors import BadInput
 from streamlet.base.printable import printable
 from streamlet.cli.errors import explain
@@ -136,9 +136,9 @@ def run(
         lasting = LastingView(choose_view(as_json), stop.ask)
         shown = ViewThread(lasting, hurried=lambda: stop.asked)
         view: View = shown if metrics_file is None else MetricsFile(metrics_file, shown)
-        keepers = kept_in_file(request.conf)
-        if keepers:
-            view = KeptView(keepers, view)
+        kept = log_file_of(request.conf)
+        if kept is not None:
+            view = KeptView([kept], view)
     except Exception as error:
         if as_json:
             _refused_as_json(error)

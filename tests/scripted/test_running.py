@@ -360,3 +360,59 @@ def test_a_program_from_standard_input_has_no_file(tmp_path: Path) -> None:
         check=True,
     )
     assert "has no file (a notebook, a prompt" in done.stdout
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+def test_a_program_may_have_the_log_of_its_run_in_a_file(tmp_path: Path, backend: str) -> None:
+    """With its own log left as it is: what it saw on standard error it sees still."""
+    (tmp_path / "talk.py").write_text(
+        "import logging\n"
+        "from streamlet import Bolt, ReliableSpout, Topology\n"
+        "class Numbers(ReliableSpout):\n"
+        "    outputs = ['n']\n"
+        "    n = 0\n"
+        "    def next_tuple(self):\n"
+        "        if self.n < 3:\n"
+        "            self.n += 1\n"
+        "            self.emit([self.n], tup_id=self.n)\n"
+        "    def caught_up(self):\n"
+        "        return self.n == 3 and not self.has_unfinished()\n"
+        "class Sink(Bolt):\n"
+        "    def process(self, tup):\n"
+        "        self.log(f'number {tup.values[0]}')\n"
+        "        print('printed')\n"
+        "        logging.getLogger('mine').warning('plain')\n"
+        "class Talk(Topology):\n"
+        "    numbers = Numbers.spec()\n"
+        "    sink = Sink.spec(inputs=[numbers])\n"
+    )
+    (tmp_path / "program.py").write_text(
+        "import logging\nfrom talk import Talk\n"
+        "if __name__ == '__main__':\n"
+        f"    Talk.run(backend={backend!r}, workers=1, settings={{'streamlet.log.file': 'run.log'}})\n"
+        "    logging.getLogger('mine').warning('of the program')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "program.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
+    )
+    log = (tmp_path / "run.log").read_text()
+    where = "worker=0 epoch=1 component=sink task=2"
+    for number in range(1, 4):
+        assert f"{where} streamlet.component.sink: number {number}\n" in log
+    assert f"{where} streamlet.stdout: printed\n" in log and f"{where} mine: plain\n" in log
+    assert "streamlet.run: Talk begins" in log and "Talk came to its end" in log.splitlines()[-1]
+    assert "of the program" not in log and "streamlet.stderr" not in log
+    assert done.stdout == 3 * "printed\n"
+    assert done.stderr.count("plain") == 3 and "of the program" in done.stderr
+
+
+def test_a_log_file_that_cannot_be_written_is_raised_in_any_case(tmp_path: Path) -> None:
+    settings = {"streamlet.log.file": tmp_path / "none" / "run.log"}
+    with pytest.raises(BadInput, match=r"run\.log cannot be written: No such file or directory"):
+        Picking.run(backend="inline", check=False, settings=settings)

@@ -55,8 +55,8 @@ class WorkerContext:
     others: OtherThreads = field(default_factory=OtherThreads)
     built: Callable[[LiveTask], None] = lambda live: None
     """Called with each task before its ``initialize``: tests put their recorders in front of its ``emit``."""
-    tell: Callable[[str, str], None] = lambda level, text: None
-    """Shows a line (level, text) to the person who watches the run."""
+    tell: Callable[[str, str, str, int], None] = lambda level, text, component, task: None
+    """Shows a line (level, text, component, task id or 0) to the person who watches the run."""
 
 
 @dataclass

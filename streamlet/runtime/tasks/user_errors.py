@@ -127,11 +127,11 @@ def hurts_one_tuple(error: BaseException) -> bool:
 class Complaints:
     """Rate-limited reports of bolts' errors.
 
-    ``tell`` gets (level, one paragraph), the first time of each kind of error of a component with the traceback of the
+    ``tell`` gets (level, one paragraph, component, task id or 0), the first time of each kind of error of a component with the traceback of the
     user's code; whole tracebacks go to the log at DEBUG. ``first`` gets that paragraph: the end of a run may name it.
     """
 
-    def __init__(self, tell: Callable[[str, str], None], clock: Clock, first: Callable[[str], None]) -> None:
+    def __init__(self, tell: Callable[[str, str, str, int], None], clock: Clock, first: Callable[[str], None]) -> None:
         self._tell = tell
         self._first = first
         self._clock = clock
@@ -148,7 +148,7 @@ class Complaints:
         text = _paragraph(component, task_id, error, tup, unsaid, defined)
         # With the traceback the first time, whatever the log's level: it is what a typing error is found by, and the
         # paragraph's one place may lie deep in somebody's library.
-        self._tell("error", text + (_users_traceback(error) if is_first else ""))
+        self._tell("error", text + (_users_traceback(error) if is_first else ""), component, task_id)
         if is_first:
             self._first(text)
         logger.debug("%s", "".join(traceback.format_exception(error)))
@@ -156,7 +156,7 @@ class Complaints:
     def flush(self) -> None:
         """Tell how many errors were only counted."""
         for (component, kind), unsaid in self._notices.take_left_out().items():
-            self._tell("error", f"{component} raised {kind} {unsaid} more time(s).")
+            self._tell("error", f"{component} raised {kind} {unsaid} more time(s).", component, 0)
 
 
 def _error_text(error: BaseException) -> str:

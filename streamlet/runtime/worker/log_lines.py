@@ -52,6 +52,11 @@ def runs_a_loop() -> bool:
     return threading.get_ident() in _places
 
 
+def prints() -> bool:
+    """Tell whether what this thread writes now is print of a component."""
+    return runs_a_loop() and not getattr(_passed_on, "here", False)
+
+
 def origin_here(logger: str) -> Origin:
     """Return where a line of this thread comes from."""
     place = _places.get(threading.get_ident())
@@ -91,9 +96,12 @@ def line_of(record: logging.LogRecord) -> LogLine:
     return LogLine(record.levelname.lower(), record.getMessage(), record.created, origin, trace)
 
 
-def line_now(level: str, text: str, logger: str = "streamlet") -> LogLine:
-    """Return a line of this thread and moment."""
-    return LogLine(level, text, time.time(), origin_here(logger))
+def line_now(level: str, text: str, logger: str = "streamlet", component: str = "", task: int = 0) -> LogLine:
+    """Return a line of this thread and moment; about a component, if one is named."""
+    origin = origin_here(logger)
+    if component:
+        origin = origin._replace(component=component, task=task)
+    return LogLine(level, text, time.time(), origin)
 
 
 def shown_text(line: LogLine) -> str:
@@ -125,6 +133,55 @@ class _Shown(logging.Handler):
             self._show(line_of(record))
         except Exception:  # noqa: BLE001 - logging's own rule: a line that cannot be shown stops nobody's work
             self.handleError(record)
+
+
+_passed_on = threading.local()
+"""``here`` is true on a thread that writes a record to standard error which is a line of the log already."""
+
+
+class _Kept(logging.Handler):
+    """Keeps those records of a program that are its run's."""
+
+    def __init__(self, keep: Callable[[LogLine], None]) -> None:
+        super().__init__()
+        self._keep = keep
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            if not hasattr(record, SHOWN) and (runs_a_loop() or record.name.partition(".")[0] == "streamlet"):
+                self._keep(line_of(record))
+        except Exception:  # noqa: BLE001 - logging's own rule: a line that cannot be kept stops nobody's work
+            self.handleError(record)
+        # A program without any handler sees its warnings by this one, which logging asks only if there is none at all.
+        last = logging.lastResort
+        if last is not None and record.levelno >= last.level and self._is_alone(record.name):
+            _passed_on.here = True
+            try:
+                last.handle(record)
+            finally:
+                _passed_on.here = False
+
+    def _is_alone(self, name: str) -> bool:
+        logger: logging.Logger | None = logging.getLogger(name)
+        while logger is not None:
+            if any(handler is not self for handler in logger.handlers):
+                return False
+            logger = logger.parent if logger.propagate else None
+        return True
+
+
+@contextlib.contextmanager
+def run_kept(keep: Callable[[LogLine], None]) -> Iterator[None]:
+    """Pass a run's lines, out of a program's, to ``keep`` while entered."""
+    # Levels are the program's own, but for components: what they say at INFO belongs into a file of theirs.
+    components = logging.getLogger(COMPONENT_LOGGER)
+    level = components.level
+    with attached([(logging.getLogger(), _Kept(keep))]):
+        components.setLevel(level or logging.INFO)
+        try:
+            yield
+        finally:
+            components.setLevel(level)
 
 
 def keep_shown() -> None:

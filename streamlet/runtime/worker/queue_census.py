@@ -148,7 +148,7 @@ class QueueCensus:
     def _tell_wait(self, spout: SpoutTask, found: Found, now: float) -> None:
         if self._told_wait.due(spout.task_id, now) is not None:
             text = waits_long(self._name(spout.task_id), self._name(found.slowest), found.wait_s, spout.window)
-            self._shared.tell("warning", text)
+            self._shared.tell("warning", text, self._name(found.slowest), found.slowest)
 
     def _tell_expired(self, spout: SpoutTask, expired: Mapping[int, int]) -> None:
         now = self._shared.clock.monotonic()
@@ -158,7 +158,7 @@ class QueueCensus:
             if self._told_expired.due(key, now) is not None:
                 holder = None if task == NOBODY else (self._name(task), task)
                 text = timed_out(self._name(spout.task_id), self._unreported.pop(key), spout.pending.timeout_s, holder)
-                self._shared.tell("error", text)
+                self._shared.tell("error", text, *(holder or (self._name(spout.task_id), spout.task_id)))
 
     def _name(self, task_id: int) -> str:
         return self._plan.tasks[task_id - 1].component

@@ -451,7 +451,7 @@ class Worker:
         if self._hangs.over is not None:
             over = self._hangs.over.look
             told = f"{self._task_name(over.task)} went on after more than {self._hangs.over.seconds:.0f} s."
-            self._tell_of(over.task, told)
+            self.tell("warning", told, self._components.get(over.task, ""), over.task)
         if hang is None:
             return []
         if hang.first:
@@ -464,7 +464,7 @@ class Worker:
         on = "" if tup is None else f" on {what} from {tup.component}, {held}"
         why = f"has been in {hang.look.call} of {self._task_name(hang.look.task)} for {hang.seconds:.0f} s{on}"
         told = f"Worker {self.index} {why}. Nothing else of it runs meanwhile.\n{stack_of(self._main_thread)}"
-        self._tell_of(hang.look.task, told)
+        self.tell("warning", told, self._components.get(hang.look.task, ""), hang.look.task)
         if self.plan.conf["streamlet.task.hang.action"] == "replace" and self.initialized and not self.loop.stopped:
             if isinstance(tup, Tuple):  # named exactly, for the slice may hold others that have not been begun
                 roots = [root for root, _ in tup.anchors] if tup.anchors else tup.root
@@ -492,15 +492,9 @@ class Worker:
             time.sleep(0.01)
         return os.getppid() != self._parent
 
-    def tell(self, level: str, text: str) -> None:
+    def tell(self, level: str, text: str, component: str = "", task: int = 0) -> None:
         """Show a line to the person who watches the run. Any thread."""
-        self.tell_line(line_now(level, text))
-
-    def _tell_of(self, task: int, text: str) -> None:
-        """Warn of a task. Not on its own thread."""
-        line = line_now("warning", text)
-        component = self._components.get(task, "")
-        self.tell_line(line._replace(origin=line.origin._replace(component=component, task=task)))
+        self.tell_line(line_now(level, text, component=component, task=task))
 
     def tell_line(self, line: LogLine) -> None:
         """Send a line of the run's log. Any thread."""

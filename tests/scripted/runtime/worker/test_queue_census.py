@@ -86,7 +86,7 @@ class Rig:
             rng=random.Random(1),
             report=lambda component, task, error, tup, called: None,
             wake=lambda: None,
-            tell=lambda level, text: self.told.append(text),
+            tell=lambda level, text, *where: self.told.append(text),
         )
         self.loop = WorkerLoop(shared, self.wire)
         self.loop.initialize()

@@ -42,7 +42,7 @@ class Unspeakable(Exception):
 
 def told(error: BaseException, tup: Tuple | None) -> str:
     lines: list[str] = []
-    complaints = Complaints(lambda level, text: lines.append(text), ManualClock(), lambda text: None)
+    complaints = Complaints(lambda level, text, *where: lines.append(text), ManualClock(), lambda text: None)
     complaints.report("words", 3, error, tup)
     (line,) = lines
     return line
