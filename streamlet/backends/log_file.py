@@ -38,11 +38,16 @@ class LogUnavailable(BadInput):
 class Keeper(Protocol):
     """Keeps the lines of a run somewhere. All methods but ``begin`` and ``end`` return at once."""
 
+    on_terminal: bool
+    """Whether it shows them in the terminal, too, in place of the view."""
+    stuck: bool
+    """Whether something that the interpreter's own end would wait for has not returned."""
+
     def begin(self, line: LogLine) -> None:
         """Keep the first line. Raises BadInput when it cannot be kept."""
 
-    def keep(self, line: LogLine) -> None:
-        """Keep a line. Any thread."""
+    def keep(self, line: LogLine, recorded: bool = False) -> None:
+        """Keep a line. Any thread. ``recorded``: a log record of this process said it."""
 
     def look(self) -> None:
         """Do what time brings; called about once a second."""
@@ -67,6 +72,7 @@ class LogFile:
         self._why = ""
         self._complained_s = float("-inf")
         self._complained_size = False
+        self.on_terminal = self.stuck = False
         self._refused = False
         """Nothing runs: lines are only for the person who tried to start it."""
         self._began_s: float | None = None
@@ -98,7 +104,7 @@ class LogFile:
             "write to (--log-file, or the setting streamlet.log.file). Nothing was started."
         )
 
-    def keep(self, line: LogLine) -> None:
+    def keep(self, line: LogLine, recorded: bool = False) -> None:
         """Write a line soon, or count it. Any thread."""
         if not self._refused:
             self._writer.give(lambda: self._keep(line), line_bytes=line.size)

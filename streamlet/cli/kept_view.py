@@ -20,8 +20,9 @@ class KeptView:
     Lines that stand on a standard stream already are kept, and not shown once more.
     """
 
-    def __init__(self, keepers: Sequence[Keeper], view: View) -> None:
+    def __init__(self, keepers: Sequence[Keeper], view: View, as_json: bool = False) -> None:
         self._keepers = keepers
+        self._as_json = as_json
         self._view = view
         self._status: RunStatus | None = None
         self.close = view.close
@@ -39,12 +40,14 @@ class KeptView:
 
     def on_event(self, line: LogLine) -> None:
         self._keep(line)
-        if not line.printed:
+        # With JSON it is an event on standard output, beside the log.
+        if not line.printed and (self._as_json or not self._shown):
             self._view.on_event(line)
 
     def log(self, line: LogLine) -> None:
-        self._keep(line)
-        self._view.log(line)
+        self._keep(line, recorded=True)
+        if not self._shown:
+            self._view.log(line)
 
     def notice(self, text: str) -> None:
         self._keep(_line("info", text))
@@ -66,9 +69,19 @@ class KeptView:
         self._end(_line("error", explain(error)[0])._replace(trace=trace.rstrip()))
         self._view.failed(error, exit_status)
 
-    def _keep(self, line: LogLine) -> None:
+    @property
+    def stuck(self) -> bool:
+        """Whether the process should leave without waiting for a keeper."""
+        return any(keeper.stuck for keeper in self._keepers)
+
+    @property
+    def _shown(self) -> bool:
+        """Whether a keeper shows the lines in the terminal."""
+        return any(keeper.on_terminal for keeper in self._keepers)
+
+    def _keep(self, line: LogLine, recorded: bool = False) -> None:
         for keeper in self._keepers:
-            keeper.keep(line)
+            keeper.keep(line, recorded)
 
     def _end(self, *lines: LogLine) -> None:
         for keeper in self._keepers:

@@ -12,6 +12,9 @@ from streamlet.base.errors import SettingError
 from streamlet.model.topology import TopologySpec
 from streamlet.running import Given
 
+LOGGING = "logging"
+"""The table of a settings file that holds no settings, but what ``logging.config`` takes."""
+
 
 def given_on_line(pairs: tuple[str, ...]) -> Given:
     """Parse ``-c key=value`` arguments. Raises SettingError."""
@@ -28,7 +31,18 @@ def given_on_line(pairs: tuple[str, ...]) -> Given:
 
 def given_in_file(path: Path, topology: TopologySpec) -> Given:
     """Read settings from a TOML or JSON file; tables are joined by dots. Raises SettingError."""
-    return [(key, value, str(path)) for key, value in _rows_in(path, topology.config)]
+    rows = _rows_in(path, {**topology.config, LOGGING: None})
+    return [(key, value, str(path)) for key, value in rows if not _is_logging(key, value, topology)]
+
+
+def logging_in_file(path: Path, topology: TopologySpec) -> dict[str, Any] | None:
+    """Return the ``[logging]`` section of a settings file, if it has one. Raises SettingError."""
+    section: dict[str, Any] | None = _table_in(path).get(LOGGING)
+    return section if _is_logging(LOGGING, section, topology) else None
+
+
+def _is_logging(key: str, value: Any, topology: TopologySpec) -> bool:
+    return key == LOGGING and isinstance(value, dict) and LOGGING not in topology.config
 
 
 def client_settings_in_file(path: Path) -> dict[str, Any]:

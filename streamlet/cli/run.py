@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from streamlet.backends.contract import Backend, RunRequest, Stop
-from streamlet.backends.log_file import JSON, TEXT
+from streamlet.backends.log_file import JSON, TEXT, Keeper
 from streamlet.backends.log_file import log_file as log_file_of
 from streamlet.base.errors import BadInput
 from streamlet.base.printable import printable
@@ -19,7 +19,7 @@ from streamlet.cli.errors import explain
 from streamlet.cli.interrupts import Interrupts, signals_to
 from streamlet.cli.kept_view import KeptView
 from streamlet.cli.metrics_file import MetricsFile
-from streamlet.cli.options import given_in_file, given_on_line
+from streamlet.cli.options import given_in_file, given_on_line, logging_in_file
 from streamlet.cli.output import OutputFailed, leave
 from streamlet.cli.show import JsonView, LastingView, PlainView, View
 from streamlet.cli.target import Target, debug_option, target_argument
@@ -114,6 +114,7 @@ def run(
     try:
         _check_options(backend, master, workers, seconds)
         topology = target.load()
+        section = logging_in_file(config, topology) if config else None
         request = make_request(
             topology,
             [
@@ -130,20 +131,34 @@ def run(
             file=target.file.absolute(),
             attribute=target.attribute,
             quiet_stdout=as_json,
+            keeps_log=section is not None,
         )
         made = make_backend(backend, debug)
         stop = Stop()
         lasting = LastingView(choose_view(as_json), stop.ask)
         shown = ViewThread(lasting, hurried=lambda: stop.asked)
         view: View = shown if metrics_file is None else MetricsFile(metrics_file, shown)
-        kept = log_file_of(request.conf)
-        if kept is not None:
-            view = KeptView([kept], view)
+        keepers = _keepers(request, section, config)
+        if keepers:
+            view = KeptView(keepers, view, as_json)
     except Exception as error:
         if as_json:
             _refused_as_json(error)
         raise
     return _watched(made, request, stop, lasting, shown, view, debug)
+
+
+def _keepers(request: RunRequest, section: dict[str, Any] | None, config: Path | None) -> list[Keeper]:
+    """Return those who keep the lines of the run: a log file, the handlers of a section."""
+    found: list[Keeper] = []
+    kept = log_file_of(request.conf)
+    if kept is not None:
+        found.append(kept)
+    if section is not None and config is not None:
+        from streamlet.cli.logging_section import LoggingSection
+
+        found.append(LoggingSection(section, config, request.conf["streamlet.log.repeats.secs"]))
+    return found
 
 
 def _given_for_log(file: Path | None, form: str | None) -> Given:
@@ -207,7 +222,7 @@ def _watched(
 
 def _close(view: View, shown: ViewThread, exit_status: int, said: str) -> None:
     view.close()
-    if shown.stuck:
-        # Its thread stands in a write that will not return, with the lock of a standard stream: the interpreter's own
-        # end would wait for it.
+    if shown.stuck or (isinstance(view, KeptView) and view.stuck):
+        # A thread stands in a write that will not return, with the lock of a stream: the interpreter's own end would
+        # wait for it.
         leave(exit_status, lambda: os.write(2, printable(said).encode()))

@@ -127,8 +127,9 @@ def hurts_one_tuple(error: BaseException) -> bool:
 class Complaints:
     """Rate-limited reports of bolts' errors.
 
-    ``tell`` gets (level, one paragraph, component, task id or 0), the first time of each kind of error of a component with the traceback of the
-    user's code; whole tracebacks go to the log at DEBUG. ``first`` gets that paragraph: the end of a run may name it.
+    ``tell`` gets (level, one paragraph, component, task id or 0), the first time of each kind of error of a component
+    with the traceback of the user's code; whole tracebacks go to the log at DEBUG. ``first`` gets that paragraph: the
+    end of a run may name it.
     """
 
     def __init__(self, tell: Callable[[str, str, str, int], None], clock: Clock, first: Callable[[str], None]) -> None:

@@ -184,11 +184,12 @@ def test_a_pipe_that_nobody_reads_is_refused_before_the_start(streamlet: Any, re
     assert "pipe cannot be written: what is there does not answer within 5 s" in said
 
 
-SLOW = "import time; time.sleep(0.001); self.log(400 * 'x' + str(tup.values))"
+SLOW = "import time; time.sleep(0.01); self.log(400 * 'x' + str(tup.values))"
 ENDLESS = (
     CHATTY.replace("LAST = 6", "LAST = 10**9")
     .replace("n = tup.values[0]", f"n = tup.values[0]; {SLOW}")
     .replace('print("printed", n, self.task)', "pass")
+    .replace("(Topology):", '(Topology):\n    config = {"topology.max.spout.pending": 20}')
 )
 
 

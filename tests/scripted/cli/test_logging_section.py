@@ -1,0 +1,144 @@
+"""The ``[logging]`` section of a settings file: the standard library's handlers get the lines of a run."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.patience import PATIENCE_S
+from tests.scripted.cli.test_kept_view import CHATTY, ENDLESS
+from tests.scripted.cli.test_run import wait_for
+
+PLAIN = """
+[logging.formatters.plain]
+format = "%(levelname)s|%(name)s|%(component)s|%(task)s|%(worker)s|%(epoch)s|%(message)s"
+[logging.handlers.file]
+class = "logging.FileHandler"
+filename = "section.log"
+formatter = "plain"
+"""
+TO_FILE = PLAIN + '[logging.root]\nlevel = "INFO"\nhandlers = ["file"]\n'
+
+backends = pytest.mark.parametrize("backend", ["inline", "processes"])
+
+
+def written(folder: Path) -> list[list[str]]:
+    return [line.split("|") for line in (folder / "section.log").read_text().splitlines() if line.count("|") == 6]
+
+
+@backends
+def test_each_line_comes_once_with_its_origin(streamlet: Any, backend: str) -> None:
+    file = streamlet.write(CHATTY)
+    config = streamlet.write(TO_FILE + '[streamlet]\n"log.repeats.secs" = 0\n', "run.toml")
+    workers = ("--workers", "1" if backend == "inline" else "2")
+    done = streamlet("run", file, "--backend", backend, "--until-caught-up", "--config", config, *workers)
+    assert done.returncode == 0, done.stderr
+    lines = written(streamlet.folder)
+    for number in range(1, 7):
+        for logger, text in (
+            ("mine", "plain"),
+            ("streamlet.component.sink", "logged"),
+            ("streamlet.stdout", "printed"),
+        ):
+            (line,) = [line for line in lines if line[1] == logger and line[6].startswith(f"{text} {number} ")]
+            task = line[6].split()[-1]
+            assert line[2:4] == ["sink", task] and line[4] in "01" and line[5] == "1"
+    assert [line[6] for line in lines].count("the same") == 6
+    assert lines[0][1:6] == ["streamlet.run", "-", "-", "-", "-"]
+    assert lines[-1][6].startswith("Caught up after")
+    assert "KeyError: 'none'" in (streamlet.folder / "section.log").read_text()
+    assert done.stderr.count("mine: plain 1") == 1, "the terminal is as it was"
+
+
+def test_levels_and_filters_are_those_of_the_section(streamlet: Any) -> None:
+    file = streamlet.write(CHATTY)
+    config = streamlet.write(
+        PLAIN + '[logging.root]\nlevel = "WARNING"\nhandlers = ["file"]\n[logging.loggers.mine]\nlevel = "ERROR"\n',
+        "run.toml",
+    )
+    done = streamlet("run", file, "--until-caught-up", "--workers", "2", "--config", config)
+    assert done.returncode == 0, done.stderr
+    lines = written(streamlet.folder)
+    assert {line[0] for line in lines} == {"ERROR"} and "mine" not in {line[1] for line in lines}
+
+
+def test_a_handler_on_the_terminal_takes_the_place_of_the_runs_own_lines(streamlet: Any) -> None:
+    file = streamlet.write(CHATTY)
+    console = PLAIN.replace("logging.FileHandler", "logging.StreamHandler").replace('filename = "section.log"\n', "")
+    config = streamlet.write(console + '[logging.root]\nlevel = "INFO"\nhandlers = ["file"]\n', "run.toml")
+    done = streamlet("run", file, "--until-caught-up", "--workers", "2", "--config", config)
+    assert done.returncode == 0, done.stderr
+    assert len(re.findall(r"plain 1 \d", done.stderr)) == 1
+    assert re.search(r"^WARNING\|mine\|sink\|\d\|\d\|1\|plain 1 \d$", done.stderr, re.MULTILINE)
+
+
+@backends
+def test_a_topologys_own_configuration_takes_nothing_away(streamlet: Any, backend: str) -> None:
+    quiet = 'import logging.config\nlogging.config.dictConfig({"version": 1, "root": {"handlers": []}})\n'
+    file = streamlet.write(quiet + CHATTY)
+    config = streamlet.write(TO_FILE, "run.toml")
+    done = streamlet("run", file, "--backend", backend, "--until-caught-up", "--config", config)
+    assert done.returncode == 0, done.stderr
+    assert {"streamlet.component.sink", "mine"} <= {line[1] for line in written(streamlet.folder)}
+
+
+@pytest.mark.parametrize(
+    ("section", "why"),
+    [
+        (TO_FILE.replace("section.log", "none/section.log"), "Unable to configure handler 'file'.*No such file"),
+        (TO_FILE.replace("FileHandler", "NoHandler"), "Unable to configure handler 'file'.*NoHandler"),
+        (TO_FILE.replace("%(task)s", "%(tusk)s"), "the formatter of handler 'file' fails with .*tusk"),
+        (TO_FILE.replace('handlers = ["file"]', 'handlers = ["flie"]'), "flie"),
+        (TO_FILE.replace('level = "INFO"', 'level = "LOUD"'), "LOUD"),
+        ("[logging]\nversion = 2\n", "Unsupported version: 2"),
+    ],
+)
+def test_a_wrong_section_is_refused_before_the_start(streamlet: Any, refused: Any, section: str, why: str) -> None:
+    file = streamlet.write(CHATTY)
+    config = streamlet.write(section, "run.toml")
+    said = refused("run", file, "--until-caught-up", "--config", config)
+    assert f"[logging] in {config} cannot be used: " in said and re.search(why, said), said
+    assert "Nothing was started." in said and "there" not in said.replace("there is", "")
+
+
+def test_a_table_named_logging_of_the_topology_itself_stays_its_own(streamlet: Any) -> None:
+    text = CHATTY.replace("    numbers = Numbers.spec()", '    config = {"logging": {}}\n    numbers = Numbers.spec()')
+    file = streamlet.write(text.replace('self.log("there")', 'self.log(str(conf["logging"]))'))
+    config = streamlet.write('[logging]\nmine = "yes"\n', "run.toml")
+    done = streamlet("run", file, "--until-caught-up", "--config", config)
+    assert done.returncode == 0, done.stderr
+    assert "{'mine': 'yes'}" in done.stderr
+
+
+def test_a_handler_that_hangs_holds_nothing_up(streamlet: Any) -> None:
+    """Its pipe is opened, and never read: the run goes on, says so, and ends."""
+    file = streamlet.write(ENDLESS)
+    config = streamlet.write(TO_FILE, "run.toml")
+    pipe = streamlet.folder / "section.log"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        process = streamlet.start("run", file, "--workers", "2", "--config", config)
+        seen = wait_for(process, "lacks lines: one of its handlers has not returned for")
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE_S)
+    finally:
+        os.close(reader)
+    assert process.returncode == 130, seen + err
+    assert "everything that was emitted is done." in out.splitlines()[-1]
+    assert "started again" not in seen + err
+
+
+def test_a_full_disk_under_a_handler_is_told_once(streamlet: Any) -> None:
+    file = streamlet.write(CHATTY)
+    (streamlet.folder / "section.log").symlink_to("/dev/full")
+    config = streamlet.write(TO_FILE, "run.toml")
+    done = streamlet("run", file, "--until-caught-up", "--workers", "2", "--config", config)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("lacks lines: a handler failed with OSError: [Errno 28] No space left on device") == 1
+    assert "--- Logging error ---" not in done.stderr
