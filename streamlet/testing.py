@@ -235,6 +235,7 @@ class Tester:
         spout = cast(Spout, live.component)
         own["emit"] = self._recording(live, own["emit"])
         own["emit_many"] = self._recording_many(live, own["emit_many"], 1)
+        own["emit_each"] = self._recording_many(live, own["emit_each"], 1)
         own["ack_many"] = _noting(spout.ack_many, self._acked[name])
         own["fail_many"] = _noting(spout.fail_many, self._failed[name])
         if isinstance(spout, ReliableSpout):

@@ -29,6 +29,7 @@ class Harness:
     def __init__(self, config: SpoutConfig, *, conf: dict[str, Any] | None = None, **context: Any) -> None:
         self.clock: Clock = context.setdefault("clock", SystemClock())
         self.tuples: list[tuple[Any, Any]] = []
+        self.most = 1
         self.spout = KafkaSpout.spec(config=config).cls(**KafkaSpout.spec(config=config).kwargs)
         self.spout.bind(self)  # type: ignore[arg-type]
         self.conf = conf or {}
@@ -39,6 +40,12 @@ class Harness:
         self.tuples.append((values, tup_id))
 
     emit_many = emit
+
+    def emit_each(self, tuples: Sequence[Sequence[Any]], tup_ids: Sequence[Any]) -> None:
+        self.tuples += zip(tuples, tup_ids, strict=True)
+
+    def room(self) -> int:
+        return self.most
 
     def report_metric(self, name: str, value: float) -> None: ...
 

@@ -170,4 +170,8 @@ class ReliableSpout(Spout):
             send_many(kept, tup_id, stream)
             self.unacked_tuples[tup_id] = Unacked(kept, stream, many=True)
 
-        vars(self).update(emit=emit, emit_many=emit_many)
+        def emit_each(tuples: Iterable[Sequence[Any]], tup_ids: Iterable[Hashable]) -> None:
+            for tup, tup_id in zip(tuples, tup_ids, strict=True):
+                emit(tup, tup_id)
+
+        vars(self).update(emit=emit, emit_many=emit_many, emit_each=emit_each)

@@ -25,6 +25,10 @@ class SpoutPort(TaskPort, Protocol):
     @property
     def emit_many(self) -> Callable[..., None]: ...
     @property
+    def emit_each(self) -> Callable[..., None]: ...
+    @property
+    def room(self) -> Callable[[], int]: ...
+    @property
     def here(self) -> Callable[[], bool]: ...
     @property
     def emit_from_other_thread(self) -> Callable[..., list[int] | None]: ...
@@ -108,6 +112,20 @@ class Spout(Component):
         """Send several tuples of one tree: acked when all are, failed with one."""
         raise not_running("emit_many")
 
+    def emit_each(self, tuples: Iterable[Sequence[Any]], tup_ids: Iterable[Hashable]) -> None:
+        """Send tuples on the default stream, each with its own tree.
+
+        None of them unless all can travel.
+        """
+        raise not_running("emit_each")
+
+    def room(self) -> int:
+        """Return how many messages may still be emitted in this turn.
+
+        For a ``next_tuple`` that emits several in one call.
+        """
+        raise not_running("room")
+
     def ack(self, tup_id: Any) -> None:
         """Note that the tree of ``tup_id`` was processed to its last tuple."""
 
@@ -185,4 +203,6 @@ class Spout(Component):
         return []
 
     def bind(self, port: TaskPort) -> None:
-        vars(self).update(emit=port.emit, emit_many=cast(SpoutPort, port).emit_many, report_metric=port.report_metric)
+        own = cast(SpoutPort, port)
+        vars(self).update(emit=port.emit, emit_many=own.emit_many, emit_each=own.emit_each, room=own.room)
+        vars(self).update(report_metric=port.report_metric)

@@ -532,6 +532,17 @@ class StreamRoutes:
             box.target: box for target in targets if target.grouping.kind == "direct" for box in target.boxes
         }
 
+    def are_plain(self, rows: Iterable[Any]) -> bool:
+        """Tell whether all rows have one plain value for each field."""
+        width = self.width
+        for row in rows:
+            if (row.__class__ is not list and row.__class__ is not tuple) or len(row) != width:
+                return False
+            for value in row:
+                if value.__class__ not in PLAIN and not _is_small_int(value):
+                    return False
+        return True
+
     def boxes(self, values: Sequence[Any], direct_task: int | None) -> list[Outbox]:
         """Return every outbox this tuple goes into."""
         if direct_task is not None:

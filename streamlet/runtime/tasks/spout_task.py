@@ -14,7 +14,7 @@ from streamlet.base.clock import Clock
 from streamlet.components.reliable_spout import ReliableSpout
 from streamlet.components.spout import FailReason, Spout
 from streamlet.runtime.tasks.bolt_task import Report
-from streamlet.runtime.tasks.emitter import Emitter, Outbox, row_bytes
+from streamlet.runtime.tasks.emitter import BadEmit, Emitter, Outbox, row_bytes
 from streamlet.runtime.tasks.in_hand import Key, message_key
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.task_stats import TaskStats
@@ -84,6 +84,8 @@ class SpoutTask:
         """Untracked tuples that no frame could hold."""
         self.active = False
         self._emits_asked = 0
+        self._most_emits = 0
+        """Emits after which the present turn ends."""
         self._follows = not spout.answers_for_failures
         self._failed_ids: set[Hashable] = set()  # failed, and not acked since
         self._complete: list[Any] = []  # acked before any bolt saw them: no receiver, or tracking is off
@@ -96,6 +98,7 @@ class SpoutTask:
         self._replay = spout.replay if isinstance(spout, ReliableSpout) else None
         self._crashes = dict(crashes)
         self._most_crashes = most_crashes
+        self._spares = False
         self._poison_ids: list[Any] = []  # emitted again after they had killed their worker too often, and not sent
         self.emit: Callable[..., list[int] | None] = self._fast_emit() or self.emit_anywhere
         if any(map(self._kills_too_often, crashes.values())):
@@ -191,6 +194,39 @@ class SpoutTask:
             rows.extend(zip(boxes, copies(checked, len(boxes)), strict=False))
         self._open(rows, tup_id, routes.name)
 
+    def emit_each(self, tuples: Iterable[Sequence[Any]], tup_ids: Iterable[Hashable]) -> None:
+        """Emit tuples on the default stream, a tree each. Any thread.
+
+        None of them unless all can travel.
+        """
+        rows, ids = [*tuples], [*tup_ids]
+        if len(rows) != len(ids):
+            raise BadEmit(f"{self.emitter.component} called emit_each with {len(rows)} tuples and {len(ids)} ids.")
+        if not self.here():
+            for row, tup_id in zip(rows, ids, strict=True):
+                self.emit_from_other_thread(self.emit, row, tup_id, None, None, False)
+            return
+        routes = self.emitter.routes(None, None)
+        pick = routes.single
+        if pick is None or not self.tracked or None in ids or self._spares or not routes.are_plain(rows):
+            checked = [self.emitter.checked(row, routes) for row in rows]
+            for row, tup_id in zip(checked, ids, strict=True):
+                self.emit(row, tup_id)
+            return
+        first = self.pending.next_root
+        roots = range(first, first + len(rows))
+        drawn = self.getrandbits(64 * len(rows)).to_bytes(8 * len(rows), "little")
+        edges = memoryview(drawn).cast("Q").tolist()
+        # Opened before anything is sent, as in `_open`.
+        self.pending.next_root = roots.stop
+        self.pending.ids.update(zip(roots, ids, strict=True))
+        self.ledger.open.update(zip(roots, edges, strict=True))
+        self.emits += len(rows)
+        for root in range(first + (-first & SAMPLE), roots.stop, SAMPLE + 1):
+            self._emitted_at[root] = self._now
+        for row, root, edge in zip(rows, roots, edges, strict=True):
+            pick(row).switch(routes.name)((root, edge, [*row]))
+
     def emit_from_other_thread(
         self,
         emit: Callable[..., Any],
@@ -281,6 +317,7 @@ class SpoutTask:
             if not is_poison(tup_id):
                 send_many(tuples, tup_id, stream)
 
+        self._spares = True
         vars(self).update(emit=emit, emit_many=emit_many)
 
     def apply_crashes(self, roots: Iterable[int], how: str) -> None:
@@ -312,10 +349,11 @@ class SpoutTask:
         if self.spout.holds_back and replay is not None:
             next_tuple = _emit_nothing
         first, monotonic = self.emits, self.clock.monotonic
+        self._most_emits = most = first + budget
         over = monotonic() + ASK_S
         try:
             for asked in range(1, budget + 1):
-                if len(ids) >= limit:
+                if len(ids) >= limit or self.emits >= most:
                     break
                 before = self.emits
                 if (replay is None or not replay()) and self._asked(next_tuple, before):
@@ -326,6 +364,10 @@ class SpoutTask:
             self.pending.note_time(now)
             self.deliver_complete()
         return self.emits != first
+
+    def room(self) -> int:
+        """Return how many trees may still be opened in this turn."""
+        return max(0, min(self.window.size - len(self.pending), self._most_emits - self.emits))
 
     def _asked(self, next_tuple: Callable[[], None], before: int) -> bool:
         next_tuple()

@@ -25,6 +25,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import lt
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from streamlet.base.errors import StreamletError, ValueCannotTravel, text_of
@@ -56,6 +57,10 @@ V = TypeVar("V")
 
 class LedgerViolation(AssertionError):
     """An impossible call: a bug of the caller, never of the input."""
+
+
+ROWS = frozenset({list, tuple})
+"""Types of rows that many are emitted of in one call."""
 
 
 class OffsetLedger(Generic[V]):
@@ -113,6 +118,22 @@ class OffsetLedger(Generic[V]):
             raise LedgerViolation(f"offset {offset} emitted below the read position {self.position}")
         self._first[offset] = values
         self.position = offset + 1
+
+    def all_emitted(self, records: Sequence[tuple[int, V]]) -> None:
+        """Note the first emit of records, in ascending order. For what no emit took back: ``not_emitted``."""
+        offsets = [offset for offset, _ in records]
+        if offsets[0] < self.position or not all(map(lt, offsets, offsets[1:])):
+            raise LedgerViolation(
+                f"offsets {offsets[0]} to {offsets[-1]} emitted below {self.position} or not in order"
+            )
+        self._first.update(records)
+        self.position = offsets[-1] + 1
+
+    def not_emitted(self, records: Sequence[tuple[int, V]], position: int) -> None:
+        """Undo ``all_emitted``: an emit refused all of them. ``position``: where it stood before."""
+        for offset, _ in records:
+            del self._first[offset]
+        self.position = position
 
     def pass_to(self, next_offset: int) -> None:
         """Pass everything below ``next_offset``: records without tuples, and gaps."""
@@ -436,6 +457,8 @@ class PartitionManager:
         self._scheme = scheme
         self._limits = limits
         self._has_columns = columns_of(scheme) is not None
+        self.count = 0
+        """Records that the last ``next`` emitted."""
         self._waiting = self.buffer.waiting
         self._heavy = self.buffer.heavy
         self._due: deque[int] = deque()
@@ -448,17 +471,21 @@ class PartitionManager:
 
     # -- emitting -------------------------------------------------------------------------------------------
 
-    def next(self, collector: Spout) -> EmitState:
-        """Emit the tuples of at most one record; records that give none are passed over.
+    def next(self, collector: Spout, most: int = 1) -> EmitState:
+        """Emit the tuples of one record, or of up to ``most``.
 
-        Raises PoisonRecord. An answer that cannot be unpacked is left in ``damage``.
+        Several where each gives one tuple and needs no look of its own; ``count`` says how many. Records that give
+        none are passed over. Raises PoisonRecord. An answer that cannot be unpacked is left in ``damage``.
         """
+        self.count = 1
         if self._due:
             return self._retry(collector)
         if self._held:
             return NO_EMITTED
         waiting = self._waiting
         while waiting or self._load():
+            if most > 1 and self._has_columns and not self._heavy and self._emit_each(collector, most):
+                return self._after_emit()
             offset, values = waiting.popleft()
             if values is None or values.__class__ is Record:
                 values = self._deserialize(offset, values)
@@ -477,12 +504,38 @@ class PartitionManager:
                 if not waiting:
                     self.buffer.batch_done()
                 continue
-            if waiting:
-                return EMITTED_MORE_LEFT
-            self.buffer.batch_done()
-            # Load now, not in the next turn: records after this one that give no tuple are then passed already.
-            return EMITTED_MORE_LEFT if self._load() else EMITTED_END
+            return self._after_emit()
         return NO_EMITTED
+
+    def _after_emit(self) -> EmitState:
+        if self._waiting:
+            return EMITTED_MORE_LEFT
+        self.buffer.batch_done()
+        # Load now, not in the next turn: records after this one that give no tuple are then passed already.
+        return EMITTED_MORE_LEFT if self._load() else EMITTED_END
+
+    def _emit_each(self, collector: Spout, most: int) -> bool:
+        """Emit the records that wait in one call.
+
+        False: nothing was emitted, for one of them needs a look of its own.
+        """
+        waiting, ledger = self._waiting, self.ledger
+        records = [waiting.popleft() for _ in range(min(most, len(waiting)))]
+        rows = [row for _, row in records]
+        if not set(map(type, rows)) <= ROWS:
+            waiting.extendleft(reversed(records))
+            return False
+        before = ledger.position
+        ledger.all_emitted(records)
+        try:
+            collector.emit_each(rows, [(self.slot, offset) for offset, _ in records])
+        except (ValueCannotTravel, TypeError, ValueError):
+            # One by one, the record that cannot be emitted is named.
+            ledger.not_emitted(records, before)
+            waiting.extendleft(reversed(records))
+            return False
+        self.count = len(records)
+        return True
 
     def _deserialize(self, offset: int, record: Record | None) -> Any:
         """Put one record through the scheme; None: nothing to emit."""

@@ -115,11 +115,11 @@ class KafkaSpout(Spout):
     # -- emitting -------------------------------------------------------------------------------------------
 
     def next_tuple(self) -> None:
-        """Emit the tuples of one record, if one is at hand."""
+        """Emit the tuples of records that are at hand."""
         if self._turn_left > 0:
-            self._turn_left -= 1
             assert self._current is not None
-            state = self._current.next(self)
+            state = self._current.next(self, min(self._turn_left, self.room()))
+            self._turn_left -= self._current.count
             if state is EMITTED_MORE_LEFT and self._turn_left:
                 return
             self._end_turn()
@@ -139,9 +139,9 @@ class KafkaSpout(Spout):
             if manager.damage is not None:
                 self._fetch_once_more(manager, manager.damage)
             manager.begin_turn(now, records, holds_back=self.holds_back)
-            state = manager.next(self)
+            state = manager.next(self, min(records, self.room()))
             if state is EMITTED_MORE_LEFT:
-                self._turn_left = records - 1
+                self._turn_left = records - manager.count
                 if not self._turn_left:
                     self._end_turn()
                 return

@@ -36,6 +36,11 @@ class Port:
     def emit_many(self, tuples: Any, tup_id: Hashable | None = None, stream: str | None = None) -> None:
         self.sent.append(([list(values) for values in tuples], tup_id, stream))
 
+    def emit_each(self, tuples: Any, tup_ids: Any) -> None: ...
+
+    def room(self) -> int:
+        return 1
+
     def ack(self, tup: Any) -> None: ...
 
     def fail(self, tup: Any) -> None: ...

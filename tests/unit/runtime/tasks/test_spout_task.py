@@ -162,6 +162,55 @@ def test_emit_many_is_one_tree() -> None:
     assert rig.spout.heard == [("ack", "a")]
 
 
+def test_emit_each_opens_a_tree_for_each_tuple() -> None:
+    rig = Rig(readers=1)
+    rig.turn(lambda spout: spout.emit_each([[n] for n in range(40)], [f"m{n}" for n in range(40)]))
+    rows = rig.emitted()
+    assert [values for _, _, values in rows] == [[n] for n in range(40)]
+    assert len({root for root, _, _ in rows}) == 40 and len({edge for _, edge, _ in rows}) == 40
+    rig.task.apply_acks([(root, edge) for root, edge, _ in rows[:39]], 1.0)
+    assert rig.spout.heard == [("ack", f"m{n}") for n in range(39)]
+    rig.task.apply_fails([rows[39][0]])
+    assert rig.spout.heard[-1] == ("fail", "m39") and not len(rig.task.pending)
+
+
+@pytest.mark.parametrize("rows", [[[1], [{1}]], [[1], [1, 2]], [[1], "a"]])
+def test_emit_each_sends_nothing_unless_all_can_travel(rows: Any) -> None:
+    rig = Rig()
+    with pytest.raises((BadEmit, ValueCannotTravel)):
+        rig.turn(lambda spout: spout.emit_each(rows, ["a", "b"]))
+    assert not rig.emitted() and not len(rig.task.pending)
+
+
+@pytest.mark.parametrize("more", [{"tracked": False}, {"readers": 2}, {"readers": 0}])
+def test_emit_each_where_it_cannot_take_the_short_way(more: Any) -> None:
+    rig = Rig(**more)
+    rig.turn(lambda spout: spout.emit_each([[1], [[2]]], ["a", "b"]))
+    rig.task.apply_acks([(root, edge) for root, edge, _ in rig.emitted()], 1.0)
+    assert sorted(rig.spout.heard) == [("ack", "a"), ("ack", "b")]
+
+
+def test_emit_each_wants_an_id_for_each_tuple() -> None:
+    rig = Rig()
+    with pytest.raises(BadEmit, match="2 tuples and 1 ids"):
+        rig.turn(lambda spout: spout.emit_each([[1], [2]], ["a"]))
+
+
+def test_a_turn_ends_when_a_spout_has_emitted_as_many_as_it_may() -> None:
+    rig = Rig(max_pending=10)
+    rooms = []
+
+    def emit(spout: Any) -> None:
+        rooms.append(spout.room())
+        spout.emit_each([[1], [2], [3]], [len(rooms), -len(rooms), 100 + len(rooms)])
+
+    rig.spout.todo = [emit] * 9
+    rig.task.turn(7, 0.0)
+    assert rooms == [7, 4, 1]
+    rig.task.turn(7, 0.0)
+    assert rooms == [7, 4, 1, 1], "as many trees are open as may be"
+
+
 def test_emit_many_of_nothing_is_acked() -> None:
     rig = Rig()
     rig.turn(lambda spout: spout.emit_many([], "a"))

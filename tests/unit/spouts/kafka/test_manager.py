@@ -27,6 +27,7 @@ from streamlet.spouts.kafka.manager import (
     EMITTED_MORE_LEFT,
     NO_EMITTED,
     EmitLimits,
+    LedgerViolation,
     OffsetLedger,
     PartitionManager,
 )
@@ -44,6 +45,7 @@ class Out:
     def __init__(self) -> None:
         self.sent: list[tuple[Any, Any]] = []
         self.refuse: set[str] = set()
+        self.calls: list[int] = []
 
     def emit(self, values: Sequence[Any], tup_id: Any) -> None:
         if values[0] in self.refuse:
@@ -52,6 +54,13 @@ class Out:
 
     def emit_many(self, tuples: Sequence[Sequence[Any]], tup_id: Any) -> None:
         self.sent.append((list(tuples), tup_id))
+
+    def emit_each(self, tuples: Sequence[Sequence[Any]], tup_ids: Sequence[Any]) -> None:
+        """As the task's: none of them unless all can travel."""
+        self.calls.append(len(tuples))
+        if any(values[0] in self.refuse for values in tuples):
+            raise ValueCannotTravel("it holds a set.")
+        self.sent += zip(tuples, tup_ids, strict=True)
 
     def offsets(self) -> list[int]:
         return [tup_id[1] for _, tup_id in self.sent]
@@ -100,6 +109,47 @@ def test_k5_emit_states_say_what_is_left() -> None:
     assert one.next(out) is EMITTED_END
     assert one.next(out) is NO_EMITTED
     assert out.sent == [(["a"], (7, 0)), (["b"], (7, 1))]
+
+
+def test_plain_records_are_emitted_in_one_call_while_there_is_room() -> None:
+    one, out = manager(), Out()
+    one.add(*fetched(batch(0, [b"a", b"b", b"c", b"d", b"e"])), 5)
+    assert (one.next(out, 3), one.count) == (EMITTED_MORE_LEFT, 3)
+    assert (one.next(out, 3), one.count) == (EMITTED_END, 2)
+    assert out.calls == [3, 2] and out.offsets() == [0, 1, 2, 3, 4]
+    assert one.last_completed_offset() == 0 and one.ledger.position == 5
+    for offset in (1, 0, 2, 4):
+        one.ack(offset)
+    assert one.last_completed_offset() == 3
+
+
+def test_a_record_that_gives_no_tuple_is_passed_over_among_those_of_one_call() -> None:
+    one, out = manager(), Out()
+    one.add(*fetched(batch(0, [b"a", None, b"c", b"d"])), 4)
+    while one.next(out, 10) is not NO_EMITTED:
+        pass
+    assert out.offsets() == [0, 2, 3] and one.ledger.position == 4
+
+
+def test_of_many_records_the_one_that_cannot_be_emitted_is_named_and_no_other() -> None:
+    one, out = manager(on_poison="skip"), Out()
+    out.refuse = {"b"}
+    one.add(*fetched(batch(0, [b"a", b"b", b"c"])), 3)
+    while one.next(out, 10) is not NO_EMITTED:
+        pass
+    assert out.offsets() == [0, 2]
+    assert (one.ledger.given_up_count, one.ledger.position) == (1, 3)
+
+
+def test_offsets_of_many_must_ascend_from_the_position() -> None:
+    ledger: OffsetLedger[str] = OffsetLedger(5)
+    for wrong in ([(4, "a"), (6, "b")], [(5, "a"), (5, "b")], [(7, "a"), (6, "b")]):
+        with pytest.raises(LedgerViolation):
+            ledger.all_emitted(wrong)
+    ledger.all_emitted([(5, "a"), (8, "b")])
+    assert (ledger.position, ledger.open_count) == (9, 2)
+    ledger.not_emitted([(5, "a"), (8, "b")], 5)
+    assert (ledger.position, ledger.open_count) == (5, 0)
 
 
 def test_k5_last_completed_offset_is_the_lowest_open_one_else_the_position() -> None:

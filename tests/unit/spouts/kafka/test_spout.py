@@ -38,10 +38,11 @@ class Manager:
         self.acked: list[int] = []
         self.failed: list[int] = []
         self.lost: list[int] = []
+        self.count = 1
 
     def begin_turn(self, now_s: float, records: int, *, holds_back: bool = False) -> None: ...
 
-    def next(self, collector: Any) -> Any:
+    def next(self, collector: Any, most: int = 1) -> Any:
         if not self.left:
             return NO_EMITTED
         self.left -= 1
@@ -59,7 +60,7 @@ class Rig:
     def __init__(self, *managers: Manager) -> None:
         self.emitted: list[int] = []
         self.spout = KafkaSpout(CONFIG)
-        vars(self.spout).update(emit=lambda values, tup_id: self.emitted.append(values[0]))
+        vars(self.spout).update(emit=lambda values, tup_id: self.emitted.append(values[0]), room=lambda: 128)
         self.spout._clock = ManualClock()  # type: ignore[misc]
         self.coordinator = SimpleNamespace(
             version=1,
