@@ -28,6 +28,7 @@ from streamlet.devcluster.dev_cluster import DevCluster
 
 HERE = Path(__file__).parent
 TOPIC = "lines"
+BY_BATCH = "topology_word_count_by_batch.py"
 STORM = "Storm 2.8.2, Java, one JVM"
 
 
@@ -50,11 +51,11 @@ class Rig:
             self.truth.update(line.split())
         self.run = 0
 
-    def streamlet(self, workers: int, *settings: str) -> float:
+    def streamlet(self, workers: int, *settings: str, topology: str = "topology_word_count.py") -> float:
         """``streamlet run`` to the end; lines/s."""
         self.run += 1
         with tempfile.TemporaryDirectory() as out:
-            command = [sys.executable, "-m", "streamlet", "run", str(HERE / "topology_word_count.py")]
+            command = [sys.executable, "-m", "streamlet", "run", str(HERE / topology)]
             command += ["--until-caught-up", "--json", "--workers", str(workers), "-c", f"benchmark.out={out}"]
             command += ["-c", f"lines.hosts=kafka://{self.cluster.bootstrap_servers}", "-c", f"lines.id=r{self.run}"]
             for setting in settings:
@@ -121,6 +122,8 @@ def main() -> None:
         systems: dict[str, tuple[int, Callable[[], float]]] = {
             "streamlet, 1 worker": (1, lambda: rig.streamlet(1)),
             "streamlet, 2 workers": (2, lambda: rig.streamlet(2)),
+            "streamlet by batch, 1 worker": (1, lambda: rig.streamlet(1, topology=BY_BATCH)),
+            "streamlet by batch, 2 workers": (2, lambda: rig.streamlet(2, topology=BY_BATCH)),
             "streamlet, 1 worker, tracking off": (1, lambda: rig.streamlet(1, "topology.acker.executors=0")),
             "bytewax, 1 worker": (1, lambda: rig.rival("-m", "bytewax.run", bytewax)),
             "bytewax, 2 processes": (2, lambda: rig.rival("-m", "bytewax.testing", "-p2", "-w1", bytewax)),
@@ -148,6 +151,10 @@ def report(systems: dict[str, tuple[int, Callable[[], float]]], rates: dict[str,
     print(f"1 worker : Bytewax 1 worker        {middle['streamlet, 1 worker'] / middle['bytewax, 1 worker']:.2f} x")
     print(f"2 workers : Bytewax 1 worker       {middle['streamlet, 2 workers'] / middle['bytewax, 1 worker']:.2f} x")
     print(f"2 workers : Bytewax 2 processes    {middle['streamlet, 2 workers'] / middle['bytewax, 2 processes']:.2f} x")
+    batch, two_by_batch = middle["streamlet by batch, 1 worker"], middle["streamlet by batch, 2 workers"]
+    print(f"by batch : tuple by tuple, 1       {batch / middle['streamlet, 1 worker']:.2f} x")
+    print(f"by batch, 1 : Bytewax 1 worker     {batch / middle['bytewax, 1 worker']:.2f} x")
+    print(f"by batch, 2 workers : 1 worker     {two_by_batch / batch:.2f} x")
     if STORM in middle:
         print(f"2 workers : Storm in Java          {middle['streamlet, 2 workers'] / middle[STORM]:.2f} x")
     off = middle["streamlet, 1 worker, tracking off"]

@@ -227,3 +227,10 @@ def test_a_spout_may_emit_a_failed_id_again_itself_and_the_replay_is_then_left_o
     port.clock.advance(60.0)
     spout.replay()
     assert [values for values, *_ in port.sent] == [[1], [2]]
+
+
+def test_each_message_of_emit_each_comes_again_alone(bound: tuple[Kept, Port]) -> None:
+    spout, port = bound
+    spout.emit_each([[1], [2]], ["a", "b"])
+    assert [sent[:2] for sent in port.sent] == [([1], "a"), ([2], "b")]
+    assert list(spout.unacked_tuples) == ["a", "b"]
