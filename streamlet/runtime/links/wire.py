@@ -159,6 +159,10 @@ def data_payloads(outgoing: Outgoing, limit: int = MAX_DATA_FRAME) -> tuple[list
         return _append_rest(
             *data_payloads(Outgoing(left), limit), Outgoing(right, roots, deltas, fails, outgoing.full), limit
         )
+    if fails and roots:  # failures first: an ack of the same turn may be the last of a tree that has failed
+        return _append_rest(
+            *data_payloads(Outgoing(fails=fails), limit), Outgoing([], roots, deltas, [], outgoing.full), limit
+        )
     half = max(len(roots), len(fails)) // 2
     first = data_payloads(Outgoing([], roots[:half], deltas[:half], fails[:half]), limit)
     return _append_rest(*first, Outgoing([], roots[half:], deltas[half:], fails[half:], outgoing.full), limit)

@@ -108,7 +108,7 @@ class BoltTask:
         self._current: Tuple | Batch | None = None
         self._by_batch = bolt.takes_batches()
         self._splits = bolt.on_batch_error == "split"
-        self._anchors_batches = bool(emitter.streams)
+        self._may_emit = bool(emitter.streams)
         self._fields = fields or {}
         self._boxes = boxes
         self._usual_size = bolt.batch_size if self._by_batch else SLICE
@@ -240,7 +240,7 @@ class BoltTask:
         """Emit several tuples; none of them unless all can travel. Any thread."""
         rows = [*tuples]
         if not self.calls.here():
-            self._emit_many_elsewhere(rows, stream, anchors)
+            self._emit_many_from_other_thread(rows, stream, anchors)
             return
         routes = self.emitter.routes(stream, None)
         found = self._anchors(anchors, routes)
@@ -259,7 +259,7 @@ class BoltTask:
             box.put_block(routes.name, tracked[0].root if tracked else 0, edge, own)
         self._settle_others(tracked)
 
-    def _emit_many_elsewhere(
+    def _emit_many_from_other_thread(
         self, rows: list[Sequence[Any]], stream: str | None, anchors: Sequence[Tuple | TupleId] | Batch | None
     ) -> None:
         copied = [self.calls.row(self.emitter, row, stream, None, False) for row in rows]
@@ -432,7 +432,8 @@ class BoltTask:
         # that acks by hand may ack in any order: the tree would be complete while others are open. An edge that is also
         # XORed into the tree changes nothing of what is left when all are done.
         run = work.run
-        for at in range(len(run.roots) - work.left, len(run.roots)):
+        first, work.parted = work.parted, len(run.roots)
+        for at in range(first, len(run.roots)):
             root = run.roots[at]
             if not run.multi and root and not run.edges[at]:
                 edge = run.edges[at] = self.getrandbits(64)
@@ -545,8 +546,8 @@ class BoltTask:
         start = len(run.roots) - work.left
         source = (self.sources.get(run.source, "?"), run.stream)
         kind, fields = self.named.get(source, Tuple), self._fields.get(source, ())
-        tracks = self._anchors_batches and self.bolt.auto_anchor
-        self._process_batch(batches.batch_of(run, start, start + size, source[0], fields, kind, tracks))
+        batch = batches.batch_of(run, start, start + size, source[0], fields, kind, self._may_emit)
+        self._process_batch(batch)
 
     def _process_batch(self, batch: Batch) -> None:
         self._current = batch

@@ -97,13 +97,15 @@ class Work:
     ``row_bytes``: about what a row takes; ``number``: its place among all runs that came.
     """
 
-    __slots__ = ("left", "number", "row_bytes", "rows", "run")
+    __slots__ = ("left", "number", "parted", "row_bytes", "rows", "run")
 
     def __init__(self, run: Run, row_bytes: int = 0, number: int = 0) -> None:
         self.run = run
         self.row_bytes = row_bytes
         self.number = number
         self.left = len(run.roots)
+        self.parted = 0
+        """Rows from the first on that no longer belong to a block (``BoltTask._part_blocks``)."""
         self.rows = zip(run.roots, run.edges, run.values, strict=True)
 
 

@@ -286,3 +286,14 @@ def test_halves_of_a_run_name_their_trees_again() -> None:
     assert len(payloads) > 2 and not too_large
     assert {root.roots for run in runs for root in run.roots} == {(5, 6)}
     assert [edge for run in runs for edge in run.edges] == [0] * 39 + [8]
+
+
+def test_failures_are_sent_before_the_acks_of_their_turn_also_where_a_frame_is_split() -> None:
+    """The ack of a block's last row completes its tree: before the failure of another row, that would be lost."""
+    roots = [*range(1 << 50, (1 << 50) + 300)]
+    payloads, _ = data_payloads(Outgoing([], roots, [7] * 300, roots[::-1]), 900)
+    frames = [decode_data(payload) for payload in payloads]
+    assert [root for frame in frames for root in frame.fails] == roots[::-1]
+    assert [root for frame in frames for root in frame.roots] == roots
+    with_acks = next(at for at, frame in enumerate(frames) if frame.roots)
+    assert not any(frame.fails for frame in frames[with_acks:])

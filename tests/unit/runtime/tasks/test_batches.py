@@ -257,6 +257,41 @@ def test_a_batch_that_was_kept_is_acked_or_failed_whole_later() -> None:
     assert not task.held and (task.stats.acked, task.stats.failed) == (1, 1)
 
 
+def test_a_batch_is_an_anchor_where_nothing_is_anchored_by_itself() -> None:
+    class Unanchored(Bolt):
+        auto_anchor = False
+
+        def process_batch(self, batch: Batch) -> None:
+            self.emit(["free"])
+            self.emit_many([["tied"]], anchors=batch)
+
+    acker, box = Acker(), Outbox(1, 9, "default")
+    task = acker.task(Unanchored(), [box], Grouping.SHUFFLE, 1)
+    acker.trees.update({1: 11, 2: 22})
+    task.execute(Work(Run(1, 5, "default", False, [1, 2], [11, 22], [["1"], ["2"]])), 1e9)
+    acker.settle()
+    (free, tied) = [row for run in box.take() for row in _rows(run)]
+    assert free[0] == 0 and [*each_root([tied[0]])] == [1, 2]
+    assert acker.open() == {1, 2}
+
+
+def test_a_bolt_that_acks_by_hand_parts_each_row_of_a_block_once() -> None:
+    class Keeps(Bolt):
+        auto_ack = False
+        batch_size = 2
+
+        def process_batch(self, batch: Batch) -> None: ...
+
+    acker = Acker()
+    task = acker.task(Keeps(), [], Grouping.SHUFFLE, 1)
+    work = Work(Run(9, 1, "default", False, [1] * 4, [0, 0, 0, 8], [["a"], ["b"], ["c"], ["d"]]))
+    task.execute(work, until=0.0)
+    edges = [*work.run.edges]
+    assert work.left == 2 and all(edges) and len(set(edges)) == 4
+    task.execute(work, until=0.0)
+    assert work.run.edges == edges
+
+
 def test_an_int_takes_the_short_way_and_one_of_more_than_64_bits_is_refused() -> None:
     class Ints(Bolt):
         def process_batch(self, batch: Batch) -> None:
