@@ -92,8 +92,11 @@ class Batch:
     def _tuple(self, values: list[Any], root: Any, edge: Any) -> Tuple:
         if isinstance(root, list):
             anchors = tuple(zip(root, edge, strict=True))
-            return self.kind(values, self.component, self.stream, self.task, root[0], edge[0], anchors)
-        return self.kind(values, self.component, self.stream, self.task, root, edge)
+            made = self.kind(values, self.component, self.stream, self.task, root[0], edge[0], anchors)
+        else:
+            made = self.kind(values, self.component, self.stream, self.task, root, edge)
+        made.state = self.state  # acked with its batch before it was made, it must not be acked again
+        return made
 
     def values(self, field: str | int = 0) -> list[Any]:
         """Return one field's values as a column. Raises BadInput for a field the stream does not have."""

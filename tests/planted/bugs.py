@@ -87,9 +87,9 @@ BUGS = (
     ),
     Bug(
         "a tuple that was failed can be acked",
-        "runtime/tasks/bolt_task.py",
-        "        if tup.state != OPEN:\n            return\n        tup.state = ACKED",
-        "        tup.state = ACKED",
+        "runtime/tasks/batches.py",
+        "    if tup.state != OPEN:\n        return False\n    tup.state = ACKED",
+        "    tup.state = ACKED",
         TASKS,
     ),
     Bug(
@@ -101,9 +101,9 @@ BUGS = (
     ),
     Bug(
         "a failed batch of anchors fails its first root only",
-        "runtime/tasks/bolt_task.py",
-        "self.fails.extend(root for root, _ in tup.anchors or ((tup.root, tup.edge),) if root)",
-        "self.fails.extend(root for root, _ in (tup.anchors or ((tup.root, tup.edge),))[:1] if root)",
+        "runtime/tasks/batches.py",
+        "each_root(root for root, _ in tup.anchors or ((tup.root, 0),))",
+        "each_root(root for root, _ in (tup.anchors or ((tup.root, 0),))[:1])",
         TASKS,
     ),
     # -- replay

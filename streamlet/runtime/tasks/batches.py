@@ -29,12 +29,12 @@ def batch_of(
 def ack(batch: Batch, acks: dict[Root, int]) -> int:
     """XOR what the batch leaves of its trees into ``acks``; return how many tuples are acked by it."""
     settle_children(batch, acks)
-    batch.state = ACKED
-    made = batch.made
-    if made is not None:
-        return sum(ack_tuple(tup, acks) for tup in made)
-    if batch.multi:
-        return sum(ack_tuple(tup, acks) for tup in batch.tuples)
+    if batch.state != OPEN:
+        return 0
+    tuples = batch.tuples if batch.multi else batch.made
+    batch.state = ACKED  # of tuples, too, that are made later
+    if tuples is not None:
+        return sum(ack_tuple(tup, acks) for tup in tuples)
     # Deltas of one tree are joined before they go into the dictionary: neighbours mostly belong to one.
     roots = batch.roots
     last: Root = roots[0]
@@ -76,11 +76,14 @@ def settle_children(batch: Batch, acks: dict[Root, int]) -> None:
 
 def fail(batch: Batch, fails: list[int]) -> int:
     """Add the trees of tuples that are still open to ``fails``; return how many tuples fail by it."""
+    if batch.state != OPEN:
+        return 0
+    tuples = batch.tuples if batch.multi else batch.made
     batch.state = FAILED
-    if batch.made is None and not batch.multi:
-        fails.extend(root for root in each_root(batch.roots) if root)
-        return len(batch)
-    return sum(fail_tuple(tup, fails) for tup in batch.tuples)
+    if tuples is not None:
+        return sum(fail_tuple(tup, fails) for tup in tuples)
+    fails.extend(root for root in each_root(batch.roots) if root)
+    return len(batch)
 
 
 def fail_tuple(tup: Tuple, fails: list[int]) -> bool:

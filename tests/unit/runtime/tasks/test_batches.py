@@ -6,6 +6,7 @@ import random
 from collections import defaultdict
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +14,7 @@ from streamlet import Batch, Bolt, Stream
 from streamlet.base.clock import ManualClock
 from streamlet.model.grouping import Grouping
 from streamlet.runtime.tasks.bolt_task import BoltTask
-from streamlet.runtime.tasks.emitter import Emitter, Inbox, Outbox, Run, StreamRoutes, Target, Work
+from streamlet.runtime.tasks.emitter import BadEmit, Emitter, Inbox, Outbox, Run, StreamRoutes, Target, Work
 from streamlet.tracking.joint import Root, each_root, spread
 
 ROOTS = 6
@@ -255,6 +256,33 @@ def test_a_batch_that_was_kept_is_acked_or_failed_whole_later() -> None:
     acker.settle()
     assert acker.failed == {1} and acker.open() == {2}, "what was emitted for it is under way"
     assert not task.held and (task.stats.acked, task.stats.failed) == (1, 1)
+
+
+@pytest.mark.parametrize("auto_ack", [True, False])
+def test_whatever_is_acked_twice_counts_once(auto_ack: bool) -> None:
+    """A second delta would undo the first, or complete another's tree."""
+
+    class Twice(Bolt):
+        def process_batch(self, batch: Batch) -> None:
+            self.batch = batch
+            self.ack(batch)
+            self.ack(batch)
+            for tup in batch:
+                self.ack(tup)
+                self.fail(tup)
+            self.fail(batch)
+
+    acker, bolt = Acker(), Twice()
+    vars(bolt)["auto_ack"] = auto_ack
+    task = acker.task(bolt, [Outbox(1, 9, "default")], Grouping.SHUFFLE, 1)
+    acker.trees.update({1: 11, 2: 22})
+    task.execute(Work(Run(1, 5, "default", False, [1, 2], [11, 22], [["1"], ["2"]])), 1e9)
+    bolt.ack(bolt.batch)
+    bolt.ack(bolt.batch.tuples[0])
+    acker.settle()
+    assert acker.trees == {1: 0, 2: 0} and not acker.failed and task.stats.acked == 2
+    with pytest.raises(BadEmit, match="already acked"):
+        bolt.emit(["x"], anchors=bolt.batch)
 
 
 def test_a_batch_is_an_anchor_where_nothing_is_anchored_by_itself() -> None:
