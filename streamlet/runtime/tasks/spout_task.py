@@ -18,7 +18,7 @@ from streamlet.runtime.tasks.emitter import BadEmit, Emitter, Outbox, row_bytes
 from streamlet.runtime.tasks.in_hand import Key, message_key
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.task_stats import TaskStats
-from streamlet.runtime.tasks.values import PLAIN, copies
+from streamlet.runtime.tasks.values import INT_MAX, INT_MIN, PLAIN, copies
 from streamlet.tracking.acker import AckLedger
 from streamlet.tracking.census import Found
 from streamlet.tracking.overdue import Overdue
@@ -144,7 +144,7 @@ class SpoutTask:
             if tup.__class__ is not list and tup.__class__ is not tuple:
                 return slow(tup, tup_id)
             for value in tup:
-                if value.__class__ not in PLAIN:
+                if value.__class__ not in PLAIN and not (value.__class__ is int and INT_MIN <= value <= INT_MAX):
                     return slow(tup, tup_id)
             if len(tup) != width:
                 return slow(tup, tup_id)

@@ -211,6 +211,14 @@ def test_a_turn_ends_when_a_spout_has_emitted_as_many_as_it_may() -> None:
     assert rooms == [7, 4, 1, 1], "as many trees are open as may be"
 
 
+def test_an_int_of_64_bits_travels_and_a_longer_one_is_refused() -> None:
+    rig = Rig()
+    rig.turn(lambda spout: spout.emit([1 << 63], "a"))
+    assert [values for _, _, values in rig.emitted()] == [[1 << 63]]
+    with pytest.raises(ValueCannotTravel, match="65 bits"):
+        rig.turn(lambda spout: spout.emit([1 << 64], "b"))
+
+
 def test_emit_many_of_nothing_is_acked() -> None:
     rig = Rig()
     rig.turn(lambda spout: spout.emit_many([], "a"))
