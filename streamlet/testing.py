@@ -15,6 +15,7 @@ seen whether or not anybody reads the stream.
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
 import math
 import random
@@ -42,11 +43,14 @@ from streamlet.model.topology import ComponentDef, Subscription, TopologyMeta, T
 from streamlet.model.validate import checked
 from streamlet.running import check_topology, make_request, settings_given
 from streamlet.runtime.links.links import Links, NoLinks
+from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.building import LiveTask, WorkerContext
 from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run
 from streamlet.runtime.tasks.task_stats import component_rows
 from streamlet.runtime.tasks.values import travelling
 from streamlet.runtime.worker.loop import WorkerLoop
+from streamlet.tracking.acker import AckLedger
+from streamlet.tracking.joint import Root, each_root
 from streamlet.tracking.pending import PendingSet
 
 __all__ = ["BoltTester", "Emitted", "ManualClock", "Raised", "TopologyTester"]
@@ -80,6 +84,7 @@ class Raised(NamedTuple):
     task: int
     error: BaseException
     values: list[Any] | None
+    by_batch: bool = False
 
 
 class Tester:
@@ -187,13 +192,14 @@ class Tester:
         new, self._raised = self.errors[self._raised :], len(self.errors)
         if new and self._raise_errors:
             first = new[0]
-            on = "in process_tick" if first.values is None else f"on the tuple {first.values!r}"
+            what = f"a batch of {len(first.values or ())} tuples," if first.by_batch else "the tuple"
+            on = "in process_tick" if first.values is None else f"on {what} {first.values!r}"
             first.error.add_note(f"raised by {first.component} (task {first.task}) {on}")
             raise first.error
 
     def _note_error(self, component: str, task: int, error: BaseException, tup: Any, called: Any) -> None:
         values = tup.rows if isinstance(tup, Batch) else None if tup is None else list(tup.values)
-        self.errors.append(Raised(component, task, error, values))
+        self.errors.append(Raised(component, task, error, values, isinstance(tup, Batch)))
 
     def _check_open(self) -> None:
         if not self._open:
@@ -231,6 +237,8 @@ class Tester:
             emit = (lambda *values, **more: live.run.emit(*values, **more)) if tasks_own else bound
             own["emit"] = self._recording(live, emit)
             own["emit_many"] = self._recording_many(live, own["emit_many"], 0)
+            if live.component.takes_batches():
+                own["process_batch"] = self._without_withdrawn(live, live.component.process_batch)
             return
         spout = cast(Spout, live.component)
         own["emit"] = self._recording(live, own["emit"])
@@ -246,6 +254,21 @@ class Tester:
                 given_up(tup_id, values, fails)
 
             own["given_up"] = note
+
+    def _without_withdrawn(self, live: LiveTask, process_batch: Callable[[Batch], None]) -> Callable[[Batch], None]:
+        """Wrap a call, so that emits it took back are forgotten."""
+
+        @functools.wraps(process_batch)
+        def recorded(batch: Batch) -> None:
+            before = len(self.log)
+            try:
+                process_batch(batch)
+            except BaseException:
+                if cast(BoltTask, live.run).withdraws(batch):
+                    del self.log[before:]
+                raise
+
+        return recorded
 
     def _recording(self, live: LiveTask, emit: Callable[..., Any]) -> Callable[..., Any]:
         # A bolt's third argument is anchors, a spout's second tup_id and third stream: both also come by name.
@@ -325,6 +348,7 @@ class BoltTester(Tester, Generic[B]):
         self._trees = PendingSet(next(iter(self._sources.values())), 1, 1.0)
         self._edges = random.Random(seed)
         self._rows: dict[int, list[Any]] = {}
+        self._ledger = AckLedger()
         self._far = _FarWorker(self._settled)
         super().__init__(plan, resolve(topology.config, {}), self._far, seed, clock, raise_errors, {})
         self._target = next(task.task_id for task in tasks if task.worker == 0)
@@ -370,6 +394,7 @@ class BoltTester(Tester, Generic[B]):
             roots = list(range(first, self._trees.next_root))
             self._rows.update(zip(roots, map(copy.deepcopy, values), strict=True))
             edges = [self._edges.getrandbits(64) for _ in roots]
+            self._ledger.open.update(zip(roots, edges, strict=True))
             runs.append(Run(self._target, self._sources[component], name, False, roots, edges, values))
         if runs:
             self._far.arriving.append(Incoming(runs, [], [], [], worker=1))
@@ -394,9 +419,18 @@ class BoltTester(Tester, Generic[B]):
         self.run()
 
     def _settled(self, outgoing: Outgoing) -> None:
-        # A delta leaves when the bolt acks its tuple and not before, and each tuple has a tree of its own.
-        self._acked[self._name] += [self._rows.pop(root) for root in outgoing.roots if root in self._rows]
-        self._failed[self._name] += [self._rows.pop(root) for root in outgoing.fails if root in self._rows]
+        """Apply acks and failures as a spout's ledger does.
+
+        Readers ack at once what they are sent.
+        """
+        self._failed[self._name] += [self._rows.pop(root) for root in self._ledger.fail(outgoing.fails)]
+        sent: list[tuple[Root, int]] = []
+        for run in outgoing.runs:
+            for root, edge in zip(run.roots, run.edges, strict=True):
+                sent += zip(root, edge, strict=True) if run.multi else [(root, edge)]
+        deltas = [(one, edge) for root, edge in sent for one in each_root([root])]
+        done = self._ledger.apply([*deltas, *zip(outgoing.roots, outgoing.deltas, strict=True)])
+        self._acked[self._name] += [self._rows.pop(root) for root in done]
 
 
 class _FarWorker(NoLinks):

@@ -10,7 +10,9 @@ from streamlet.components.tuples import OPEN, Tuple
 
 
 class Batch:
-    """Tuples of one stream of one task, in order: what waited for a bolt, up to its ``batch_size``.
+    """Tuples of one stream of one task, in order.
+
+    Those that waited for a bolt, up to its ``batch_size``.
 
     ``component``, ``stream`` and ``task`` name the sender, ``fields`` the fields of the stream. As an anchor it stands
     for all its tuples. The rest belongs to tracking: ``root`` stands for all their trees, ``children`` is the XOR of
@@ -115,7 +117,15 @@ class Batch:
                 "batch.arrow() needs pyarrow, which is not installed: `pip install pyarrow`, or read the columns as "
                 "lists with batch.values(field)."
             ) from None
-        columns = [pyarrow.array(self.values(at)) for at in range(len(self.fields))]
+        columns = []
+        for at, field in enumerate(self.fields):
+            try:
+                columns.append(pyarrow.array(self.values(at)))
+            except pyarrow.ArrowException as error:
+                raise BadInput(
+                    f"The field {field!r} of the stream {self.stream!r} of {self.component} cannot be a column of "
+                    f"arrow: {str(error).rstrip('.')}. Read it as a list: batch.values({field!r})."
+                ) from error
         return pyarrow.RecordBatch.from_arrays(columns, names=list(self.fields))
 
     def _place(self, field: str) -> int:

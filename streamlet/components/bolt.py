@@ -82,9 +82,8 @@ class Bolt(Component):
         """Send a tuple on: ``tup`` is a list of values, one a field. Raises ValueCannotTravel.
 
         ``anchors`` are tuples or their ``id``, or a batch; None means the present tuple or batch (if ``auto_anchor``),
-        ``[]`` none. Returns
-        the receiving task ids if ``need_task_ids``. The error names component, stream and field of a value that the
-        wire could not carry unchanged.
+        ``[]`` none. Returns the receiving task ids if ``need_task_ids``. The error names component, stream and field of
+        a value that the wire could not carry unchanged.
         """
         raise not_running("emit")
 

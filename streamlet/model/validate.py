@@ -232,6 +232,12 @@ def _class(component: ComponentDef) -> Iterator[Finding]:
 
 def _batches(cls: Any, shown: str) -> Iterator[Finding]:
     """Yield the wrong choices of a bolt that takes batches."""
+    places = {name: at for at, base in reversed([*enumerate(cls.__mro__)]) for name in vars(base)}
+    if places["process"] <= places["process_batch"]:
+        yield (
+            f"{shown} defines process beside process_batch, which is called in its place: process would never run.",
+            "Leave out one of the two.",
+        )
     size, on_error = cls.batch_size, cls.on_batch_error
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         yield (f"{shown} has batch_size = {size!r}.", "It is the most tuples of a batch: a whole number, 1 or more.")

@@ -109,6 +109,8 @@ class BoltTask:
         self._by_batch = bolt.takes_batches()
         self._splits = bolt.on_batch_error == "split"
         self._may_emit = bool(emitter.streams)
+        self._named_anchors: list[Tuple | Batch] = []
+        """Anchors that the present call of a batch that may be split has named."""
         self._fields = fields or {}
         self._boxes = boxes
         self._usual_size = bolt.batch_size if self._by_batch else SLICE
@@ -281,6 +283,8 @@ class BoltTask:
         else:
             # Once: a second look at an iterator finds nothing, and the tuple would be tracked by nobody.
             anchors = tuple(one if isinstance(one, Batch) else tuple_of(one) for one in given)
+        if self._splits:
+            self._named_anchors += anchors
         if any(anchor.state != OPEN and anchor.root for anchor in anchors):
             raise BadEmit(
                 f"{self.emitter.component} emitted on stream {routes.name!r} with an anchor that was already acked "
@@ -551,16 +555,16 @@ class BoltTask:
 
     def _process_batch(self, batch: Batch) -> None:
         self._current = batch
-        marks = [box.mark() for box in self._boxes] if self._splits else []
+        may_split = self._splits and len(batch) > 1
+        marks = [box.mark() for box in self._boxes] if may_split else []
+        self._named_anchors.clear()
         try:
             self.bolt.process_batch(batch)
         except BaseException as error:
             if not hurts_one_tuple(error):
                 raise
             self._current = None
-            # What was acked or failed by hand has trees with edges in the outboxes: nothing can be withdrawn.
-            untouched = all(tup.state == OPEN for tup in batch.made or ()) and batch.state == OPEN
-            if self._splits and len(batch) > 1 and untouched:
+            if may_split and self.withdraws(batch):
                 for box, mark in zip(self._boxes, marks, strict=True):
                     box.withdraw(mark)
                 for index in range(len(batch)):
@@ -576,6 +580,14 @@ class BoltTask:
         else:
             batches.settle_children(batch, self.acks)
             self._hold(batch)
+
+    def withdraws(self, batch: Batch) -> bool:
+        """Tell whether the emits of a batch that raised are taken back."""
+        # Rule: only emits for the batch or tuples of it that are open. The edge of another anchor, or of one that was
+        # acked, has gone into its tree: without its row that tree would never be complete.
+        own = {id(batch), *map(id, batch.made or ())}
+        untouched = batch.state == OPEN and all(tup.state == OPEN for tup in batch.made or ())
+        return self._splits and len(batch) > 1 and untouched and own.issuperset(map(id, self._named_anchors))
 
     def _hold(self, batch: Batch) -> None:
         given = self.clock.monotonic()

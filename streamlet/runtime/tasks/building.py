@@ -52,7 +52,6 @@ class WorkerContext:
     in_hand: InHand = field(default_factory=InHand)
     crashes: Mapping[int, Mapping[Key, int]] = field(default_factory=dict)
     """Spout task -> message -> how often its worker died at work on it, while the spout lived there too."""
-    others: OtherThreads = field(default_factory=OtherThreads)
     built: Callable[[LiveTask], None] = lambda live: None
     """Called with each task before its ``initialize``: tests put their recorders in front of its ``emit``."""
     tell: Callable[[str, str, str, int], None] = lambda level, text, component, task: None
@@ -79,7 +78,7 @@ def component_names(tasks: Iterable[LiveTask]) -> dict[int, str]:
     return {id(live.component): live.plan.component for live in tasks}
 
 
-def build_task(shared: WorkerContext, task: TaskPlan) -> LiveTask:
+def build_task(shared: WorkerContext, task: TaskPlan, other_threads: OtherThreads) -> LiveTask:
     """Instantiate and bind one task; ``initialize`` is not called yet."""
     definition = shared.plan.topology.component(task.component)
     own = {key: parse_setting(key, value, f"{task.component}'s config") for key, value in definition.config.items()}
@@ -94,7 +93,7 @@ def build_task(shared: WorkerContext, task: TaskPlan) -> LiveTask:
     context = _context(shared, task, definition, rng)
     component.bind_context(conf, context)
     report = partial(_report, shared, task, component)
-    calls = TaskCalls(shared.others, task.component)
+    calls = TaskCalls(other_threads, task.component)
     run: SpoutTask | BoltTask
     if isinstance(component, Spout):
         run = SpoutTask(

@@ -29,10 +29,12 @@ Act = Callable[[], object]
 class OtherThreads:
     """What other threads have asked of one worker's tasks. Any thread puts, the loop takes."""
 
-    def __init__(self, most: int = QUEUE_CALLS, wait_s: float = WAIT_S) -> None:
+    def __init__(
+        self, most: int = QUEUE_CALLS, wait_s: float = WAIT_S, wake: Callable[[], None] = lambda: None
+    ) -> None:
         """Set the bounds: ``most`` calls may wait for one task, an emit ``wait_s`` for room.
 
-        0 s: not at all.
+        0 s: not at all. ``wake`` ends the loop's sleep.
         """
         self.most = most
         self.wait_s = wait_s
@@ -43,8 +45,7 @@ class OtherThreads:
         self.changed = threading.Condition(threading.Lock())
         self.waiting = 0
         """Calls that wait, of all tasks. Changed under ``changed``; the loop may look without it."""
-        self.wake: Callable[[], None] = lambda: None
-        """Ends the loop's sleep."""
+        self.wake = wake
         self.is_copy = False
         """Whether this process was forked from the worker: its outboxes are copies, which nobody empties."""
         _live.add(self)

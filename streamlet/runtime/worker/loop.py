@@ -32,6 +32,7 @@ from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.building import LiveTask, WorkerContext, build_task
 from streamlet.runtime.tasks.emitter import WHOLE, BadEmit, Inbox, Outgoing, Run, SampledSizes, Work
 from streamlet.runtime.tasks.ledgers import Ledgers
+from streamlet.runtime.tasks.other_threads import OtherThreads
 from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.user_errors import ComponentFailed, could_not_start
 from streamlet.runtime.worker.log_lines import keep_shown
@@ -150,11 +151,10 @@ class WorkerLoop:
         self._full_elsewhere: dict[int, list[int]] = {}
         self._blocked_bolts: set[int] = set()
         """Bolts that emit to full tasks or clogged links."""
-        self._others = frozenset(range(shared.plan.workers)) - {shared.worker}
-        self.others = shared.others
-        self.others.most = shared.conf["streamlet.threads.queue.max"]
-        self.others.wait_s = shared.conf["streamlet.threads.wait.secs"]
-        self.others.wake = self.wake
+        self._other_workers = frozenset(range(shared.plan.workers)) - {shared.worker}
+        self.other_threads = OtherThreads(
+            shared.conf["streamlet.threads.queue.max"], shared.conf["streamlet.threads.wait.secs"], self.wake
+        )
         self.stopped = False
         self.timers = Timers()
         self.census = QueueCensus(
@@ -172,7 +172,7 @@ class WorkerLoop:
             where = "its constructor"
             self.shared.in_hand.note_call(task.task_id, where, self.clock.monotonic())
             try:
-                live = self.tasks[task.task_id] = build_task(self.shared, task)
+                live = self.tasks[task.task_id] = build_task(self.shared, task, self.other_threads)
                 self.shared.built(live)
                 where = "initialize"
                 self.shared.in_hand.note_call(task.task_id, where, self.clock.monotonic())
@@ -272,7 +272,7 @@ class WorkerLoop:
     @property
     def idle(self) -> bool:
         """Whether no tuple waits in this worker, though trees may be open."""
-        return not self.inbox and not self.unsent and not self._without_link and not self.others.waiting
+        return not self.inbox and not self.unsent and not self._without_link and not self.other_threads.waiting
 
     @property
     def activated(self) -> bool:
@@ -410,7 +410,7 @@ class WorkerLoop:
         in_hand.clear()
         self.ledgers.settle()
         self.timers.run_due(now)
-        emitted = bool(self.others.waiting) and self._take_calls()
+        emitted = bool(self.other_threads.waiting) and self._take_calls()
         emitted |= self._ask_spouts(now)
         if self._without_link:
             self._retry_without_link()
@@ -567,7 +567,7 @@ class WorkerLoop:
     def _announce_full(self, full: list[int]) -> None:
         self._full = full
         (self.pause if full else self.resume)("this worker is full")
-        for worker in self._others:
+        for worker in self._other_workers:
             self._to(worker).full = full
 
     def _order_bolts(self) -> None:
@@ -681,7 +681,7 @@ class WorkerLoop:
     def _sleep(self, now: float) -> float:
         self._watch_descriptors()
         due = max(0.0, self.timers.next_due() - now)
-        if self.others.waiting:  # for room, which an ack or a bolt of this very turn may have made
+        if self.other_threads.waiting:  # for room, which an ack or a bolt of this very turn may have made
             return min(POLL_S, due)
         # A spout without a descriptor cannot wake the loop, so it is asked each millisecond. One that may not emit
         # waits for the ack that makes room, and that wakes the loop.

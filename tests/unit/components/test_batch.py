@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
-from streamlet import BadInput, Batch, BatchingBolt, Bolt, Tuple
+from streamlet import BadInput, Batch, BatchingBolt, Bolt, TopologyContext, Tuple
 from streamlet.testing import BoltTester
 
 
@@ -50,3 +53,58 @@ def test_a_bolt_takes_batches_where_it_defines_process_batch_but_not_pystorms() 
         def process_batch(self, key: str, tups: list[Tuple]) -> None: ...
 
     assert (Upper.takes_batches(), Tuples.takes_batches(), Keyed.takes_batches()) == (True, False, False)
+
+
+class Emits(Bolt):
+    """Emits a word for each batch, then does what its config says."""
+
+    outputs = ["word"]
+    auto_ack = False
+
+    def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        self.does = conf["does"]
+        self.kept: list[Batch] = []
+
+    def process_batch(self, batch: Batch) -> None:
+        self.kept.append(batch)
+        self.emit(["x"], anchors=batch if self.does == "ack" else self.kept[0])
+        if self.does == "raise":
+            raise ValueError("at fault")
+        if self.does == "fail":
+            for tup in batch:
+                self.fail(tup)
+        if self.does == "ack":
+            self.ack(batch)
+
+
+@pytest.mark.parametrize(
+    ("does", "acked", "failed"),
+    [("raise", [], [["a"], ["b"], ["c"]]), ("fail", [], [["a"], ["b"], ["c"]]), ("keep", [], []),
+     ("ack", [["a"], ["b"], ["c"]], [])],
+)  # fmt: skip
+def test_a_tester_says_acked_of_what_the_bolt_has_acked_and_of_nothing_else(
+    does: str, acked: list[Any], failed: list[Any]
+) -> None:
+    """What was emitted for a batch leaves as a delta of its trees, whatever becomes of the batch."""
+    with BoltTester(Emits, conf={"does": does}, raise_errors=False) as tester:
+        tester.give(["a"], ["b"])
+        tester.give(["c"])
+        assert (sorted(tester.acked), sorted(tester.failed)) == (acked, failed)
+
+
+def test_what_was_withdrawn_was_not_emitted() -> None:
+    class Doubtful(Upper):
+        def process_batch(self, batch: Batch) -> None:
+            super().process_batch(batch)
+            if len(batch) > 1:
+                raise ValueError("not alone")
+
+    with BoltTester(Doubtful, sources={"words": ["word"]}) as tester:
+        tester.give(["a"], ["b"])
+        assert sorted(tester.emitted()) == [["A"], ["B"]] and sorted(tester.acked) == [["a"], ["b"]]
+
+
+def test_a_column_that_arrow_does_not_take_is_named() -> None:
+    pytest.importorskip("pyarrow")
+    with pytest.raises(BadInput, match=r"The field 'n' of the stream 'default' of lines cannot be a column of arrow"):
+        Batch([["a", 1], ["b", "c"]], "lines", "default", 4, ("word", "n")).arrow()

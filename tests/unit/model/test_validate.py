@@ -42,6 +42,16 @@ class ByBatch(Bolt):
     def process_batch(self, batch) -> None: ...
 
 
+class BothWays(ByBatch):
+    def process(self, tup) -> None: ...
+
+
+class BatchesAfterAll(Split):
+    outputs = None
+
+    def process_batch(self, batch) -> None: ...
+
+
 class BadBatches(ByBatch):
     batch_size = 0
     on_batch_error = "retry"  # type: ignore[assignment]  # what is refused
@@ -279,6 +289,12 @@ def test_a_bolt_with_process_batch_needs_no_process_and_its_choices_are_checked(
     assert not problems(lines=lines, sums=ByBatch.spec(inputs=[lines]))
     found = problems(lines=lines, sums=BadBatches.spec(inputs=[lines]))
     assert [p.message.split(" has ")[1] for p in found] == ["batch_size = 0.", "on_batch_error = 'retry'."]
+
+
+def test_a_process_that_would_never_run_is_refused() -> None:
+    lines = Lines.spec()
+    assert "process would never run" in only(problems(lines=lines, sums=BothWays.spec(inputs=[lines]))).message
+    assert not problems(lines=lines, sums=BatchesAfterAll.spec(inputs=[lines]))
 
 
 @pytest.mark.parametrize(("cls", "kind"), [(AwaitsProcess, "async"), (YieldsProcess, "generator")])

@@ -237,6 +237,39 @@ def test_split_gives_each_tuple_again_alone_and_sends_nothing_of_the_first_try()
     assert sorted(sent) == ["1", "2", "3", "4"], "the failed one's are late, and its tree is closed"
 
 
+def test_a_batch_whose_call_emitted_for_another_is_not_split() -> None:
+    """Withdrawn, the other's tree would keep an edge whose row is nowhere, and never be complete."""
+
+    class Keeps(Bolt):
+        auto_ack = False
+        on_batch_error = "split"
+        kept: Batch | None = None
+
+        def process_batch(self, batch: Batch) -> None:
+            if self.kept is None:
+                self.kept = batch
+                return
+            self.emit(["for the first"], anchors=[self.kept.tuples[0]])
+            self.emit_many([["and the second"]], anchors=batch)
+            raise ValueError("at fault")
+
+    acker, bolt, box = Acker(), Keeps(), Outbox(1, 9, "default")
+    task = acker.task(bolt, [box], Grouping.SHUFFLE, 1)
+    acker.trees.update({1: 11, 2: 22, 3: 33})
+    task.execute(Work(Run(1, 5, "default", False, [1], [11], [["1"]])), 1e9)
+    task.execute(Work(Run(1, 5, "default", False, [2, 3], [22, 33], [["2"], ["3"]])), 1e9)
+    acker.settle()
+    assert acker.failed == {2, 3} and acker.open() == {1}
+    assert bolt.kept is not None
+    task.ack(bolt.kept)
+    acker.settle()
+    assert acker.open() == {1}, "what was emitted for it is under way"
+    rows = [row for run in box.take() for row in _rows(run)]
+    acker.acks[rows[0][0]] = rows[0][1]
+    acker.settle()
+    assert acker.open() == set()
+
+
 def test_a_batch_that_was_kept_is_acked_or_failed_whole_later() -> None:
     class Keeps(Bolt):
         auto_ack = False

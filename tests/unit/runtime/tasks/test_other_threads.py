@@ -75,8 +75,8 @@ def test_above_the_marks_acks_are_taken_and_emits_are_left_in_their_order() -> N
 
 
 def test_the_loop_is_woken_by_the_first_call_of_a_task() -> None:
-    others, woken = OtherThreads(), list[bool]()
-    others.wake = lambda: woken.append(True)
+    woken = list[bool]()
+    others = OtherThreads(wake=lambda: woken.append(True))
     one, two = TaskCalls(others, "one"), TaskCalls(others, "two")
     for calls in (one, one, two):
         calls.put(nothing, "emit")
