@@ -48,8 +48,9 @@ class ComponentStatus:
     executed: int = 0
     acked: int = 0
     failed: int = 0
+    """Trees of a spout, tuples of a bolt; with those of ``timed_out``."""
     timed_out: int = 0
-    """Of the failed ones, those that took longer than the message time-out."""
+    """Trees that took longer than the message time-out; they are in ``failed``, too."""
     errors: int = 0
     p50_ms: float | None = None
     p99_ms: float | None = None

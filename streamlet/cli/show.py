@@ -309,8 +309,8 @@ COLUMNS = (
 )
 """What a table of components may show.
 
-``timed out``, ``given up`` and ``lost`` are there once something has been; ``window`` and ``wait ms`` while tuples
-wait.
+``failed`` contains the ``timed out``. ``timed out``, ``given up`` and ``lost`` are there once something has been;
+``window`` and ``wait ms`` while tuples wait.
 """
 
 WAIT_SHOWN_MS = 100

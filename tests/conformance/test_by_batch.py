@@ -59,7 +59,7 @@ def test_a_worker_killed_in_a_batch_loses_nothing(workers: int, tmp_path: Path) 
 
 
 @pytest.mark.spark
-def test_batches_on_executors(tmp_path: Path) -> None:
+def test_batches_on_executors_count_every_word_once(tmp_path: Path) -> None:
     result = ran(tmp_path, "spark", 2)
     assert (result.reason, result.drained) == ("caught_up", True)
     assert counted_outside(tmp_path) == LINES * WORDS

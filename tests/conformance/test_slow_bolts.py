@@ -116,7 +116,7 @@ def test_a_forgotten_tuple_times_out_is_named_counted_charged_and_replayed(
 
 
 @pytest.mark.spark
-def test_slow_bolts_on_executors(tmp_path: Path) -> None:
+def test_a_slow_bolt_on_executors_gets_every_tuple_once(tmp_path: Path) -> None:
     """The same workers, so one case stands for all."""
     ran = Ran(tmp_path, "spark", 2, "OneSlow", slow__count=600)
     assert ran.all_once(600)

@@ -84,7 +84,7 @@ def test_a_file_with_bytes_that_are_no_source(refused, streamlet) -> None:
     assert "does not parse" in refused("run", path)
 
 
-def test_a_file_that_raises_when_imported(refused, streamlet) -> None:
+def test_a_file_that_raises_when_imported_is_refused_with_error_and_line(refused, streamlet) -> None:
     said = refused("run", streamlet.write("x = 1\ny = 1 / 0\n"))
     assert "ZeroDivisionError" in said and "line 2" in said
 
@@ -102,7 +102,7 @@ def test_a_name_that_no_worker_could_import(refused, streamlet) -> None:
     assert "cannot be imported" in refused("run", streamlet.write(made(), "my-topology.py"))
 
 
-def test_a_name_that_hides_a_module(refused, streamlet) -> None:
+def test_a_file_named_like_a_module_is_refused(refused, streamlet) -> None:
     assert "Rename the file" in refused("run", streamlet.write(made(), "json.py"))
 
 

@@ -53,7 +53,7 @@ def test_what_is_waited_for_is_said_once() -> None:
     assert len(said) == 1 and all(part in said[0] for part in (f"127.0.0.1:{port}", "refused", "for up to 1 s more"))
 
 
-def test_a_port_that_says_nothing() -> None:
+def test_a_port_that_answers_nothing_fails_at_the_time_out() -> None:
     """Connected, but no answer: bounded by the time-out."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

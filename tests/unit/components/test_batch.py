@@ -11,7 +11,7 @@ from streamlet import BadInput, Batch, BatchingBolt, Bolt, TopologyContext, Tupl
 from streamlet.testing import BoltTester
 
 
-def test_columns_tuples_and_fields() -> None:
+def test_a_batch_gives_a_column_by_field_name_or_index_and_its_tuples() -> None:
     batch = Batch([["a", 1], ["b", 2]], "lines", "default", 4, ("word", "n"))
     assert batch.values("word") == ["a", "b"]
     assert batch.values("n") == batch.values(1) == [1, 2]
@@ -23,7 +23,7 @@ def test_columns_tuples_and_fields() -> None:
         batch.values(2)
 
 
-def test_columns_as_arrow() -> None:
+def test_columns_become_an_arrow_table_with_the_names_of_the_fields() -> None:
     pytest.importorskip("pyarrow")
     made = Batch([["a", 1], ["b", None]], "lines", "default", 4, ("word", "n")).arrow()
     assert made.to_pydict() == {"word": ["a", "b"], "n": [1, None]}

@@ -169,7 +169,9 @@ def test_fault_f5_without_a_controller_metadata_and_reading_go_on(
         cluster.restart(controller)
 
 
-def test_fault_f4_all_brokers_down_and_up_again(cluster: DevCluster, make_topic: Callable[..., str]) -> None:
+def test_fault_f4_after_all_brokers_were_down_reading_goes_on(
+    cluster: DevCluster, make_topic: Callable[..., str]
+) -> None:
     """Nothing grows and nothing spins meanwhile; requests fail by name in their time; afterwards it goes on."""
     topic = make_topic(cluster, replication=3)
     tp = TopicPartition(topic, 0)

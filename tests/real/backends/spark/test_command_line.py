@@ -81,7 +81,7 @@ def test_ctrl_c_drains(run: Callable[..., Marked], tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_ctrl_c_while_spark_starts(run: Callable[..., Marked], tmp_path: Path) -> None:
+def test_ctrl_c_while_spark_starts_ends_the_run_and_leaves_nothing(run: Callable[..., Marked], tmp_path: Path) -> None:
     """Nobody waits for a cluster that nobody wants any more."""
     started = run("--workers", "2")
     wait_until(lambda: len(started.family()) > 2, PATIENCE_S)
@@ -93,7 +93,7 @@ def test_ctrl_c_while_spark_starts(run: Callable[..., Marked], tmp_path: Path) -
 
 
 @pytest.mark.spark
-def test_ctrl_c_twice_while_spark_starts(run: Callable[..., Marked], tmp_path: Path) -> None:
+def test_ctrl_c_twice_while_spark_starts_ends_within_seconds(run: Callable[..., Marked], tmp_path: Path) -> None:
     """Nobody who asks twice waits for a JVM that is only coming up; it goes, too."""
     started = run("--workers", "2")
     wait_until(lambda: len(started.family()) > 2, PATIENCE_S)

@@ -19,7 +19,7 @@ from streamlet.spouts.kafka.spout_config import SpoutConfig
 from streamlet.spouts.kafka.stores.offset_store import Owner
 
 
-def test_what_mends_itself_alarms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_that_a_later_try_mends_is_kept_and_warns_nobody(caplog: pytest.LogCaptureFixture) -> None:
     """A group's first use of a fresh Kafka 4: its coordinator is not there for a moment. The start keeps the reason,
     and tells it when it takes long; no line of its own reaches a user.
     """

@@ -343,7 +343,9 @@ class Slow(MemoryNodeStore):
         return held
 
 
-def test_a_partition_released_or_claimed_again_during_a_commit(tree: MemoryTree, background: Background) -> None:
+def test_a_commit_of_an_earlier_claim_changes_nothing_of_the_later_one(
+    tree: MemoryTree, background: Background
+) -> None:
     """The answer is for the claim that was written by, and for nothing that came after it."""
     nodes = Slow(tree)
     store = opened(tree, background, nodes=nodes)
