@@ -48,7 +48,10 @@ class BatchingBolt(Bolt):
         return None
 
     def process_batch(self, key: Any, tups: list[Tuple]) -> None:  # type: ignore[override]  # pystorm's arguments
-        """Handle the tuples of one key."""
+        """Handle the tuples of one key that came between two ticks.
+
+        Not ``Bolt.process_batch``, which takes a ``Batch``.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not define process_batch(key, tups)")
 
     @classmethod

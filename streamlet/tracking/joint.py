@@ -1,4 +1,4 @@
-"""Several trees that share an edge: a tuple emitted for a whole batch belongs to all trees of that.
+"""Several trees that share an edge: a tuple emitted for a whole batch belongs to each tree of it.
 
 The XOR of a tree does not mind that another tree has the same edge, so one random number serves every tree of a batch,
 and an ack of such a tuple is one delta for all of them, until it reaches the ledgers. Pure.

@@ -67,8 +67,8 @@ BUGS = (
     Bug(
         "rows of a block stay without edges where a bolt acks by hand",
         "runtime/tasks/bolt_task.py",
-        "        if not (self.bolt.auto_ack and self.bolt.auto_fail):\n            self._part_blocks(work)",
-        "        if not self.bolt.auto_fail:\n            self._part_blocks(work)",
+        "        if not (self.bolt.auto_ack and self.bolt.auto_fail):\n            self._give_each_row_an_edge(work)",
+        "        if not self.bolt.auto_fail:\n            self._give_each_row_an_edge(work)",
         TASKS,
     ),
     Bug(

@@ -1,4 +1,4 @@
-"""The trees of a batch, and how its acks and failures reach each.
+"""Turn acks and failures of tuples and batches into deltas of their trees.
 
 A batch stands for its tuples as one anchor (``tracking.joint``). Its ack is the XOR of the edges of its tuples, by
 tree, and of the tuples emitted for the batch as a whole, in each tree once. Pure.
@@ -68,7 +68,7 @@ def ack_tuple(tup: Tuple, acks: dict[Root, int]) -> bool:
 
 def settle_children(batch: Batch, acks: dict[Root, int]) -> None:
     """XOR the edges that were anchored to the whole batch into ``acks``."""
-    # Whatever becomes of single tuples of it: an edge that is in an outbox belongs to all trees of the batch.
+    # Also when single tuples were acked or failed: an edge in an outbox belongs to every tree of the batch.
     if batch.children:
         acks[batch.root] = acks.get(batch.root, 0) ^ batch.children
         batch.children = 0

@@ -116,11 +116,11 @@ class BoltTask:
         self._usual_size = bolt.batch_size if self._by_batch else SLICE
         self._size = self._usual_size if self._by_batch else 1
         self._most_size = self._usual_size
-        self._by_name = False
+        self._notes_each_tuple = False
         self._careful_until: float | None = None
         self._failures = 0
-        self._most_failures = first_failures
-        self._one_too_many: BaseException | None = None
+        self._failures_allowed = first_failures
+        self._error_at_limit: BaseException | None = None
         self.emit: Callable[..., list[int] | None] = self._fast_emit() or self.emit_anywhere
         bolt.bind(self)
 
@@ -401,24 +401,24 @@ class BoltTask:
         words, times = self.in_hand.words, self.in_hand.times
         words[CALL] = words[LENGTH] = 0
         if not (self.bolt.auto_ack and self.bolt.auto_fail):
-            self._part_blocks(work)
+            self._give_each_row_an_edge(work)
         while work.left > 0:
             size = self._size
             # Where a death or a hang can be looked up from outside: two numbers a slice, and in full for a tuple that
             # is alone in its slice because the bolt is slow.
-            if size == 1 and self._by_name:
+            if size == 1 and self._notes_each_tuple:
                 self._note_tuple(work, now)
             else:
                 words[COUNT] = size
                 times[BEGAN] = now
                 words[TASK] = self.task_id
-            (self._give_batch if self._by_batch else self._slice)(work, size)
+            (self._process_as_batch if self._by_batch else self._process_slice)(work, size)
             work.left -= size
             began, now = now, self.clock.monotonic()
             # A batch may cost the same whether large or small: its size is the bolt's choice.
             if now - began > SLICE_S and not self._by_batch:
                 self._size = max(1, int(size * SLICE_S / (now - began)))
-                self._by_name = True
+                self._notes_each_tuple = True
             elif size < self._most_size:
                 self._size = min(2 * size, self._most_size)
             elif self._careful_until is not None and now >= self._careful_until:
@@ -427,10 +427,10 @@ class BoltTask:
                 break
         self._current = None
         self.stats.ran(before - max(work.left, 0), now - started)
-        if self._one_too_many is not None:
+        if self._error_at_limit is not None:
             self._stop_if_all_failed()
 
-    def _part_blocks(self, work: Work) -> None:
+    def _give_each_row_an_edge(self, work: Work) -> None:
         """Give each row of a block an edge of its own."""
         # Rule: a block has its edge on its last row, so its rows must be done in order, and the last one last. A bolt
         # that acks by hand may ack in any order: the tree would be complete while others are open. An edge that is also
@@ -446,7 +446,7 @@ class BoltTask:
     def be_careful(self, until: float) -> None:
         """Process one tuple at a time until then: one has killed a worker."""
         self._size = self._most_size = 1
-        self._by_name = True
+        self._notes_each_tuple = True
         self._careful_until = until
 
     def _note_tuple(self, work: Work, now: float) -> None:
@@ -463,7 +463,7 @@ class BoltTask:
         """Raise EveryTupleFailed unless a tuple has succeeded."""
         # A typing error fails every tuple alike. With retries such a run would take minutes to say so, so the first
         # thousand are enough; one success, and the errors are taken to be the tuples' own.
-        error, self._one_too_many = self._one_too_many, None
+        error, self._error_at_limit = self._error_at_limit, None
         if error is not None and self._failures >= self.stats.executed:
             raise every_tuple_failed(self.emitter.component, self.task_id, self._failures, error, self._called)
 
@@ -471,11 +471,11 @@ class BoltTask:
     def _called(self) -> Callable[..., Any]:
         return self.bolt.process_batch if self._by_batch else self.bolt.process
 
-    def _slice(self, work: Work, size: int) -> None:
+    def _process_slice(self, work: Work, size: int) -> None:
         run = work.run
         bolt = self.bolt
         if run.multi or not bolt.auto_ack:
-            self._slice_by_hand(work, size)
+            self._process_slice_by_hand(work, size)
             return
         process, acks = bolt.process, self.acks
         component, stream, source = self.sources.get(run.source, "?"), run.stream, run.source
@@ -520,7 +520,7 @@ class BoltTask:
             acks[last] = acks.get(last, 0) ^ delta
         self.stats.acked += min(size, work.left) - otherwise
 
-    def _slice_by_hand(self, work: Work, size: int) -> None:
+    def _process_slice_by_hand(self, work: Work, size: int) -> None:
         """Process tuples with several roots, and those of bolts that ack themselves."""
         run, bolt = work.run, self.bolt
         component = self.sources.get(run.source, "?")
@@ -545,7 +545,7 @@ class BoltTask:
             elif tup.state == OPEN and tup.root:
                 self.held[tup] = given
 
-    def _give_batch(self, work: Work, size: int) -> None:
+    def _process_as_batch(self, work: Work, size: int) -> None:
         run = work.run
         start = len(run.roots) - work.left
         source = (self.sources.get(run.source, "?"), run.stream)
@@ -596,8 +596,8 @@ class BoltTask:
     def _batch_raised(self, error: BaseException, batch: Batch) -> None:
         self.stats.errors += 1
         before, self._failures = self._failures, self._failures + len(batch)
-        if before < self._most_failures <= self._failures:
-            self._one_too_many = error
+        if before < self._failures_allowed <= self._failures:
+            self._error_at_limit = error
         if self.bolt.auto_fail:
             self.fail(batch)
         else:
@@ -615,8 +615,8 @@ class BoltTask:
         self._current = None
         self.stats.errors += 1
         self._failures += 1
-        if self._failures == self._most_failures:
-            self._one_too_many = error
+        if self._failures == self._failures_allowed:
+            self._error_at_limit = error
         if self.bolt.auto_fail:
             self.fail(tup)
         elif tup.root and tup.state == OPEN:

@@ -105,7 +105,7 @@ class Work:
         self.number = number
         self.left = len(run.roots)
         self.parted = 0
-        """Rows from the first on that no longer belong to a block (``BoltTask._part_blocks``)."""
+        """Rows from the first on that no longer belong to a block (``BoltTask._give_each_row_an_edge``)."""
         self.rows = zip(run.roots, run.edges, run.values, strict=True)
 
 
@@ -138,7 +138,8 @@ class Outbox:
     def put_block(self, stream: str, root: Root, edge: int, rows: list[list[Any]]) -> None:
         """Put in rows that share one edge, in order."""
         # Rule: rows of a block have edge 0, but the last one. They are done in order, so the tree is complete with the
-        # last, and a failure is brought to the ledger before acks of the same turn. See `BoltTask._part_blocks`.
+        # last, and a failure is brought to the ledger before acks of the same turn. For bolts that ack in any order see
+        # `BoltTask._give_each_row_an_edge`.
         self.switch(stream)
         self._close()
         count = len(rows)
