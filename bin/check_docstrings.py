@@ -136,12 +136,12 @@ def comments(source: str) -> dict[int, str]:
 
 
 def unexplained(source: str) -> Iterator[tuple[int, str]]:
-    """Yield line and fault of each silenced check without a reason behind it or in a comment above it."""
+    """Yield line and fault of each silenced check without a reason after it or in a comment above it."""
     for line, comment in comments(source).items():
         reason = SILENCED.sub("", comment)
         above = source.splitlines()[line - 2].lstrip() if line > 1 else ""
         if reason != comment and not re.search("[a-z]", reason) and not above.startswith("# "):
-            yield line, f"{comment}: say why, behind it or in a comment above it"
+            yield line, f"{comment}: say why, after it or in a comment above it"
 
 
 def plainly(phrase: str) -> str:

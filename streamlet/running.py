@@ -48,6 +48,7 @@ Given = list[tuple[str, Any, str]]
 
 logger = logging.getLogger("streamlet.run")
 _loading = threading.Lock()
+"""Guards ``sys.path`` while a topology's file is imported."""
 
 
 class RunOptions(TypedDict, total=False):
@@ -211,7 +212,7 @@ def _check_types(
 
 
 def _refuse_while_imported() -> None:
-    # Not above: `import streamlet` comes before all else, and brings nothing of the runtime along.
+    # Not at the top of the module: `import streamlet` comes before all else, and brings nothing of the runtime along.
     from streamlet.runtime.worker.loading import file_being_imported
 
     importing = file_being_imported()
@@ -322,7 +323,9 @@ def _importable(topology: TopologyMeta, backend: str) -> tuple[TopologySpec, Pat
             'its own and import it from there, or run it in this process: backend="inline".'
         )
     path = Path(file).absolute()
-    with _loading:  # two runs at once must not mix up each other's sys.path
+    # Two runs at once must not mix up each other's sys.path. Code of the user, the file, runs under this lock: sys.path
+    # belongs to the process, and the import reads it to its end.
+    with _loading:
         before = list(sys.path)
         try:
             return load_topology(path, topology.__name__), path
@@ -341,12 +344,11 @@ class _Watch:
     def on_status(self, status: RunStatus) -> None:
         self.last = status
         if self.log_file is not None:
-            self.log_file.look()
+            self.log_file.write_due()
         if self._pass_on is not None:
             self._pass_on(status)
 
     def on_event(self, line: LogLine) -> None:
-        # Not at the top: `import streamlet` comes before all else, and brings nothing of the runtime along.
         from streamlet.runtime.worker.log_lines import SHOWN, shown_text
 
         if self.log_file is not None:

@@ -28,7 +28,8 @@ from streamlet.runtime.worker.loop import DRAINING, Trace, WorkerLoop
 from streamlet.runtime.worker.printed_lines import prints_told
 
 STATUS_S = 1.0
-LOOK_S = 0.02
+"""Seconds between two statuses for the observer."""
+END_LOOK_S = 0.02
 """Seconds that the loop may sleep between two looks at whether the run should end."""
 
 logger = logging.getLogger("streamlet")
@@ -103,7 +104,7 @@ class InlineBackend:
         self._started = shown = clock.monotonic()
         sleep_s = 0.0
         while True:
-            sleep_s = loop.turn(min(sleep_s, LOOK_S))
+            sleep_s = loop.turn(min(sleep_s, END_LOOK_S))
             now = clock.monotonic()
             if now - shown >= STATUS_S:
                 shown = now
@@ -132,7 +133,7 @@ class InlineBackend:
                 deadline = now + limit_s
             if now >= deadline:
                 return False
-            loop.turn(min(sleep_s, LOOK_S))
+            loop.turn(min(sleep_s, END_LOOK_S))
 
     def _status(self, loop: WorkerLoop, state: str, left: Mapping[str, int] = {}) -> RunStatus:
         loop.ledgers.note_open()

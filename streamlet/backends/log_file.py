@@ -49,7 +49,7 @@ class Keeper(Protocol):
     def keep(self, line: LogLine, recorded: bool = False) -> None:
         """Keep a line. Any thread. ``recorded``: a log record of this process said it."""
 
-    def look(self) -> None:
+    def write_due(self) -> None:
         """Do what time brings; called about once a second."""
 
     def end(self, lines: Sequence[LogLine]) -> None:
@@ -109,7 +109,7 @@ class LogFile:
         if not self._refused:
             self._writer.give(lambda: self._keep(line), line_bytes=line.size)
 
-    def look(self) -> None:
+    def write_due(self) -> None:
         """Write repeats whose time has come; tell of a write that hangs."""
         self._writer.give(self._write_repeats, replaces="repeats")
         began_s = self._began_s

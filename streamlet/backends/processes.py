@@ -21,7 +21,7 @@ from streamlet.runtime.worker.channel import ControlChannel
 OWN_END_S = 0.5
 """Seconds for workers that have closed to end by themselves."""
 
-LOOK_S = 0.005
+EXIT_LOOK_S = 0.005
 """Seconds between two looks at workers that are about to end."""
 
 REAP_S = 5.0
@@ -160,7 +160,7 @@ def _wait_until_ended(processes: list[subprocess.Popen[bytes]], seconds: float) 
     """Wait until processes have ended, for so long in all; reap none."""
     deadline = time.monotonic() + seconds
     while any(_status(process) is None for process in processes) and time.monotonic() < deadline:
-        time.sleep(LOOK_S)
+        time.sleep(EXIT_LOOK_S)
 
 
 def _wait_for(processes: list[subprocess.Popen[bytes]], seconds: float) -> list[subprocess.Popen[bytes]]:

@@ -44,10 +44,11 @@ from streamlet.runtime.worker.timers import next_multiple
 CODE_FOLDER = "code"
 
 STATUS_S = 1.0
+"""Seconds between two statuses for the observer."""
 STATUS_AFTER_S = 0.3
 """Seconds after the workers looked at their numbers, all at the same moment, before a status is made of them."""
 
-LOOK_S = 0.05
+STEP_S = 0.05
 """Seconds between two looks at deaths, silence and deadlines."""
 
 CLOSE_S = 5.0
@@ -186,14 +187,14 @@ class RunCoordinator:
     def _watch(self) -> None:
         show_at = next_multiple(self.started, STATUS_S) + STATUS_AFTER_S
         while not self.supervisor.over and self.failure is None:
-            self._look()
+            self._step()
             if (now := self.clock.monotonic()) >= show_at:
                 for worker in self.pids:
                     self._note_memory(worker)
                 show_at = next_multiple(now, STATUS_S) + STATUS_AFTER_S
                 self.observer.on_status(self._status())
 
-    def _look(self) -> None:
+    def _step(self) -> None:
         """Read all messages, then act on deaths, silence and time."""
         supervisor = self.supervisor
         self._read()
@@ -254,7 +255,7 @@ class RunCoordinator:
             channel.close()  # the run is over
 
     def _read(self) -> None:
-        for key, _ in self._selector.select(LOOK_S):
+        for key, _ in self._selector.select(STEP_S):
             if key.data is None:
                 os.read(self._wake_read, 4096)
             else:
@@ -327,7 +328,7 @@ class RunCoordinator:
             if recreate_if_swept(self.directory):
                 logger.info("The folder of the run, %s, was swept and is made again.", self.directory)
             self.pages[worker] = make_page(str(path))
-        except OSError as error:  # the run goes on without: a death is told without what was under work
+        except OSError as error:  # the run goes on without: a death is reported without what was under work
             logger.debug("no page for worker %d: %s", worker, error)
             return ""
         return str(path)

@@ -42,7 +42,7 @@ class HandOver:
             self._given.put(None)
 
     def finish(self, wait: Callable[[threading.Event], object]) -> bool:
-        """Have everything done, and the left out ones told; tell whether it is.
+        """Wait until every call was made and left-out lines were reported; return whether that is so.
 
         ``wait`` gets an event that is set then, and waits for it as long as it likes.
         """

@@ -29,6 +29,7 @@ from streamlet.kafka.consumer import ConsumerRebalanceListener
 _POLL_MS = 200
 """Milliseconds of one poll: Ctrl-C is seen after each."""
 _COMMIT_S = 1.0
+"""Seconds between two commits."""
 _NOTHING_LEFT_S = 5.0
 """Seconds after which a member without a partition gets none: cooperative members give up theirs a heartbeat later."""
 _REACH_S = 5.0
@@ -36,6 +37,7 @@ _REACH_S = 5.0
 _TOLD_AFTER_S = 3.0
 """Seconds before a wait for an answer is reported."""
 _ANSWER_MS = 15_000
+"""Milliseconds that the cluster may take to answer before anything is read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,10 @@ def dev(context: click.Context) -> None:
 @click.option("--brokers", type=click.Choice(["1", "3"]), help="[default: as many as it has, else 1]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def up(kafka: str | None, brokers: str | None, as_json: bool) -> None:
-    """Start it, or what of it has ended, on its data; it keeps running until `streamlet dev down`."""
+    """Start the cluster, or the parts of it that stopped.
+
+    Data is kept. The cluster runs until `streamlet dev down`.
+    """
     started = resident.up(kafka, None if brokers is None else int(brokers), progress=_say)
     if as_json:
         click.echo(json.dumps({"already": started.already, **_as_json(started.resident)}))
@@ -68,7 +71,7 @@ def up(kafka: str | None, brokers: str | None, as_json: bool) -> None:
 @dev.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def down(as_json: bool) -> None:
-    """End it and remove its data and logs."""
+    """Stop the cluster and delete its data and logs."""
     gone = resident.down()
     if as_json:
         ended = [{"name": p.name, "pid": p.identity.pid, "port": p.port} for p in gone.ended]

@@ -1,4 +1,4 @@
-"""A view that has the lines of a run kept, in a log file or by the handlers of a ``[logging]`` section."""
+"""Show a run, and pass its lines to a log file or to the handlers of a ``[logging]`` section."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class KeptView:
     def on_status(self, status: RunStatus) -> None:
         self._status = status
         for keeper in self._keepers:
-            keeper.look()
+            keeper.write_due()
         self._view.on_status(status)
 
     def on_event(self, line: LogLine) -> None:

@@ -80,7 +80,7 @@ class LoggingSection:
         if not recorded and not self._refused:
             self._calls.give(lambda: self._keep(line), line_bytes=line.size)
 
-    def look(self) -> None:
+    def write_due(self) -> None:
         """Log repeats whose time has come; tell of a handler that hangs."""
         self._calls.give(lambda: self._relog(self._repeats.over(time.monotonic())), replaces="repeats")
         began_s = self._began_s

@@ -100,12 +100,12 @@ class MetricsFile:
     def on_status(self, status: RunStatus) -> None:
         self._last = status
         self._written.give(lambda: self._keep(status), replaces="status")
-        self._look()
+        self._warn_if_hanging()
         self._view.on_status(status)
 
     def finish(self, result: RunResult, exit_status: int = 0) -> None:
         self._answered()
-        self._look()
+        self._warn_if_hanging()
         self._view.finish(result, exit_status)
 
     def killed(self, exit_status: int) -> None:
@@ -125,7 +125,7 @@ class MetricsFile:
         """Wait a while for the file; tell whether everything is written."""
         return self._written.finish(lambda done: done.wait(ANSWER_S))
 
-    def _look(self) -> None:
+    def _warn_if_hanging(self) -> None:
         """Tell of a write that does not return."""
         began_s = self._began_s
         if began_s is not None and (since_s := time.monotonic() - began_s) >= ANSWER_S and not self._complained:

@@ -110,7 +110,7 @@ def leave(exit_status: int, last_words: Callable[[], object]) -> NoReturn:
     ``last_words`` writes to descriptors, past the streams of this process: another thread may stand in one of them for
     ever, and keep its lock.
     """
-    writing = threading.Thread(target=last_words, daemon=True)
+    writing = threading.Thread(target=last_words, name="last-words", daemon=True)
     writing.start()
     writing.join(LAST_WORDS_S)  # a write to a terminal that nobody reads does not return
     os._exit(exit_status)

@@ -18,6 +18,7 @@ HURRIED_S = 3.0
 """Seconds that the last lines may take once somebody has asked the run to end."""
 
 STEP_S = 0.05
+"""Seconds between two looks at whether the end of the run was asked for."""
 
 
 class ViewThread:

@@ -12,6 +12,7 @@ from streamlet.coordination.node_store import check_path
 DEFAULT_PORT = 2181
 
 _PROBE_SESSION_MS = 4000
+"""Milliseconds of the session that a probe opens and closes."""
 _CLOSE_SESSION = struct.pack(">iii", 8, 1, -11)  # length, xid 1, opcode closeSession
 
 

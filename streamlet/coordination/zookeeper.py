@@ -34,9 +34,13 @@ from streamlet.coordination.node_store import (
 )
 
 CONNECT_TIMEOUT_S = 6.0
+"""Seconds that the first connection may take."""
 REQUEST_TIMEOUT_S = 10.0
+"""Seconds before a request without an answer fails."""
 SESSION_TIMEOUT_S = 10.0
+"""Seconds without a heartbeat after which the ensemble ends the session."""
 CLOSE_TIMEOUT_S = 3.0
+"""Seconds that a close waits for kazoo's threads."""
 WAIT_TOLD_S = 1.0
 """Seconds before a line names the server that the start waits for."""
 
@@ -44,9 +48,12 @@ _CONNECT_LEAST_S = 1.5
 """Seconds a server has to take a connection, at least: the kernel repeats a lost first packet after one."""
 
 _KEEP_ALIVE_S = 3
+"""Seconds without traffic before the kernel probes the server's."""
 
 _PROBE_AGAIN_S = 0.2
+"""Seconds between two rounds of probes."""
 _PROBE_TIMEOUT_S = 1.0
+"""Seconds at most to find out what a server that refuses us speaks."""
 
 # kazoo tells each dropped connection several times; what matters reaches the user as state and errors.
 # Turn it on with logging.getLogger("streamlet.coordination.kazoo").setLevel("INFO").

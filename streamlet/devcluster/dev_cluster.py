@@ -24,6 +24,7 @@ START_TIMEOUT_S = 180.0
 """Seconds to wait for a start on a starved machine; a JVM that dies is noticed at once."""
 _PORT_TRIES = 4
 _STOP_GRACE_S = 10.0
+"""Seconds that a JVM may take to stop before it is killed."""
 
 
 class _PortTaken(Exception):

@@ -23,6 +23,7 @@ from streamlet.devcluster.installation import Java, Progress, silent
 from streamlet.devcluster.jvm import keeper_command
 
 FETCH_TIMEOUT_S = 900.0
+"""Seconds that Maven may take to fetch the jars."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from streamlet.devcluster.errors import ClusterFailed
 _KEEPER = Path(__file__).with_name("keeper.py")
 
 STOPPED_WITHIN_S = 10.0
+"""Seconds that a JVM may take to stand still after SIGSTOP."""
 
 SMALL_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """Quick to start and small; not for figures: they keep the best compiler and collector away."""

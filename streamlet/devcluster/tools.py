@@ -23,6 +23,7 @@ from streamlet.devcluster.installation import Installation
 from streamlet.devcluster.jvm import keeper_command
 
 TOOL_TIMEOUT_S = 240.0
+"""Seconds before a tool of Kafka's is killed."""
 GROUPS_TIMEOUT_MS = 60_000
 """Milliseconds for the tool's requests: its own 5 s are too few where its JVM and the broker share a core."""
 

@@ -1,4 +1,4 @@
-"""What all workers of a run have in their queues, as one of them that has spouts learns it by asking. Pure.
+"""Ask all workers of a run about their queues, for the workers with spouts. Pure.
 
 A worker answers between two calls of user code, after it has read its links. So nothing is "under work" in an answer:
 a worker that is busy in a call answers late, and until then nobody draws a conclusion.

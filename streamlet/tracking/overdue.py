@@ -1,4 +1,4 @@
-"""Trees older than the message time-out, until it is known where their tuples are. Pure."""
+"""Find out which old trees have timed out, and which only wait in a queue. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ class Overdue:
     """Old trees of one spout task: still queued, held by a bolt, or nobody's.
 
     The time-out is for tuples that user code was given and did not ack. A tree with a tuple in a queue has not timed
-    out, however old it is: failed now, it would be queued a second time behind itself.
+    out, however old it is: failed now, it would be queued a second time, and a slow bolt would work
+    for ever with nothing acked.
     """
 
     __slots__ = ("_doubtful", "_later", "_timeout_s")
@@ -71,8 +72,6 @@ class Overdue:
                 continue
             if root not in trees:
                 del self._doubtful[root]
-            # A tuple in a queue has not begun its time, however old its tree is. Failed now, it would be emitted again
-            # and queued behind itself, and a slow bolt would work for ever with nothing acked.
             elif root in found.waiting:
                 del self._doubtful[root]
                 queued.append(root)

@@ -32,7 +32,7 @@ class PendingWindow:
             self.size = min(self.size + trees, self._limit)
 
     def measured(self, were_open: int, wait_s: float, starved: bool) -> bool | None:
-        """Set size and limit by a measurement: True if they rose, False if they fell, None if they are alike.
+        """Set size and limit by a measurement: True: they rose; False: fell; None: changed little.
 
         ``were_open`` trees gave queues that take ``wait_s`` to work off. ``starved``: all that may be open is open, no
         tuple waits anywhere, and none was done meanwhile. So a bolt holds them, and may wait for more to come.

@@ -104,6 +104,28 @@ def test_a_name_that_is_gone_is_found() -> None:
     assert len(wrong(text)) == 7
 
 
+THREADS_AND_LOCKS = {"Thread", "Timer", "Lock", "RLock", "Condition", "Semaphore", "ThreadPoolExecutor"}
+
+
+def makes_threads_or_locks(text: str) -> bool:
+    """Whether a source file makes a thread or a lock, or a class of threads."""
+    for node in ast.walk(ast.parse(text)):
+        called = [node.func] if isinstance(node, ast.Call) else node.bases if isinstance(node, ast.ClassDef) else []
+        if any(ast.unparse(name).split(".")[-1] in THREADS_AND_LOCKS for name in called):
+            return True
+    return False
+
+
+def test_every_file_that_makes_a_thread_or_a_lock_stands_on_the_page_of_threads() -> None:
+    assert makes_threads_or_locks("import threading\nguard = threading.RLock()")
+    page = (INTERNALS / "threads.md").read_text(encoding="utf-8")
+    named = {path for written, _name in FUNCTION.findall(page) for path in files(written)}
+    makers = [path for path in SOURCES if makes_threads_or_locks(path.read_text(encoding="utf-8"))]
+    assert len(makers) > 15
+    missing = [str(path.relative_to(ROOT)) for path in makers if path not in named]
+    assert not missing, f"docs/internals/threads.md says nothing of the threads or locks in {missing}"
+
+
 def test_paths_of_the_map_exist() -> None:
     """Every file and folder that design.md names: below ``streamlet/``, or by its last part."""
     text = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")

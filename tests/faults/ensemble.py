@@ -21,8 +21,8 @@ from streamlet.devcluster.jvm import Jvm, log_tail
 from streamlet.spouts.kafka.activity import Activity, Background, Steps
 from streamlet.spouts.kafka.partition import Partition
 from streamlet.spouts.kafka.stores.offset_store import (
+    CommitOutcome,
     CommitPosition,
-    Outcome,
     Owner,
     Reason,
     StartDecision,
@@ -168,7 +168,7 @@ class Writer:
                 assert time.monotonic() < deadline
                 time.sleep(0.2)
 
-    def commit(self, offset: int) -> Outcome:
+    def commit(self, offset: int) -> CommitOutcome:
         """One round; what came of it."""
         since = time.monotonic()
         outcome = _done(self.offsets.commit({self.partition: CommitPosition(offset)}))[self.partition]

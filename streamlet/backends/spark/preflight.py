@@ -24,6 +24,7 @@ from streamlet.base.errors import BadInput
 OLDEST_JAVA = 17
 OLDEST_PYSPARK = (4, 1)
 REACH_S = 5.0
+"""Seconds to reach an address, and to import the modules that are compiled."""
 INSTALL = "pip install 'streamlet-storm[spark]'"
 COMPILED = ("msgpack", "crc32c", "cramjam")
 """Modules that every worker imports and that cannot travel: they are not pure Python."""

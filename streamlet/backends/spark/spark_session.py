@@ -26,6 +26,7 @@ from streamlet.base.errors import BadInput
 KILL_ON_IDLE = "spark.sql.execution.pyspark.udf.killOnIdleTimeout"
 LOOPBACK = "127.0.0.1"
 STOP_S = 15.0
+"""Seconds that the end of a session, and then of its JVM's process, may take."""
 
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 """Options for the masters of a developer's own machine.

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Never, Self, Unpack
 from streamlet.base.clock import SystemClock
 from streamlet.base.errors import BadInput
 from streamlet.kafka.admin import configs, groups, topics
-from streamlet.kafka.admin.call_rounds import Anywhere, Ask, Call, ToBrokers, ToController, ToCoordinators
+from streamlet.kafka.admin.call_rounds import AdminCall, Anywhere, Call, ToBrokers, ToController, ToCoordinators
 from streamlet.kafka.admin.errors import admin_error
 from streamlet.kafka.admin.model import (
     ClusterDescription,
@@ -139,10 +139,12 @@ class Admin:
         wanted = topics.new_by_name(new_topics)
         with self._call(timeout) as call:
 
-            def make(names: Iterable[str], _broker: Broker | None) -> Ask[str, CreatedTopic]:
+            def make(names: Iterable[str], _broker: Broker | None) -> AdminCall[str, CreatedTopic]:
                 rows = [wanted[name] for name in names]
                 request = topics.create_request(rows, call.broker_timeout_ms(), validate_only)
-                return Ask(request, lambda response: topics.read_created(response, len(self._client.cluster.brokers)))
+                return AdminCall(
+                    request, lambda response: topics.read_created(response, len(self._client.cluster.brokers))
+                )
 
             created = call.run(wanted, ToController(), make)
             if created.results and not validate_only:
@@ -154,9 +156,9 @@ class Admin:
         wanted = names_of(names)
         with self._call(timeout) as call:
 
-            def make(share: Iterable[str], _broker: Broker | None) -> Ask[str, None]:
+            def make(share: Iterable[str], _broker: Broker | None) -> AdminCall[str, None]:
                 request = DeleteTopicsRequest(topic_names=tuple(share), timeout_ms=call.broker_timeout_ms())
-                return Ask(request, topics.read_deleted)
+                return AdminCall(request, topics.read_deleted)
 
             call.run(wanted, ToController(), make).value()
 
@@ -173,8 +175,8 @@ class Admin:
         wanted = names_of(names)
         with self._call(timeout) as call:
 
-            def make(share: Iterable[str], _broker: Broker | None) -> Ask[str, TopicDescription]:
-                return Ask(topics.metadata_request(share), topics.read_descriptions)
+            def make(share: Iterable[str], _broker: Broker | None) -> AdminCall[str, TopicDescription]:
+                return AdminCall(topics.metadata_request(share), topics.read_descriptions)
 
             return call.run(wanted, Anywhere(), make).value()
 
@@ -189,10 +191,10 @@ class Admin:
         wanted = topics.totals_by_name(new_partitions)
         with self._call(timeout) as call:
 
-            def make(share: Iterable[str], _broker: Broker | None) -> Ask[str, None]:
+            def make(share: Iterable[str], _broker: Broker | None) -> AdminCall[str, None]:
                 rows = {name: wanted[name] for name in share}
                 request = topics.partitions_request(rows, call.broker_timeout_ms(), validate_only)
-                return Ask(request, topics.read_partitions)
+                return AdminCall(request, topics.read_partitions)
 
             call.run(wanted, ToController(), make).value()
 
@@ -211,8 +213,8 @@ class Admin:
 
             def make(
                 share: Iterable[ConfigResource], _broker: Broker | None
-            ) -> Ask[ConfigResource, dict[str, ConfigEntry]]:
-                return Ask(configs.describe_request(share, keys), configs.read_described)
+            ) -> AdminCall[ConfigResource, dict[str, ConfigEntry]]:
+                return AdminCall(configs.describe_request(share, keys), configs.read_described)
 
             return call.run(wanted, ToBrokers(configs.owner), make).value()
 
@@ -231,9 +233,9 @@ class Admin:
         configs.alter_request(changes, validate_only)  # refuses every wrong value before the first request is sent
         with self._call(timeout) as call:
 
-            def make(share: Iterable[ConfigResource], _broker: Broker | None) -> Ask[ConfigResource, None]:
+            def make(share: Iterable[ConfigResource], _broker: Broker | None) -> AdminCall[ConfigResource, None]:
                 rows = {resource: changes[resource] for resource in share}
-                return Ask(configs.alter_request(rows, validate_only), configs.read_altered)
+                return AdminCall(configs.alter_request(rows, validate_only), configs.read_altered)
 
             call.run(changes, ToBrokers(configs.owner), make).value()
 
@@ -266,9 +268,9 @@ class Admin:
         }
         with self._call(timeout) as call:
 
-            def make(share: Iterable[TopicPartition], _broker: Broker | None) -> Ask[TopicPartition, int]:
+            def make(share: Iterable[TopicPartition], _broker: Broker | None) -> AdminCall[TopicPartition, int]:
                 rows = {tp: offsets[tp] for tp in share}
-                return Ask(topics.records_request(rows, call.broker_timeout_ms()), topics.read_records_deleted)
+                return AdminCall(topics.records_request(rows, call.broker_timeout_ms()), topics.read_records_deleted)
 
             return call.run(offsets, ToLeaders("Deleting records of"), make, final=()).value()
 
@@ -278,9 +280,9 @@ class Admin:
         """Return every visible group by name. Raises AdminError, naming silent brokers."""
         with self._call(timeout) as call:
 
-            def make(_share: Iterable[int], broker: Broker | None) -> Ask[int, dict[str, GroupListing]]:
+            def make(_share: Iterable[int], broker: Broker | None) -> AdminCall[int, dict[str, GroupListing]]:
                 assert broker is not None
-                return Ask(ListGroupsRequest(), lambda response: groups.read_groups(response, broker))
+                return AdminCall(ListGroupsRequest(), lambda response: groups.read_groups(response, broker))
 
             lost = "Its groups have gone to other brokers: list them again."
             route: ToBrokers[int] = ToBrokers(lambda node_id: node_id, lost)
@@ -297,10 +299,10 @@ class Admin:
         wanted = names_of(group_ids, "group")
         with self._call(timeout) as call:
 
-            def make(share: Iterable[str], broker: Broker | None) -> Ask[str, GroupDescription]:
+            def make(share: Iterable[str], broker: Broker | None) -> AdminCall[str, GroupDescription]:
                 assert broker is not None
                 request = DescribeGroupsRequest(groups=tuple(share))
-                return Ask(request, lambda response: groups.read_group_descriptions(response, broker))
+                return AdminCall(request, lambda response: groups.read_group_descriptions(response, broker))
 
             return call.run(wanted, _BY_GROUP, make).value()
 
@@ -309,8 +311,8 @@ class Admin:
         wanted = names_of(group_ids, "group")
         with self._call(timeout) as call:
 
-            def make(share: Iterable[str], _broker: Broker | None) -> Ask[str, None]:
-                return Ask(DeleteGroupsRequest(groups_names=tuple(share)), groups.read_deleted_groups)
+            def make(share: Iterable[str], _broker: Broker | None) -> AdminCall[str, None]:
+                return AdminCall(DeleteGroupsRequest(groups_names=tuple(share)), groups.read_deleted_groups)
 
             call.run(wanted, _BY_GROUP, make).value()
 
@@ -325,9 +327,9 @@ class Admin:
         wanted = None if partitions is None else tuple(partitions_of(partitions))
         with self._call(timeout) as call:
 
-            def make(_share: Iterable[str], _broker: Broker | None) -> Ask[str, Any]:
+            def make(_share: Iterable[str], _broker: Broker | None) -> AdminCall[str, Any]:
                 request = offset_fetch_request(group_id, wanted)
-                return Ask(request, lambda response: groups.read_offsets(group_id, response))
+                return AdminCall(request, lambda response: groups.read_offsets(group_id, response))
 
             told = call.run([group_id], _BY_GROUP, make).value()
         offsets: dict[TopicPartition, OffsetAndMetadata] = told[group_id].value()
@@ -353,9 +355,9 @@ class Admin:
         with self._call(timeout) as call:
             stored = {**fixed, **_look_up(call, looked_up)}
 
-            def make(share: Iterable[TopicPartition], _broker: Broker | None) -> Ask[TopicPartition, None]:
+            def make(share: Iterable[TopicPartition], _broker: Broker | None) -> AdminCall[TopicPartition, None]:
                 request = offset_commit_request(outsider, {tp: stored[tp] for tp in share})
-                return Ask(request, lambda response: groups.read_committed_offsets(group_id, response))
+                return AdminCall(request, lambda response: groups.read_committed_offsets(group_id, response))
 
             route: ToCoordinators[TopicPartition] = ToCoordinators(lambda _tp: group_id)
             call.run(stored, route, make).value()
@@ -372,9 +374,9 @@ class Admin:
         wanted = partitions_of(partitions)
         with self._call(timeout) as call:
 
-            def make(share: Sequence[TopicPartition], _broker: Broker | None) -> Ask[TopicPartition, None]:
+            def make(share: Sequence[TopicPartition], _broker: Broker | None) -> AdminCall[TopicPartition, None]:
                 request = groups.forget_request(group_id, share)
-                return Ask(request, lambda response: groups.read_forgotten(group_id, share, response))
+                return AdminCall(request, lambda response: groups.read_forgotten(group_id, share, response))
 
             route: ToCoordinators[TopicPartition] = ToCoordinators(lambda _tp: group_id)
             call.run(wanted, route, make).value()
@@ -428,8 +430,10 @@ _BY_GROUP: ToCoordinators[str] = ToCoordinators(lambda group_id: group_id)
 def _list_offsets(
     call: Call, timestamps: Mapping[TopicPartition, int], isolation_level: str
 ) -> dict[TopicPartition, ListedOffset]:
-    def make(share: Iterable[TopicPartition], _broker: Broker | None) -> Ask[TopicPartition, ListedOffset]:
-        return Ask(topics.offsets_request({tp: timestamps[tp] for tp in share}, isolation_level), topics.read_listed)
+    def make(share: Iterable[TopicPartition], _broker: Broker | None) -> AdminCall[TopicPartition, ListedOffset]:
+        return AdminCall(
+            topics.offsets_request({tp: timestamps[tp] for tp in share}, isolation_level), topics.read_listed
+        )
 
     return call.run(timestamps, ToLeaders("Looking for offsets of"), make, final=()).value()
 

@@ -115,14 +115,14 @@ class Rounds(Generic[K, V]):
 
 
 @dataclass(frozen=True, slots=True)
-class Ask(Generic[K, V]):
+class AdminCall(Generic[K, V]):
     """A request, and the function that reads its answer."""
 
     request: Request[Any]
     read: Callable[[Any], Answers[K, V]]
 
 
-Make = Callable[[Sequence[K], Broker | None], Ask[K, V]]
+Make = Callable[[Sequence[K], Broker | None], AdminCall[K, V]]
 """Makes the request for those items that one broker is asked for; None: any broker."""
 
 
@@ -213,7 +213,7 @@ class Call:
         for item, broker in found.targets.items():
             shares.setdefault(broker, []).append(item)
         # All requests are queued before the first answer is waited for: the brokers work at the same time.
-        sent: list[tuple[list[K], Ask[K, V], RequestFuture[Any]]] = []
+        sent: list[tuple[list[K], AdminCall[K, V], RequestFuture[Any]]] = []
         for broker, share in shares.items():
             ask = make(share, broker)
             sent.append((share, ask, self.client.send(ask.request, broker)))

@@ -26,7 +26,7 @@ from streamlet.kafka.errors import (
 from streamlet.kafka.future import RequestFuture, failed_future
 from streamlet.kafka.metadata.cluster import Address, Broker, Cluster
 from streamlet.kafka.metadata.metadata import Metadata
-from streamlet.kafka.net.network_client import Counts, NetworkClient, Outcome
+from streamlet.kafka.net.network_client import Counts, NetworkClient, RequestOutcome
 from streamlet.kafka.net.selector import resolve_all
 from streamlet.kafka.net.tls import dial_for
 from streamlet.kafka.protocol.schema import Request
@@ -36,6 +36,7 @@ T = TypeVar("T")
 
 _POLL_FOREVER = 3600.0
 _SOON_S = 0.001
+"""Seconds to the next try where only a metadata update has to go first."""
 
 
 @dataclass(slots=True)
@@ -451,7 +452,7 @@ class KafkaClient:
         self._network.send(entry.request, broker, entry.future, entry.timeout_s)
 
     def _fail_unreachable(self, now: float) -> None:
-        failed: list[Outcome] = [
+        failed: list[RequestOutcome] = [
             (entry.request, entry.future, None, error or self._never_sent(entry, broker))
             for entry, broker, error in self._unsent.take_failed(self._network.connection_failed, now)
         ]

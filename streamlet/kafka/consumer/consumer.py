@@ -44,6 +44,7 @@ from streamlet.kafka.settings.foreign_names import answers_foreign_calls
 _log = logging.getLogger(__name__)
 _EVERYTHING = 1 << 62
 _CLOSE_S = 30.0
+"""Seconds that a close may take, unless its caller says otherwise."""
 
 
 class OneThread:
@@ -170,16 +171,17 @@ class Consumer:
         without a ``group_id``, beside ``assign``, and for a bad pattern; InvalidTopic for a bad name.
         """
         with self._alone():
-            names, listener = parse_subscription(topics, pattern, self.config.group_id), checked_listener(listener)
+            names = parse_subscription(topics, pattern, self.config.group_id)
+            checked = checked_listener(listener)
             if not names:
                 self.unsubscribe()
                 return
             if isinstance(names, re.Pattern):
                 self._subscriptions.subscribe_pattern(names)
                 self._client.metadata.set_all_topics(True)
-                self._rebalancer.subscribed(listener, changed=True)
+                self._rebalancer.subscribed(checked, changed=True)
             else:
-                self._rebalancer.subscribed(listener, changed=self._subscriptions.subscribe(names))
+                self._rebalancer.subscribed(checked, changed=self._subscriptions.subscribe(names))
                 for topic in names:
                     self._client.add_topic(topic)
 
@@ -299,7 +301,6 @@ class Consumer:
         """Return the offset of the next record to be handed out. Raises ClientTimeout."""
         with self._alone():
             tp = TopicPartition.of(partition)
-            row = self._subscriptions.require(tp)
             row = self._poller.until_position(tp, self._limit(timeout))
             assert row.position is not None
             first = self._undelivered.first(tp)

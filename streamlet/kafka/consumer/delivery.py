@@ -4,7 +4,7 @@ A record passes four places, and a commit without named offsets covers only the 
 
 1. taken: the fetcher has moved the position past it and it is being unpacked (:class:`Taking`);
 2. undelivered: an iteration took it with many others and has not given it yet (:class:`Undelivered`);
-3. in hand: it was given last, and its user may be at work on it (:class:`InHand`);
+3. in hand: it was given last, and its user may be at work on it (:class:`LastGiven`);
 4. consumed: its user came back for more, or committed.
 
 Positions are moved early, at place 1, because the next fetch goes out before anything is unpacked. So
@@ -155,7 +155,7 @@ FirstOffsets = Mapping[TopicPartition, tuple[int, int]]
 """Offset and leader epoch of the first record of each partition."""
 
 
-class InHand:
+class LastGiven:
     """Records given last, until their user comes back for more or commits."""
 
     __slots__ = ("_firsts", "_named", "record")
@@ -268,7 +268,7 @@ class HandedOut:
 
     def __init__(self, subscriptions: SubscriptionState) -> None:
         self._subscriptions = subscriptions
-        self.undelivered, self.in_hand = Undelivered(), InHand()
+        self.undelivered, self.in_hand = Undelivered(), LastGiven()
         self.in_hand_counts = True
         """Whether records in hand count as consumed. Set to False by an error that leaves the ``with`` block."""
         self._before: Sequence[tuple[PartitionState, Position]] = ()
@@ -352,12 +352,7 @@ class Taking:
 
     ``alone`` is entered inside it: the lock that keeps other threads out.
 
-    Rule: an interrupt (Ctrl-C, no memory) moves the positions back: the commit at close must not cover records
-    that nobody got. A KafkaError moves nothing: the fetcher has put the positions right before it raised that.
-
-    Rule: the store that lets the positions count is the last statement of all, after the lock is released. A signal's
-    handler may run at each call before it, and commit; plain assignments and returns let no handler in between. Hence
-    one class for both contexts, and no generator.
+    One class for both contexts, and no generator: see the last rule of ``__exit__``.
     """
 
     __slots__ = ("_alone", "_handed_out")
@@ -374,11 +369,13 @@ class Taking:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         handed_out = self._handed_out
-        # Ctrl-C after the positions have moved: left there, the commit at close would cover records that nobody got.
+        # Rule: an interrupt (Ctrl-C, no memory) moves the positions back: the commit at close must not cover records
+        # that nobody got. A KafkaError moves nothing: the fetcher has put the positions right before it raised that.
         if kind is not None and not issubclass(kind, KafkaError):
             for row, position in handed_out._before:
                 row.position = position
                 handed_out.undelivered.drop(row.topic_partition)
         self._alone.__exit__(kind, error, trace)
-        # Last of all: a signal handler runs on this thread, and may commit inside its own poll until here.
+        # Rule: the store that lets the positions count is the last statement of all, after the lock is released. A
+        # signal's handler may run at each call before it, and commit; a plain store and a return let none in between.
         handed_out._before = ()

@@ -283,7 +283,7 @@ class Fetcher:
         chunks: list[Chunk] = []
         aside: list[CompletedFetch] = []
         try:
-            while len(self._completed) and limit > 0:
+            while self._completed and limit > 0:
                 run = self._whole_answers(limit, aside)
                 if run:
                     limit -= self._unpack_all(run, chunks)

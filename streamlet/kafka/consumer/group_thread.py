@@ -20,7 +20,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 from streamlet.base.clock import Clock
 from streamlet.kafka.broker_errors import error_class
@@ -103,7 +103,7 @@ class GroupThread:
         """How often the consumer left. ``_lives`` is the user's thread's count, ``_life`` the group thread's."""
         self._died: Fatal | None = None
         """The end of this thread by an error. Written by it, read by each poll."""
-        self._mistake: Exception | None = None
+        self._listener_error: Exception | None = None
         """Error of a listener, raised by the loop. See ``_supervised``."""
         self._thread = threading.Thread(target=self._run, name=f"streamlet-group-{config.group_id}", daemon=True)
         self._stop_by_s: float | None = None
@@ -201,8 +201,8 @@ class GroupThread:
                 if self._wishes or self._over():
                     continue
                 self._client.poll(self._wait_s())
-                if self._mistake is not None:
-                    raise self._mistake
+                if self._listener_error is not None:
+                    raise self._listener_error
         except Exception as err:  # noqa: BLE001 - any error that ends this thread must be raised by the next poll
             _log.exception("the thread of group %r ended", self._config.group_id)
             died = GroupThreadDied(
@@ -242,20 +242,22 @@ class GroupThread:
             self._wake_consumer()
 
     def _do(self, action: Action) -> None:
-        if isinstance(action, FindCoordinator):
-            find_coordinator(self._client, self._membership.settings.group_id).add_listener(
-                self._supervised(self._found)
-            )
-        elif isinstance(action, Join):
-            self._send_join(action)
-        elif isinstance(action, Share):
-            self._begin_share(action)
-        elif isinstance(action, Sync):
-            self._send_sync(action)
-        elif isinstance(action, Beat):
-            self._send_beat(action)
-        else:
-            self._send_leave(action)
+        match action:
+            case FindCoordinator():
+                search = find_coordinator(self._client, self._membership.settings.group_id)
+                search.add_listener(self._supervised(self._found))
+            case Join():
+                self._send_join(action)
+            case Share():
+                self._begin_share(action)
+            case Sync():
+                self._send_sync(action)
+            case Beat():
+                self._send_beat(action)
+            case Leave():
+                self._send_leave(action)
+            case _:
+                assert_never(action)
 
     def _supervised(self, listener: Callable[[RequestFuture[_T]], None]) -> Callable[[RequestFuture[_T]], None]:
         """Return a listener whose own error ends this thread.
@@ -267,7 +269,7 @@ class GroupThread:
             try:
                 listener(done)
             except Exception as err:  # noqa: BLE001 - this turn of the loop raises it
-                self._mistake = err
+                self._listener_error = err
 
         return call
 

@@ -390,8 +390,6 @@ class Membership:
             if self.state is MemberState.STABLE:
                 self.rejoin("the group rebalances")
         elif isinstance(error, (UnknownMemberId, IllegalGeneration)):
-            # Only the coordinator's answer ends the membership. Our own clock cannot know why this process was asleep,
-            # and would give up memberships that the coordinator still has.
             reason = self.without_us(type(error), now_s)
             self._reset(keep_member_id=isinstance(error, IllegalGeneration))
             self._lost(reason)

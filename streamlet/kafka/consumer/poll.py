@@ -43,6 +43,7 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _LONGEST_WAIT_S = 60.0
+"""Seconds of the longest wait for answers when nothing is due."""
 
 TOLD_AFTER_S = 3.0
 """Seconds without any broker's answer before a warning says so."""
@@ -93,7 +94,7 @@ class Poller:
             now = self._now_s()
             # At least one look at the network, also with a time-out of 0: else such a caller would never get records.
             if polled and now >= deadline:
-                self._idle_reasons.look(now)
+                self._idle_reasons.warn_if_idle(now)
                 return None
             self._client.poll(max(min(deadline - now, self._next_wake_s(now)), 0.0))
             polled = True
@@ -132,7 +133,7 @@ class Poller:
 
     def _find_positions(self) -> None:
         self._positions.raise_told()
-        self._positions.look()
+        self._positions.send_due()
 
     def _next_wake_s(self, now_s: float) -> float:
         parts = (self._rebalancer, self._positions, self._fetcher)
@@ -183,10 +184,9 @@ class IdleReasons:
         """Warnings that hold, by topic, partition or pattern: each is logged once."""
         self._look_s = now_s
 
-    def look(self, now_s: float) -> None:
+    def warn_if_idle(self, now_s: float) -> None:
         """Warn when no broker answers, now and then; of a missing topic or partition once."""
-        # An empty poll looks the same for a quiet topic and for a wrong port, so the log names the reason. It is not an
-        # error: brokers may start later, and the client goes on trying.
+        # No error: brokers may start later, and the client goes on trying.
         if not self._client.metadata.update_version:
             if now_s - self._began_s >= TOLD_AFTER_S and self._silences.due(None, now_s) is not None:
                 _log.warning(

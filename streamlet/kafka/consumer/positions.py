@@ -94,7 +94,7 @@ class Positions:
 
     # -- polls
 
-    def look(self) -> None:
+    def send_due(self) -> None:
         """Take in new metadata, then send due resets and checks."""
         cluster = self._client.cluster
         seen = (cluster, self._subscriptions.assignment_id)

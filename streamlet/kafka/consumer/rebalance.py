@@ -13,7 +13,7 @@ and gives back only what its new share lacks; others get that in a second round.
 may be given nothing in its first round, which is no final share.
 
 A join goes on in the thread while the user works on records. ``_joining`` is True from :meth:`Rebalancer._prepare_join`
-until the news of its end are heard.
+until the news of its end is taken.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Collection, Iterable
+from typing import assert_never
 
 from streamlet.base.clock import Clock
 from streamlet.base.errors import WrongArgument
@@ -42,6 +43,7 @@ from streamlet.kafka.consumer.membership import (
     Membership,
     MembershipLost,
     News,
+    RejoinNeeded,
 )
 from streamlet.kafka.consumer.positions import FirstPositions, Positions
 from streamlet.kafka.consumer.subscription_state import SubscriptionState, SubscriptionType
@@ -141,7 +143,7 @@ class Rebalancer:
         # may say that the membership is lost.
         while (news := thread.next_news()) is not None:
             self._act_on(news)
-        self._hear_refusal(thread)
+        self._act_on_refused_commit(thread)
         if self._ended is not None:
             raise copy_of(self._ended)
         self._match_pattern()
@@ -206,23 +208,26 @@ class Rebalancer:
     # -- news of the membership
 
     def _act_on(self, news: News) -> None:
-        if isinstance(news, Joined):
-            self._joining = False
-            self._join_completed(news)
-        elif isinstance(news, MembershipLost):
-            self._joining, self._wants_join = False, True
-            self._drop_membership(news.reason)
-        elif isinstance(news, Fatal):
-            self._joining, self._wants_join = False, True
-            if isinstance(news.error, (MembershipFenced, GroupThreadDied)):
-                self._ended = news.error
-            self._drop_membership(news.error.message)
-            raise copy_of(news.error)
-        else:
-            _log.info("group %r: joining again: %s", self._config.group_id, news.reason)
-            self._wants_join = True
+        match news:
+            case Joined():
+                self._joining = False
+                self._join_completed(news)
+            case MembershipLost():
+                self._joining, self._wants_join = False, True
+                self._drop_membership(news.reason)
+            case Fatal():
+                self._joining, self._wants_join = False, True
+                if isinstance(news.error, (MembershipFenced, GroupThreadDied)):
+                    self._ended = news.error
+                self._drop_membership(news.error.message)
+                raise copy_of(news.error)
+            case RejoinNeeded():
+                _log.info("group %r: joining again: %s", self._config.group_id, news.reason)
+                self._wants_join = True
+            case _:
+                assert_never(news)
 
-    def _hear_refusal(self, thread: GroupThread) -> None:
+    def _act_on_refused_commit(self, thread: GroupThread) -> None:
         """Give the membership up when a commit was refused as no member's."""
         commits = self.commits
         assert commits is not None

@@ -51,7 +51,7 @@ from streamlet.kafka.settings.client_config import ClientConfig
 
 _log = logging.getLogger(__name__)
 
-Outcome = tuple[Request[Any], RequestFuture[Any] | None, Any, KafkaError | None]
+RequestOutcome = tuple[Request[Any], RequestFuture[Any] | None, Any, KafkaError | None]
 """A request, its future (None where nobody waits), and its response or its error."""
 
 
@@ -103,7 +103,7 @@ class NetworkClient:
         rebootstrap_after_s = config.metadata_recovery_rebootstrap_trigger_ms / 1000 if rebootstraps else float("inf")
         self.updater = MetadataUpdater(self, metadata, bootstrap, uniform, rebootstrap_after_s)
         self._correlation_id = 0
-        self._settled: list[Outcome] = []
+        self._settled: list[RequestOutcome] = []
         """Requests that ended outside of a poll; their futures are resolved in the next one."""
         self._lost: dict[Address, KafkaError] = {}
         """Connections that ended outside of a poll; handled in the next one."""
@@ -271,14 +271,14 @@ class NetworkClient:
         self._expire(outcomes, now)
         self.resolve(outcomes)
 
-    def _completed_sends(self, ready: Ready, outcomes: list[Outcome]) -> None:
+    def _completed_sends(self, ready: Ready, outcomes: list[RequestOutcome]) -> None:
         for address in ready.completed_sends:
             entry = self.in_flight.mark_sent(address)
             if entry is not None and not entry.request.expects_response():
                 self.in_flight.complete(entry)
                 outcomes.append((entry.request, entry.future, None, None))
 
-    def _completed_receives(self, ready: Ready, outcomes: list[Outcome], now: float) -> None:
+    def _completed_receives(self, ready: Ready, outcomes: list[RequestOutcome], now: float) -> None:
         for address, frame in ready.completed_receives:
             try:
                 self._receive(address, frame, outcomes, now)
@@ -286,7 +286,7 @@ class NetworkClient:
                 ready.disconnected.setdefault(address, err)
                 self._selector.close(address)
 
-    def _receive(self, address: Address, frame: bytearray, outcomes: list[Outcome], now: float) -> None:
+    def _receive(self, address: Address, frame: bytearray, outcomes: list[RequestOutcome], now: float) -> None:
         entry = self.in_flight.oldest(address)
         found = response_correlation_id(frame)
         if entry is None or found != entry.correlation_id:
@@ -308,12 +308,12 @@ class NetworkClient:
             self.in_flight.postpone(address, throttle_ms / 1000)
         outcomes.append((entry.request, entry.future, value, None))
 
-    def _disconnections(self, ready: Ready, outcomes: list[Outcome], now: float) -> None:
+    def _disconnections(self, ready: Ready, outcomes: list[RequestOutcome], now: float) -> None:
         lost, self._lost = self._lost, {}
         for address, error in (lost | ready.disconnected).items():
             self._connection_lost(address, error, outcomes, now)
 
-    def _connection_lost(self, address: Address, error: KafkaError, outcomes: list[Outcome], now: float) -> None:
+    def _connection_lost(self, address: Address, error: KafkaError, outcomes: list[RequestOutcome], now: float) -> None:
         broker = self._brokers[address]
         node = self.states.get(address)
         wanted = isinstance(error, ClosedByUs)
@@ -346,7 +346,7 @@ class NetworkClient:
             # No time-out of its own: the time for the connection's setup bounds it.
             self._send(say.request, say.version, self._brokers[address], None, float("inf"), sets_up=True)
 
-    def _expire(self, outcomes: list[Outcome], now: float) -> None:
+    def _expire(self, outcomes: list[RequestOutcome], now: float) -> None:
         for address in self.states.setup_expired(now):
             oldest = self.in_flight.oldest(address)
             # A ready connection authenticates again after requests that the broker has still to answer. Until these
@@ -370,7 +370,7 @@ class NetworkClient:
                 self._selector.close(address)
                 self._connection_lost(address, ClosedByUs("it was idle for too long"), outcomes, now)
 
-    def resolve(self, outcomes: list[Outcome]) -> None:
+    def resolve(self, outcomes: list[RequestOutcome]) -> None:
         """Resolve futures in order; an interrupt leaves the open ones for the next poll."""
         for at, (request, future, value, error) in enumerate(outcomes):
             if future is None:

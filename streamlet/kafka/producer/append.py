@@ -34,6 +34,7 @@ _log = logging.getLogger(__name__)
 TOLD_AFTER_S = 3.0
 """Seconds before a record's wait for its topic is named in the log."""
 TOLD_AGAIN_S = 30.0
+"""Seconds before the next line about such a wait."""
 _NOT_TAKEN = "The record was not taken."
 _OF_ONE = (" The record was not taken.", " No record was taken.")
 """Sentences in the errors of a single record that are not true of a list."""

@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 _WINDOW_S = 60.0
+"""Seconds over which a rate is measured."""
 
 
 class Rate:

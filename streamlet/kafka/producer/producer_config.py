@@ -13,6 +13,7 @@ from streamlet.kafka.records.compression import Compression
 from streamlet.kafka.settings.client_config import ClientConfig, ClientSettings
 
 _DELIVERY_TIMEOUT_MS = 120_000
+"""Milliseconds of the default `delivery_timeout_ms`, as in Java."""
 _NO_LIMIT = 2_147_483_647
 _ACKS = ("all", -1, 0, 1, "-1", "0", "1")
 _SMALLEST_BATCH = HEADER_SIZE + upper_bound(None, None, ())

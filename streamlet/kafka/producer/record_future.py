@@ -28,9 +28,9 @@ from streamlet.kafka.producer.producer_batch import UNKNOWN_OFFSET, Callback, Pr
 
 _log = logging.getLogger(__name__)
 
+# Reentrant, because a signal handler may interrupt the thread that holds it, and note a callback, too.
 _registration = threading.RLock()
-"""Held while a callback or a waiter is noted or taken, for a moment, by all batches alike."""
-# Reentrant, because a signal handler may interrupt that moment in the same thread and note a callback, too.
+"""Held for a moment by all batches alike, while a callback or a waiter is noted or taken."""
 
 
 def _after_fork() -> None:

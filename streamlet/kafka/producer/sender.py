@@ -54,7 +54,7 @@ from streamlet.kafka.producer.producer_batch import ProducerBatch, Sequences
 from streamlet.kafka.producer.producer_config import ProducerConfig
 from streamlet.kafka.producer.record_future import SenderThread, run_callbacks
 from streamlet.kafka.producer.transaction import State, TransactionManager
-from streamlet.kafka.producer.transaction_requests import Ask
+from streamlet.kafka.producer.transaction_requests import TransactionRequest
 from streamlet.kafka.protocol.messages.produce import ProduceResponse
 
 _log = logging.getLogger(__name__)
@@ -62,7 +62,9 @@ _log = logging.getLogger(__name__)
 EXIT_S = 30.0
 """Seconds that the end of the program waits for records that were taken."""
 _FORCED_S = 1.0
+"""Seconds that a close waits for the thread after it gave up open batches."""
 _LONGEST_WAIT_S = 3600.0
+"""Seconds of the longest poll, when nothing is due."""
 _T = TypeVar("_T")
 
 
@@ -77,8 +79,6 @@ class Sender:
         self.config = config
         self.clock = clock
         self.uniform = uniform
-        # Reentrant only because this kind knows its holder. A signal handler or a __del__ may run on the thread that is
-        # in the middle of a send: it must be refused with the reason, and not wait for itself or change data half-way.
         self.lock = threading.RLock()
         """Guards all state that callers share with the thread. No call takes it twice (see the module)."""
         self.holds_lock: Callable[[], bool] = self.lock._is_owned  # type: ignore[attr-defined]  # Condition's, too
@@ -111,7 +111,7 @@ class Sender:
         self.died: BaseException | None = None
         self.refusal: KafkaError | None = None
         """The reason why no broker lets us in, while that is so: callers that wait for metadata raise it at once."""
-        self._mistake: Exception | None = None
+        self._listener_error: Exception | None = None
         """An error that a listener of ours raised."""
         self._cluster_is_news = False
         self._seen_refresh: tuple[float | None, int] = (None, 0)
@@ -333,10 +333,12 @@ class Sender:
         )
 
     def run_once(self) -> None:
-        """Take one turn: metadata, transaction, ready, drain, send, expire, poll."""
-        if self._mistake is not None:
-            raise self._mistake
+        """Take one turn of eight steps. Callbacks, packing and sockets come without the lock."""
+        if self._listener_error is not None:
+            raise self._listener_error
         now = self.clock.monotonic()
+        # 1. Decide: take new metadata, give up what was aborted, choose the transaction's next request and the brokers
+        #    that can be sent to.
         with self.lock:
             self._has_work = False
             self._refresh_topics()
@@ -347,12 +349,16 @@ class Sender:
             ready = self.accumulator.ready(self.client.cluster, now, hurry)
             self._look_at_leaderless(ready)
         self._run_callbacks()
+        # 2. Send the transaction's request: it may be what batches of step 3 wait for.
         if asked is not None:
             self._send_ask(asked)
+        # 3. Drain batches (under the lock), pack and send them (without it).
         wait = min(self._send_ready(ready, now), ready.next_check_s)
+        # 4. Expire batches. The clock is read again: packing and sending took time.
         with self.lock:
             wait = min(wait, self.ledger.expire(self.client.cluster, self.clock.monotonic()))
         self._run_callbacks()
+        # 5. Choose how long to sleep.
         with self.lock:
             if self.manager is not None:
                 wait = min(wait, self.manager.wait_s(now))
@@ -360,12 +366,14 @@ class Sender:
             if self._has_work or self.ledger.failures:
                 wait = 0.0
             self.sleeping = wait > 0
+        # 6. Poll: write, read, and settle batches in the listeners of their answers.
         self.client.poll(min(max(wait, 0.0), _LONGEST_WAIT_S))
         self.sleeping = False
+        # 7. Write to the log what the steps before noted under the lock.
         self._tell_log()
         self._count_refreshes()
         refusal = self.client.hopeless()
-        # Callers that wait for metadata hear at once that no broker lets us in, not after max_block_ms.
+        # 8. Callers that wait for metadata hear at once that no broker lets us in, not after max_block_ms.
         if refusal is not self.refusal:
             with self.lock:
                 self.refusal = refusal
@@ -424,7 +432,7 @@ class Sender:
 
     # -- transactions
 
-    def _next_ask(self, now: float) -> Ask | None:
+    def _next_ask(self, now: float) -> TransactionRequest | None:
         if self.manager is None:
             return None
         before = self.manager.state
@@ -436,7 +444,7 @@ class Sender:
             self.changed.notify_all()
         return asked
 
-    def _send_ask(self, asked: Ask) -> None:
+    def _send_ask(self, asked: TransactionRequest) -> None:
         manager = self.manager
         assert manager is not None
 
@@ -521,7 +529,7 @@ class Sender:
         metadata.request_update(reset_equivalent=False)
 
     def _supervised(self, listener: Callable[[RequestFuture[_T]], None]) -> Callable[[RequestFuture[_T]], None]:
-        """Return a listener whose own mistake ends this thread."""
+        """Return a listener whose own error ends this thread."""
 
         # A future only logs what its listener raises. The batches of that answer would then stay open for ever,
         # with everybody who waits for them; a dead thread resolves them all.
@@ -529,7 +537,7 @@ class Sender:
             try:
                 listener(future)
             except Exception as err:  # noqa: BLE001 - whatever it is, the next turn raises it
-                self._mistake = err
+                self._listener_error = err
                 self._has_work = True
 
         return call

@@ -37,7 +37,7 @@ from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.producer import transaction_requests as ask
 from streamlet.kafka.producer.errors import IllegalProducerState, ProducerFenced, TransactionFailed
 from streamlet.kafka.producer.producer_batch import Sequences
-from streamlet.kafka.producer.transaction_requests import Ask, Kind, Reaction
+from streamlet.kafka.producer.transaction_requests import Kind, Reaction, TransactionRequest
 from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest
 
 
@@ -127,7 +127,7 @@ class TransactionManager:
     """The coordinator may know of this transaction: it must be told of its end."""
     _bump: bool = False
     """A request's outcome is unknown, or sequences are lost: the next transaction needs a new epoch."""
-    _asked: Ask | None = None
+    _asked: TransactionRequest | None = None
     _not_before: float = 0.0
     _tries: int = 0
     result: TransactionResult | None = None
@@ -275,7 +275,7 @@ class TransactionManager:
 
     # -- what the sender asks
 
-    def next_ask(self, now_s: float, settled: bool) -> Ask | None:
+    def next_ask(self, now_s: float, settled: bool) -> TransactionRequest | None:
         """Return the next request, or None; at most one is on its way.
 
         ``settled``: no batch of the transaction is queued, in flight or on the wire.
@@ -294,7 +294,7 @@ class TransactionManager:
             return self._not_before - now_s
         return float("inf")
 
-    def _decide(self, settled: bool) -> Ask | None:
+    def _decide(self, settled: bool) -> TransactionRequest | None:
         if not self.is_transactional:
             if self.sequences.has_id:
                 return None
@@ -323,7 +323,7 @@ class TransactionManager:
             return Kind.INIT_PRODUCER_ID if self._ended() else None
         return None
 
-    def _request(self, kind: Kind) -> Ask:
+    def _request(self, kind: Kind) -> TransactionRequest:
         if kind is Kind.INIT_PRODUCER_ID:
             fresh = not self.sequences.has_id
             return ask.init_producer_id(self._id, self._timeout_ms, self.coordinator, self.sequences, fresh=fresh)
@@ -349,7 +349,7 @@ class TransactionManager:
 
     # -- what came back
 
-    def failed(self, asked: Ask, error: KafkaError, now_s: float) -> None:
+    def failed(self, asked: TransactionRequest, error: KafkaError, now_s: float) -> None:
         """Take note that no answer came: ask again, or fail for good."""
         self._asked = None
         # The coordinator may have done what it was asked, or may do it later. So the same is asked again, and the next
@@ -363,7 +363,9 @@ class TransactionManager:
             return
         self._fail_for_good(error)
 
-    def answered(self, asked: Ask, response: Any, now_s: float) -> None:  # Any: of the type the request names
+    def answered(
+        self, asked: TransactionRequest, response: Any, now_s: float
+    ) -> None:  # Any: of the type the request names
         """Take in an answer, with the errors that stand in it."""
         self._asked = None
         if self.state is State.FATAL_ERROR:
@@ -390,7 +392,7 @@ class TransactionManager:
         elif asked.kind is Kind.END:
             self._ended()
 
-    def _refusal(self, asked: Ask, response: Any) -> tuple[type[BrokerError] | None, str]:
+    def _refusal(self, asked: TransactionRequest, response: Any) -> tuple[type[BrokerError] | None, str]:
         """Return the error in an answer, if any, and what it refuses.
 
         Two kinds answer partition by partition; those that went well are noted, and need not be asked again.
@@ -430,7 +432,7 @@ class TransactionManager:
 
     # -- errors
 
-    def _handle(self, asked: Ask, fault: type[BrokerError], now_s: float, what: str = "") -> None:
+    def _handle(self, asked: TransactionRequest, fault: type[BrokerError], now_s: float, what: str = "") -> None:
         """React to an error by its table: ask again, or fail the transaction or the producer."""
         name = self.transactional_id
         whose = "an idempotent producer" if name is None else f"the transactional id {name!r}"
@@ -461,7 +463,7 @@ class TransactionManager:
         else:
             self._fail_for_good(error)
 
-    def _forget_coordinator(self, asked: Ask) -> None:
+    def _forget_coordinator(self, asked: TransactionRequest) -> None:
         if asked.kind is Kind.COMMIT_OFFSETS:
             self._group_coordinators.clear()
         else:

@@ -45,7 +45,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class TransactionRequest:
     """A request to send; ``to`` None: any broker."""
 
     kind: Kind
@@ -53,19 +53,21 @@ class Ask:
     to: Broker | None
 
 
-def find_transaction_coordinator(transactional_id: str) -> Ask:
+def find_transaction_coordinator(transactional_id: str) -> TransactionRequest:
     """Ask any broker for the coordinator of the transactional id."""
-    return Ask(Kind.FIND_COORDINATOR, FindCoordinatorRequest(key=transactional_id, key_type=TRANSACTION), None)
+    return TransactionRequest(
+        Kind.FIND_COORDINATOR, FindCoordinatorRequest(key=transactional_id, key_type=TRANSACTION), None
+    )
 
 
-def find_group_coordinator(group_id: str) -> Ask:
+def find_group_coordinator(group_id: str) -> TransactionRequest:
     """Ask any broker for the coordinator of a group."""
-    return Ask(Kind.FIND_GROUP_COORDINATOR, FindCoordinatorRequest(key=group_id), None)
+    return TransactionRequest(Kind.FIND_GROUP_COORDINATOR, FindCoordinatorRequest(key=group_id), None)
 
 
 def init_producer_id(
     transactional_id: str | None, timeout_ms: int, to: Broker | None, sequences: Sequences, *, fresh: bool
-) -> Ask:
+) -> TransactionRequest:
     """Ask for an id and epoch; not ``fresh``: for the next epoch of ours."""
     held = (_NONE, _NONE) if fresh else (sequences.producer_id, sequences.producer_epoch)
     # Without a transactional id the broker does not look at the time-out; Java sends its greatest.
@@ -76,12 +78,12 @@ def init_producer_id(
         producer_id=held[0],
         producer_epoch=held[1],
     )
-    return Ask(Kind.INIT_PRODUCER_ID, request, to)
+    return TransactionRequest(Kind.INIT_PRODUCER_ID, request, to)
 
 
 def add_partitions(
     transactional_id: str, to: Broker | None, sequences: Sequences, partitions: Iterable[TopicPartition]
-) -> Ask:
+) -> TransactionRequest:
     """Announce partitions that are about to be written to."""
     request = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
@@ -93,10 +95,10 @@ def add_partitions(
             lambda topic, numbers: AddPartitionsToTxnTopic(name=topic, partitions=numbers),
         ),
     )
-    return Ask(Kind.ADD_PARTITIONS, request, to)
+    return TransactionRequest(Kind.ADD_PARTITIONS, request, to)
 
 
-def add_offsets(transactional_id: str, to: Broker | None, sequences: Sequences, group_id: str) -> Ask:
+def add_offsets(transactional_id: str, to: Broker | None, sequences: Sequences, group_id: str) -> TransactionRequest:
     """Announce a group whose offsets are about to be stored."""
     request = AddOffsetsToTxnRequest(
         transactional_id=transactional_id,
@@ -104,7 +106,7 @@ def add_offsets(transactional_id: str, to: Broker | None, sequences: Sequences, 
         producer_epoch=sequences.producer_epoch,
         group_id=group_id,
     )
-    return Ask(Kind.ADD_OFFSETS, request, to)
+    return TransactionRequest(Kind.ADD_OFFSETS, request, to)
 
 
 def commit_offsets(
@@ -113,7 +115,7 @@ def commit_offsets(
     sequences: Sequences,
     group: ConsumerGroupMetadata,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
-) -> Ask:
+) -> TransactionRequest:
     """Store the offsets themselves, at the group's coordinator."""
     request = TxnOffsetCommitRequest(
         transactional_id=transactional_id,
@@ -134,10 +136,10 @@ def commit_offsets(
             lambda topic, rows: TxnOffsetCommitRequestTopic(name=topic, partitions=rows),
         ),
     )
-    return Ask(Kind.COMMIT_OFFSETS, request, to)
+    return TransactionRequest(Kind.COMMIT_OFFSETS, request, to)
 
 
-def end(transactional_id: str, to: Broker | None, sequences: Sequences, commit: bool) -> Ask:
+def end(transactional_id: str, to: Broker | None, sequences: Sequences, commit: bool) -> TransactionRequest:
     """End the transaction, by a commit or an abort."""
     request = EndTxnRequest(
         transactional_id=transactional_id,
@@ -145,7 +147,7 @@ def end(transactional_id: str, to: Broker | None, sequences: Sequences, commit: 
         producer_epoch=sequences.producer_epoch,
         committed=commit,
     )
-    return Ask(Kind.END, request, to)
+    return TransactionRequest(Kind.END, request, to)
 
 
 # -- errors in answers

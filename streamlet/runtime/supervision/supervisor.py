@@ -52,16 +52,16 @@ DRAIN_S = 4.0
 """Seconds for draining after Ctrl-C or at the end of a run's time, unless a setting says otherwise."""
 
 IDLE_DRAIN_S = 30.0
-"""Seconds without one processed tuple after which the drain of a run that has caught up ends, likewise."""
+"""Seconds without a processed tuple that end the drain of a run that has caught up, unless a setting says otherwise."""
 
 CLOSE_S = 30.0
 """Seconds that workers may take to close when a run ends by itself, unless a setting says otherwise."""
 
 INTERRUPT_S = 5.0
-"""Seconds for draining and closing together after Ctrl-C, likewise."""
+"""Seconds for draining and closing together after Ctrl-C, unless a setting says otherwise."""
 
 
-LOOK_S = 1.0
+CPU_LOOK_S = 1.0
 """Seconds between two looks at the processor time of a silent worker."""
 
 BUSY_SHARE, LEAST_WORK_S = 0.03, 0.03
@@ -139,8 +139,7 @@ class Supervisor:
     def ready(self, index: int, epoch: int, address: Address, now: float) -> list[Instruction]:
         """Note that a worker listens."""
         worker = self.workers[index]
-        # What an earlier epoch says is about a process that was replaced. It may still come: messages and deaths reach
-        # the coordinator in different ways.
+        # A message of an earlier epoch may come late: messages and deaths reach the coordinator in different ways.
         if worker.epoch != epoch or worker.state is not WorkerState.STARTING:
             return []
         worker.state, worker.address, worker.heard_s = WorkerState.READY, address, now
@@ -297,7 +296,7 @@ class Supervisor:
             for index, worker in self.workers.items()
             if worker.state in (WorkerState.READY, WorkerState.UP)
             and now - worker.heard_s > silent
-            and now - worker.looked_s >= min(LOOK_S, silent / 4)
+            and now - worker.looked_s >= min(CPU_LOOK_S, silent / 4)
         ]
 
     def note_processor_time(self, index: int, epoch: int, used_s: float | None, now: float) -> None:
@@ -342,7 +341,7 @@ class Supervisor:
         return IDLE_DRAIN_S if self.ending == "caught_up" else DRAIN_S
 
     def processed(self, index: int, epoch: int, tuples: int, now: float) -> None:
-        """Note how many tuples a worker has processed: while that grows, a run that has caught up goes on draining."""
+        """Note a worker's count of processed tuples. While it grows, a run that has caught up goes on draining."""
         worker = self.workers[index]
         if worker.epoch != epoch or worker.processed == tuples:
             return

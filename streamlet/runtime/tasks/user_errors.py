@@ -91,7 +91,7 @@ def bolt_ended_run(component: str, error: BaseException, defined: Defined = None
     return ComponentFailed(
         f"{component} raised {type(error).__name__}{_place(error, defined)}: {_error_text(error)}. Its class has "
         "exit_on_exception = True, so that ends the run; what was not acked will be read again. Without it the tuple "
-        "fails, its spout is told, and the bolt goes on."
+        "fails, its spout is informed, and the bolt goes on."
     )
 
 
@@ -200,7 +200,7 @@ def _consequence(tup: Any) -> str:
     if not tup.root:
         return f"The tuple is not tracked, so no spout hears of it and nobody sends it again; {on}"
     if tup.state == FAILED:
-        return f"The tuple's tree has failed and its spout has been told; {on}"
+        return f"The tuple's tree has failed and its spout was informed; {on}"
     if tup.state == ACKED:
         return f"The tuple had been acked before, so nothing has failed by it; {on}"
     return (
@@ -216,7 +216,7 @@ def _consequence_for(batch: Batch) -> str:
         return f"Its tuples are not tracked, so no spout hears of them and nobody sends them again; {on}"
     if batch.state == FAILED:
         split = "" if len(batch) == 1 else ' With on_batch_error = "split" only the tuples at fault would fail.'
-        return f"The trees of its tuples have failed and their spouts have been told; {on}{split}"
+        return f"The trees of its tuples have failed and their spouts were informed; {on}{split}"
     return (
         "The bolt has auto_fail = False, so its tuples are neither acked nor failed: their trees fail when "
         f"topology.message.timeout.secs are over, unless the bolt acks or fails them; {on}"
@@ -232,13 +232,13 @@ def timed_out(spout: str, count: int, timeout_s: float, holder: tuple[str, int] 
     limit = f"topology.message.timeout.secs ({timeout_s:g} s)"
     if holder is None:
         return (
-            f"{what}: older than {limit}, and no worker has a tuple of theirs, in a queue or in a bolt. The spout has "
-            "been told. Where no component catches and drops what streamlet raises, this is a bug of streamlet: please "
+            f"{what}: older than {limit}, and no worker has a tuple of theirs, in a queue or in a bolt. The spout was "
+            "informed. Where no component catches and drops what streamlet raises, this is a bug of streamlet: please "
             "report it."
         )
     return (
         f"{what}: the bolt {holder[0]} (task {holder[1]}) was given tuples of theirs longer than {limit} ago, and has "
-        "neither acked nor failed them. The spout has been told. A bolt with auto_ack = False calls self.ack(tup) or "
+        "neither acked nor failed them. The spout was informed. A bolt with auto_ack = False calls self.ack(tup) or "
         "self.fail(tup) once for each tuple, in the end; one that holds tuples for longer on purpose needs a longer "
         "time-out."
     )

@@ -14,7 +14,7 @@ import os
 import time
 from collections.abc import Callable
 
-LOOK_S = 0.01
+PAUSE_S = 0.01
 """Seconds between two looks at resident memory; a look takes two microseconds."""
 
 SHARE_OF_MEMORY = 4
@@ -139,7 +139,7 @@ class Collector:
         now = time.monotonic()
         if now < self._looks_at:
             return
-        self._looks_at = now + LOOK_S
+        self._looks_at = now + PAUSE_S
         watch, resident = self._watch, self._resident()
         before = watch.allocations
         generation = watch.due(resident, now)

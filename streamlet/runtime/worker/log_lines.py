@@ -150,7 +150,7 @@ class _Kept(logging.Handler):
         try:
             if not hasattr(record, SHOWN) and (runs_a_loop() or record.name.partition(".")[0] == "streamlet"):
                 self._keep(line_of(record))
-        except Exception:  # noqa: BLE001 - logging's own rule: a line that cannot be kept stops nobody's work
+        except Exception:  # noqa: BLE001 - as in _Shown.emit
             self.handleError(record)
         # A program without any handler sees its warnings by this one, which logging asks only if there is none at all.
         last = logging.lastResort

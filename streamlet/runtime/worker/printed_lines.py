@@ -89,7 +89,7 @@ class PrintedLines(io.TextIOBase):
         return "utf-8" if self._under is None else self._under.encoding
 
     @property
-    def errors(self) -> str | None:  # type: ignore[override]  # a property where typeshed has a variable
+    def errors(self) -> str | None:  # type: ignore[override]  # as ``encoding``
         return "backslashreplace" if self._under is None else self._under.errors
 
     def __getattr__(self, name: str) -> Any:

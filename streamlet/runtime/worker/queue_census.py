@@ -38,6 +38,7 @@ PACE_S = 0.010
 """Seconds of work, or tuples, after which a bolt's time for a tuple is measured again."""
 
 WAIT_AGAIN_S = 60.0
+"""Seconds before the next notice that the same task waits."""
 
 
 class QueueCensus:

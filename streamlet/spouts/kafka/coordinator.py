@@ -6,10 +6,10 @@ asked. A partition of this task is in one of these states:
 
     looked up --> opening --> read by a manager <--> resetting
                      |               |                   |
-                     +---------------+-------> closed <--+      (it vanished from a look)
+                     +---------------+-------> closed <--+      (no refresh lists it)
 
-- A look is an activity: it never blocks, and managers change only when its answer is there.
-- A look is due by age (``refresh_freq_secs``) or after a failed fetch, never more than a few times a second.
+- A refresh is an activity: it never blocks, and managers change only when its answer is there.
+- A refresh is due by age (``refresh_freq_secs``) or after a failed fetch, never more than a few times a second.
 - A leader move keeps the manager: only its connection changes.
 - The list of managers is replaced, never changed in place; ``version`` tells the spout to take the new one.
 """
@@ -67,8 +67,8 @@ def calculate_partitions_for_task(
             "from 0 and must be less than the number of tasks. The fault is in the code that started it."
         )
     partitions = info.get_ordered_partitions()
-    # Discovered partitions go by number: one that is missing from a look moves no other. A list written by hand goes by
-    # position, because it may name any few numbers.
+    # Discovered partitions go by number: one that a refresh does not list moves no other. A list written by hand goes
+    # by position, because it may name any few numbers.
     if info.by_position:
         return partitions[task_index::total_tasks]
     return [partition for partition in partitions if partition.number % total_tasks == task_index]
@@ -102,7 +102,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class PartitionChanges:
-    """The difference between two looks, each part in partition order."""
+    """The difference between two refreshes, each part in partition order."""
 
     opened: tuple[Partition, ...] = ()
     closed: tuple[Partition, ...] = ()
@@ -113,7 +113,7 @@ class PartitionChanges:
 
 
 def partition_changes(have: Leaders, want: Leaders) -> PartitionChanges:
-    """Compare a task's partitions and leaders with the last look (``want``)."""
+    """Compare a task's partitions and leaders with the last refresh (``want``)."""
     return PartitionChanges(
         opened=tuple(sorted(want.keys() - have.keys())),
         closed=tuple(sorted(have.keys() - want.keys())),
@@ -147,7 +147,7 @@ class PartitionCoordinator:
     _clock: Clock
     _on_close: Callable[[PartitionManager], None]
     refresh_interval_s: float | None = None
-    """Age of the last look, in seconds, at which the next is due; None: no look for age."""
+    """Age of the last refresh, in seconds, at which the next is due; None: none by age."""
 
     def __post_init__(self) -> None:
         self.version = 0
@@ -176,7 +176,7 @@ class PartitionCoordinator:
         return self._managers.get(partition)
 
     def leader(self, partition: Partition) -> Broker | None:
-        """Return the leader as of the last look."""
+        """Return the leader as of the last refresh."""
         return self._leaders.get(partition)
 
     @property
@@ -193,13 +193,13 @@ class PartitionCoordinator:
         return f"partitions {', '.join(str(p.number) for p in sorted(self._opening))} could not be opened"
 
     def refresh(self) -> None:
-        """Ask for a look, after the pause since the last one."""
+        """Ask for a refresh, after the pause since the last one."""
         self._asked_for_look = True
 
     # -- the start ------------------------------------------------------------------------------------------
 
     def start(self) -> Steps[None]:
-        """Look for the first time and open every partition of this task.
+        """Refresh for the first time and open every partition of this task.
 
         Retriable failures are tried again until the caller cancels; others are raised.
         """
@@ -236,7 +236,7 @@ class PartitionCoordinator:
     # -- while it runs --------------------------------------------------------------------------------------
 
     def poll(self) -> None:
-        """Look when a look is due; move looks, openings and resets on."""
+        """Refresh when it is due; move refreshes, openings and resets on."""
         now = self._clock.monotonic()
         self._look(now)
         self._poll_openings()
@@ -292,7 +292,7 @@ class PartitionCoordinator:
             return
         self._gone_since_s = None
         self._failed_looks = 0
-        # Not more than a few looks a second: after a failed fetch the old leader may still be named for a while.
+        # Not more than a few refreshes a second: after a failed fetch the old leader may still be named for a while.
         self._look_not_before_s = now + RETRY.initial
         self._apply(info, first=False)
 
@@ -320,11 +320,11 @@ class PartitionCoordinator:
             self._opening[partition] = Activity(self._opener.open(partition, leader, self._topic_id, not first))
         for manager in self._list:
             self._led_in(manager, info.get_leader_epoch(manager.partition.number))
-        # The topic was deleted and created again between two looks: its offsets mean other records now.
+        # The topic was deleted and created again between two refreshes: its offsets mean other records now.
         if old is not None and old.topic_id and info.topic_id and old.topic_id != info.topic_id:
             for partition in list(self._managers):
                 self._reset(partition)
-        # A partition without a leader is looked for again soon, not only at the next regular look.
+        # A partition without a leader is looked for again soon, not only at the next regular refresh.
         if any(leader is None for leader in self._leaders.values()):
             self.refresh()
             self._look_not_before_s = max(self._look_not_before_s, self._clock.monotonic() + RETRY.delay(3))
@@ -431,7 +431,7 @@ class StaticCoordinator(PartitionCoordinator):
         for partition, mine in self._leaders.items():
             leader = info.get_broker_for(partition.number)
             # The cluster may spell the broker's address otherwise. Once the broker of the list has answered as the
-            # leader, the spelling of the first look names the same broker.
+            # leader, the spelling of the first refresh names the same broker.
             alias = None if partition in self._opening else self._known_as.get(partition.number)
             if leader is None:
                 self.refresh()

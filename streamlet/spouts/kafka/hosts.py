@@ -61,7 +61,7 @@ class ZkHosts:
 
     ``broker_zk_str``: the ensemble, with its chroot at the end if it has one (``zk1:2181,zk2:2181/kafka``).
     ``broker_zk_path``: where Kafka keeps its nodes there (``/brokers``, or ``/chroot/brokers``).
-    ``refresh_freq_secs``: seconds between two looks at partitions and leaders; a failed fetch causes one too.
+    ``refresh_freq_secs``: seconds between two refreshes of partitions and leaders; a failed fetch causes one too.
     ``digest``: user and password for a ZooKeeper that asks for them; used for the offsets there too.
     Kafka 4 has no ZooKeeper: use KafkaHosts for it.
     """
@@ -84,7 +84,7 @@ class ZkHosts:
 class KafkaHosts:
     """Bootstrap servers of any Kafka: ``KafkaHosts("kafka1:9092,kafka2:9092")``; one that answers is enough.
 
-    ``refresh_freq_secs``: seconds between two looks at partitions and leaders; a failed fetch causes one too.
+    ``refresh_freq_secs``: seconds between two refreshes of partitions and leaders; a failed fetch causes one too.
     """
 
     bootstrap_servers: str | Sequence[str]

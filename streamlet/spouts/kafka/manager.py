@@ -543,7 +543,7 @@ class PartitionManager:
             return None
         try:
             rows = list(self._scheme.deserialize(record) or ())
-        except Exception as error:  # noqa: BLE001 - a scheme is the user's code and may raise anything
+        except Exception as error:  # noqa: BLE001 - as for columns: the user's code
             what = f"cannot be decoded by {name_of(self._scheme)}: {type(error).__name__}: {text_of(error)}."
             self._undecodable(offset, record, what, error)
             return None

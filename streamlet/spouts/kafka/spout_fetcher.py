@@ -33,10 +33,10 @@ from streamlet.spouts.kafka.broker_connections import Connection, DynamicPartiti
 from streamlet.spouts.kafka.manager import PartitionManager
 from streamlet.spouts.kafka.partition import Broker, Partition
 
-BUSY_WAIT_MS = 10
-"""Milliseconds a broker may hold a fetch while another of its partitions has a full buffer."""
 # The broker answers one fetch after the other. With the usual wait (500 ms) a quiet partition in the fetch would hold
 # up the full one, which is soon empty and then starves.
+BUSY_WAIT_MS = 10
+"""Milliseconds a broker may hold a fetch while another of its partitions has a full buffer."""
 
 RETRY = Backoff(initial=0.1, maximum=1.0)
 
@@ -67,7 +67,7 @@ class _Broker:
     asked: dict[TopicPartition, _Asked] = field(default_factory=dict)
 
 
-class Fetcher:
+class SpoutFetcher:
     """Keeps each broker busy with one fetch, within the task's byte budget. Never waits."""
 
     def __init__(

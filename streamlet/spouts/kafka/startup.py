@@ -34,7 +34,7 @@ from streamlet.spouts.kafka.partition import Broker
 from streamlet.spouts.kafka.partition_opening import PartitionOpener
 from streamlet.spouts.kafka.scheme import Scheme
 from streamlet.spouts.kafka.spout_config import GroupOffsets, SpoutConfig
-from streamlet.spouts.kafka.spout_fetcher import Fetcher
+from streamlet.spouts.kafka.spout_fetcher import SpoutFetcher
 from streamlet.spouts.kafka.stores.commit_rounds import CommitRounds
 from streamlet.spouts.kafka.stores.group_offsets import KafkaGroupOffsets
 from streamlet.spouts.kafka.stores.offset_store import OffsetStore, Owner
@@ -119,7 +119,7 @@ class Parts:
 
     client: KafkaClient
     coordinator: PartitionCoordinator
-    fetcher: Fetcher
+    fetcher: SpoutFetcher
     store: OffsetStore
     commits: CommitRounds
     held: Held
@@ -229,7 +229,7 @@ class _Start:
             fetch_min_bytes=config.fetch_min_bytes,
             max_partition_fetch_bytes=config.fetch_size_bytes,
         )
-        fetcher = Fetcher(connections, settings, config.buffer_size_bytes)
+        fetcher = SpoutFetcher(connections, settings, config.buffer_size_bytes)
         commits = CommitRounds(store, clock, config.state_update_interval_ms / 1e3, coordinator.leader)
         return Parts(client, coordinator, fetcher, store, commits, self._held)
 

@@ -40,7 +40,7 @@ def test_lines_that_a_full_disk_cost_are_counted_where_they_are_missing(
         log.keep(line(f"lost {number}"))
     assert log._answered()
     folder.mkdir()
-    log.look()
+    log.write_due()
     log.keep(line("next"))
     log.end([line("last")])
     missing = "Missing here: 3 lines. No such file or directory."
@@ -67,7 +67,7 @@ def test_a_repeat_is_told_though_no_other_line_comes(tmp_path: Path) -> None:
         log.keep(line("again"))
     deadline = time.monotonic() + 60
     while len(texts(tmp_path / "run.log")) < 3 and time.monotonic() < deadline:
-        log.look()
+        log.write_due()
         time.sleep(0.01)
     assert texts(tmp_path / "run.log")[2].startswith("again (repeated")
 
@@ -88,7 +88,7 @@ def test_what_finds_no_room_while_a_write_hangs_is_counted(
     for number in range(100):
         log.keep(line(f"{number} " + 100_000 * "x"))
     time.sleep(0.3)
-    log.look()
+    log.write_due()
     assert "lacks lines: its disk, or the reader of its pipe, has not answered" in caplog.text
     began = time.monotonic()
     log.end([])

@@ -222,7 +222,7 @@ def test_a_coordinator_that_stood_still_goes_on(stood_still_s: float) -> None:
 
     def look(seconds: float) -> None:
         clock.advance(seconds)
-        coordinator._look()
+        coordinator._step()
 
     look(0.05)
     for message in (Ready(["unix", "/s", 0], 1), Initialized(), Linked(1)):

@@ -11,7 +11,7 @@ from streamlet.spouts.kafka.activity import Activity
 from streamlet.spouts.kafka.errors import Deposed, UnusableOffset
 from streamlet.spouts.kafka.manager import PartitionManager
 from streamlet.spouts.kafka.partition import Broker, Partition
-from streamlet.spouts.kafka.stores.offset_store import CommitPosition, OffsetStore, Outcome
+from streamlet.spouts.kafka.stores.offset_store import CommitOutcome, CommitPosition, OffsetStore
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ class CommitRounds:
         self._interval_s = interval_s
         self._leader = leader
         self._next_s = clock.monotonic() + interval_s
-        self._round: Activity[dict[Partition, Outcome]] | None = None
+        self._round: Activity[dict[Partition, CommitOutcome]] | None = None
         self._writing: dict[Partition, tuple[PartitionManager, int]] = {}
         self._written_s: dict[Partition, float] = {}
         self._complained: set[Partition] = set()

@@ -18,11 +18,11 @@ from streamlet.spouts.kafka.activity import Steps, answer_to
 from streamlet.spouts.kafka.errors import Deposed, UnusableOffset
 from streamlet.spouts.kafka.partition import Broker, Partition
 from streamlet.spouts.kafka.stores.offset_store import (
+    CommitOutcome,
     CommitPosition,
     Decide,
     NotAnOffset,
     OffsetNode,
-    Outcome,
     Owner,
     StartDecision,
     StoredOffset,
@@ -81,7 +81,7 @@ class KafkaGroupOffsets:
         # Otherwise the claim may have been carried out: the epoch that was tried is then ours.
         raise error
 
-    def commit(self, positions: Mapping[Partition, CommitPosition]) -> Steps[dict[Partition, Outcome]]:
+    def commit(self, positions: Mapping[Partition, CommitPosition]) -> Steps[dict[Partition, CommitOutcome]]:
         # The claims of now: while answers are awaited a partition may be released, or claimed again under a new epoch.
         # Judged by the new claim, the answer to our older write would look like another owner's.
         claims = {partition: self._owned[partition] for partition in positions}
@@ -89,7 +89,7 @@ class KafkaGroupOffsets:
             nodes = yield from self._fetch(positions)
         except KafkaError as error:
             return dict.fromkeys(positions, error)
-        outcomes: dict[Partition, Outcome] = {}
+        outcomes: dict[Partition, CommitOutcome] = {}
         mine: dict[Partition, CommitPosition] = {}
         for partition, position in positions.items():
             node, owned = nodes[partition], claims[partition]
@@ -135,7 +135,7 @@ class KafkaGroupOffsets:
 
     def _write(
         self, positions: Mapping[Partition, CommitPosition], claims: Mapping[Partition, _Owned]
-    ) -> Steps[dict[Partition, Outcome]]:
+    ) -> Steps[dict[Partition, CommitOutcome]]:
         rows = {each.tp: self._row(each, position, claims[each]) for each, position in positions.items()}
         said = yield from answer_to(self._group.commit(rows))
         return {partition: self._outcome(partition, said.get(partition.tp)) for partition in positions}
@@ -144,7 +144,7 @@ class KafkaGroupOffsets:
         data = encode(self._owner, partition, position, owned.owner_epoch, owned.topic_id)
         return OffsetAndMetadata(position.offset, position.leader_epoch, data.decode())
 
-    def _outcome(self, partition: Partition, kind: type[BrokerError] | None) -> Outcome:
+    def _outcome(self, partition: Partition, kind: type[BrokerError] | None) -> CommitOutcome:
         if kind is None:
             return None
         said = f"The offset of {partition} could not be committed to group {self._group.group_id!r}"

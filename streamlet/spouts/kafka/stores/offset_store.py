@@ -82,7 +82,7 @@ class StartDecision:
 Decide = Callable[[StoredOffset | None], Steps[StartDecision]]
 """Chooses where to begin from the stored offset; may ask the broker meanwhile."""
 
-Outcome = StreamletError | None
+CommitOutcome = StreamletError | None
 """The result of one partition's commit: None when it was written."""
 
 
@@ -105,7 +105,7 @@ class OffsetStore(Protocol):
         partition of this spout that begins again has another owner by now), errors of ``decide`` and of the store.
         """
 
-    def commit(self, positions: Mapping[Partition, CommitPosition]) -> Steps[dict[Partition, Outcome]]:
+    def commit(self, positions: Mapping[Partition, CommitPosition]) -> Steps[dict[Partition, CommitOutcome]]:
         """Write progress; return for each partition None or why it was not written.
 
         Deposed among the outcomes: another owner took the partition over, stop reading it.

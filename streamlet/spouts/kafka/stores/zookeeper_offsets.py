@@ -28,11 +28,11 @@ from streamlet.spouts.kafka.activity import Background, Steps
 from streamlet.spouts.kafka.errors import Deposed, UnusableOffset
 from streamlet.spouts.kafka.partition import Broker, Partition
 from streamlet.spouts.kafka.stores.offset_store import (
+    CommitOutcome,
     CommitPosition,
     Decide,
     NotAnOffset,
     OffsetNode,
-    Outcome,
     Owner,
     Reason,
     StartDecision,
@@ -130,8 +130,8 @@ class ZooKeeperOffsets:
             partition, self.where(partition), f"somebody else wrote it each of {CLAIM_TRIES} times it was claimed", ""
         )
 
-    def commit(self, positions: Mapping[Partition, CommitPosition]) -> Steps[dict[Partition, Outcome]]:
-        outcomes: dict[Partition, Outcome] = {}
+    def commit(self, positions: Mapping[Partition, CommitPosition]) -> Steps[dict[Partition, CommitOutcome]]:
+        outcomes: dict[Partition, CommitOutcome] = {}
         writes: dict[Partition, Future[int]] = {}
         # The claims of now: while answers are awaited a partition may be released, or claimed again under a new epoch.
         # Judged by the new claim, the answer to our older write would look like another owner's.
@@ -167,7 +167,7 @@ class ZooKeeperOffsets:
     def _claim(self, path: str, found: tuple[bytes, int] | None, data: bytes) -> int:
         return self._nodes.create(path, data) if found is None else self._nodes.set(path, data, found[1])
 
-    def _written(self, partition: Partition, owned: _Owned, write: Future[int]) -> Steps[Outcome]:
+    def _written(self, partition: Partition, owned: _Owned, write: Future[int]) -> Steps[CommitOutcome]:
         try:
             owned.version = write.result()
         except VersionConflict as conflict:
@@ -181,7 +181,7 @@ class ZooKeeperOffsets:
             return error
         return None
 
-    def _look_again(self, partition: Partition, owned: _Owned) -> Steps[Outcome]:
+    def _look_again(self, partition: Partition, owned: _Owned) -> Steps[CommitOutcome]:
         """Read the node back after an uncertain write; None: it is still ours, and its version is known."""
         try:
             found = yield from self._background.run(lambda: self._nodes.get(self.path(partition)))

@@ -51,7 +51,7 @@ def told(error: BaseException, tup: Tuple | None) -> str:
 @pytest.mark.parametrize(
     ("bolt", "root", "what"),
     [
-        (Raises, 7, "The tuple's tree has failed and its spout has been told; the bolt goes on with the next tuple."),
+        (Raises, 7, "The tuple's tree has failed and its spout was informed; the bolt goes on with the next tuple."),
         (Raises, 0, "The tuple is not tracked, so no spout hears of it and nobody sends it again; the bolt goes on"),
         (RaisesUnfailed, 0, "The tuple is not tracked, so no spout hears of it"),
         (RaisesUnfailed, 7, "so the tuple is neither acked nor failed: its tree fails when topology.message.timeout"),
@@ -65,7 +65,7 @@ def test_a_complaint_says_what_became_of_the_tuple(bolt: type[Bolt], root: int, 
     text = told(error, tup)
     assert what in text
     assert text.count("the bolt goes on with the next tuple.") == 1
-    assert ("has failed and its spout has been told" in text) == bool(rig.fails)
+    assert ("has failed and its spout was informed" in text) == bool(rig.fails)
 
 
 @pytest.mark.parametrize("tup", [None, Tuple(["x"], "lines")])

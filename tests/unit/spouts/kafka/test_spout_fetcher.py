@@ -23,7 +23,7 @@ from streamlet.spouts.kafka.manager import EmitLimits, OffsetLedger, PartitionMa
 from streamlet.spouts.kafka.partition import Broker, Partition
 from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
 from streamlet.spouts.kafka.scheme import StringScheme
-from streamlet.spouts.kafka.spout_fetcher import BUSY_WAIT_MS, Fetcher
+from streamlet.spouts.kafka.spout_fetcher import BUSY_WAIT_MS, SpoutFetcher
 
 A, B, C = Broker("a"), Broker("b"), Broker("c")
 
@@ -80,9 +80,9 @@ def client() -> Client:
 
 
 @pytest.fixture
-def parts(client: Client) -> Iterator[tuple[Fetcher, DynamicPartitionConnections]]:
+def parts(client: Client) -> Iterator[tuple[SpoutFetcher, DynamicPartitionConnections]]:
     connections = DynamicPartitionConnections(client)  # type: ignore[arg-type]
-    yield Fetcher(connections, FetchSettings(), 1000), connections
+    yield SpoutFetcher(connections, FetchSettings(), 1000), connections
 
 
 def test_k9_3_one_fetch_a_broker_asks_for_all_its_partitions(client: Client, parts: Any) -> None:
@@ -178,7 +178,7 @@ def test_t14_what_is_buffered_and_what_is_in_flight_never_exceed_the_budget(step
     """Brokers answer, and partitions drain, in any order."""
     client = Client()
     connections = DynamicPartitionConnections(client)  # type: ignore[arg-type]
-    fetcher = Fetcher(connections, FetchSettings(), 1000)
+    fetcher = SpoutFetcher(connections, FetchSettings(), 1000)
     managers = [manager(number) for number in range(3)]
     for one, broker in zip(managers, (A, B, C), strict=True):
         connections.register(one.partition, broker)
@@ -302,7 +302,7 @@ def test_the_next_offset_is_read_off_the_headers() -> None:
     def read_on_at(data: bytes) -> int:
         client = Client()
         connections = DynamicPartitionConnections(client)  # type: ignore[arg-type]
-        fetcher, one = Fetcher(connections, FetchSettings(), 1000), manager(0, 10)
+        fetcher, one = SpoutFetcher(connections, FetchSettings(), 1000), manager(0, 10)
         connections.register(one.partition, A)
         fetcher.send([one], None, 0.0)
         client.answer(0, p0=(0, data))

@@ -17,7 +17,7 @@ from streamlet.spouts.kafka.partition import Partition
 from streamlet.spouts.kafka.retry import ExponentialBackoffMsgRetryManager
 from streamlet.spouts.kafka.scheme import StringScheme
 from streamlet.spouts.kafka.stores.commit_rounds import CommitRounds
-from streamlet.spouts.kafka.stores.offset_store import CommitPosition, Outcome
+from streamlet.spouts.kafka.stores.offset_store import CommitOutcome, CommitPosition
 
 P = Partition("t", 0)
 
@@ -39,9 +39,9 @@ class Store:
         self.rounds: list[dict[Partition, int]] = []
         self.gate = Gate()
         self.gate.open = True
-        self.outcome: Outcome = None
+        self.outcome: CommitOutcome = None
 
-    def commit(self, positions: Mapping[Partition, CommitPosition]) -> Steps[dict[Partition, Outcome]]:
+    def commit(self, positions: Mapping[Partition, CommitPosition]) -> Steps[dict[Partition, CommitOutcome]]:
         self.rounds.append({partition: position.offset for partition, position in positions.items()})
         yield self.gate
         return dict.fromkeys(positions, self.outcome)
