@@ -143,6 +143,7 @@ def copy_of(error: E) -> E:
 
 
 _OWN = "streamlet.kafka.errors"
+_BROKERS = "streamlet.kafka.broker_errors"
 _FOREIGN = {
     "NoBrokersAvailable": f"{_OWN}.BootstrapFailed",
     "KafkaTimeoutError": f"{_OWN}.ClientTimeout",
@@ -162,21 +163,55 @@ _FOREIGN = {
     "IllegalArgumentError": "streamlet.base.errors.WrongArgument",
     "BrokerResponseError": f"{_OWN}.BrokerError",
     "KafkaProtocolError": f"{_OWN}.MalformedFrame",
+    "CorrelationIdError": f"{_OWN}.MalformedFrame",
+    "KafkaUnavailableError": f"{_OWN}.BootstrapFailed",
+    "MetadataEmptyBrokerList": f"{_OWN}.BootstrapFailed",
+    "UnrecognizedBrokerVersion": f"{_OWN}.UnsupportedVersion",
+    "UnsupportedCodecError": f"{_OWN}.CorruptRecord",
+    "CorruptRecordException": f"{_OWN}.CorruptRecord",
+    "InvalidMessageError": f"{_OWN}.CorruptRecord",
+    "ChecksumError": f"{_OWN}.CorruptRecord",
+    "KafkaConfigurationError": "streamlet.base.errors.SettingError",
+    "TransactionAbortedError": "streamlet.kafka.producer.errors.TransactionAborted",
+    "UnknownError": f"{_BROKERS}.UnknownServerError",
+    "InvalidFetchRequestError": f"{_BROKERS}.InvalidFetchSize",
+    "NotLeaderForPartitionError": f"{_BROKERS}.NotLeaderOrFollower",
+    "RequestTimedOutError": f"{_BROKERS}.BrokerRequestTimedOut",
+    "GroupLoadInProgressError": f"{_BROKERS}.CoordinatorLoadInProgress",
+    "GroupCoordinatorNotAvailableError": f"{_BROKERS}.CoordinatorNotAvailable",
+    "NotCoordinatorForGroupError": f"{_BROKERS}.NotCoordinator",
+    "InvalidReplicationAssignmentError": f"{_BROKERS}.InvalidReplicaAssignment",
+    "InvalidConfigurationError": f"{_BROKERS}.InvalidConfig",
+    "InvalidTxnStateError": f"{_BROKERS}.InvalidTransactionState",
+    "AuthenticationMethodNotSupported": f"{_BROKERS}.UnsupportedSaslMechanism",
+    "QuotaViolationError": f"{_BROKERS}.ThrottlingQuotaExceeded",
+    "PositionOutOfRangeError": f"{_BROKERS}.SnapshotPositionOutOfRange",
 }
 """kafka-python's errors that have another name here. A broker's errors only lose the ``Error`` at their end."""
+
+_ABSENT = {
+    "ConsumerTimeout": "an iteration ends by itself after consumer_timeout_ms, and raises nothing",
+    "StaleMetadata": "an error's stale_metadata says that the client asks for metadata before the next try",
+    "TooManyInFlightRequests": "a request waits for its turn, and nothing is raised",
+    "RetriableError": "an error's retriable says whether the same call may succeed later",
+    "AuthorizationError": f"{_BROKERS} has one for each kind, as TopicAuthorizationFailed and GroupAuthorizationFailed",
+    "UnknownBrokerIdError": "brokers are addressed by the client itself",
+    "NoError": "an answer without an error raises nothing",
+}
+"""kafka-python's errors without a counterpart, and the way to the same end here."""
 
 
 if not TYPE_CHECKING:  # with it a type checker would accept every name
 
     def __getattr__(name: str) -> Never:
-        own = name.removesuffix("Error")
         brokers = {error.__name__ for error in BrokerError.__subclasses__()}
-        ours = _FOREIGN.get(name) or (f"streamlet.kafka.broker_errors.{own}" if own in brokers else None)
-        if ours is None:
+        own = name if name in brokers else name.removesuffix("Error")
+        ours = _FOREIGN.get(name) or (f"{_BROKERS}.{own}" if own in brokers else None)
+        instead = f"it is called {ours} here" if ours else _ABSENT.get(name)
+        if instead is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         # An AttributeError would be replaced by the import system's own text, which names nothing of ours.
         raise ImportError(
-            f"streamlet.kafka has no {name}: what it says here is {ours}; `streamlet docs "
-            "migrating-from-kafka-python` lists the differences.",
+            f"{__name__} has no {name}: {instead}; `streamlet docs migrating-from-kafka-python` lists the differences.",
             name=__name__,
         )

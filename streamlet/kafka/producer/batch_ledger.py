@@ -271,6 +271,8 @@ class BatchLedger:
             self._metrics.epoch_bumps += 1
 
     def _fail(self, batch: ProducerBatch, error: KafkaError, now_s: float) -> None:
+        if self._manager is not None:
+            error = self._manager.error_of_batch(batch.topic_partition, error)
         batch.fail(error)
         if self._sequences is not None:
             self._sequences.failed(batch, error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from streamlet.base.errors import BadInput
+from streamlet.kafka.broker_errors import ProducerFenced as ProducerFenced  # what records and calls of it raise
 from streamlet.kafka.errors import ClientTimeout, KafkaError, RequestTimedOut
 
 
@@ -52,7 +53,3 @@ class TransactionAborted(KafkaError):
 
 class TransactionFailed(KafkaError):
     """Something in the transaction failed: abort it, then begin another. Says what failed."""
-
-
-class ProducerFenced(KafkaError):
-    """Another producer with the same ``transactional_id`` has taken over; this one can only be closed."""

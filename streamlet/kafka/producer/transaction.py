@@ -222,11 +222,21 @@ class TransactionManager:
     def batch_failed(self, error: KafkaError) -> None:
         """Fail the transaction of a batch that failed: it can only be aborted.
 
-        The next transaction has a new epoch, under which sequences begin at 0 again.
+        The next transaction has a new epoch, under which sequences begin at 0 again. A fenced producer has no next one.
         """
-        if self.is_transactional and self.state in (State.IN_TRANSACTION, State.COMMITTING):
+        if self.is_transactional and isinstance(error, ProducerFenced):
+            self._fail_for_good(error)
+        elif self.is_transactional and self.state in (State.IN_TRANSACTION, State.COMMITTING):
             self._bump = True
             self._abortable(TransactionFailed(f"A batch of the transaction failed: {error} {ask.ABORT}"))
+
+    def error_of_batch(self, tp: TopicPartition, error: KafkaError) -> KafkaError:
+        """Return the error that the records of a failed batch get: one name for every fencing."""
+        # A leader answers a fenced producer with InvalidProducerEpoch. Here it can mean nothing else: with a
+        # transactional id epochs rise by the coordinator alone, and never while a batch of the old one is unanswered.
+        if not self.is_transactional or not ask.is_fencing(type(error)):
+            return error
+        return ask.fenced(type(error), f"Writing to topic {tp.topic!r}, partition {tp.partition}", self._id)
 
     def sequences_lost(self) -> None:
         """Note that the broker may have only some of the transaction's records."""
@@ -352,6 +362,8 @@ class TransactionManager:
     def failed(self, asked: TransactionRequest, error: KafkaError, now_s: float) -> None:
         """Take note that no answer came: ask again, or fail for good."""
         self._asked = None
+        if self.state is State.FATAL_ERROR:
+            return  # a batch was fenced meanwhile: that is the reason to keep
         # The coordinator may have done what it was asked, or may do it later. So the same is asked again, and the next
         # transaction takes a new epoch, which late requests cannot reach. Without transactions a refusal is no end
         # either: nothing is at stake, and a broker that lets us in later will give an id.
@@ -444,13 +456,7 @@ class TransactionManager:
         elif reaction is Reaction.RETRY:
             self._back_off(now_s, _CONCURRENT_BACKOFF_S if fault is ConcurrentTransactions else None)
         elif reaction is Reaction.FENCED:
-            self._fail_for_good(
-                ProducerFenced(
-                    f"Another producer with transactional_id = {self.transactional_id!r} has taken over, or the "
-                    f"transaction outlived its time-out and the broker ended it: {error} Close this producer; only "
-                    "one producer may use a transactional id."
-                )
-            )
+            self._fail_for_good(ask.fenced(fault, what or asked.kind.value, name))
         elif reaction is Reaction.ABORTABLE and self.state is State.ABORTING:
             self._bump = True
             # An AddPartitions whose answer was lost may never have arrived. Then the coordinator knows of no

@@ -13,7 +13,7 @@ from typing import Any
 from streamlet.kafka import broker_errors as e
 from streamlet.kafka.client.group_requests import ConsumerGroupMetadata, OffsetAndMetadata
 from streamlet.kafka.client.leader_requests import by_topic
-from streamlet.kafka.errors import BrokerError
+from streamlet.kafka.errors import BrokerError, KafkaError, with_sentence
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.producer.producer_batch import Sequences
 from streamlet.kafka.protocol.messages.groups import TRANSACTION, FindCoordinatorRequest
@@ -201,6 +201,22 @@ def reaction_to(kind: Kind, fault: type[BrokerError]) -> Reaction:
     if fault in _ABORTABLE.get(kind, ()):
         return Reaction.ABORTABLE
     return _EVERYWHERE.get(fault) or (Reaction.RETRY if fault.retriable else Reaction.FATAL)
+
+
+def is_fencing(fault: type[KafkaError]) -> bool:
+    """Return whether this answer means that another producer took over."""
+    return issubclass(fault, BrokerError) and _EVERYWHERE.get(fault) is Reaction.FENCED
+
+
+def fenced(fault: type[KafkaError], what: str, transactional_id: str | None) -> e.ProducerFenced:
+    """Return the error of a fenced producer.
+
+    ``what``: the act that was answered with ``fault``.
+    """
+    error = e.ProducerFenced(f"{what}, transactional id {transactional_id!r}")
+    if issubclass(fault, BrokerError) and fault is not e.ProducerFenced:
+        with_sentence(error, f"The broker's answer was code {fault.code}, {fault.__name__}.")
+    return error
 
 
 def needs_new_epoch(fault: type[BrokerError]) -> bool:

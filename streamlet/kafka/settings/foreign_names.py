@@ -215,6 +215,7 @@ _CLASSES = {
 }
 """Classes of kafka-python and confluent-kafka, and ours."""
 
+_CONFIGS_SH = "there is no such call; Kafka's own kafka-configs.sh does it"
 _NO_ACLS = "there are no calls for ACLs; Kafka's own kafka-acls.sh changes and lists them"
 
 # These names are no aliases: results, units and rules differ, and a program that ran with the wrong ones would do
@@ -225,6 +226,17 @@ _METHODS: Mapping[str, Mapping[str, str]] = {
         "create_acls": _NO_ACLS,
         "describe_acls": _NO_ACLS,
         "delete_acls": _NO_ACLS,
+        "incremental_alter_configs": "alter_configs changes what is named and nothing else",
+        "describe_log_dirs": "there is no such call; Kafka's own kafka-log-dirs.sh does it",
+        "alter_replica_log_dirs": "there is no such call; Kafka's own kafka-reassign-partitions.sh does it",
+        "perform_leader_election": "there is no such call; Kafka's own kafka-leader-election.sh does it",
+        "elect_leaders": "there is no such call; Kafka's own kafka-leader-election.sh does it",
+        "alter_partition_reassignments": "there is no such call; Kafka's own kafka-reassign-partitions.sh does it",
+        "list_partition_reassignments": "there is no such call; Kafka's own kafka-reassign-partitions.sh does it",
+        "describe_user_scram_credentials": _CONFIGS_SH,
+        "alter_user_scram_credentials": _CONFIGS_SH,
+        "describe_client_quotas": _CONFIGS_SH,
+        "alter_client_quotas": _CONFIGS_SH,
         "bootstrap_connected": "the first call connects; list_topics(timeout=5) raises when no broker answers",
         "describe_consumer_groups": "describe_groups gives a GroupDescription by group",
         "list_consumer_groups": "list_groups gives a GroupListing by group",
@@ -237,6 +249,8 @@ _METHODS: Mapping[str, Mapping[str, str]] = {
         "highwater": "lag(partition) is the distance to the end, end_offsets([partition]) the end itself",
         "metrics": "there are no metrics; lag(partition) is the distance to the end of a partition",
         "list_topics": "topics() gives the names, Admin.list_topics more",
+        "enforce_rebalance": "the group decides when to rebalance; unsubscribe() and subscribe() join it again",
+        "next_v2": "next() of an iteration over the consumer gives a record",
         "consume": "poll(timeout_ms, max_records) gives records by partition, an iteration one after another",
         "get_watermark_offsets": "beginning_offsets and end_offsets give both by partition",
         "store_offsets": "enable_auto_commit=False and commit(offsets) decide what is committed",
@@ -267,13 +281,13 @@ def answer_missing(module: str) -> Callable[[str], Never]:
 
     def missing(name: str) -> Never:
         if name in _CLASSES:
-            ours = f"its {_CLASSES[name]} takes the same settings"
+            ours = f"streamlet.kafka.{_CLASSES[name]} takes the same settings"
         elif name in _STRUCTS:
             ours = _STRUCTS[name]
         else:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         # An AttributeError would be replaced by the import system's own text, which names nothing of ours.
-        raise ImportError(f"streamlet.kafka has no {name}: {ours}; {_DIFFERENCES}", name=module)
+        raise ImportError(f"{module} has no {name}: {ours}; {_DIFFERENCES}", name=module)
 
     return missing
 

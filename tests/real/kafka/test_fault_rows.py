@@ -191,6 +191,23 @@ def test_fault_f15_a_record_larger_than_the_fetch_sizes_comes_all_the_same(
     assert take(consumer, 3) == [b"a", large, b"b"]
 
 
+def test_f21_a_record_of_a_fenced_producer_raises_what_its_transaction_raises(
+    cluster: DevCluster, make_topic: MakeTopic, topic_name: Callable[[], str]
+) -> None:
+    """The leader refuses it by its epoch: nobody asks the coordinator first."""
+    topic, name = make_topic(cluster), topic_name()
+    settings: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers, "transactional_id": name}
+    with Producer(**settings) as older, Producer(**settings) as younger:
+        older.init_transactions()
+        older.begin_transaction()
+        older.send(topic, b"older").get(20)
+        younger.init_transactions()
+        with pytest.raises(ProducerFenced, match=name):
+            older.send(topic, b"late").get(20)
+        with pytest.raises(ProducerFenced, match=name):
+            older.commit_transaction()
+
+
 def test_fault_f21_of_two_producers_with_one_id_the_older_is_fenced(
     cluster: DevCluster, make_topic: MakeTopic, topic_name: Callable[[], str]
 ) -> None:

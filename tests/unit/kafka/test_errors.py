@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from pathlib import Path
 
 import pytest
 
+import streamlet.kafka
 from streamlet.kafka import broker_errors
 from streamlet.kafka.broker_errors import OffsetOutOfRange, UnknownServerError, error_class
 from streamlet.kafka.consumer.errors import NoOffsetForPartition
@@ -18,6 +21,7 @@ NAMES = {
     "REQUEST_TIMED_OUT": "BrokerRequestTimedOut",
     "INVALID_TOPIC_EXCEPTION": "InvalidTopic",
     "INVALID_TXN_STATE": "InvalidTransactionState",
+    "POSITION_OUT_OF_RANGE": "SnapshotPositionOutOfRange",  # a consumer's own PositionOutOfRange is of a log
     "UNSUPPORTED_VERSION": "UnsupportedVersionByBroker",
 }
 
@@ -82,3 +86,14 @@ def test_an_error_for_one_more_raise_is_the_same_in_all_but_its_traceback(error:
     assert type(copy) is type(error) and copy is not error
     assert (str(copy), copy.args, vars(copy)) == (str(error), error.args, vars(error))
     assert copy.__traceback__ is None and copy.__cause__ is error.__cause__
+
+
+def test_no_two_public_errors_share_a_name() -> None:
+    """An ``except`` would catch one of the two, and look as if it caught both."""
+    found: dict[str, set[type]] = {}
+    for module in pkgutil.walk_packages(streamlet.kafka.__path__, "streamlet.kafka."):
+        for name, kind in vars(importlib.import_module(module.name)).items():
+            if isinstance(kind, type) and issubclass(kind, BaseException) and not name.startswith("_"):
+                found.setdefault(kind.__name__, set()).add(kind)
+    assert len(found) > 100
+    assert not {name: kinds for name, kinds in found.items() if len(kinds) > 1}

@@ -50,6 +50,24 @@ def test_a_commit_that_was_made_is_one_though_the_next_epoch_is_refused() -> Non
             producer.begin_transaction()
 
 
+STALE_EPOCH = 47
+
+
+@pytest.mark.parametrize("code", [FENCED, STALE_EPOCH])
+def test_f21_a_leader_that_fences_the_producer_is_caught_by_the_one_name(code: int) -> None:
+    """A record's future, the commit and every later call raise the class that the manual's program catches."""
+    with coordinated() as (_broker, log, producer):
+        log.answers = [code]
+        future = producer.send("t", b"y")
+        with pytest.raises(ProducerFenced, match=r"'t'.*transactional id 'x'.*Close this producer"):
+            producer.commit_transaction()
+        with pytest.raises(ProducerFenced, match="partition 0"):
+            future.get(PATIENCE_S)
+        for call in (producer.abort_transaction, producer.begin_transaction):
+            with pytest.raises(ProducerFenced):
+                call()
+
+
 @pytest.mark.parametrize("call", ["send", "commit_transaction", "abort_transaction", "begin_transaction"])
 def test_while_the_next_epoch_is_asked_for_the_producer_is_as_good_as_ready(call: str) -> None:
     """begin_transaction waits for it; the others miss a transaction, and nothing else."""

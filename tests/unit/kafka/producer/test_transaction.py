@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from streamlet.base.backoff import Backoff
-from streamlet.kafka.broker_errors import error_class
+from streamlet.kafka.broker_errors import InvalidProducerEpoch, error_class
 from streamlet.kafka.client.group_requests import ConsumerGroupMetadata, OffsetAndMetadata
-from streamlet.kafka.errors import Disconnected, KafkaError
+from streamlet.kafka.errors import Disconnected, KafkaError, MalformedFrame
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.producer.errors import IllegalProducerState, OutcomeUnknown, ProducerFenced, TransactionFailed
 from streamlet.kafka.producer.producer_batch import MAX_EPOCH, Sequences
@@ -218,6 +218,27 @@ def test_f21_a_fenced_producer_can_only_be_closed(kind: Kind, code: int) -> None
     with pytest.raises(ProducerFenced, match="'x'"):
         manager.begin_transaction()
     assert not manager.may_send_to(TP)
+
+
+def test_f21_a_fenced_batch_ends_the_producer_and_no_later_news_changes_the_reason() -> None:
+    """The request that is on its way meanwhile may fail for good, too."""
+    far = Coordinator()
+    manager = far.in_transaction()
+    asked = manager.next_ask(far.now, settled=False)
+    assert asked is not None and asked.kind is Kind.ADD_PARTITIONS
+    error = manager.error_of_batch(TP, InvalidProducerEpoch("Writing"))
+    assert isinstance(error, ProducerFenced) and "code 47, InvalidProducerEpoch" in str(error)
+    manager.batch_failed(error)
+    assert manager.state is State.FATAL_ERROR
+    manager.failed(asked, MalformedFrame("no answer"), far.now)
+    assert manager.error is error and far.run() == []
+
+
+def test_an_old_epoch_fences_no_producer_without_a_transactional_id() -> None:
+    """It takes new epochs by itself, so nobody took over."""
+    manager = Coordinator(None).manager
+    error = InvalidProducerEpoch("Writing")
+    assert manager.error_of_batch(TP, error) is error
 
 
 def test_f20_after_an_end_of_unknown_outcome_the_next_transaction_has_a_new_epoch() -> None:

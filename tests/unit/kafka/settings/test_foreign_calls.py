@@ -23,16 +23,16 @@ SERVERS = "127.0.0.1:1"
     ("theirs", "ours"), [("KafkaProducer", "Producer"), ("KafkaConsumer", "Consumer"), ("KafkaAdminClient", "Admin")]
 )
 def test_importing_another_clients_class_names_ours_and_the_page(theirs: str, ours: str) -> None:
-    with pytest.raises(
-        ImportError, match=rf"no {theirs}: its {ours} takes the same settings; `streamlet docs {GUIDE}`"
-    ):
+    said = rf"^streamlet\.kafka has no {theirs}: streamlet\.kafka\.{ours} takes the same settings; .*{GUIDE}`"
+    with pytest.raises(ImportError, match=said):
         exec(f"from streamlet.kafka import {theirs}")
     assert hasattr(streamlet.kafka, ours) and (ROOT / "docs" / "guide" / f"{GUIDE}.md").is_file()
 
 
 @pytest.mark.parametrize("module", ["producer", "consumer", "admin"])
 def test_another_clients_class_is_answered_in_each_package(module: str) -> None:
-    with pytest.raises(ImportError, match=rf"no KafkaProducer: its Producer .*`streamlet docs {GUIDE}`"):
+    said = rf"^streamlet\.kafka\.{module} has no KafkaProducer: streamlet\.kafka\.Producer .*`streamlet docs {GUIDE}`"
+    with pytest.raises(ImportError, match=said):
         exec(f"from streamlet.kafka.{module} import KafkaProducer")
     with pytest.raises(ImportError, match="cannot import name 'Nothing'"):
         exec(f"from streamlet.kafka.{module} import Nothing")
@@ -50,13 +50,52 @@ def test_another_clients_class_is_answered_in_each_package(module: str) -> None:
         ("CommitFailedError", "streamlet.kafka.consumer.errors.CommitFailed"),
         ("TopicAlreadyExistsError", "streamlet.kafka.broker_errors.TopicAlreadyExists"),
         ("UnknownTopicOrPartitionError", "streamlet.kafka.broker_errors.UnknownTopicOrPartition"),
+        ("NotLeaderForPartitionError", "streamlet.kafka.broker_errors.NotLeaderOrFollower"),
+        ("GroupCoordinatorNotAvailableError", "streamlet.kafka.broker_errors.CoordinatorNotAvailable"),
+        ("KafkaStorageError", "streamlet.kafka.broker_errors.KafkaStorageError"),
+        ("UnsupportedCodecError", "streamlet.kafka.errors.CorruptRecord"),
+        ("UnrecognizedBrokerVersion", "streamlet.kafka.errors.UnsupportedVersion"),
     ],
 )
 def test_importing_another_clients_error_names_ours(theirs: str, ours: str) -> None:
-    with pytest.raises(ImportError, match=rf"no {theirs}: .*\b{re.escape(ours)}\b.*`streamlet docs {GUIDE}`"):
+    said = rf"^streamlet\.kafka\.errors has no {theirs}: it is called {re.escape(ours)} here; `streamlet docs {GUIDE}`"
+    with pytest.raises(ImportError, match=said):
         exec(f"from streamlet.kafka.errors import {theirs}")
     module, _, name = ours.rpartition(".")
     assert issubclass(getattr(importlib.import_module(module), name), streamlet.kafka.KafkaError)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "instead"),
+    [
+        ("ConsumerTimeout", "consumer_timeout_ms"),
+        ("StaleMetadata", "stale_metadata"),
+        ("TooManyInFlightRequests", "waits for its turn"),
+        ("RetriableError", "retriable"),
+        ("AuthorizationError", "TopicAuthorizationFailed"),
+    ],
+)
+def test_an_error_without_a_counterpart_is_answered_with_what_there_is(theirs: str, instead: str) -> None:
+    with pytest.raises(ImportError, match=rf"has no {theirs}: .*{instead}.*`streamlet docs {GUIDE}`"):
+        exec(f"from streamlet.kafka.errors import {theirs}")
+
+
+def test_every_broker_error_of_kafka_python_is_answered() -> None:
+    """It names the codes as Java's protocol did over the years: with the constant's words, or an older name."""
+    table = ROOT / "tests" / "unit" / "kafka" / "golden" / "errors.txt"
+    constants = [line.split()[1] for line in table.read_text().splitlines()]
+    older = [
+        "InvalidTxnState",
+        "InvalidConfiguration",
+        "NotCoordinatorForGroup",
+        "GroupLoadInProgress",
+        "RequestTimedOut",
+    ]
+    titles = [name.title().replace("_", "") for name in constants if name not in ("NONE", "INVALID_TOPIC_EXCEPTION")]
+    for name in [*titles, *older]:
+        theirs = name if name.endswith("Error") else f"{name}Error"
+        with pytest.raises(ImportError, match=f"no {theirs}: "):
+            exec(f"from streamlet.kafka.errors import {theirs}")
 
 
 def test_each_error_that_is_named_is_there() -> None:
@@ -87,6 +126,8 @@ def test_an_unknown_name_of_the_package_is_an_ordinary_error() -> None:
         (Admin, "delete_consumer_groups", "delete_groups"),
         (Admin, "reset_group_offsets", "alter_group_offsets"),
         (Admin, "topics", "list_topics"),
+        (Admin, "incremental_alter_configs", "alter_configs"),
+        (Consumer, "enforce_rebalance", "subscribe"),
         (Admin, "bootstrap_connected", "list_topics"),
         (Consumer, "highwater", "end_offsets"),
         (Consumer, "bootstrap_connected", "topics"),
@@ -109,6 +150,23 @@ def test_another_clients_method_names_ours(client: type[Admin | Consumer | Produ
 @pytest.mark.parametrize("theirs", ["create_acls", "describe_acls", "delete_acls"])
 def test_a_call_for_acls_names_kafkas_tool(theirs: str) -> None:
     said = rf"no attribute '{theirs}': .*kafka-acls\.sh.*`streamlet docs {GUIDE}`"
+    with Admin(bootstrap_servers=SERVERS) as made, pytest.raises(AttributeError, match=said):
+        getattr(made, theirs)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "tool"),
+    [
+        ("describe_log_dirs", "kafka-log-dirs.sh"),
+        ("perform_leader_election", "kafka-leader-election.sh"),
+        ("describe_user_scram_credentials", "kafka-configs.sh"),
+        ("alter_user_scram_credentials", "kafka-configs.sh"),
+        ("describe_client_quotas", "kafka-configs.sh"),
+        ("alter_partition_reassignments", "kafka-reassign-partitions.sh"),
+    ],
+)
+def test_a_call_of_an_administrator_that_is_not_there_names_kafkas_tool(theirs: str, tool: str) -> None:
+    said = rf"no attribute '{theirs}': .*{re.escape(tool)}.*`streamlet docs {GUIDE}`"
     with Admin(bootstrap_servers=SERVERS) as made, pytest.raises(AttributeError, match=said):
         getattr(made, theirs)
 
