@@ -14,6 +14,21 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
+def supervised(
+    listener: Callable[[RequestFuture[T]], None], failed: Callable[[Exception], None]
+) -> Callable[[RequestFuture[T]], None]:
+    """Return a listener that passes its own error to ``failed``."""
+    # A future only logs what its listener raises, and its owner would wait for the answer for ever.
+
+    def call(done: RequestFuture[T]) -> None:
+        try:
+            listener(done)
+        except Exception as err:  # noqa: BLE001 - ``failed`` has it raised where the thread can end
+            failed(err)
+
+    return call
+
+
 class RequestFuture(Generic[T]):
     """Resolves once, in the thread that polls; then its listeners run in order.
 

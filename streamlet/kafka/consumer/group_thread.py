@@ -47,7 +47,7 @@ from streamlet.kafka.consumer.membership import (
     Sync,
 )
 from streamlet.kafka.errors import KafkaError, MalformedFrame
-from streamlet.kafka.future import RequestFuture
+from streamlet.kafka.future import RequestFuture, supervised
 from streamlet.kafka.metadata.cluster import Broker, Cluster
 from streamlet.kafka.protocol.messages.groups import (
     HeartbeatRequest,
@@ -63,7 +63,6 @@ from streamlet.kafka.protocol.messages.groups import (
 )
 
 _log = logging.getLogger(__name__)
-_T = TypeVar("_T")
 
 _METADATA_PATIENCE_S = 10.0
 """Seconds that the leader waits for metadata of all topics before it shares out."""
@@ -104,7 +103,7 @@ class GroupThread:
         self._died: Fatal | None = None
         """The end of this thread by an error. Written by it, read by each poll."""
         self._listener_error: Exception | None = None
-        """Error of a listener, raised by the loop. See ``_supervised``."""
+        """Error of a listener, raised by the loop."""
         self._thread = threading.Thread(target=self._run, name=f"streamlet-group-{config.group_id}", daemon=True)
         self._stop_by_s: float | None = None
         # Join and sync are answered when all members have joined, which the slowest may put off for its poll interval.
@@ -245,7 +244,7 @@ class GroupThread:
         match action:
             case FindCoordinator():
                 search = find_coordinator(self._client, self._membership.settings.group_id)
-                search.add_listener(self._supervised(self._found))
+                search.add_listener(supervised(self._found, self._note_error))
             case Join():
                 self._send_join(action)
             case Share():
@@ -259,19 +258,9 @@ class GroupThread:
             case _:
                 assert_never(action)
 
-    def _supervised(self, listener: Callable[[RequestFuture[_T]], None]) -> Callable[[RequestFuture[_T]], None]:
-        """Return a listener whose own error ends this thread.
-
-        A future only logs errors of its listeners, and the membership would wait for an answer for ever.
-        """
-
-        def call(done: RequestFuture[_T]) -> None:
-            try:
-                listener(done)
-            except Exception as err:  # noqa: BLE001 - this turn of the loop raises it
-                self._listener_error = err
-
-        return call
+    def _note_error(self, error: Exception) -> None:
+        """Note an error of a listener: this turn of the loop raises it, and the thread ends."""
+        self._listener_error = error
 
     def _found(self, done: RequestFuture[Broker]) -> None:
         now = self._clock.monotonic()
@@ -293,7 +282,7 @@ class GroupThread:
             protocols=tuple(JoinGroupProtocol(name=name, metadata=data) for name, data in action.protocols),
         )
         self._joins += 1
-        answered = self._supervised(partial(self._join_answered, self._joins))
+        answered = supervised(partial(self._join_answered, self._joins), self._note_error)
         self._client.send(request, self._coordinator, self._rebalance_limit_s).add_listener(answered)
 
     def _join_answered(self, number: int, done: RequestFuture[JoinGroupResponse]) -> None:
@@ -326,7 +315,7 @@ class GroupThread:
             ),
         )
         future = self._client.send(request, self._coordinator, self._rebalance_limit_s)
-        future.add_listener(self._supervised(partial(self._sync_answered, action.generation)))
+        future.add_listener(supervised(partial(self._sync_answered, action.generation), self._note_error))
 
     def _sync_answered(self, generation: Generation, done: RequestFuture[SyncGroupResponse]) -> None:
         if generation != self._membership.generation:
@@ -351,7 +340,7 @@ class GroupThread:
         def answered(done: RequestFuture[HeartbeatResponse]) -> None:
             self._membership.beat_answered(_error_of(done, "A heartbeat"), generation, self._clock.monotonic())
 
-        self._client.send(request, self._coordinator).add_listener(self._supervised(answered))
+        self._client.send(request, self._coordinator).add_listener(supervised(answered, self._note_error))
 
     def _send_leave(self, action: Leave) -> None:
         request = LeaveGroupRequest(group_id=self._membership.settings.group_id, member_id=action.member_id)

@@ -154,11 +154,11 @@ class TlsDial:
     def __init__(self, settings: SecuritySettings, send_buffer_bytes: int, receive_buffer_bytes: int) -> None:
         self._settings = settings
         self._buffers = send_buffer_bytes, receive_buffer_bytes
-        self._seen = self._look()
+        self._seen = self._file_stamps()
         self._context = make_context(settings)
 
     def __call__(self, target: SocketAddress, address: Address) -> TlsTransport:
-        seen = self._look()
+        seen = self._file_stamps()
         if seen != self._seen:
             # Certificates are renewed while programs run. A file that is just being replaced fails this one connection,
             # as an OSError, and the next try reads it again.
@@ -168,7 +168,7 @@ class TlsDial:
                 raise OSError(err.message) from err
         return TlsTransport(target, *self._buffers, self._context, address.host)
 
-    def _look(self) -> list[tuple[int, int, int] | None]:
+    def _file_stamps(self) -> list[tuple[int, int, int] | None]:
         found: list[tuple[int, int, int] | None] = []
         for path in (self._settings.ssl_cafile, self._settings.ssl_certfile, self._settings.ssl_keyfile):
             try:

@@ -23,13 +23,12 @@ import logging
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
 
 from streamlet.base.clock import Clock
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.client.closing import TOLD_AFTER_S
 from streamlet.kafka.errors import KafkaError, MalformedFrame
-from streamlet.kafka.future import RequestFuture
+from streamlet.kafka.future import RequestFuture, supervised
 from streamlet.kafka.metadata.cluster import Broker, Cluster, TopicPartition
 from streamlet.kafka.producer.accumulator import (
     AccumulatorSettings,
@@ -65,7 +64,6 @@ _FORCED_S = 1.0
 """Seconds that a close waits for the thread after it gave up open batches."""
 _LONGEST_WAIT_S = 3600.0
 """Seconds of the longest poll, when nothing is due."""
-_T = TypeVar("_T")
 
 
 class Sender:
@@ -458,7 +456,7 @@ class Sender:
                 self._has_work = True
                 self.changed.notify_all()
 
-        self.client.send(asked.request, asked.to).add_listener(self._supervised(on_answer))
+        self.client.send(asked.request, asked.to).add_listener(supervised(on_answer, self._note_error))
         self.client.send_queued()
 
     # -- records
@@ -495,7 +493,7 @@ class Sender:
         self.metrics.requests += 1
         self.metrics.batches_sent += len(batches)
         future = self.client.send(request, broker)
-        future.add_listener(self._supervised(lambda ended: self._answered(batches, broker, ended)))
+        future.add_listener(supervised(lambda ended: self._answered(batches, broker, ended), self._note_error))
         self.client.send_queued()
 
     def _answered(self, batches: list[ProducerBatch], broker: Broker, future: RequestFuture[ProduceResponse]) -> None:
@@ -528,19 +526,11 @@ class Sender:
             metadata.update_leader(tp, *outcome.leader, endpoints(future.value))
         metadata.request_update(reset_equivalent=False)
 
-    def _supervised(self, listener: Callable[[RequestFuture[_T]], None]) -> Callable[[RequestFuture[_T]], None]:
-        """Return a listener whose own error ends this thread."""
-
-        # A future only logs what its listener raises. The batches of that answer would then stay open for ever,
-        # with everybody who waits for them; a dead thread resolves them all.
-        def call(future: RequestFuture[_T]) -> None:
-            try:
-                listener(future)
-            except Exception as err:  # noqa: BLE001 - whatever it is, the next turn raises it
-                self._listener_error = err
-                self._has_work = True
-
-        return call
+    def _note_error(self, error: Exception) -> None:
+        """Note an error of a listener: the next turn raises it, and the thread ends."""
+        # The batches of that answer would otherwise stay open for ever; a dead thread resolves them all.
+        self._listener_error = error
+        self._has_work = True
 
     # -- without the lock
 

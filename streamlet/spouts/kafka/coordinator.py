@@ -158,11 +158,11 @@ class PartitionCoordinator:
         self._leaders: dict[Partition, Broker | None] = {}
         self._opening: dict[Partition, Activity[PartitionManager]] = {}
         self._resetting: dict[Partition, Activity[PartitionManager | None]] = {}
-        self._looking: Activity[GlobalPartitionInformation] | None = None
-        self._last_look_s = self._clock.monotonic()
-        self._look_not_before_s = 0.0
-        self._failed_looks = 0
-        self._asked_for_look = False
+        self._refreshing: Activity[GlobalPartitionInformation] | None = None
+        self._last_refresh_s = self._clock.monotonic()
+        self._refresh_not_before_s = 0.0
+        self._failed_refreshes = 0
+        self._asked_for_refresh = False
         self._gone_since_s: float | None = None
 
     # -- questions of the spout -----------------------------------------------------------------------------
@@ -194,7 +194,7 @@ class PartitionCoordinator:
 
     def refresh(self) -> None:
         """Ask for a refresh, after the pause since the last one."""
-        self._asked_for_look = True
+        self._asked_for_refresh = True
 
     # -- the start ------------------------------------------------------------------------------------------
 
@@ -207,7 +207,7 @@ class PartitionCoordinator:
         began_s = self._clock.monotonic()
         while self.info is None:
             try:
-                info = yield from self._first_look()
+                info = yield from self._first_refresh()
             except StreamletError as error:
                 young = isinstance(error, NoSuchTopic) and self._clock.monotonic() - began_s < TOPIC_YOUNG_S
                 if not error.retriable and not young:
@@ -223,7 +223,7 @@ class PartitionCoordinator:
             yield NextPoll()
             self._poll_openings()
 
-    def _first_look(self) -> Steps[GlobalPartitionInformation]:
+    def _first_refresh(self) -> Steps[GlobalPartitionInformation]:
         return (yield from self._reader.get_current_brokers())
 
     def _describe(self, info: GlobalPartitionInformation) -> None:
@@ -238,7 +238,7 @@ class PartitionCoordinator:
     def poll(self) -> None:
         """Refresh when it is due; move refreshes, openings and resets on."""
         now = self._clock.monotonic()
-        self._look(now)
+        self._refresh_if_due(now)
         self._poll_openings()
         for partition, activity in list(self._resetting.items()):
             if activity.poll():
@@ -263,43 +263,43 @@ class PartitionCoordinator:
             elif not error.retriable:
                 raise error
 
-    def _look(self, now: float) -> None:
-        if self._looking is None:
-            aged = self.refresh_interval_s is not None and now - self._last_look_s >= self.refresh_interval_s
-            if not (aged or self._asked_for_look) or now < self._look_not_before_s:
+    def _refresh_if_due(self, now: float) -> None:
+        if self._refreshing is None:
+            aged = self.refresh_interval_s is not None and now - self._last_refresh_s >= self.refresh_interval_s
+            if not (aged or self._asked_for_refresh) or now < self._refresh_not_before_s:
                 return
-            self._asked_for_look = False
-            self._looking = Activity(self._reader.get_current_brokers())
-        if self._looking.poll():
-            self._looked(self._looking, now)
+            self._asked_for_refresh = False
+            self._refreshing = Activity(self._reader.get_current_brokers())
+        if self._refreshing.poll():
+            self._refreshed(self._refreshing, now)
 
-    def _looked(self, looking: Activity[GlobalPartitionInformation], now: float) -> None:
-        self._looking = None
-        self._last_look_s = now
+    def _refreshed(self, refreshing: Activity[GlobalPartitionInformation], now: float) -> None:
+        self._refreshing = None
+        self._last_refresh_s = now
         try:
-            info = looking.take()
+            info = refreshing.take()
         except NoSuchTopic:
             self._gone_since_s = now if self._gone_since_s is None else self._gone_since_s
             if now - self._gone_since_s > TOPIC_GONE_GRACE_S:
                 raise
-            self._look_again_after_pause(now)
+            self._refresh_after_pause(now)
             return
         except StreamletError as error:
             if not error.retriable:
                 raise
             log.warning("Partitions and leaders could not be looked up, going on with what is known. %s", error.message)
-            self._look_again_after_pause(now)
+            self._refresh_after_pause(now)
             return
         self._gone_since_s = None
-        self._failed_looks = 0
+        self._failed_refreshes = 0
         # Not more than a few refreshes a second: after a failed fetch the old leader may still be named for a while.
-        self._look_not_before_s = now + RETRY.initial
+        self._refresh_not_before_s = now + RETRY.initial
         self._apply(info, first=False)
 
-    def _look_again_after_pause(self, now: float) -> None:
-        self._failed_looks += 1
-        self._look_not_before_s = now + RETRY.delay(self._failed_looks)
-        self._asked_for_look = True
+    def _refresh_after_pause(self, now: float) -> None:
+        self._failed_refreshes += 1
+        self._refresh_not_before_s = now + RETRY.delay(self._failed_refreshes)
+        self._asked_for_refresh = True
 
     def _apply(self, info: GlobalPartitionInformation, *, first: bool) -> None:
         old, self.info = self.info, info
@@ -327,7 +327,7 @@ class PartitionCoordinator:
         # A partition without a leader is looked for again soon, not only at the next regular refresh.
         if any(leader is None for leader in self._leaders.values()):
             self.refresh()
-            self._look_not_before_s = max(self._look_not_before_s, self._clock.monotonic() + RETRY.delay(3))
+            self._refresh_not_before_s = max(self._refresh_not_before_s, self._clock.monotonic() + RETRY.delay(3))
 
     def _topic_id(self) -> str | None:
         return None if self.info is None else self.info.topic_id
@@ -407,7 +407,7 @@ class StaticCoordinator(PartitionCoordinator):
         self._known_as: dict[int, Broker | None] = {}
         self._unreachable: dict[Partition, tuple[float, float]] = {}
 
-    def _first_look(self) -> Steps[GlobalPartitionInformation]:
+    def _first_refresh(self) -> Steps[GlobalPartitionInformation]:
         written = yield from self._reader.get_current_brokers()
         known = yield from self.asked_after_failure.get_current_brokers()
         self._check_numbers(written, known)
@@ -446,7 +446,7 @@ class StaticCoordinator(PartitionCoordinator):
             self._opener.last_error = None
             self.refresh()
         if self._opening:
-            self._look(self._clock.monotonic())
+            self._refresh_if_due(self._clock.monotonic())
 
     def fetch_failed(self, failed: Iterable[FailedFetch]) -> None:
         lost = [one for one in failed if isinstance(one.error, Disconnected)]

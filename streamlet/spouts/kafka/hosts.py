@@ -209,7 +209,7 @@ class ZkBrokerReader:
         self._where = f"ZooKeeper {servers}"
 
     def get_current_brokers(self) -> Steps[GlobalPartitionInformation]:
-        return (yield from self._background.run(self._look))
+        return (yield from self._background.run(self._read_brokers))
 
     def read_brokers(self) -> dict[int, Broker]:
         """Return the living brokers by id. Blocks. Raises NoBrokers, NoUsableListener, node store errors."""
@@ -230,7 +230,7 @@ class ZkBrokerReader:
             )
         return brokers
 
-    def _look(self) -> GlobalPartitionInformation:
+    def _read_brokers(self) -> GlobalPartitionInformation:
         brokers = self.read_brokers()
         topic_path = f"{self._path}/topics/{self._topic}"
         found = self._nodes.get(topic_path)
