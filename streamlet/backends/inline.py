@@ -10,10 +10,10 @@ import logging
 import random
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from streamlet.backends.contract import ComponentStatus, Observer, RunRequest, RunResult, RunStatus, Stop
-from streamlet.backends.outcome import check_result
+from streamlet.backends.outcome import RunFailed, check_closed, check_result
 from streamlet.base.clock import Clock, SystemClock
 from streamlet.base.environment import environment
 from streamlet.base.errors import StreamletError
@@ -22,7 +22,7 @@ from streamlet.runtime.links.links import NoLinks
 from streamlet.runtime.supervision.supervisor import DRAIN_S, IDLE_DRAIN_S
 from streamlet.runtime.tasks.building import WorkerContext, component_names
 from streamlet.runtime.tasks.task_stats import component_rows
-from streamlet.runtime.tasks.user_errors import Complaints, exited
+from streamlet.runtime.tasks.user_errors import Complaints, ComponentFailed, exited
 from streamlet.runtime.worker.log_lines import Place, at_work, line_now, prints
 from streamlet.runtime.worker.loop import DRAINING, Trace, WorkerLoop
 from streamlet.runtime.worker.printed_lines import prints_told
@@ -93,8 +93,7 @@ class InlineBackend:
             finally:
                 raised = loop.close(clean)
         complaints.flush()
-        if raised:
-            raise _close_error(raised)
+        _check_closed(raised, reason)
         status = self._status(loop, "ended", left)
         observer.on_status(status)
         return check_result(RunResult(reason, status, drained, left=left), request.topology, errors)
@@ -141,12 +140,11 @@ class InlineBackend:
         rows = component_rows(loop.plan.topology, pairs)
         for row in rows:
             row["lost"] += left.get(row["name"], 0)
-        partitions = [row for spout in loop.spouts.values() for row in spout.spout.partition_status()]
         return RunStatus(
             state=state,
             elapsed_s=self._clock.monotonic() - self._started,
             components=tuple(ComponentStatus(**row) for row in rows),
-            partitions=tuple(partitions),
+            partitions=tuple(loop.ledgers.partitions()),
             pending=loop.ledgers.unfinished() if state == "ended" else loop.ledgers.pending(),
             workers=({"worker": 0, "epoch": 1},),
         )
@@ -157,13 +155,8 @@ def _prints(request: RunRequest, observer: Observer) -> contextlib.AbstractConte
     return prints_told(observer.on_event, prints) if request.keeps_log else contextlib.nullcontext()
 
 
-def _close_error(raised: list[BaseException]) -> StreamletError:
-    first = raised[0]
-    if isinstance(first, StreamletError):
-        return first
-    error = StreamletError(
-        f"The topology ran to its end, but closing it raised {type(first).__name__}: {first}. What `cleanup` or "
-        "`close` was to write may be missing."
-    )
-    error.__cause__ = first
-    return error
+def _check_closed(raised: Sequence[ComponentFailed], reason: str) -> None:
+    try:
+        check_closed([str(error) for error in raised], [], reason)
+    except RunFailed as failed:
+        raise failed from raised[0]  # for the traceback that --debug shows

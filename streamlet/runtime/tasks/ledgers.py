@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from streamlet.base.clock import Clock
-from streamlet.components.spout import FailReason
+from streamlet.components.spout import FailReason, Spout
 from streamlet.model.plan import Plan
 from streamlet.runtime.tasks.emitter import Outgoing, Run
 from streamlet.runtime.tasks.in_hand import InHand
@@ -141,7 +141,16 @@ class Ledgers:
 
     def caught_up(self) -> bool:
         """Tell whether every spout here is done, without an open tree."""
-        return not self.pending() and all(spout.spout.caught_up() for spout in self.spouts.values())
+        return not self.pending() and all(
+            self.guard(spout, "caught_up", spout.spout.caught_up) for spout in self.spouts.values()
+        )
+
+    def partitions(self) -> list[dict[str, Any]]:
+        """Return the rows of all spouts about the partitions they read."""
+        rows: list[dict[str, Any]] = []
+        for spout in self.spouts.values():
+            rows += self.guard(spout, "partition_status", partial(_rows_of, spout.spout))
+        return rows
 
     def message_of(self, root: int) -> Any:
         """Return what the root's spout calls its message in every run; None unless it is open here."""
@@ -161,3 +170,8 @@ class Ledgers:
             raise spout_failed(name, spout.task_id, where, error, getattr(spout.spout, where, None)) from error
         finally:
             self._in_hand.clear()
+
+
+def _rows_of(spout: Spout) -> list[dict[str, Any]]:
+    # Read to the end here, inside the guard: a generator raises only then, as does a None that was returned.
+    return [*spout.partition_status()]

@@ -36,7 +36,7 @@ logger = logging.getLogger("streamlet")
 
 
 class ComponentFailed(StreamletError):
-    """A component could not start, or a spout raised: the topology cannot go on."""
+    """A component could not start or close, or a spout raised: the topology cannot go on."""
 
 
 class EveryTupleFailed(ComponentFailed):
@@ -70,6 +70,20 @@ def spout_failed(
         f"{_error_text(error)}. A spout that raises cannot say which of its messages are safe, so the topology "
         "stops; nothing acked is lost. Handle the error in the spout, or see the traceback with --debug."
     )
+
+
+def could_not_close(
+    component: str, task_id: int, where: str, error: BaseException, defined: Defined = None
+) -> ComponentFailed:
+    """Name what ``cleanup``, ``deactivate`` or ``close`` raised, without a full stop: several may be told in a row."""
+    at = place(error, defined)
+    # What one of our own spouts tells (a commit that failed) says all: a line of ours is no place to look at.
+    at = "" if not at or (isinstance(error, StreamletError) and _below(at, _OURS)) else f" at {at}"
+    told = ComponentFailed(
+        f"{type(error).__name__} in {where} of {component} (task {task_id}){at}: {_error_text(error)}"
+    )
+    told.__cause__ = error
+    return told
 
 
 def every_tuple_failed(

@@ -34,7 +34,7 @@ from streamlet.runtime.tasks.emitter import WHOLE, BadEmit, Inbox, Outgoing, Run
 from streamlet.runtime.tasks.ledgers import Ledgers
 from streamlet.runtime.tasks.other_threads import OtherThreads
 from streamlet.runtime.tasks.spout_task import SpoutTask
-from streamlet.runtime.tasks.user_errors import ComponentFailed, could_not_start
+from streamlet.runtime.tasks.user_errors import ComponentFailed, could_not_close, could_not_start
 from streamlet.runtime.worker.log_lines import keep_shown
 from streamlet.runtime.worker.queue_census import QueueCensus
 from streamlet.runtime.worker.timers import Timers
@@ -192,7 +192,7 @@ class WorkerLoop:
     def _add_spout(self, spout: SpoutTask, now: float) -> None:
         self.spouts[spout.task_id] = spout
         name = self.plan.tasks[spout.task_id - 1].component
-        descriptor = spout.spout.fileno()
+        descriptor = self.ledgers.guard(spout, "fileno", spout.spout.fileno)
         if descriptor is None or not self._can_watch(name, descriptor):
             self._polls.append(spout)
         else:
@@ -311,9 +311,9 @@ class WorkerLoop:
     def _component_of(self, task_id: int) -> str:
         return self.plan.tasks[task_id - 1].component
 
-    def close(self, clean: bool) -> list[BaseException]:
-        """Close all components; return the errors they raised. ``cleanup`` is called after a clean stop only."""
-        raised: list[BaseException] = []
+    def close(self, clean: bool) -> list[ComponentFailed]:
+        """Close all components; return what they raised, by name. ``cleanup`` is called after a clean stop only."""
+        raised: list[ComponentFailed] = []
         acts: list[tuple[int, str, Callable[[], None]]] = []
         # Bolts first: a spout's last commit may wait for a store that is gone until the worker is killed, and then no
         # cleanup would run. What a cleanup writes is nowhere else.
@@ -331,7 +331,7 @@ class WorkerLoop:
             try:
                 act()
             except (Exception, SystemExit) as error:  # noqa: BLE001 - every component gets its turn, whatever another does
-                raised.append(error)
+                raised.append(could_not_close(self._component_of(task), task, name, error, act))
         self.shared.in_hand.clear()
         self.links.close()
         self.selector.close()

@@ -262,7 +262,7 @@ class Worker:
         loop.ledgers.note_open()
         self.numbers = messages.Beat(
             tasks={task_id: live.run.stats.snapshot() for task_id, live in loop.tasks.items()},
-            partitions=[row for spout in loop.spouts.values() for row in spout.spout.partition_status()],
+            partitions=loop.ledgers.partitions(),
             pending=loop.ledgers.pending(),
             unfinished=loop.ledgers.unfinished(),
             queued=loop.untracked_waiting(),
@@ -297,7 +297,7 @@ class Worker:
         except Exception:
             logger.debug("worker %d: the last numbers were not told", self.index, exc_info=True)
         self.complaints.flush()
-        self.channel.try_send(messages.Stopped([f"{type(e).__name__}: {e}" for e in raised], left))
+        self.channel.try_send(messages.Stopped([str(error) for error in raised], left))
         return 1 if raised else 0
 
     def _release(self) -> None:

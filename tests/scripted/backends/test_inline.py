@@ -175,7 +175,7 @@ class Strict(Split):
     ("cls", "words", "status"),
     [
         (BadStart, ("split", "initialize", "ValueError", "no such file"), 1),
-        (BadEnd, ("closing it raised ValueError", "disk full"), 1),
+        (BadEnd, ("closing it raised: ValueError in cleanup of split (task 2) at ", "disk full"), 1),
         (Strict, ("the path is not absolute",), 2),
     ],
 )

@@ -24,8 +24,10 @@ class Few(ReliableSpout):
             self.emit([self.n], tup_id=self.n)
     def caught_up(self):
         return self.n == 5 and not self.has_unfinished()
+    AFTER
 
 class Sink(Bolt):
+    SINK
     def initialize(self, conf, context):
         INITIALIZE
     def process(self, tup):
@@ -45,9 +47,17 @@ SILENCING = """logging.config.dictConfig(
 backends = pytest.mark.parametrize("backend", ["inline", "processes"])
 
 
-def made(at_import: str = "pass", initialize: str = "pass", spout: str = "pass") -> str:
+def made(
+    at_import: str = "pass", initialize: str = "pass", spout: str = "pass", after: str = "pass", sink: str = "pass"
+) -> str:
+    """Return the topology with these lines in it: in the spout before its own methods and after them, in the bolt."""
     text = FILE.replace("AT_IMPORT", at_import).replace("INITIALIZE", initialize.replace("\n", "\n        "))
-    return text.replace("SPOUT", spout)
+    return text.replace("SPOUT", spout).replace("AFTER", after).replace("SINK", sink)
+
+
+def line_of(file: Path, words: str) -> int:
+    """Return the number of the line that has the words."""
+    return next(at for at, line in enumerate(Path(file).read_text().splitlines(), 1) if words in line)
 
 
 @backends
@@ -108,6 +118,41 @@ def test_a_spout_that_cannot_be_watched_or_timed_is_named(streamlet, backend: st
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert f"The spout few {'has' if 'timer' in spout else ''}".strip() in done.stderr.replace("\n", " ")
     assert words in " ".join(done.stderr.split())
+
+
+@backends
+@pytest.mark.parametrize("method", ["fileno", "caught_up", "partition_status"])
+def test_a_spout_whose_question_raises_is_named_with_its_method(streamlet, backend: str, method: str) -> None:
+    """What streamlet asks a spout beside its tuples is the user's code, too."""
+    file = streamlet.write(made(after=f"def {method}(self): return 1 / 0"))
+    done = streamlet("run", file, "--backend", backend, "--until-caught-up")
+    told = " ".join(done.stderr.split())
+    assert done.returncode == 1 and "a bug in streamlet" not in told
+    place = f"{file}:{line_of(file, '1 / 0')}"
+    assert f"The spout few (task 1) raised ZeroDivisionError in {method} ({place}): " in told
+
+
+@backends
+@pytest.mark.parametrize(
+    ("method", "task"),
+    [
+        ("cleanup", "few (task 1)"),
+        ("deactivate", "few (task 1)"),
+        ("close", "few (task 1)"),
+        ("cleanup", "sink (task 2)"),
+    ],
+)
+def test_a_component_that_cannot_close_is_named_with_its_method(
+    streamlet, backend: str, method: str, task: str
+) -> None:
+    bad = f"def {method}(self): {{}}['a key']"
+    text = made(after=bad) if task.startswith("few") else made(sink=bad)
+    file = streamlet.write(text)
+    done = streamlet("run", file, "--backend", backend, "--until-caught-up")
+    told = " ".join(done.stderr.split())
+    assert done.returncode == 1
+    place = f"{file}:{line_of(file, 'a key')}"
+    assert f"closing it raised: KeyError in {method} of {task} at {place}: 'a key'. What `cleanup` or" in told
 
 
 @backends

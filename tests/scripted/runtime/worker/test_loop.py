@@ -254,7 +254,7 @@ def test_a_cleanup_that_exits_does_not_keep_the_others_from_theirs() -> None:
     with rig(0, workers=1) as one:
         one.bolt.cleanup = sys.exit
         (error,) = one.loop.close(clean=True)
-        assert isinstance(error, SystemExit) and one.spout.heard == ["closed"]
+        assert isinstance(error.__cause__, SystemExit) and one.spout.heard == ["closed"]
 
 
 def test_a_post_to_a_closed_loop_writes_into_no_other_file() -> None:
