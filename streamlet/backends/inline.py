@@ -10,10 +10,10 @@ import logging
 import random
 import sys
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from streamlet.backends.contract import ComponentStatus, Observer, RunRequest, RunResult, RunStatus, Stop
-from streamlet.backends.outcome import RunFailed, check_closed, check_result
+from streamlet.backends.outcome import check_end
 from streamlet.base.clock import Clock, SystemClock
 from streamlet.base.environment import environment
 from streamlet.base.errors import StreamletError
@@ -22,7 +22,7 @@ from streamlet.runtime.links.links import NoLinks
 from streamlet.runtime.supervision.supervisor import DRAIN_S, IDLE_DRAIN_S
 from streamlet.runtime.tasks.building import WorkerContext, component_names
 from streamlet.runtime.tasks.task_stats import component_rows
-from streamlet.runtime.tasks.user_errors import Complaints, ComponentFailed, exited
+from streamlet.runtime.tasks.user_errors import Complaints, exited
 from streamlet.runtime.worker.log_lines import Place, at_work, line_now, prints
 from streamlet.runtime.worker.loop import DRAINING, Trace, WorkerLoop
 from streamlet.runtime.worker.printed_lines import prints_told
@@ -93,10 +93,13 @@ class InlineBackend:
             finally:
                 raised = loop.close(clean)
         complaints.flush()
-        _check_closed(raised, reason)
         status = self._status(loop, "ended", left)
         observer.on_status(status)
-        return check_result(RunResult(reason, status, drained, left=left), request.topology, errors)
+        result = RunResult(reason, status, drained, left=left)
+        try:
+            return check_end(result, request.topology, errors, [str(error) for error in raised])
+        except StreamletError as error:
+            raise error from (raised[0] if raised else None)  # for the traceback that --debug shows
 
     def _turn_until_over(self, loop: WorkerLoop, request: RunRequest, observer: Observer, stop: Stop) -> str:
         clock = self._clock
@@ -153,10 +156,3 @@ class InlineBackend:
 def _prints(request: RunRequest, observer: Observer) -> contextlib.AbstractContextManager[None]:
     # The run's own thread alone: the others of this process, which shows the run, print no tuples' news.
     return prints_told(observer.on_event, prints) if request.keeps_log else contextlib.nullcontext()
-
-
-def _check_closed(raised: Sequence[ComponentFailed], reason: str) -> None:
-    try:
-        check_closed([str(error) for error in raised], [], reason)
-    except RunFailed as failed:
-        raise failed from raised[0]  # for the traceback that --debug shows

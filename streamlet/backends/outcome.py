@@ -13,6 +13,9 @@ from streamlet.model.topology import TopologySpec
 
 MISSING = "What `cleanup` or `close` was to write may be missing."
 
+LATE = "did not stop within"
+"""What the end of a run says of a worker that took too long to close."""
+
 MOST_ERRORS = 3
 """Most errors of components that the end of a run repeats."""
 
@@ -21,12 +24,16 @@ NOBODY_SENDS = "They are not tracked, so no spout hears of them and nobody sends
 
 
 class RunFailed(StreamletError):
-    """A worker could not go on, or could not close; it says why itself."""
+    """A worker could not go on, or could not close; it says why itself.
 
-    def __init__(self, message: str, status: int = FAILED, trace: str = "") -> None:
+    ``result``: of a run that came to its end, the result that it would have had.
+    """
+
+    def __init__(self, message: str, status: int = FAILED, trace: str = "", result: RunResult | None = None) -> None:
         super().__init__(message)
         self.exit_status = status
         self.trace = trace
+        self.result = result
 
 
 class TreesFailed(StreamletError):
@@ -58,21 +65,39 @@ def tuples_text(waiting: Mapping[str, int]) -> str:
     return " and ".join([tuples, *(f"{count:,} for {bolt}" for bolt, count in more)])
 
 
-def check_closed(raised: Sequence[str], unclosed: Sequence[str], reason: str) -> None:
-    """Check that all components could close. Raises RunFailed.
+def check_end(result: RunResult, topology: TopologySpec, errors: Sequence[str], raised: Sequence[str]) -> RunResult:
+    """Return the result of a run that succeeded and was closed.
 
-    ``raised`` are the errors of those that could not; ``unclosed`` names the workers that ended before.
+    ``raised`` are the errors of those that could not; ``errors`` as for ``check_result``. Raises RunFailed, TreesFailed
+    or TuplesLeft.
     """
+    # Rule: everything that is known is said, and the numbers are in the result. A worker that is lost while the run
+    # drains takes tuples along, too: the words about its closing must not hide theirs.
+    closing = _closing_text(raised, result)
+    try:
+        checked = check_result(result, topology, errors)
+    except (TreesFailed, TuplesLeft) as found:
+        if closing is None:
+            raise
+        besides = MISSING if result.left and not raised else f"Besides, {closing}"  # those who died stand in it already
+        raise type(found)(f"{found.message} {besides}", result) from None
+    if closing is not None:
+        raise RunFailed(f"The topology ran to its end, but {closing}", result=result)
+    return checked
+
+
+def _closing_text(raised: Sequence[str], result: RunResult) -> str | None:
+    """Return what went wrong when components closed; None: nothing."""
     # Many components write what they have when they close. What a `cleanup` was to write is in no tree, so "all trees
     # acked" says nothing about it.
     if raised:
-        raise RunFailed(f"The topology ran to its end, but closing it raised: {'; '.join(raised)}. {MISSING}")
+        return f"closing it raised: {'; '.join(raised)}. {MISSING}"
     # After Ctrl-C the user limits the time, and is only told.
-    if unclosed and reason != "interrupted":
-        raise RunFailed(
-            f"The topology ran to its end, but {'; '.join(unclosed)}. {MISSING} A `cleanup` that needs more time gets "
-            "it by streamlet.stop.timeout.secs; what was acked is not read again."
-        )
+    if result.unclosed and result.reason != "interrupted":
+        late = any(LATE in text for text in result.unclosed)
+        more = " A `cleanup` that needs more time gets it by streamlet.stop.timeout.secs." if late else ""
+        return f"{'; '.join(result.unclosed)}. {MISSING}{more} What was acked is not read again."
+    return None
 
 
 def check_result(result: RunResult, topology: TopologySpec, errors: Sequence[str]) -> RunResult:
@@ -84,10 +109,13 @@ def check_result(result: RunResult, topology: TopologySpec, errors: Sequence[str
     has named (``answers_for_failures``) is asked for none of these.
     """
     if result.left:
+        why = "The drain's time was over before every queue was empty, and it left"
+        if result.unclosed:
+            # At least: what was on its way to a worker that died is known to nobody.
+            why = f"The drain did not end well: {'; '.join(result.unclosed)}. It left at least"
         raise TuplesLeft(
-            f"The drain's time was over before every queue was empty, and it left {tuples_text(result.left)}. "
-            f"{NOBODY_SENDS} Allow more time with --drain-timeout (from Python: drain_timeout), or have the spout emit "
-            "with tup_id, so that an open tree is read again by the next run.",
+            f"{why} {tuples_text(result.left)}. {NOBODY_SENDS} Allow more time with --drain-timeout (from Python: "
+            "drain_timeout), or have the spout emit with tup_id, so that an open tree is read again by the next run.",
             result,
         )
     lost = [row for row in result.status.components if row.lost and not _answers_for_failures(row, topology)]
@@ -104,9 +132,12 @@ def check_result(result: RunResult, topology: TopologySpec, errors: Sequence[str
         "No component raised anything: a bolt failed them by itself, they took longer than "
         "topology.message.timeout.secs, or a worker or link was lost."
     )
+    again = "it again, so it was" if sum(map(_unprocessed, failed)) == 1 else "them again, so they were"
+    spouts = [topology.component(row.name).cls for row in failed if row.kind == SPOUT]
+    replays = bool(spouts) and all(issubclass(spout, ReliableSpout) for spout in spouts)
+    remedy = "Fix that." if replays else "Fix that, or let a ReliableSpout replay what fails."
     raise TreesFailed(
-        f"The topology ran to its end, but {counts} failed and nobody sent them again, so they were not processed. "
-        f"{why} Fix that, or let a ReliableSpout replay what fails.",
+        f"The topology ran to its end, but {counts} failed and nobody sent {again} not processed. {why} {remedy}",
         result,
     )
 

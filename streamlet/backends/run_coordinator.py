@@ -23,7 +23,7 @@ from typing import Any, Protocol
 from streamlet.backends.contract import ComponentStatus, Observer, RunRequest, RunResult, RunStatus, Stop
 from streamlet.backends.folders import recreate_if_swept, run_folder
 from streamlet.backends.kernel_records import Memory, killed_for_memory, memory, processor
-from streamlet.backends.outcome import NOBODY_SENDS, RunFailed, check_closed, check_result, tuples_text
+from streamlet.backends.outcome import NOBODY_SENDS, RunFailed, check_end, tuples_text
 from streamlet.base.clock import AwakeClock, Clock, SystemClock
 from streamlet.base.errors import FAILED, BadInput
 from streamlet.base.log_line import RUN, LogLine
@@ -180,9 +180,8 @@ class RunCoordinator:
         status = self._status("ended")
         self.observer.on_status(status)
         reason, unclosed = self.supervisor.ending or "interrupted", tuple(self.supervisor.unclosed.values())
-        check_closed(self._close_errors, unclosed, reason)
         result = RunResult(reason, status, self.supervisor.drained, unclosed, left=dict(self.left))
-        return check_result(result, self.plan.topology, self.complaints)
+        return check_end(result, self.plan.topology, self.complaints, self._close_errors)
 
     def _watch(self) -> None:
         show_at = next_multiple(self.started, STATUS_S) + STATUS_AFTER_S
@@ -204,10 +203,14 @@ class RunCoordinator:
         for worker, epoch, how in self.launcher.ended():
             self._read_last_messages(worker, epoch)
             self._read_page(worker, epoch)
+            self._note_deadly(worker, epoch, how)
             self._do(supervisor.gone(worker, epoch, how + self._memory_text(worker, how), now))
         self._do(self._report_closed_channels(now))
         self._cut_broken_links(now)
         self._look_at_silent(now)
+        if supervisor.stopping:  # one that does not stop in time may hang: where, its page says
+            for worker, state in supervisor.workers.items():
+                self._read_page(worker, state.epoch)
         self._do(supervisor.tick(now))
         self._look_for_end(now)
 
@@ -338,6 +341,15 @@ class RunCoordinator:
         page = self.pages.get(worker)
         if page is not None and self.supervisor.workers[worker].epoch == epoch:
             self.supervisor.note_in_hand(worker, epoch, holding(page))
+
+    def _note_deadly(self, worker: int, epoch: int, how: str) -> None:
+        """Keep a death with one tuple in hand: the end of the run names it.
+
+        That is why its tree failed.
+        """
+        state = self.supervisor.workers[worker]
+        if state.epoch == epoch and state.holding is not None and state.holding.values:
+            self.complaints.append(f"Worker {worker} {how}{self.supervisor.blame.in_hand_text(state.holding)}.")
 
     def _receive(self, worker: int, epoch: int, channel: ControlChannel) -> None:
         try:

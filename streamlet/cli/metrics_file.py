@@ -49,6 +49,10 @@ ANSWER_S = 5.0
 """Seconds that a disk may take over a write before it counts as one that hangs."""
 
 
+LAST_S = 0.5
+"""Seconds that a run which is killed waits for a write that is under way."""
+
+
 class MetricsFile:
     """A view that shows nothing itself: it passes everything to another one, and writes a file at each status.
 
@@ -63,6 +67,8 @@ class MetricsFile:
         self.close = view.close
         self._topology = ""
         self._complained = False
+        self._over = False
+        """True from the last write on: nothing is written any more."""
         self._last = RunStatus("starting", 0.0)
         self._began_s: float | None = None
         """When the write began that has not returned; None between two."""
@@ -79,6 +85,7 @@ class MetricsFile:
 
     def start(self, request: RunRequest, backend: str) -> None:
         self._topology = request.topology.name
+        self._check_place()
         raised: list[OSError] = []
 
         def write() -> None:
@@ -97,6 +104,17 @@ class MetricsFile:
             )
         self._view.start(request, backend)
 
+    def _check_place(self) -> None:
+        """Follow a link; refuse a device or pipe. Raises MetricsUnavailable."""
+        # Each write renames a new file over the old one. Over a device, that takes the device from every process.
+        self._path = self._path.resolve()
+        if self._path.exists() and not self._path.is_file():
+            self._over = True
+            raise MetricsUnavailable(
+                f"--metrics-file {self._path} is a device, a pipe or a folder, and would be replaced about once a "
+                "second. Name a file: a new one, or one that this option has written."
+            )
+
     def on_status(self, status: RunStatus) -> None:
         self._last = status
         self._written.give(lambda: self._keep(status), replaces="status")
@@ -110,7 +128,10 @@ class MetricsFile:
 
     def killed(self, exit_status: int) -> None:
         self._view.killed(exit_status)
-        # The last act of the process: a write that this signal interrupted is never resumed, so the file is whole.
+        # The last act of the process. A write under way on the other thread would come after this one, and the file
+        # would say for ever that the run goes on.
+        self._over = True
+        self._written.finish(lambda done: done.wait(LAST_S))
         with contextlib.suppress(Exception):
             self._write(dataclasses.replace(self._last, state="killed"))
 
@@ -133,6 +154,8 @@ class MetricsFile:
             log.warning("--metrics-file %s is out of date: its disk has not answered for %.0f s.", self._path, since_s)
 
     def _keep(self, status: RunStatus) -> None:
+        if self._over:
+            return
         try:
             self._write(status)
             self._complained = False

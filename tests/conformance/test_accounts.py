@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 from pathlib import Path
 
@@ -66,6 +68,26 @@ def test_a_drain_that_is_cut_short_names_each_untracked_tuple_that_it_leaves(
     assert accounted == result.components["numbers"].emitted
     assert backend == "inline" or result.components["numbers"].emitted == COUNT
     assert {name: row.lost for name, row in result.components.items() if row.lost} == result.left
+
+
+@pytest.mark.faults
+def test_a_worker_killed_in_the_drain_takes_no_untracked_tuple_along_in_silence(tmp_path: Path) -> None:
+    """The run ends with its name, how many tuples are known to be lost, and the numbers of the whole run."""
+    killed: list[int] = []
+
+    def kill(status: RunStatus) -> None:
+        rows = {row.name: row for row in status.components}
+        if rows["numbers"].emitted == COUNT and rows["slow"].executed > 200 and not killed:
+            pid = int((tmp_path / "slow.pid").read_text())
+            os.kill(pid, signal.SIGKILL)
+            killed.append(pid)
+
+    with pytest.raises(TuplesLeft, match=r"at least [\d,]+ (untracked tuples )?for ") as caught:
+        streamlet.run(Ways, backend="processes", workers=3, settings=settings("no id", tmp_path, 0.05), on_status=kill)
+    assert killed and "was killed by SIGKILL" in str(caught.value)
+    result = caught.value.result
+    assert result.left["slow"] > 100 and result.components["slow"].lost == result.left["slow"]
+    assert counted_outside(tmp_path) + sum(result.left.values()) <= COUNT + 1000, "a heartbeat's worth may be in both"
 
 
 @pytest.mark.parametrize("backend", ["inline", "processes"])

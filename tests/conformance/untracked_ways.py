@@ -58,6 +58,7 @@ class Slow(Bolt):
         path = Path(conf["accounts.folder"], f"seen.{context.task_id}")
         self.file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self.every, self.sleep_s = 20, conf["accounts.sleep_s"]
+        Path(conf["accounts.folder"], "slow.pid").write_text(str(os.getpid()))
 
     def process(self, tup: Tuple) -> None:
         os.write(self.file, b"%d\n" % tup.values[0])

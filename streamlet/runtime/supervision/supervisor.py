@@ -248,19 +248,20 @@ class Supervisor:
         if worker.epoch != epoch or worker.state is WorkerState.GONE:
             return []
         was_up = worker.state is WorkerState.UP
+        ended = f"{why}{self.blame.in_hand_text(worker.holding)}"
         verdict = self.blame.judge(worker.holding, now)
         why += verdict.text
         worker.state, worker.address = WorkerState.GONE, None
         self._links.gone(index)
         kill: list[Instruction] = [Kill(index, epoch)]
         if self._stopping:
-            return [*kill, *self._not_closed(index, f"{why} before it had closed")]
+            return [*kill, *self._not_closed(index, f"{ended} before it had closed")]
         self.whole = False
         lost = [*kill, Tell("warning", f"worker {index} (epoch {epoch}) {why}", index, epoch)]
         careful_s = CAREFUL_S if verdict.careful else 0.0
         lost.append(Lost(index, epoch, why, [*verdict.roots], [*verdict.careful], careful_s))
         if self.ending is not None:
-            return [*lost, *self._not_closed(index, f"{why} before it was to close"), *self._maybe_stop(now)]
+            return [*lost, *self._not_closed(index, f"{ended} before it was to close"), *self._maybe_stop(now)]
         if self.began:
             self._replaced.add(index)
         # Two counts. Deaths within the window stop a worker that comes up and dies; `failed_starts` stops one that
@@ -415,6 +416,11 @@ class Supervisor:
         return [Tell("warning", text)] if text else []
 
     @property
+    def stopping(self) -> bool:
+        """Whether the workers were asked to close."""
+        return self._stopping
+
+    @property
     def over(self) -> bool:
         """Whether every worker has stopped or is gone."""
         return self._stopping and all(w.stopped or w.state is WorkerState.GONE for w in self.workers.values())
@@ -531,7 +537,9 @@ class Supervisor:
             if not worker.stopped and worker.state is not WorkerState.GONE:
                 how = f"did not stop within {now - self._stopped_s:.1f} s and was killed"
                 text = f"{self._worker_name(index)} {how}"
-                told = self._not_closed(index, how) or [Tell("warning", text, index, worker.epoch)]
+                told = self._not_closed(index, f"{how}{self.blame.in_hand_text(worker.holding)}") or [
+                    Tell("warning", text, index, worker.epoch)
+                ]
                 out += [*told, self._kill(index)]
         return out
 

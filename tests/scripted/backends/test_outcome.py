@@ -9,7 +9,7 @@ import pytest
 
 from streamlet.backends.contract import ComponentStatus, RunRequest, RunResult, RunStatus, Stop
 from streamlet.backends.inline import InlineBackend
-from streamlet.backends.outcome import TreesFailed, TuplesLeft, check_result
+from streamlet.backends.outcome import RunFailed, TreesFailed, TuplesLeft, check_end, check_result
 from streamlet.backends.processes import ProcessesBackend
 from streamlet.base.log_line import LogLine
 from streamlet.model.settings import resolve
@@ -204,3 +204,22 @@ def test_open_trees_that_a_drain_leaves_fail_a_run_whose_spout_does_not_answer_f
         check_result(ended("time", left), topology_with(tmp_path, "Plain"), [])
     assert check_result(ended("time", left), topology_with(tmp_path, "Settling"), [])
     assert check_result(ended("interrupted", left), topology_with(tmp_path, "Plain"), [])
+
+
+def test_what_closing_raised_hides_nothing_that_was_given_up(tmp_path: Path) -> None:
+    result = ended("caught_up", ComponentStatus("spout", "spout", 1, given_up=3))
+    topology = topology_with(tmp_path, "Reliable")
+    with pytest.raises(TreesFailed, match=r"3 tuple trees of the spout spout .* Besides, closing it raised: db gone"):
+        check_end(result, topology, [], ["db gone"])
+    with pytest.raises(RunFailed, match="closing it raised: db gone") as caught:
+        check_end(ended("caught_up"), topology, [], ["db gone"])
+    assert caught.value.result is not None and caught.value.result.reason == "caught_up"
+
+
+def test_the_user_of_a_reliable_spout_is_not_told_to_take_one(tmp_path: Path) -> None:
+    result = ended("caught_up", ComponentStatus("spout", "spout", 1, given_up=1))
+    why = "Worker 1 was killed by SIGSEGV at work in split (task 2) on the tuple [1500]."
+    with pytest.raises(TreesFailed) as caught:
+        check_end(result, topology_with(tmp_path, "Reliable"), [why], [])
+    assert "failed and nobody sent it again, so it was not processed." in str(caught.value)
+    assert str(caught.value).endswith(f"{why} Fix that.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -121,3 +122,21 @@ def test_without_the_extra_it_says_what_to_install(tmp_path: Path, monkeypatch: 
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(MetricsUnavailable, match=r"pip install 'streamlet-storm\[metrics\]'"):
         MetricsFile(tmp_path / "m", Silent())
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+def test_only_a_regular_file_is_replaced(streamlet, tmp_path: Path, kind: str) -> None:
+    """A device or pipe that is renamed over is gone for every process, and a link leads nowhere any more."""
+    path, target = tmp_path / "m.prom", tmp_path / "target.prom"
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(target)
+    before = path.lstat()
+    done = streamlet("run", str(READINGS), "--until-caught-up", *QUICK, "--metrics-file", str(path))
+    after = path.lstat()
+    assert (before.st_mode, before.st_ino, before.st_dev) == (after.st_mode, after.st_ino, after.st_dev)
+    if kind == "link":
+        assert "streamlet_run" in target.read_text()
+    else:
+        assert done.returncode == 2 and "is a device, a pipe or a folder" in done.stderr, done
