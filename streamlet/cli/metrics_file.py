@@ -60,7 +60,7 @@ class MetricsFile:
     """
 
     def __init__(self, path: Path, view: View) -> None:
-        self._path = path
+        self._path = self._target = path
         self._view = view
         # What no file shows goes straight on.
         self.on_event, self.log, self.notice = view.on_event, view.log, view.notice
@@ -107,8 +107,8 @@ class MetricsFile:
     def _check_place(self) -> None:
         """Follow a link; refuse a device or pipe. Raises MetricsUnavailable."""
         # Each write renames a new file over the old one. Over a device, that takes the device from every process.
-        self._path = self._path.resolve()
-        if self._path.exists() and not self._path.is_file():
+        self._target = self._path.resolve()
+        if self._target.exists() and not self._target.is_file():
             self._over = True
             raise MetricsUnavailable(
                 f"--metrics-file {self._path} is a device, a pipe or a folder, and would be replaced about once a "
@@ -171,7 +171,7 @@ class MetricsFile:
     def _write(self, status: RunStatus) -> None:
         self._began_s = time.monotonic()
         try:
-            self._write_to_textfile(str(self._path), _Families(self._topology, status))
+            self._write_to_textfile(str(self._target), _Families(self._topology, status))
         finally:
             self._began_s = None
 
