@@ -13,7 +13,7 @@ from streamlet.base.printable import printable
 T = TypeVar("T")
 
 RUN_LOGGER = "streamlet.run"
-"""Logger of what the coordinating process says about the run."""
+"""Logger of the coordinating process's own lines."""
 
 INDENT = "    "
 """Before each further line of a text: none can be taken for a line of its own."""

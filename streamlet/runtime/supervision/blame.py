@@ -1,4 +1,4 @@
-"""Finds the tuple that killed a worker, from what the worker had in hand. Pure.
+"""Finds the tuple that killed a worker, from the page the worker left. Pure.
 
 A death in a slice of many names the bolt only. Its tasks, in every worker, then get one tuple at a time for a while:
 the tuple comes again, and the next death names it exactly. From then on its spout counts the deaths and gives

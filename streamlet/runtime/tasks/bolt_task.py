@@ -433,8 +433,8 @@ class BoltTask:
     def _give_each_row_an_edge(self, work: Work) -> None:
         """Give each row of a block an edge of its own."""
         # Rule: a block has its edge on its last row, so its rows must be done in order, and the last one last. A bolt
-        # that acks by hand may ack in any order: the tree would be complete while others are open. An edge that is also
-        # XORed into the tree changes nothing of what is left when all are done.
+        # that acks by hand may ack in any order: the tree would be complete while others are open. An edge that is
+        # XORed into the tree, too, is gone again when its row is acked.
         run = work.run
         first, work.parted = work.parted, len(run.roots)
         for at in range(first, len(run.roots)):

@@ -552,16 +552,22 @@ class StreamRoutes:
             return [self.direct[direct_task]] if direct_task in self.direct else []
         return [*(pick(values) for pick in self.picks), *self.spreads]
 
-    def by_box(self, rows: Iterable[Any]) -> Mapping[Outbox, list[list[Any]]] | None:
+    def by_box(self, rows: Sequence[Any]) -> Mapping[Outbox, list[list[Any]]] | None:
         """Return copies of the rows by their receiver, in order.
 
         None for a stream with several readers, or where a row is not plain: each is looked at by ``checked`` then.
         """
-        if self.single is None:
+        pick_row = self.single
+        if pick_row is None:
             return None
         chosen: dict[Outbox, list[list[Any]]] = defaultdict(list)
         if self.width != 1:
-            return chosen if self._many_fields(rows, chosen, self.single) else None
+            if not self.are_plain(rows):
+                return None
+            for copied in map(list, rows):
+                chosen[pick_row(copied)].append(copied)
+            return chosen
+        # One field, the usual case: the look at a row and its copy in one pass.
         pick = self.single_value
         for row in rows:
             if row.__class__ is not list and row.__class__ is not tuple:
@@ -574,18 +580,6 @@ class StreamRoutes:
                 return None
             chosen[pick(value)].append([value])
         return chosen
-
-    def _many_fields(self, rows: Iterable[Any], chosen: dict[Outbox, list[list[Any]]], pick: Pick) -> bool:
-        width = self.width
-        for row in rows:
-            if (row.__class__ is not list and row.__class__ is not tuple) or len(row) != width:
-                return False
-            for value in row:
-                if value.__class__ not in PLAIN and not _is_small_int(value):
-                    return False
-            copied = [*row]
-            chosen[pick(copied)].append(copied)
-        return True
 
     @property
     def single(self) -> Pick | None:

@@ -51,7 +51,7 @@ class Ledgers:
 
     def settle(self) -> None:
         """Bring the turn's ack deltas and failures to their ledgers."""
-        # Failures first: an ack of the same turn may be the last of a tree of which another tuple has failed
+        # Failures first: an ack of the same turn may complete a tree in which another tuple has failed
         # (`Outbox.put_block`).
         if self._fails:
             failed = list(self._fails)

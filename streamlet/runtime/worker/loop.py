@@ -552,8 +552,8 @@ class WorkerLoop:
             self.unsent = self.links.unsent_bytes()
         if not (self.inbox.grown or self.unsent or self._full or self._clogged or self._without_link):
             return
-        # Which tasks are full is told, not only that the worker is: if bolts waited for whole workers, two workers that
-        # are full of what the other's bolts must take would wait for each other.
+        # A worker reports each full task, not only itself: if bolts waited for whole workers, two workers that are full
+        # of tuples for each other's bolts would wait for each other.
         tasks, above = self.inbox.weigh()
         mark = self._link_mark
         above_mark = (w for w, size in self.unsent.items() if size > (mark // 2 if w in self._clogged else mark))

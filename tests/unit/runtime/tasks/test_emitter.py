@@ -142,3 +142,24 @@ def test_a_long_key_is_not_kept(key: object) -> None:
     cache = routing.KeyCache(tuple(Outbox(1, 10 + index, "default") for index in range(3)))
     assert cache[key] is cache[key] is cache.choose((key,)) and not cache
     assert cache["short"] is cache["short"] and list(cache) == ["short"]
+
+
+def test_rows_of_several_fields_go_to_the_box_of_their_key_in_order_and_as_copies() -> None:
+    boxes = tuple(Outbox(1, 9 + n, "default") for n in range(2))
+    target = Target(Grouping.fields("word"), (0,), boxes, ())
+    routes = StreamRoutes(Stream(["word", "n"]), [target], lambda: 0.0)
+    rows = [[f"w{n % 3}", n] for n in range(30)]
+    by_box = routes.by_box(rows)
+    assert by_box is not None and sorted(row for own in by_box.values() for row in own) == sorted(rows)
+    for box, own in by_box.items():
+        assert [n for _, n in own] == sorted(n for _, n in own)
+        assert all(routes.boxes(row, None) == [box] for row in own)
+        assert not any(row is given for row in own for given in rows)
+
+
+def test_rows_that_are_not_plain_are_left_to_the_look_at_each() -> None:
+    routes = StreamRoutes(
+        Stream(["word", "n"]), [Target(Grouping.SHUFFLE, (), (Outbox(1, 9, "default"),), ())], lambda: 0.0
+    )
+    for wrong in (["a"], ["a", [1]], "ab", ["a", 1 << 64]):
+        assert routes.by_box([["a", 1], wrong]) is None
