@@ -39,7 +39,7 @@ from streamlet.model.plan import Plan, make_plan
 from streamlet.model.settings import resolve
 from streamlet.model.spec import BOLT, SPOUT, ComponentSpec, as_name
 from streamlet.model.stream import DEFAULT_STREAM, Stream, StreamId
-from streamlet.model.topology import ComponentDef, Subscription, TopologyMeta, TopologySpec
+from streamlet.model.topology import BoltInput, ComponentDef, TopologyMeta, TopologySpec
 from streamlet.model.validate import checked
 from streamlet.running import check_topology, make_request, settings_given
 from streamlet.runtime.links.links import Links, NoLinks
@@ -50,8 +50,8 @@ from streamlet.runtime.tasks.task_stats import component_rows
 from streamlet.runtime.tasks.values import travelling
 from streamlet.runtime.worker.loop import WorkerLoop
 from streamlet.tracking.acker import AckLedger
-from streamlet.tracking.joint import Root, each_root
 from streamlet.tracking.pending import PendingSet
+from streamlet.tracking.shared_roots import Root, each_root
 
 __all__ = ["BoltTester", "Emitted", "ManualClock", "Raised", "TopologyTester"]
 
@@ -473,11 +473,11 @@ def _around(
 ) -> TopologySpec:
     """Return a bolt with sources, and readers of each stream."""
     outputs = spec.outputs if spec.outputs is not None else getattr(spec.cls, "outputs", None)
-    inputs = tuple(Subscription(StreamId(source), Grouping.SHUFFLE) for source in sources)
+    inputs = tuple(BoltInput(StreamId(source), Grouping.SHUFFLE) for source in sources)
     bolt = ComponentDef(name, BOLT, spec.cls, outputs, inputs, tasks, spec.config, spec.kwargs)
     fields = sources if isinstance(sources, Mapping) else {source: ["value"] for source in sources}
     before = [ComponentDef(source, SPOUT, _Nobody, [Stream(fields[source])], (), 1, {}, {}) for source in sources]
-    reads = tuple(Subscription(StreamId(name, stream.name), None) for stream in bolt.streams())
+    reads = tuple(BoltInput(StreamId(name, stream.name), None) for stream in bolt.streams())
     after = [ComponentDef(reader, BOLT, _Reader, None, reads, count, {}, {}) for reader, count in readers.items()]
     return TopologySpec("Test", (*before, bolt, *(after if reads else [])), dict(config))
 

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from streamlet.coordination import node_store
-from streamlet.coordination.node_store import ANY_VERSION, ConnectionState, NodeStoreError, NodeStoreUnavailable
+from streamlet.coordination.node_store import ANY_VERSION, NodeStoreError, NodeStoreUnavailable, StoreState
 
 _WHERE = "memory"
 
@@ -33,7 +33,7 @@ class MemoryNodeStore:
     def __init__(self, tree: MemoryTree | None = None) -> None:
         self._tree = MemoryTree() if tree is None else tree
         self.session_id: int | None = next(self._tree.sessions)
-        self.state = ConnectionState.CONNECTED
+        self.state = StoreState.CONNECTED
         self._waiting: list[tuple[str, bytes, int, Future[int]]] = []
         self._closed = False
 
@@ -41,23 +41,23 @@ class MemoryNodeStore:
 
     def suspend(self) -> None:
         """Cut the connection: synchronous calls fail, asynchronous writes wait."""
-        self.state = ConnectionState.SUSPENDED
+        self.state = StoreState.SUSPENDED
 
     def resume(self) -> None:
         """Restore the connection, and carry out the writes that waited.
 
         The session is the same; after ``expire`` it is a new one.
         """
-        if self.state is ConnectionState.LOST:
+        if self.state is StoreState.LOST:
             self.session_id = next(self._tree.sessions)
-        self.state = ConnectionState.CONNECTED
+        self.state = StoreState.CONNECTED
         waiting, self._waiting = self._waiting, []
         for path, data, version, future in waiting:
             self._carry_out(path, data, version, future)
 
     def expire(self) -> None:
         """Lose the session, and the writes that waited; ``resume`` brings a new one."""
-        self.state = ConnectionState.LOST
+        self.state = StoreState.LOST
         self._fail_waiting("its session has expired")
 
     # -- NodeStore
@@ -105,7 +105,7 @@ class MemoryNodeStore:
         future: Future[int] = Future()
         # Only these wait: kazoo, too, keeps asynchronous writes over a lost connection and fails them when the session
         # is gone.
-        if self.state is ConnectionState.SUSPENDED and not self._closed:
+        if self.state is StoreState.SUSPENDED and not self._closed:
             self._waiting.append((path, data, version, future))
         else:
             self._carry_out(path, data, version, future)
@@ -123,14 +123,14 @@ class MemoryNodeStore:
 
     def close(self) -> None:
         self._closed = True
-        self.state = ConnectionState.LOST
+        self.state = StoreState.LOST
         self._fail_waiting("it was closed")
 
     # -- inside
 
     def _reach(self, path: str) -> None:
         node_store.check_path(path)
-        if self._closed or self.state is not ConnectionState.CONNECTED:
+        if self._closed or self.state is not StoreState.CONNECTED:
             state = "closed" if self._closed else self.state.value
             raise NodeStoreUnavailable(f"The node store in memory cannot be asked for {path}: it is {state}.")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from streamlet.kafka.records.appending import encode_record, framed_batch
 from streamlet.kafka.records.compression import Compression, compress
-from streamlet.kafka.records.record_batch import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, Headers
+from streamlet.kafka.records.record_batch import CONTROL_BATCH, LOG_APPEND_TIME, TRANSACTIONAL, Headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def encode_batch(records: Sequence[NewRecord], fields: BatchFields | None = None
         attributes |= LOG_APPEND_TIME
         max_timestamp = fields.log_append_time
     attributes |= TRANSACTIONAL if fields.transactional else 0
-    attributes |= CONTROL if fields.control else 0
+    attributes |= CONTROL_BATCH if fields.control else 0
     return framed_batch(
         compress(fields.compression, body),
         len(records),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from streamlet.backends.contract import ComponentStatus, RunResult
-from streamlet.base.errors import FAILED, StreamletError
+from streamlet.base.errors import EXIT_FAILED, StreamletError
 from streamlet.components.reliable_spout import ReliableSpout
 from streamlet.components.spout import Spout
 from streamlet.model.spec import SPOUT
@@ -29,7 +29,9 @@ class RunFailed(StreamletError):
     ``result``: of a run that came to its end, the result that it would have had.
     """
 
-    def __init__(self, message: str, status: int = FAILED, trace: str = "", result: RunResult | None = None) -> None:
+    def __init__(
+        self, message: str, status: int = EXIT_FAILED, trace: str = "", result: RunResult | None = None
+    ) -> None:
         super().__init__(message)
         self.exit_status = status
         self.trace = trace

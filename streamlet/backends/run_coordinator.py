@@ -25,7 +25,7 @@ from streamlet.backends.folders import recreate_if_swept, run_folder
 from streamlet.backends.kernel_records import Memory, killed_for_memory, memory, processor
 from streamlet.backends.outcome import NOBODY_SENDS, RunFailed, check_end, tuples_text
 from streamlet.base.clock import AwakeClock, Clock, SystemClock
-from streamlet.base.errors import FAILED, BadInput
+from streamlet.base.errors import EXIT_FAILED, BadInput
 from streamlet.base.log_line import RUN, LogLine
 from streamlet.model.plan import Plan, fingerprint, make_plan
 from streamlet.model.spec import SPOUT
@@ -224,7 +224,7 @@ class RunCoordinator:
         """Read the messages of closing workers: for some seconds, or one after a failure."""
         deadline = self.awake.monotonic() + (CLOSE_S if self.failure is None else 1.0)
         if self.failure is not None:
-            self._broadcast(messages.Stop(clean=False))
+            self._broadcast(messages.Close(clean=False))
         while self.channels and self.awake.monotonic() < deadline:
             self._read()
             for worker, epoch, _ in self.launcher.ended():
@@ -284,7 +284,7 @@ class RunCoordinator:
     def _keep_code(self) -> Code:
         """Copy the code of the run beside its other files. Raises BadInput where there is no room."""
         if self.request.file is None:
-            return Code()
+            return {}
         try:
             return keep_code(self.request.file, self.directory / CODE_FOLDER)
         except OSError as error:
@@ -318,8 +318,7 @@ class RunCoordinator:
             careful_s=CAREFUL_S,
             crashes=self.supervisor.blame.deaths_of(task.task_id for task in self.plan.tasks_on(worker)),
             # On Spark the archive that travels holds the code as it was.
-            modules=dict(self.code.modules) if listen[0] == "unix" else {},
-            files=dict(self.code.files) if listen[0] == "unix" else {},
+            code={name: list(kept) for name, kept in self.code.items()} if listen[0] == "unix" else {},
             code_folder=str(self.directory / CODE_FOLDER),
             build=self.build if listen[0] == "unix" else "",
         )
@@ -474,7 +473,7 @@ class RunCoordinator:
             why = f"could not start: {failed.message.rstrip('.')}"
             self._do(self.supervisor.gone(worker, epoch, why, now))
             return
-        status = FAILED if self.supervisor.began else failed.status  # a run that began was not refused
+        status = EXIT_FAILED if self.supervisor.began else failed.status  # a run that began was not refused
         self.failure = self.failure or RunFailed(failed.message, status, failed.trace)
 
     # -- doing -------------------------------------------------------------------------------------------------
@@ -494,7 +493,7 @@ class RunCoordinator:
                     self._say("warning", self._replaced_text(worker, epoch), worker, epoch)
                 case instructions.GiveUp(reason):
                     self.failure = self.failure or RunFailed(reason)
-                case instructions.Tell(level, text, about, epoch):
+                case instructions.TellUser(level, text, about, epoch):
                     if self.failure is None:  # the consequences of a failure would only hide it
                         self._say(level, text, about, epoch)
                 case message:

@@ -9,7 +9,7 @@ from __future__ import annotations
 BAD_INPUT = 2
 """Exit status: refused before anything ran."""
 
-FAILED = 1
+EXIT_FAILED = 1
 """Exit status: something failed after the run had begun."""
 
 INTERRUPTED = 130
@@ -32,7 +32,7 @@ class StreamletError(Exception):
     reaches the command line. ``retriable`` says that the same act may succeed later without a change.
     """
 
-    exit_status = FAILED
+    exit_status = EXIT_FAILED
     retriable = False
 
     def __init__(self, message: str) -> None:

@@ -9,7 +9,7 @@ import click
 
 from streamlet.base.errors import BadInput
 from streamlet.cli.errors import columns, wrapped
-from streamlet.cli.target import Target, debug_option, optional_target
+from streamlet.cli.target import TopologyTarget, debug_option, optional_target
 from streamlet.model.settings import SETTINGS
 from streamlet.model.spec import SPOUT
 from streamlet.model.topology import TopologySpec
@@ -21,7 +21,7 @@ from streamlet.model.validate import InvalidTopology, checked
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, problems included.")
 @click.option("--settings", is_flag=True, help="List the settings that -c takes: meaning and default.")
 @debug_option
-def check(target: Target | None, as_json: bool, settings: bool, debug: bool) -> None:
+def check(target: TopologyTarget | None, as_json: bool, settings: bool, debug: bool) -> None:
     """Say everything wrong with the topology in FILE, without running it.
 
     Exit status 2 if anything is.
@@ -55,7 +55,7 @@ def _many(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def _check_as_json(target: Target) -> int:
+def _check_as_json(target: TopologyTarget) -> int:
     # Problems are the answer here and not a failure: a program that asked for JSON gets one object in every case.
     answer: dict[str, object] = {"file": str(target.file)}
     status = 0

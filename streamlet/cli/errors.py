@@ -10,7 +10,7 @@ from typing import IO
 
 import click
 
-from streamlet.base.errors import BAD_INPUT, FAILED, INTERRUPTED, StreamletError, text_of
+from streamlet.base.errors import BAD_INPUT, EXIT_FAILED, INTERRUPTED, StreamletError, text_of
 from streamlet.base.printable import printable
 
 WIDEST = 100
@@ -56,7 +56,7 @@ def explain(error: BaseException) -> tuple[str, int]:
     return (
         f"{type(error).__name__}: {text_of(error) or 'no message'}. This is a bug in streamlet, not in what you gave "
         "it. Run the same command with --debug and report the traceback that it shows.",
-        FAILED,
+        EXIT_FAILED,
     )
 
 

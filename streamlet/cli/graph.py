@@ -7,7 +7,7 @@ import sys
 import click
 
 from streamlet.cli.check import summary
-from streamlet.cli.target import Target, debug_option, target_argument
+from streamlet.cli.target import TopologyTarget, debug_option, target_argument
 from streamlet.model import render
 from streamlet.model.plan import make_plan
 from streamlet.model.validate import checked
@@ -18,7 +18,7 @@ from streamlet.model.validate import checked
 @click.option("--format", "kind", type=click.Choice(["text", "dot", "mermaid"]), default="text", show_default=True)
 @click.option("--workers", type=click.IntRange(min=1), help="Show, too, which worker of so many gets which task.")
 @debug_option
-def graph(target: Target, kind: str, workers: int | None, debug: bool) -> None:
+def graph(target: TopologyTarget, kind: str, workers: int | None, debug: bool) -> None:
     """Draw the topology in FILE: components, streams, groupings, parallelism."""
     if kind != "text" and workers is not None:
         raise click.UsageError("--workers belongs to --format text.", click.get_current_context())

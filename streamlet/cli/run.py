@@ -22,7 +22,7 @@ from streamlet.cli.metrics_file import MetricsFile
 from streamlet.cli.options import given_in_file, given_on_line, logging_in_file
 from streamlet.cli.output import OutputFailed, leave
 from streamlet.cli.show import JsonView, LastingView, PlainView, View
-from streamlet.cli.target import Target, debug_option, target_argument
+from streamlet.cli.target import TopologyTarget, debug_option, target_argument
 from streamlet.cli.view_thread import ViewThread
 from streamlet.running import BACKENDS, Given, OptionNames, check_choices, make_backend, make_request
 from streamlet.runtime.supervision.supervisor import DRAIN_S
@@ -92,7 +92,7 @@ def _refused_as_json(error: Exception) -> None:
 @click.option("--log-format", type=click.Choice([TEXT, JSON]), help="The lines of FILE.  [default: text]")
 @debug_option
 def run(
-    target: Target,
+    target: TopologyTarget,
     backend: str,
     master: str | None,
     workers: int | None,

@@ -13,7 +13,7 @@ from streamlet.model.topology import TopologySpec
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class TopologyTarget:
     """A topology's file and, if given, the topology's name in it."""
 
     file: Path
@@ -33,7 +33,7 @@ class Target:
         return f"{self.file}:{self.attribute}" if self.attribute else str(self.file)
 
 
-def parse_target(value: str) -> Target:
+def parse_target(value: str) -> TopologyTarget:
     """Split at the last colon, if a class name follows.
 
     A file's name may hold a colon, too.
@@ -45,11 +45,11 @@ def parse_target(value: str) -> Target:
     """
     file, colon, attribute = value.rpartition(":")
     if colon and file and attribute.isidentifier() and not Path(value).exists():
-        return Target(Path(file), attribute)
-    return Target(Path(value))
+        return TopologyTarget(Path(file), attribute)
+    return TopologyTarget(Path(value))
 
 
-def _parse(ctx: click.Context, param: click.Parameter, value: str | None) -> Target | None:
+def _parse(ctx: click.Context, param: click.Parameter, value: str | None) -> TopologyTarget | None:
     return None if value is None else parse_target(value)
 
 

@@ -65,7 +65,7 @@ class AuthFailed(NodeStoreError):
     """The node's access list forbids this, or the credentials were refused."""
 
 
-class ConnectionState(Enum):
+class StoreState(Enum):
     """The state of a connection to the store.
 
     CONNECTED: requests are answered. SUSPENDED: the connection is gone, the session may live; assume nothing, write
@@ -87,7 +87,7 @@ class NodeStore(Protocol):
     """
 
     @property
-    def state(self) -> ConnectionState:
+    def state(self) -> StoreState:
         """As last heard; does no I/O."""
 
     @property

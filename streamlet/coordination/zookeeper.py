@@ -22,9 +22,9 @@ from streamlet.coordination.ensemble import Ensemble, NotZooKeeper, ask_for_sess
 from streamlet.coordination.node_store import (
     ANY_VERSION,
     AuthFailed,
-    ConnectionState,
     NodeStoreError,
     NodeStoreUnavailable,
+    StoreState,
     check_path,
     check_size,
     conflict,
@@ -106,7 +106,7 @@ class ZooKeeperNodeStore:
         self._ensemble = Ensemble.parse(hosts)
         self._where = f"ZooKeeper {self._ensemble}"
         self._request_timeout_s = request_timeout_s
-        self.state = ConnectionState.SUSPENDED
+        self.state = StoreState.SUSPENDED
         self._lock = threading.Lock()
         # Writes that nobody has settled yet. kazoo answers on its own threads and `close` on the caller's: the
         # one that takes a future out of the set, under the lock, settles it.
@@ -199,7 +199,7 @@ class ZooKeeperNodeStore:
         closer = threading.Thread(target=self._stop_client, name="streamlet-zookeeper-close", daemon=True)
         closer.start()
         closer.join(CLOSE_TIMEOUT_S)
-        self.state = ConnectionState.LOST
+        self.state = StoreState.LOST
         with self._lock:
             left, self._open = self._open, set()
         for future in left:
@@ -248,7 +248,7 @@ class ZooKeeperNodeStore:
     def _note_state(self, state: str) -> None:
         """Note a change of the session's state. On kazoo's connection thread: must not block."""
         if not self._closed:
-            self.state = ConnectionState[state]  # kazoo calls its states by the same names
+            self.state = StoreState[state]  # kazoo calls its states by the same names
         if state == KazooState.CONNECTED:
             self._connected.set()
 

@@ -14,7 +14,7 @@ from streamlet.model.stream import DEFAULT_STREAM, Stream, StreamId
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class BoltInput:
     """A bolt reads one stream. ``grouping`` is None where the user named none (shuffle, or direct)."""
 
     source: StreamId
@@ -31,7 +31,7 @@ class ComponentDef:
     kind: str
     cls: type[Any]
     outputs: Any
-    inputs: tuple[Subscription, ...]
+    inputs: tuple[BoltInput, ...]
     par: Any
     config: Mapping[str, Any]
     kwargs: Mapping[str, Any]
@@ -133,18 +133,18 @@ def _freeze(topology: str, specs: Mapping[str, ComponentSpec], config: Mapping[s
     return TopologySpec(name=topology, components=components, config=dict(config))
 
 
-def _subscription(source: Any, grouping: Any, names: Mapping[int, str]) -> Subscription:
+def _subscription(source: Any, grouping: Any, names: Mapping[int, str]) -> BoltInput:
     if isinstance(source, StreamId):
-        return Subscription(StreamId(*map(as_name, source)), grouping)
+        return BoltInput(StreamId(*map(as_name, source)), grouping)
     if isinstance(source, str):
-        return Subscription(StreamId(source, DEFAULT_STREAM), grouping)
+        return BoltInput(StreamId(source, DEFAULT_STREAM), grouping)
     spec = source.spec if isinstance(source, OutputRef) else source
     # A spec that stands in no line of this class (one of another topology, say) is kept as stray, for `validate` to
     # name.
     if id(spec) in names:
-        return Subscription(StreamId(names[id(spec)], source_stream(source)), grouping)
+        return BoltInput(StreamId(names[id(spec)], source_stream(source)), grouping)
     shown = as_name(spec.name or spec.cls.__name__) if isinstance(spec, ComponentSpec) else repr(spec)
-    return Subscription(StreamId(shown, source_stream(source)), grouping, stray=True)
+    return BoltInput(StreamId(shown, source_stream(source)), grouping, stray=True)
 
 
 def is_topology(value: object) -> TypeGuard[TopologyMeta]:

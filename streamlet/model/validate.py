@@ -15,7 +15,7 @@ from streamlet.model.grouping import KINDS, Grouping
 from streamlet.model.settings import SETTINGS, parse_setting
 from streamlet.model.spec import BOLT, SPOUT
 from streamlet.model.stream import DEFAULT_STREAM, Stream
-from streamlet.model.topology import ComponentDef, Subscription, TopologySpec, declared_streams
+from streamlet.model.topology import BoltInput, ComponentDef, TopologySpec, declared_streams
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +318,7 @@ def input_problems(topology: TopologySpec, component: ComponentDef) -> Iterator[
             )
 
 
-def _subscription(topology: TopologySpec, component: ComponentDef, sub: Subscription) -> Iterator[Finding]:
+def _subscription(topology: TopologySpec, component: ComponentDef, sub: BoltInput) -> Iterator[Finding]:
     grouping = sub.grouping
     if grouping is not None and (not isinstance(grouping, Grouping) or str(grouping.kind) not in KINDS):
         yield (
@@ -344,7 +344,7 @@ def _subscription(topology: TopologySpec, component: ComponentDef, sub: Subscrip
         yield from _stream(sub, source, grouping)
 
 
-def _stream(sub: Subscription, source: ComponentDef, grouping: Grouping | None) -> Iterator[Finding]:
+def _stream(sub: BoltInput, source: ComponentDef, grouping: Grouping | None) -> Iterator[Finding]:
     declared = {stream.name: stream for stream in declared_streams(source.outputs)}
     stream = declared.get(sub.source.stream)
     if stream is None and not declared:

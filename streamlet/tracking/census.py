@@ -5,8 +5,9 @@ a worker that is busy in a call answers late, and until then nobody draws a conc
 
 The answers of a round are not of one moment. A tuple may leave a worker that has not answered yet for one that has, and
 be in no answer of the round. Three things together exclude that: two rounds in a row without the tree; every frame that
-a worker had sent by its answer in the first was received by the answer of the second (``Found.settled``); and no delta
-for the tree meanwhile (``Overdue``), for a tuple that moves on leaves one, which comes before the answer on the link.
+a worker had sent by its answer in the first was received by the answer of the second (``CensusResult.settled``); and no
+delta for the tree meanwhile (``Overdue``), for a tuple that moves on leaves one, which comes before the answer on the
+link.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Answer(NamedTuple):
     """(root, task, seconds) of tuples that user code was given so long ago and neither acked nor failed."""
 
 
-class Found(NamedTuple):
+class CensusResult(NamedTuple):
     """What a round of answers says together."""
 
     queued: int
@@ -83,7 +84,7 @@ class Census:
         self._answers.clear()
         self._sent_before = None
 
-    def take(self, worker: int, answer: Answer) -> Found | None:
+    def take(self, worker: int, answer: Answer) -> CensusResult | None:
         """Take an answer; return the findings if it was the last one missing."""
         # An answer to an earlier round says what a worker had then: trees that were opened since are not in it.
         if not self.asking or answer.number != self.number:
@@ -94,7 +95,7 @@ class Census:
         self.asking = False
         settled = self._settled()
         self._sent_before = {worker: answer.sent for worker, answer in self._answers.items()}
-        return _joined(list(self._answers.values()), settled)
+        return _result_of(list(self._answers.values()), settled)
 
     def _settled(self) -> bool:
         """Tell whether every frame sent by the last round has been received."""
@@ -107,7 +108,7 @@ class Census:
         )
 
 
-def _joined(answers: Sequence[Answer], settled: bool) -> Found:
+def _result_of(answers: Sequence[Answer], settled: bool) -> CensusResult:
     longest = max(answers, key=lambda answer: answer.wait_s)
     held: dict[int, tuple[int, float]] = {}
     for answer in answers:
@@ -115,4 +116,4 @@ def _joined(answers: Sequence[Answer], settled: bool) -> Found:
             if held.get(int(root), (0, -1.0))[1] < seconds:
                 held[int(root)] = int(task), seconds
     waiting = set().union(*(answer.waiting for answer in answers))
-    return Found(sum(a.queued for a in answers), longest.wait_s, longest.slowest, settled, waiting, held)
+    return CensusResult(sum(a.queued for a in answers), longest.wait_s, longest.slowest, settled, waiting, held)

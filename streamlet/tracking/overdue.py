@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Mapping
 
-from streamlet.tracking.census import Found
+from streamlet.tracking.census import CensusResult
 
 ROUNDS = 2
 """Rounds in a row without any tuple of a tree before it counts as nobody's."""
@@ -57,7 +57,7 @@ class Overdue:
             return heapq.nsmallest(MOST_ASKED, self._doubtful)[-1]
         return max(self._doubtful, default=-1) + 1
 
-    def judge(self, found: Found, bound: int, trees: Mapping[int, int], now: float) -> dict[int, int]:
+    def judge(self, found: CensusResult, bound: int, trees: Mapping[int, int], now: float) -> dict[int, int]:
         """Return the trees that timed out, each with its holder.
 
         That is the task that holds a tuple of it, or NOBODY.

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from streamlet.coordination.node_store import (
     ANY_VERSION,
-    ConnectionState,
     NodeExists,
     NodeMissing,
     NodeNotEmpty,
     NodeStore,
     NodeStoreUnavailable,
     NodeTooBig,
+    StoreState,
     VersionConflict,
     check_path,
 )
@@ -137,7 +137,7 @@ def test_too_much_data_is_refused_before_it_is_sent(store: NodeStore) -> None:
     with pytest.raises(NodeTooBig, match="1000001 bytes"):
         store.create("/big", bytes(1_000_001))
     store.create("/big", bytes(1_000_000))
-    assert store.state is ConnectionState.CONNECTED
+    assert store.state is StoreState.CONNECTED
 
 
 def test_each_store_has_its_session_and_a_closed_one_refuses(opened: Opener) -> None:
@@ -147,8 +147,8 @@ def test_each_store_has_its_session_and_a_closed_one_refuses(opened: Opener) -> 
     one.create("/a")
     one.close()
     one.close()
-    assert one.state is ConnectionState.LOST
-    assert other.state is ConnectionState.CONNECTED
+    assert one.state is StoreState.LOST
+    assert other.state is StoreState.CONNECTED
     with pytest.raises(NodeStoreUnavailable, match="closed"):
         one.get("/a")
     with pytest.raises(NodeStoreUnavailable):

@@ -75,7 +75,7 @@ def test_dev_has_exactly_the_commands_and_options_of_its_table() -> None:
 
 def test_the_page_lists_every_exit_status() -> None:
     written = {int(cells[0]) for cells in rows(section("## Exit statuses"))}
-    assert written == {0, errors.FAILED, errors.BAD_INPUT, errors.INTERRUPTED, 129, 143}
+    assert written == {0, errors.EXIT_FAILED, errors.BAD_INPUT, errors.INTERRUPTED, 129, 143}
 
 
 def test_the_page_lists_every_setting_with_default_and_meaning() -> None:

@@ -52,9 +52,9 @@ BUGS = (
     ),
     Bug(
         "a tree stands twice among those of a batch",
-        "tracking/joint.py",
+        "tracking/shared_roots.py",
         "        distinct = dict.fromkeys(each_root(distinct))",
-        "        return Joint(tuple(each_root(distinct)))",
+        "        return SharedRoots(tuple(each_root(distinct)))",
         LEDGER,
     ),
     Bug(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streamlet.coordination.node_store import ConnectionState, NodeStoreUnavailable, VersionConflict
+from streamlet.coordination.node_store import NodeStoreUnavailable, StoreState, VersionConflict
 from tests.memory_nodes import MemoryNodeStore
 
 
@@ -13,7 +13,7 @@ def test_suspended_writes_wait_in_order_and_are_carried_out() -> None:
     store = MemoryNodeStore()
     store.create("/a")
     store.suspend()
-    assert store.state is ConnectionState.SUSPENDED
+    assert store.state is StoreState.SUSPENDED
     first, stale = store.set_async("/a", b"1", 0), store.set_async("/a", b"2", 0)
     assert not first.done()
     with pytest.raises(NodeStoreUnavailable, match="suspended"):
@@ -33,7 +33,7 @@ def test_an_expired_session_fails_what_waited_and_comes_back_as_another() -> Non
     store.suspend()
     waiting = store.set_async("/a", b"1", 0)
     store.expire()
-    assert store.state is ConnectionState.LOST
+    assert store.state is StoreState.LOST
     with pytest.raises(NodeStoreUnavailable, match="expired"):
         waiting.result(0)
     store.resume()

@@ -155,16 +155,16 @@ def _probe(session: Session, workers: int, stop: Stop) -> None:
         address = listener.getsockname()[:2]
         task, group = preflight.make_probe(address), f"streamlet-preflight-{address[1]}"
 
-        def look() -> None:
+        def run_probe() -> None:
             try:
                 rows = run_tasks(session, task, "said string", min(slots, MOST_PROBES), group, "streamlet preflight")
                 found.extend(row["said"] for row in rows)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is explained below
                 failure.append(str(error))
 
-        thread = spark_thread(look, "preflight")
+        thread = spark_thread(run_probe, "preflight")
         thread.start()
-        if not _joined(thread, PROBE_S, stop):
+        if not _ended_within(thread, PROBE_S, stop):
             session.context.cancelJobGroup(group)
             thread.join(PROBE_S)
             raise BadInput(
@@ -176,7 +176,7 @@ def _probe(session: Session, workers: int, stop: Stop) -> None:
     preflight.judge(preflight.read_reports(found), address)
 
 
-def _joined(thread: threading.Thread, timeout_s: float, stop: Stop) -> bool:
+def _ended_within(thread: threading.Thread, timeout_s: float, stop: Stop) -> bool:
     deadline = time.monotonic() + timeout_s
     while thread.is_alive() and time.monotonic() < deadline:
         thread.join(0.1)

@@ -124,7 +124,7 @@ def check_session(conf: Mapping[str, str]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class PythonReport:
     """The report of one executor's Python.
 
     ``missing`` is module -> error; ``reach`` says why the driver cannot be reached.
@@ -167,12 +167,12 @@ def make_probe(address: tuple[str, int]) -> Callable[[Any], Any]:
     return probe
 
 
-def read_reports(rows: Sequence[str]) -> list[Report]:
+def read_reports(rows: Sequence[str]) -> list[PythonReport]:
     """Read the rows that the probes returned."""
-    return [Report(**json.loads(row)) for row in rows]
+    return [PythonReport(**json.loads(row)) for row in rows]
 
 
-def judge(reports: Sequence[Report], address: tuple[str, int]) -> None:
+def judge(reports: Sequence[PythonReport], address: tuple[str, int]) -> None:
     """Refuse what an executor lacks, with host, Python and remedy."""
     for report in reports:
         if report.missing:

@@ -1,10 +1,10 @@
 """One call of an administrator: the brokers to ask, and the items to try again.
 
 A call has items (topics, partitions, groups ...), each with an outcome of its own. It goes through rounds: a
-:class:`Route` finds the broker of each pending item, each broker gets one request for its share, and the answers go
-into :class:`Rounds`, which keeps an item pending after an error that may pass. Between rounds the call backs off, and
-refreshes the metadata where an error says that it is stale. The call ends when no item is pending, or at its deadline.
-Nothing here touches a clock or a socket but through the client and the clock that it is given.
+:class:`FindBrokers` finds the broker of each pending item, each broker gets one request for its share, and the answers
+go into :class:`Rounds`, which keeps an item pending after an error that may pass. Between rounds the call backs off,
+and refreshes the metadata where an error says that it is stale. The call ends when no item is pending, or at its
+deadline. Nothing here touches a clock or a socket but through the client and the clock that it is given.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ Make = Callable[[Sequence[K], Broker | None], AdminCall[K, V]]
 
 
 @dataclass(slots=True)
-class Found(Generic[K]):
+class BrokersFound(Generic[K]):
     """The broker of each item (None: any), or its error, permanent or not."""
 
     targets: dict[K, Broker | None] = field(default_factory=dict)
@@ -135,10 +135,10 @@ class Found(Generic[K]):
     later: dict[K, KafkaError] = field(default_factory=dict)
 
 
-class Route(Protocol[K]):
+class FindBrokers(Protocol[K]):
     """Finds the brokers of items, in each round again."""
 
-    def find(self, items: Sequence[K], call: Call) -> Found[K]:
+    def find(self, items: Sequence[K], call: Call) -> BrokersFound[K]:
         """Find the brokers, by asking the cluster where necessary. Raises KafkaError."""
 
 
@@ -179,7 +179,7 @@ class Call:
             self.client.poll(left)
 
     def run(
-        self, items: Iterable[K], route: Route[K], make: Make[K, V], final: tuple[type[KafkaError], ...] = AT_ONCE
+        self, items: Iterable[K], route: FindBrokers[K], make: Make[K, V], final: tuple[type[KafkaError], ...] = AT_ONCE
     ) -> Answers[K, V]:
         """Ask for all items until each has an outcome, or the deadline."""
         rounds: Rounds[K, V] = Rounds(items, final)
@@ -199,7 +199,7 @@ class Call:
             self._back_off(resume, rounds.stale)
         return rounds.answers
 
-    def _round(self, rounds: Rounds[K, V], route: Route[K], make: Make[K, V]) -> None:
+    def _round(self, rounds: Rounds[K, V], route: FindBrokers[K], make: Make[K, V]) -> None:
         try:
             found = route.find(rounds.pending, self)
         except KafkaError as err:
@@ -240,20 +240,20 @@ class Call:
 class Anywhere:
     """Any broker will do."""
 
-    def find(self, items: Sequence[K], call: Call) -> Found[K]:
-        return Found(dict.fromkeys(items))
+    def find(self, items: Sequence[K], call: Call) -> BrokersFound[K]:
+        return BrokersFound(dict.fromkeys(items))
 
 
 class ToController:
     """The broker that metadata names as the controller; on KRaft it passes requests on."""
 
-    def find(self, items: Sequence[K], call: Call) -> Found[K]:
+    def find(self, items: Sequence[K], call: Call) -> BrokersFound[K]:
         cluster = call.client.cluster
         broker = cluster.brokers.get(cluster.controller_id)
         if broker is None:
             gone = NoController("No broker is the cluster's controller at the moment: an election is under way.")
-            return Found(later=dict.fromkeys(items, gone))
-        return Found(dict.fromkeys(items, broker))
+            return BrokersFound(later=dict.fromkeys(items, gone))
+        return BrokersFound(dict.fromkeys(items, broker))
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,8 +263,8 @@ class ToBrokers(Generic[K]):
     node_id: Callable[[K], int | None]
     lost: str = ""
 
-    def find(self, items: Sequence[K], call: Call) -> Found[K]:
-        found: Found[K] = Found()
+    def find(self, items: Sequence[K], call: Call) -> BrokersFound[K]:
+        found: BrokersFound[K] = BrokersFound()
         brokers = call.client.cluster.brokers
         for item in items:
             wanted = self.node_id(item)
@@ -284,11 +284,11 @@ class ToCoordinators(Generic[K]):
 
     group_id: Callable[[K], str]
 
-    def find(self, items: Sequence[K], call: Call) -> Found[K]:
+    def find(self, items: Sequence[K], call: Call) -> BrokersFound[K]:
         # One search for each group, and all of them sent before the first is awaited.
         groups = dict.fromkeys(self.group_id(item) for item in items)
         searches = {group: find_coordinator(call.client, group) for group in groups}
-        found: Found[K] = Found()
+        found: BrokersFound[K] = BrokersFound()
         errors: dict[str, KafkaError] = {}
         brokers: dict[str, Broker] = {}
         for group, search in searches.items():

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, TypeGuard
 
 from streamlet.base.errors import BadInput
-from streamlet.kafka.admin.call_rounds import AT_ONCE, Call, Found
+from streamlet.kafka.admin.call_rounds import AT_ONCE, BrokersFound, Call
 from streamlet.kafka.admin.errors import Answers, item_error
 from streamlet.kafka.admin.model import (
     BROKER_DEFAULT,
@@ -203,14 +203,14 @@ class ToLeaders:
 
     doing: str
 
-    def find(self, items: Sequence[TopicPartition], call: Call) -> Found[TopicPartition]:
+    def find(self, items: Sequence[TopicPartition], call: Call) -> BrokersFound[TopicPartition]:
         # Asked in each round, not read from the client's metadata: that has only topics which the client itself uses,
         # and may be minutes old.
         response = call.wait(call.client.send(metadata_request(dict.fromkeys(tp.topic for tp in items))))
         brokers = read_brokers(response)
         known = read_descriptions(response).results
         faults = {row.name: row.error_code for row in response.topics if row.error_code}
-        found: Found[TopicPartition] = Found()
+        found: BrokersFound[TopicPartition] = BrokersFound()
         for tp in items:
             fault = item_error(faults.get(tp.topic, 0), f"{self.doing} {tp}", None, "DESCRIBE on the topic")
             partitions = known[tp.topic].partitions if tp.topic in known else ()

@@ -1,6 +1,6 @@
 """A group's coordinator and its stored offsets, for members and for outsiders (generation -1).
 
-:class:`GroupOffsets` remembers the coordinator and looks for it again when it has moved. Nothing is retried here: a
+:class:`GroupOffsetCalls` remembers the coordinator and looks for it again when it has moved. Nothing is retried here: a
 retriable error is left to the caller, at its next commit or by ``KafkaClient.wait_retrying``.
 """
 
@@ -185,7 +185,7 @@ def offset_fetch_request(
 
 
 @dataclass(slots=True, eq=False)
-class GroupOffsets:
+class GroupOffsetCalls:
     """One group's offsets over one client, with the search for its coordinator."""
 
     _client: KafkaClient

@@ -31,7 +31,7 @@ from streamlet.kafka.broker_errors import (
     UnknownTopicOrPartition,
 )
 from streamlet.kafka.client.client import KafkaClient
-from streamlet.kafka.client.group_requests import ConsumerGroupMetadata, GroupOffsets, OffsetAndMetadata
+from streamlet.kafka.client.group_requests import ConsumerGroupMetadata, GroupOffsetCalls, OffsetAndMetadata
 from streamlet.kafka.consumer.consumer_config import ConsumerConfig
 from streamlet.kafka.consumer.errors import CommitFailed, MembershipFenced, RebalanceUnderWay
 from streamlet.kafka.consumer.membership import NO_GENERATION, TAKES_LONG, Generation
@@ -83,7 +83,7 @@ class Commits:
         self._config = config
         self._now_s = now_s
         self._group_id = config.group_id
-        self._offsets = GroupOffsets(client, config.group_id, "group")
+        self._offsets = GroupOffsetCalls(client, config.group_id, "group")
         self._retry = config.retry_backoff
         self._order: deque[tuple[RequestFuture[None], Offsets, OffsetCommitCallback | None]] = deque()
         self.generation: Generation = NO_GENERATION

@@ -47,7 +47,7 @@ _CLOSE_S = 30.0
 """Seconds that a close may take, unless its caller says otherwise."""
 
 
-class OneThread:
+class OneThreadGuard:
     """Lock of one call: its own thread may re-enter, others get ConcurrentUse."""
 
     __slots__ = ("_lock",)
@@ -126,7 +126,7 @@ class Consumer:
             now_s,
             IdleReasons(self._client, self._subscriptions, now_s()),
         )
-        self._alone_lock = OneThread()
+        self._guard = OneThreadGuard()
         self._closed = False
         self._default_timeout_s = self.config.default_api_timeout_ms / 1000
         # Rule: neither the client nor the group's thread may hold anything that leads back to this object, such as a
@@ -170,7 +170,7 @@ class Consumer:
         empty list is :meth:`unsubscribe`, as in Java. The group is joined in the next poll. Raises IllegalSubscription
         without a ``group_id``, beside ``assign``, and for a bad pattern; InvalidTopic for a bad name.
         """
-        with self._alone():
+        with self._guarded():
             names = parse_subscription(topics, pattern, self.config.group_id)
             checked = checked_listener(listener)
             if not names:
@@ -187,7 +187,7 @@ class Consumer:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; no group shares them out. Replaces an earlier assignment."""
-        with self._alone():
+        with self._guarded():
             named = partitions_of(partitions)
             # Positions of partitions that go now are gone with them: a timed commit that is due is made first.
             if self._subscriptions.kind is SubscriptionType.USER_ASSIGNED and self._rebalancer.commits is not None:
@@ -199,7 +199,7 @@ class Consumer:
 
     def unsubscribe(self) -> None:
         """Read nothing, and leave the group."""
-        with self._alone():
+        with self._guarded():
             try:
                 self._rebalancer.unsubscribe()
             finally:
@@ -277,7 +277,7 @@ class Consumer:
 
         With the ``leader_epoch`` of the record before it, a log that was cut below it is noticed (KIP-320).
         """
-        with self._alone():
+        with self._guarded():
             tp = TopicPartition.of(partition)
             arguments.check_offset(tp, offset, leader_epoch)
             self._positions.start_at(tp, offset, leader_epoch)
@@ -292,14 +292,14 @@ class Consumer:
         self._seek_to(ResetStrategy.LATEST, partitions)
 
     def _seek_to(self, strategy: ResetStrategy, partitions: tuple[TopicPartition, ...]) -> None:
-        with self._alone():
+        with self._guarded():
             for tp in partitions or self._subscriptions.assigned:
                 self._subscriptions.request_reset(TopicPartition.of(tp), strategy)
                 self._handed_out.moved(tp)
 
     def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
         """Return the offset of the next record to be handed out. Raises ClientTimeout."""
-        with self._alone():
+        with self._guarded():
             tp = TopicPartition.of(partition)
             row = self._poller.until_position(tp, self._limit(timeout))
             assert row.position is not None
@@ -311,7 +311,7 @@ class Consumer:
 
         They stay assigned. A new assignment forgets the pause.
         """
-        with self._alone():
+        with self._guarded():
             for tp in partitions:
                 row = self._subscriptions.require(TopicPartition.of(tp))
                 row.paused = True
@@ -319,7 +319,7 @@ class Consumer:
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Hand out records of these partitions again."""
-        with self._alone():
+        with self._guarded():
             for tp in partitions:
                 self._subscriptions.require(TopicPartition.of(tp)).paused = False
 
@@ -339,26 +339,26 @@ class Consumer:
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """Return the first offset of each partition, assigned or not. Raises ClientTimeout."""
-        with self._alone():
+        with self._guarded():
             return self._queries.bounds(ResetStrategy.EARLIEST, partitions, self._limit(timeout))
 
     def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """Return the end of each log; with read_committed the last stable offset."""
-        with self._alone():
+        with self._guarded():
             return self._queries.bounds(ResetStrategy.LATEST, partitions, self._limit(timeout))
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first records at or after times in ms since 1970."""
-        with self._alone():
+        with self._guarded():
             return self._queries.by_times(timestamps, self._limit(timeout))
 
     def topics(self, timeout: float | None = None) -> frozenset[str]:
         """Return the names of all visible topics, without Kafka's own. Raises ClientTimeout."""
-        with self._alone():
+        with self._guarded():
             return self._queries.topics(self._limit(timeout))
 
     def partitions_for_topic(self, topic: str, timeout: float | None = None) -> frozenset[int] | None:
@@ -366,7 +366,7 @@ class Consumer:
 
         Raises ClientTimeout, or the error that the topic is refused with.
         """
-        with self._alone():
+        with self._guarded():
             check_topic(topic)
             return self._queries.partitions(topic, self._limit(timeout))
 
@@ -378,7 +378,7 @@ class Consumer:
         An offset is the *next* to read. Raises CommitFailed when the group has gone on without this member,
         RebalanceUnderWay (poll, then commit again), MembershipFenced, ClientTimeout.
         """
-        with self._alone():
+        with self._guarded():
             rows, limit = None if offsets is None else offset_rows(offsets), self._limit(timeout)
             self._in_hand.committed(rows)
             self._commits().commit_sync(self._handed_out.consumed() if rows is None else rows, limit)
@@ -389,7 +389,7 @@ class Consumer:
         ``callback(offsets, error)`` runs in a later poll, commit or close, in the order of the commits; without one a
         failure is logged.
         """
-        with self._alone():
+        with self._guarded():
             check_callable("callback", callback)
             rows = None if offsets is None else offset_rows(offsets)
             self._in_hand.committed(rows)
@@ -399,7 +399,7 @@ class Consumer:
         self, *partitions: TopicPartition, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets that the group has stored; partitions without one are left out."""
-        with self._alone():
+        with self._guarded():
             named = [TopicPartition.of(tp) for tp in partitions] or self._subscriptions.assigned
             return self._commits().committed(named, self._limit(timeout))
 
@@ -433,7 +433,7 @@ class Consumer:
         leaves waits at most 5 s. After 2 s the log says what it waits for.
         """
         seconds(timeout)
-        with self._alone(closed_too=True):
+        with self._guarded(closed_too=True):
             if self._closed:
                 return
             try:
@@ -447,13 +447,13 @@ class Consumer:
 
     # -- inside
 
-    def _alone(self, *, closed_too: bool = False) -> OneThread:
+    def _guarded(self, *, closed_too: bool = False) -> OneThreadGuard:
         if self._closed and not closed_too:
             raise ConsumerClosed("This consumer was closed.")
-        return self._alone_lock
+        return self._guard
 
     def _taking(self) -> Taking:
-        return Taking(self._handed_out, self._alone())
+        return Taking(self._handed_out, self._guarded())
 
     def _limit(self, timeout: float | None) -> float:
         return self._default_timeout_s if timeout is None else seconds(timeout)

@@ -36,7 +36,7 @@ from streamlet.kafka.consumer.records import (
     part_of,
     records_by_partition,
 )
-from streamlet.kafka.consumer.subscription_state import PartitionState, Position, SubscriptionState
+from streamlet.kafka.consumer.subscription_state import AssignedPartition, Position, SubscriptionState
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.metadata.cluster import TopicPartition
 
@@ -271,7 +271,7 @@ class HandedOut:
         self.undelivered, self.in_hand = Undelivered(), LastGiven()
         self.in_hand_counts = True
         """Whether records in hand count as consumed. Set to False by an error that leaves the ``with`` block."""
-        self._before: Sequence[tuple[PartitionState, Position]] = ()
+        self._before: Sequence[tuple[AssignedPartition, Position]] = ()
         """Positions as they were before the records that are being taken. Empty when none are."""
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -291,7 +291,7 @@ class HandedOut:
 
     # -- one poll
 
-    def note_positions(self, rows: Iterable[PartitionState]) -> None:
+    def note_positions(self, rows: Iterable[AssignedPartition]) -> None:
         """Remember positions that are about to move; no rows: none did."""
         self._before = [(row, row.position) for row in rows if row.position is not None]
 
@@ -322,7 +322,7 @@ class HandedOut:
     def _put_in_hand(self, found: Mapping[TopicPartition, list[ConsumerRecord]]) -> None:
         self.in_hand.put({tp: (rows[0].offset, rows[0].leader_epoch) for tp, rows in found.items()})
 
-    def _first_undelivered(self, row: PartitionState) -> Position | None:
+    def _first_undelivered(self, row: AssignedPartition) -> Position | None:
         first = self.undelivered.first(row.topic_partition)
         if first is None or row.position is None:
             return None
@@ -335,7 +335,7 @@ class HandedOut:
         self.undelivered.drop(tp)
         self.in_hand.forget(tp)
 
-    def put_back(self, row: PartitionState) -> None:
+    def put_back(self, row: AssignedPartition) -> None:
         """Move the position back before the undelivered records."""
         first = self._first_undelivered(row)
         if first is not None:
@@ -350,20 +350,20 @@ class HandedOut:
 class Taking:
     """Context of one poll: what it took counts as handed out when the context ends without an error.
 
-    ``alone`` is entered inside it: the lock that keeps other threads out.
+    ``guard`` is entered inside it: the lock that keeps other threads out.
 
     One class for both contexts, and no generator: see the last rule of ``__exit__``.
     """
 
-    __slots__ = ("_alone", "_handed_out")
+    __slots__ = ("_guard", "_handed_out")
 
-    def __init__(self, handed_out: HandedOut, alone: AbstractContextManager[None]) -> None:
+    def __init__(self, handed_out: HandedOut, guard: AbstractContextManager[None]) -> None:
         self._handed_out = handed_out
-        self._alone = alone
+        self._guard = guard
 
     def __enter__(self) -> None:
         # A second thread is refused here and has no part in what the first one is taking.
-        self._alone.__enter__()
+        self._guard.__enter__()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -375,7 +375,7 @@ class Taking:
             for row, position in handed_out._before:
                 row.position = position
                 handed_out.undelivered.drop(row.topic_partition)
-        self._alone.__exit__(kind, error, trace)
+        self._guard.__exit__(kind, error, trace)
         # Rule: the store that lets the positions count is the last statement of all, after the lock is released. A
         # signal's handler may run at each call before it, and commit; a plain store and a return let none in between.
         handed_out._before = ()

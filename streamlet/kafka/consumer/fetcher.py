@@ -36,7 +36,7 @@ from streamlet.kafka.client.leader_requests import (
 from streamlet.kafka.consumer.consumer_config import READ_COMMITTED, ConsumerConfig
 from streamlet.kafka.consumer.positions import Positions
 from streamlet.kafka.consumer.records import Chunk
-from streamlet.kafka.consumer.subscription_state import PartitionState, Position, SubscriptionState
+from streamlet.kafka.consumer.subscription_state import AssignedPartition, Position, SubscriptionState
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.fetch.fetch_session import FetchSession
 from streamlet.kafka.fetch.pauses import Pauses
@@ -202,7 +202,7 @@ class Fetcher:
         waits += [row.next_retry_s - now_s for row in self._subscriptions.fetchable() if row.next_retry_s > now_s]
         return min(waits, default=float("inf"))
 
-    def _broker_for(self, row: PartitionState, now: float) -> Broker | None:
+    def _broker_for(self, row: AssignedPartition, now: float) -> Broker | None:
         # A leader may name a nearer replica (KIP-392). It holds for a time and no longer than it can be reached: the
         # leader is asked again then, for a nearer or newer one.
         cluster = self._client.cluster
@@ -304,7 +304,7 @@ class Fetcher:
             self.send_fetches()
         return chunks
 
-    def _current(self, done: CompletedFetch) -> PartitionState | None:
+    def _current(self, done: CompletedFetch) -> AssignedPartition | None:
         """Return the partition's state if this answer still fits it."""
         row = self._subscriptions.get(done.topic_partition)
         if row is None or row.position is None or row.position.offset != done.next_offset:

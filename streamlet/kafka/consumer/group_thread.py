@@ -34,10 +34,10 @@ from streamlet.kafka.consumer.errors import GroupThreadDied
 from streamlet.kafka.consumer.membership import (
     JOIN_GRACE_S,
     Action,
-    Beat,
     Fatal,
     FindCoordinator,
     Generation,
+    Heartbeat,
     Join,
     Leave,
     Membership,
@@ -251,7 +251,7 @@ class GroupThread:
                 self._begin_share(action)
             case Sync():
                 self._send_sync(action)
-            case Beat():
+            case Heartbeat():
                 self._send_beat(action)
             case Leave():
                 self._send_leave(action)
@@ -328,7 +328,7 @@ class GroupThread:
             self._membership.synced(done.value.assignment, now)
             self._metadata_changed(self._client.cluster)
 
-    def _send_beat(self, action: Beat) -> None:
+    def _send_beat(self, action: Heartbeat) -> None:
         generation = action.generation
         request = HeartbeatRequest(
             group_id=self._membership.settings.group_id,

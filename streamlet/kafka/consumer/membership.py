@@ -101,7 +101,7 @@ class Sync:
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class Heartbeat:
     """Send a heartbeat."""
 
     generation: Generation
@@ -114,7 +114,7 @@ class Leave:
     member_id: str
 
 
-Action = FindCoordinator | Join | Share | Sync | Beat | Leave
+Action = FindCoordinator | Join | Share | Sync | Heartbeat | Leave
 
 # -- news for the consumer
 
@@ -286,7 +286,7 @@ class Membership:
         if not self.coordinator_known or now_s < self._beat_due_s():
             return None
         self._beating, self._beat_sent_s = True, now_s
-        return Beat(self.generation)
+        return Heartbeat(self.generation)
 
     def _slow_user(self, now_s: float) -> bool:
         """Leave when the user polls no more; return whether that is so."""

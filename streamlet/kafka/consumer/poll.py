@@ -30,8 +30,8 @@ from streamlet.kafka.consumer.positions import Positions
 from streamlet.kafka.consumer.rebalance import Rebalancer
 from streamlet.kafka.consumer.records import DecodedChunk
 from streamlet.kafka.consumer.subscription_state import (
+    AssignedPartition,
     FetchState,
-    PartitionState,
     Position,
     SubscriptionState,
     SubscriptionType,
@@ -99,7 +99,7 @@ class Poller:
             self._client.poll(max(min(deadline - now, self._next_wake_s(now)), 0.0))
             polled = True
 
-    def until_position(self, tp: TopicPartition, timeout_s: float) -> PartitionState:
+    def until_position(self, tp: TopicPartition, timeout_s: float) -> AssignedPartition:
         """Wait until the partition has a valid position. Raises ClientTimeout."""
         deadline = self._now_s() + timeout_s
         while True:

@@ -38,8 +38,8 @@ from streamlet.kafka.consumer.commits import Commits
 from streamlet.kafka.consumer.consumer_config import READ_COMMITTED, ConsumerConfig
 from streamlet.kafka.consumer.errors import LogTruncated, NoOffsetForPartition, PositionOutOfRange
 from streamlet.kafka.consumer.subscription_state import (
+    AssignedPartition,
     FetchState,
-    PartitionState,
     Position,
     ResetStrategy,
     SubscriptionState,
@@ -370,7 +370,7 @@ class Positions:
             self.tell(error)
 
 
-def _ends(row: PartitionState) -> str:
+def _ends(row: AssignedPartition) -> str:
     """Return the known ends of a log in words; an "out of range" often comes without them."""
     known = [f"it begins at {row.log_start_offset}"] if row.log_start_offset >= 0 else []
     known += [f"its end was last seen at {row.high_watermark}"] if row.high_watermark >= 0 else []

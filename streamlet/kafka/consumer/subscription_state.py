@@ -66,7 +66,7 @@ class Position:
 
 
 @dataclass(slots=True)
-class PartitionState:
+class AssignedPartition:
     """One assigned partition. States are changed by :class:`SubscriptionState` alone."""
 
     topic_partition: TopicPartition
@@ -113,7 +113,7 @@ class SubscriptionState:
     pattern: re.Pattern[str] | None = None
     assignment_id: int = 0
     """Grows with each change of the assignment: answers to earlier questions may be out of date."""
-    _rows: dict[TopicPartition, PartitionState] = field(default_factory=dict)
+    _rows: dict[TopicPartition, AssignedPartition] = field(default_factory=dict)
 
     # -- topics
 
@@ -182,15 +182,15 @@ class SubscriptionState:
     def __contains__(self, tp: object) -> bool:
         return tp in self._rows
 
-    def rows(self) -> Iterator[PartitionState]:
+    def rows(self) -> Iterator[AssignedPartition]:
         """Return an iterator over all partitions; the assignment may change meanwhile."""
         return iter(tuple(self._rows.values()))
 
-    def get(self, tp: TopicPartition) -> PartitionState | None:
+    def get(self, tp: TopicPartition) -> AssignedPartition | None:
         """Return the state of a partition, None when it is not assigned."""
         return self._rows.get(tp)
 
-    def require(self, tp: TopicPartition) -> PartitionState:
+    def require(self, tp: TopicPartition) -> AssignedPartition:
         """Return the state of a partition. Raises NotAssigned."""
         row = self._rows.get(tp)
         if row is None:
@@ -201,11 +201,11 @@ class SubscriptionState:
             )
         return row
 
-    def fetchable(self) -> list[PartitionState]:
+    def fetchable(self) -> list[AssignedPartition]:
         """Return the partitions to ask for, in order."""
         return [row for row in self._rows.values() if row.fetchable]
 
-    def in_state(self, state: FetchState, now_s: float = float("inf")) -> list[PartitionState]:
+    def in_state(self, state: FetchState, now_s: float = float("inf")) -> list[AssignedPartition]:
         """Return the partitions in a state whose retry is due."""
         return [row for row in self._rows.values() if row.state is state and row.next_retry_s <= now_s]
 
@@ -310,7 +310,7 @@ class SubscriptionState:
 
     def _replace(self, partitions: Iterable[TopicPartition]) -> None:
         old = self._rows
-        self._rows = {tp: old.get(tp) or PartitionState(tp) for tp in partitions}
+        self._rows = {tp: old.get(tp) or AssignedPartition(tp) for tp in partitions}
         self.assignment_id += 1
 
 

@@ -23,7 +23,7 @@ from enum import Enum
 from streamlet.kafka.metadata.cluster import UNKNOWN_EPOCH
 
 
-class Finding(Enum):
+class LogRelation(Enum):
     """Relation of a position to the leader's log."""
 
     HOLDS = "the log holds what was read so far"
@@ -38,7 +38,7 @@ class Finding(Enum):
 class PositionVerdict:
     """A finding, and what follows from it."""
 
-    finding: Finding
+    finding: LogRelation
     resume_at: int | None
     """Nearest offset to the position at which reading can go on; None when the log does not tell."""
     lost: tuple[int, int] | None = None
@@ -47,7 +47,7 @@ class PositionVerdict:
     @property
     def holds(self) -> bool:
         """True when reading goes on at the position."""
-        return self.finding is Finding.HOLDS
+        return self.finding is LogRelation.HOLDS
 
 
 def judge_position(
@@ -65,18 +65,18 @@ def judge_position(
     """
     # The order counts: offsets of another topic mean nothing, and epochs below the log's start are no longer kept.
     if not same_topic:
-        return PositionVerdict(Finding.TOPIC_RECREATED, log_start)
+        return PositionVerdict(LogRelation.TOPIC_RECREATED, log_start)
     if log_start is not None and position < log_start:
-        return PositionVerdict(Finding.BELOW_START, log_start, (position, log_start))
+        return PositionVerdict(LogRelation.BELOW_START, log_start, (position, log_start))
     if log_end is not None and position > log_end:
-        return PositionVerdict(Finding.AHEAD_OF_END, log_end, (log_end, position))
+        return PositionVerdict(LogRelation.AHEAD_OF_END, log_end, (log_end, position))
     if epoch_end is None or epoch_end >= position:
-        return PositionVerdict(Finding.HOLDS, position)
+        return PositionVerdict(LogRelation.HOLDS, position)
     if epoch_end < 0:
-        return PositionVerdict(Finding.NO_COMMON_EPOCH, None)
+        return PositionVerdict(LogRelation.NO_COMMON_EPOCH, None)
     # The records from epoch_end on were written by other leaders, and this reader has seen none of them.
     resume_at = epoch_end if log_start is None else max(log_start, epoch_end)
-    return PositionVerdict(Finding.DIVERGED, resume_at, (epoch_end, position))
+    return PositionVerdict(LogRelation.DIVERGED, resume_at, (epoch_end, position))
 
 
 class LeaderEpochs:

@@ -39,7 +39,7 @@ _SOFTWARE = ("streamlet", "0")
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
+class SetupRequest:
     """A request to send, in this version."""
 
     request: Request[Any]
@@ -59,17 +59,19 @@ class ConnectionSetup:
         self.session_lifetime_ms = 0
         """Milliseconds that the authentication is valid; 0: as long as the connection lasts."""
 
-    def begin(self) -> Say:
+    def begin(self) -> SetupRequest:
         """Return the first request on a new connection."""
         return self._ask_versions(NEWEST_API_VERSIONS)
 
-    def begin_again(self) -> Say:
+    def begin_again(self) -> SetupRequest:
         """Return the first request of another authentication."""
         assert self._conversation is not None
         self._sasl = self._conversation()
-        return Say(SaslHandshakeRequest(mechanism=self._sasl.mechanism), 1)
+        return SetupRequest(SaslHandshakeRequest(mechanism=self._sasl.mechanism), 1)
 
-    def answered(self, say: Say, response: Any, broker: str) -> Say | None:  # Any: of the type the request names
+    def answered(
+        self, say: SetupRequest, response: Any, broker: str
+    ) -> SetupRequest | None:  # Any: of the type the request names
         """Return the next request, None when the setup is done; ``broker`` is for errors.
 
         Raises AuthenticationFailed, Disconnected, ForeignProtocol or UnsupportedVersion: the connection is of no use.
@@ -81,11 +83,11 @@ class ConnectionSetup:
         assert isinstance(response, SaslAuthenticateResponse)
         return self._authenticate_answered(response, broker)
 
-    def _ask_versions(self, version: int) -> Say:
+    def _ask_versions(self, version: int) -> SetupRequest:
         name, release = _SOFTWARE
-        return Say(ApiVersionsRequest(client_software_name=name, client_software_version=release), version)
+        return SetupRequest(ApiVersionsRequest(client_software_name=name, client_software_version=release), version)
 
-    def _versions_answered(self, say: Say, response: ApiVersionsResponse) -> Say | None:
+    def _versions_answered(self, say: SetupRequest, response: ApiVersionsResponse) -> SetupRequest | None:
         # A broker that does not know the version of this first request answers in version 0 (KIP-511).
         if response.error_code == UNSUPPORTED_VERSION and say.version > 0:
             return self._ask_versions(0)
@@ -94,7 +96,7 @@ class ConnectionSetup:
         self.versions = response.ranges()
         return None if self._conversation is None else self.begin_again()
 
-    def _handshake_answered(self, response: SaslHandshakeResponse, broker: str) -> Say | None:
+    def _handshake_answered(self, response: SaslHandshakeResponse, broker: str) -> SetupRequest | None:
         assert self._sasl is not None
         kind = error_class(response.error_code)
         if response.error_code == _ILLEGAL_SASL_STATE:
@@ -108,12 +110,12 @@ class ConnectionSetup:
             )
         return self._authenticate(self._sasl.first(), broker)
 
-    def _authenticate(self, token: bytes, broker: str) -> Say:
+    def _authenticate(self, token: bytes, broker: str) -> SetupRequest:
         assert self.versions is not None
         request = SaslAuthenticateRequest(auth_bytes=token)
-        return Say(request, choose_version(request, self.versions, broker))
+        return SetupRequest(request, choose_version(request, self.versions, broker))
 
-    def _authenticate_answered(self, response: SaslAuthenticateResponse, broker: str) -> Say | None:
+    def _authenticate_answered(self, response: SaslAuthenticateResponse, broker: str) -> SetupRequest | None:
         assert self._sasl is not None
         kind = error_class(response.error_code)
         if kind is not None:
@@ -139,7 +141,7 @@ class ConnectionSetups:
         self._states = states
         self._conversation = conversation
         self._open: dict[Address, ConnectionSetup] = {}
-        self._to_say: dict[Address, Say] = {}
+        self._to_say: dict[Address, SetupRequest] = {}
 
     def begin(self, address: Address) -> None:
         """Begin the setup of a connection that was just made."""
@@ -155,7 +157,7 @@ class ConnectionSetups:
         """Return whether a request is to be sent at once."""
         return bool(self._to_say)
 
-    def take(self, now_s: float) -> dict[Address, Say]:
+    def take(self, now_s: float) -> dict[Address, SetupRequest]:
         """Return the requests to send now, by connection.
 
         Connections whose session ends soon authenticate again from here.
@@ -166,7 +168,7 @@ class ConnectionSetups:
         to_say, self._to_say = self._to_say, {}
         return to_say
 
-    def answered(self, broker: Broker, said: Say, frame: bytearray, now_s: float) -> None:
+    def answered(self, broker: Broker, said: SetupRequest, frame: bytearray, now_s: float) -> None:
         """Take a broker's answer to ``said``, and move the connection's state.
 
         Raises MalformedFrame, and the errors of :meth:`ConnectionSetup.answered`.

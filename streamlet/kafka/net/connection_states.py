@@ -26,7 +26,7 @@ class ConnectionState(Enum):
     READY = "ready"
 
 
-class Move(Enum):
+class ConnectionEvent(Enum):
     """Events that change a connection's state."""
 
     DIAL = "dial"
@@ -41,17 +41,17 @@ class Move(Enum):
 # authentication (KIP-368): no request is sent meanwhile, and the requests in flight are still answered. Every failure
 # leads to DISCONNECTED; there is no state "closing", as a close never waits.
 _S = ConnectionState
-TRANSITIONS: dict[tuple[ConnectionState, Move], ConnectionState] = {
-    (_S.DISCONNECTED, Move.DIAL): _S.CONNECTING,
-    (_S.CONNECTING, Move.CONNECTED): _S.CHECKING_API_VERSIONS,
-    (_S.CONNECTING, Move.LOST): _S.DISCONNECTED,
-    (_S.CHECKING_API_VERSIONS, Move.VERSIONS_KNOWN): _S.READY,
-    (_S.CHECKING_API_VERSIONS, Move.AUTHENTICATE): _S.AUTHENTICATING,
-    (_S.CHECKING_API_VERSIONS, Move.LOST): _S.DISCONNECTED,
-    (_S.AUTHENTICATING, Move.AUTHENTICATED): _S.READY,
-    (_S.AUTHENTICATING, Move.LOST): _S.DISCONNECTED,
-    (_S.READY, Move.AUTHENTICATE): _S.AUTHENTICATING,
-    (_S.READY, Move.LOST): _S.DISCONNECTED,
+TRANSITIONS: dict[tuple[ConnectionState, ConnectionEvent], ConnectionState] = {
+    (_S.DISCONNECTED, ConnectionEvent.DIAL): _S.CONNECTING,
+    (_S.CONNECTING, ConnectionEvent.CONNECTED): _S.CHECKING_API_VERSIONS,
+    (_S.CONNECTING, ConnectionEvent.LOST): _S.DISCONNECTED,
+    (_S.CHECKING_API_VERSIONS, ConnectionEvent.VERSIONS_KNOWN): _S.READY,
+    (_S.CHECKING_API_VERSIONS, ConnectionEvent.AUTHENTICATE): _S.AUTHENTICATING,
+    (_S.CHECKING_API_VERSIONS, ConnectionEvent.LOST): _S.DISCONNECTED,
+    (_S.AUTHENTICATING, ConnectionEvent.AUTHENTICATED): _S.READY,
+    (_S.AUTHENTICATING, ConnectionEvent.LOST): _S.DISCONNECTED,
+    (_S.READY, ConnectionEvent.AUTHENTICATE): _S.AUTHENTICATING,
+    (_S.READY, ConnectionEvent.LOST): _S.DISCONNECTED,
 }
 
 BEING_MADE = (_S.CONNECTING, _S.CHECKING_API_VERSIONS, _S.AUTHENTICATING)
@@ -151,7 +151,7 @@ class ConnectionStates:
         established connection broke, the address used last is not the first to be tried.
         """
         node = self.get(address)
-        self._move(node, Move.DIAL)
+        self._move(node, ConnectionEvent.DIAL)
         node.last_attempt_s = now_s
         timeout = self._setup_timeout.delay(node.setup_failures + 1, self._uniform)
         node.setup_deadline_s = now_s + timeout
@@ -167,20 +167,20 @@ class ConnectionStates:
     def connected(self, address: Address) -> None:
         """Note that the socket is connected, TLS included."""
         node = self.get(address)
-        self._move(node, Move.CONNECTED)
+        self._move(node, ConnectionEvent.CONNECTED)
         node.answered = False
 
     def versions_known(self, address: Address, versions: ApiRanges) -> None:
         """Note the broker's versions: the connection is ready, its failures forgotten."""
         node = self.get(address)
-        self._move(node, Move.VERSIONS_KNOWN)
+        self._move(node, ConnectionEvent.VERSIONS_KNOWN)
         node.versions = versions
         self._made(node)
 
     def authenticate(self, address: Address, now_s: float, versions: ApiRanges | None = None) -> None:
         """Note that authentication begins, on a new connection or again."""
         node = self.get(address)
-        self._move(node, Move.AUTHENTICATE)
+        self._move(node, ConnectionEvent.AUTHENTICATE)
         if versions is not None:
             node.versions = versions
         else:
@@ -194,7 +194,7 @@ class ConnectionStates:
     def authenticated(self, address: Address, now_s: float, lifetime_s: float) -> None:
         """Note that the connection is authenticated, for ``lifetime_s`` (0: for good)."""
         node = self.get(address)
-        self._move(node, Move.AUTHENTICATED)
+        self._move(node, ConnectionEvent.AUTHENTICATED)
         if lifetime_s > 0:
             # KIP-368: the next authentication begins at 85 to 95 % of the lifetime, as Java's clients do. The broker
             # closes a connection whose session ended.
@@ -228,7 +228,7 @@ class ConnectionStates:
         node = self.get(address)
         if node.state is not ConnectionState.READY:
             node.setup_failures += 1
-        self._move(node, Move.LOST)
+        self._move(node, ConnectionEvent.LOST)
         node.failures += 1
         # A refused user gets the longest back-off at once: a moment later the answer would be the same, and each try
         # may count towards locking the user out.
@@ -240,7 +240,7 @@ class ConnectionStates:
     def closed(self, address: Address) -> None:
         """Note that we closed it: a new one may be begun at once."""
         node = self.get(address)
-        self._move(node, Move.LOST)
+        self._move(node, ConnectionEvent.LOST)
         self._gone(node)
 
     @staticmethod
@@ -268,7 +268,7 @@ class ConnectionStates:
         return min((node.setup_deadline_s for node in self._nodes.values()), default=float("inf"))
 
     @staticmethod
-    def _move(node: NodeConnection, move: Move) -> None:
+    def _move(node: NodeConnection, move: ConnectionEvent) -> None:
         after = TRANSITIONS.get((node.state, move))
         if after is None:
             raise RuntimeError(f"a connection that is {node.state.value} cannot have {move.value!r} happen")

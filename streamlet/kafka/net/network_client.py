@@ -36,9 +36,9 @@ from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import Address, Broker
 from streamlet.kafka.metadata.metadata import Metadata, MetadataAsk
 from streamlet.kafka.net.connection_errors import ClosedByUs, count_hang_up, explain, hung_up
-from streamlet.kafka.net.connection_setup import ConnectionSetups, Say, sasl_conversations
+from streamlet.kafka.net.connection_setup import ConnectionSetups, SetupRequest, sasl_conversations
 from streamlet.kafka.net.connection_states import BEING_MADE, ConnectionState, ConnectionStates, SocketAddress
-from streamlet.kafka.net.selector import Dial, Ready, Selector
+from streamlet.kafka.net.selector import Dial, PollEvents, Selector
 from streamlet.kafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from streamlet.kafka.protocol.schema import (
     Request,
@@ -271,14 +271,14 @@ class NetworkClient:
         self._expire(outcomes, now)
         self.resolve(outcomes)
 
-    def _completed_sends(self, ready: Ready, outcomes: list[RequestOutcome]) -> None:
+    def _completed_sends(self, ready: PollEvents, outcomes: list[RequestOutcome]) -> None:
         for address in ready.completed_sends:
             entry = self.in_flight.mark_sent(address)
             if entry is not None and not entry.request.expects_response():
                 self.in_flight.complete(entry)
                 outcomes.append((entry.request, entry.future, None, None))
 
-    def _completed_receives(self, ready: Ready, outcomes: list[RequestOutcome], now: float) -> None:
+    def _completed_receives(self, ready: PollEvents, outcomes: list[RequestOutcome], now: float) -> None:
         for address, frame in ready.completed_receives:
             try:
                 self._receive(address, frame, outcomes, now)
@@ -295,7 +295,7 @@ class NetworkClient:
             raise kind(f"an answer with correlation id {found}, where {expected} was expected")
         if entry.sets_up:
             self.in_flight.complete_oldest(address)
-            self._setups.answered(entry.broker, Say(entry.request, entry.version), frame, now)
+            self._setups.answered(entry.broker, SetupRequest(entry.request, entry.version), frame, now)
             return
         value = decode_response(entry.request, entry.version, frame)
         self.in_flight.complete_oldest(address)
@@ -308,7 +308,7 @@ class NetworkClient:
             self.in_flight.postpone(address, throttle_ms / 1000)
         outcomes.append((entry.request, entry.future, value, None))
 
-    def _disconnections(self, ready: Ready, outcomes: list[RequestOutcome], now: float) -> None:
+    def _disconnections(self, ready: PollEvents, outcomes: list[RequestOutcome], now: float) -> None:
         lost, self._lost = self._lost, {}
         for address, error in (lost | ready.disconnected).items():
             self._connection_lost(address, error, outcomes, now)

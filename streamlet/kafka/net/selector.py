@@ -1,9 +1,9 @@
 """All connections of one client behind one epoll object: bytes out, frames in (Java: ``Selector``).
 
 It knows frames and addresses, no requests. A :class:`FrameBuffer` cuts a connection's bytes into frames (pure), a
-:class:`Transport` carries them, and :meth:`Selector.poll` gathers all that happened into one :class:`Ready` value; the
-caller decides the order of acting on it. TLS is another transport and another :data:`Dial` (``tls.py``). SASL is *not*
-here: it speaks in Kafka's frames, above the transport (``connection_setup.py``).
+:class:`Transport` carries them, and :meth:`Selector.poll` gathers all that happened into one :class:`PollEvents` value;
+the caller decides the order of acting on it. TLS is another transport and another :data:`Dial` (``tls.py``). SASL is
+*not* here: it speaks in Kafka's frames, above the transport (``connection_setup.py``).
 """
 
 from __future__ import annotations
@@ -263,7 +263,7 @@ _READS_A_TURN = 16
 
 
 @dataclass(slots=True)
-class Ready:
+class PollEvents:
     """The events of one poll."""
 
     connected: list[Address] = field(default_factory=list)
@@ -372,9 +372,9 @@ class Selector:
                 self._failed_at_once[address] = err
         return False
 
-    def poll(self, timeout_s: float, now_s: float) -> Ready:
+    def poll(self, timeout_s: float, now_s: float) -> PollEvents:
         """Wait at most ``timeout_s`` for an event, then read and write."""
-        ready = Ready(disconnected=self._failed_at_once)
+        ready = PollEvents(disconnected=self._failed_at_once)
         self._failed_at_once = {}
         held, self._held = self._held, {}
         if ready.disconnected or held:
@@ -429,7 +429,7 @@ class Selector:
         self._channels.clear()
         self._wakeup.close()
 
-    def _serve(self, channel: _Channel, events: int, ready: Ready) -> None:
+    def _serve(self, channel: _Channel, events: int, ready: PollEvents) -> None:
         if not channel.connected:
             if not channel.transport.finish_connect():
                 self._watch(channel)
@@ -443,7 +443,7 @@ class Selector:
         if events & _WRITE:
             ready.completed_sends += [channel.address] * self._write(channel)
 
-    def _read(self, channel: _Channel, ready: Ready) -> None:
+    def _read(self, channel: _Channel, ready: PollEvents) -> None:
         frames, transport = channel.frames, channel.transport
         for _ in range(_READS_A_TURN):
             room = frames.get_buffer()

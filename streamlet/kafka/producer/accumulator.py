@@ -47,7 +47,7 @@ _LONGEST_KEY = 64
 
 
 @dataclass(slots=True, eq=False)
-class Waiter:
+class MemoryWaiter:
     """One thread that waits for ``wanted`` bytes, and has ``got`` so many."""
 
     wanted: int
@@ -71,7 +71,7 @@ class BufferPool:
     def __init__(self, total: int) -> None:
         self.total = total
         self.available = total
-        self._waiters: deque[Waiter] = deque()
+        self._waiters: deque[MemoryWaiter] = deque()
 
     @property
     def in_use(self) -> int:
@@ -90,15 +90,15 @@ class BufferPool:
         self.available -= size
         return True
 
-    def wait(self, size: int) -> Waiter:
+    def wait(self, size: int) -> MemoryWaiter:
         """Stand in line for ``size`` bytes."""
         # The first in line gathers every byte that is freed, so that small wants cannot starve a large one.
-        waiter = Waiter(size)
+        waiter = MemoryWaiter(size)
         self._waiters.append(waiter)
         self._serve()
         return waiter
 
-    def leave(self, waiter: Waiter) -> bool:
+    def leave(self, waiter: MemoryWaiter) -> bool:
         """Leave the line, and the memory gathered so far to others; True when that served somebody."""
         if waiter in self._waiters:
             self._waiters.remove(waiter)

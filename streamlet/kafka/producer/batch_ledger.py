@@ -41,7 +41,7 @@ from streamlet.kafka.producer.errors import BatchExpired, OutcomeUnknown, Transa
 from streamlet.kafka.producer.metrics import ProducerMetrics
 from streamlet.kafka.producer.producer_batch import BatchState, ProducerBatch, Sequences
 from streamlet.kafka.producer.record_future import split_batch
-from streamlet.kafka.producer.transaction import State, TransactionManager
+from streamlet.kafka.producer.transaction import ProducerState, TransactionManager
 from streamlet.kafka.protocol.messages.produce import (
     ProducePartition,
     ProducePartitionResponse,
@@ -52,7 +52,7 @@ from streamlet.kafka.protocol.messages.produce import (
 from streamlet.kafka.records.appending import HEADER_SIZE
 
 
-class Verdict(Enum):
+class BatchVerdict(Enum):
     """The next step of a batch whose request has ended."""
 
     SUCCEEDED = "written"
@@ -156,7 +156,7 @@ class BatchLedger:
 
     def _settle(self, batch: ProducerBatch, outcome: Outcome, now_s: float) -> None:
         verdict = decide(batch, outcome, self._sequences, self._limits, now_s)
-        if verdict is Verdict.SUCCEEDED:
+        if verdict is BatchVerdict.SUCCEEDED:
             batch.complete(outcome.base_offset if outcome.error is None else -1, outcome.log_append_time)
             if self._sequences is not None:
                 self._sequences.acked(batch)
@@ -167,11 +167,11 @@ class BatchLedger:
         assert error is not None
         tp = batch.topic_partition
         self._failed_try(tp.topic)
-        if verdict is Verdict.RETRY:
+        if verdict is BatchVerdict.RETRY:
             self._metrics.retries += 1
             self.notes.append((logging.DEBUG, "batch for %s is sent again after: %s", (tp, error.message)))
             self._accumulator.reenqueue(batch, now_s)
-        elif verdict is Verdict.SPLIT:
+        elif verdict is BatchVerdict.SPLIT:
             self._metrics.splits += 1
             split_batch(batch, self._accumulator.split)
         else:
@@ -229,7 +229,11 @@ class BatchLedger:
     def abort_queued(self) -> None:
         """Abort all queued batches while the transaction can only be aborted: no try would help."""
         manager = self._manager
-        if manager is None or manager.state not in (State.FATAL_ERROR, State.ABORTING, State.ABORTABLE_ERROR):
+        if manager is None or manager.state not in (
+            ProducerState.FATAL_ERROR,
+            ProducerState.ABORTING,
+            ProducerState.ABORTABLE_ERROR,
+        ):
             return
         error = manager.error or TransactionAborted("The record's transaction was aborted.")
         for batch in self._accumulator.take_undrained():
@@ -342,21 +346,23 @@ def _outcome(topic: str, row: ProducePartitionResponse) -> Outcome:
 
 def decide(
     batch: ProducerBatch, outcome: Outcome, sequences: Sequences | None, limits: RetryLimits, now_s: float
-) -> Verdict:
+) -> BatchVerdict:
     """Decide about a batch whose request has ended; may ask ``sequences`` for a new epoch. In Java's order."""
     error = outcome.error
     # The broker has this very batch from an earlier try: written, at an offset that it does not tell.
     if error is None or isinstance(error, DuplicateSequenceNumber):
-        return Verdict.SUCCEEDED
+        return BatchVerdict.SUCCEEDED
     # Before the limits are looked at: a split uses up no try, and smaller batches have not been refused yet.
     if isinstance(error, (MessageTooLarge, RecordListTooLarge)) and batch.count > 1:
-        return Verdict.SPLIT
+        return BatchVerdict.SPLIT
     if now_s - batch.created_s >= limits.delivery_timeout_s or batch.attempts >= limits.retries:
-        return Verdict.FAILED
+        return BatchVerdict.FAILED
     # Asked last: with sequences the answer may take a new epoch, which only a batch that is sent again needs.
     if sequences is not None and batch.has_sequence:
-        return Verdict.RETRY if sequences.can_retry(batch, error, outcome.log_start_offset) else Verdict.FAILED
-    return Verdict.RETRY if error.retriable else Verdict.FAILED
+        return (
+            BatchVerdict.RETRY if sequences.can_retry(batch, error, outcome.log_start_offset) else BatchVerdict.FAILED
+        )
+    return BatchVerdict.RETRY if error.retriable else BatchVerdict.FAILED
 
 
 def with_size(error: KafkaError, batch: ProducerBatch) -> KafkaError:

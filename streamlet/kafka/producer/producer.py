@@ -32,7 +32,7 @@ from streamlet.kafka.producer.transaction import TransactionManager, Transaction
 from streamlet.kafka.records.appending import VARINT
 from streamlet.kafka.settings.foreign_names import answers_foreign_calls
 
-Headers = Sequence[tuple[str, bytes | None]] | Mapping[str, bytes | None]
+GivenHeaders = Sequence[tuple[str, bytes | None]] | Mapping[str, bytes | None]
 
 
 _REFUSED_IN_FORK = (
@@ -121,7 +121,7 @@ class Producer:
         topic: str,
         value: Any = None,  # Any: what the user's serializer takes
         key: Any = None,
-        headers: Headers | None = None,
+        headers: GivenHeaders | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
         partition_key: Any = None,
@@ -185,7 +185,7 @@ class Producer:
         values: Iterable[Any],
         keys: Iterable[Any] | None = None,
         partition: int | None = None,
-        headers: Headers | None = None,
+        headers: GivenHeaders | None = None,
         timestamp_ms: int | None = None,
     ) -> list[FutureRecordMetadata]:
         """Take many records in order; return a future for each. Far cheaper than one by one.

@@ -52,7 +52,7 @@ from streamlet.kafka.producer.partitioners import all_replicas_down, other_parti
 from streamlet.kafka.producer.producer_batch import ProducerBatch, Sequences
 from streamlet.kafka.producer.producer_config import ProducerConfig
 from streamlet.kafka.producer.record_future import SenderThread, run_callbacks
-from streamlet.kafka.producer.transaction import State, TransactionManager
+from streamlet.kafka.producer.transaction import ProducerState, TransactionManager
 from streamlet.kafka.producer.transaction_requests import TransactionRequest
 from streamlet.kafka.protocol.messages.produce import ProduceResponse
 
@@ -289,12 +289,18 @@ class Sender:
 
     def _begin_last_abort(self) -> None:
         with self.lock:
-            if self.manager is not None and self.manager.state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR):
+            if self.manager is not None and self.manager.state in (
+                ProducerState.IN_TRANSACTION,
+                ProducerState.ABORTABLE_ERROR,
+            ):
                 self.manager.begin_abort()
 
     def _is_drained(self) -> bool:
         with self.lock:
-            ending = self.manager is not None and self.manager.state in (State.COMMITTING, State.ABORTING)
+            ending = self.manager is not None and self.manager.state in (
+                ProducerState.COMMITTING,
+                ProducerState.ABORTING,
+            )
             return not self.accumulator.incomplete and not ending
 
     def _end(self) -> None:

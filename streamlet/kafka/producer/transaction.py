@@ -37,11 +37,11 @@ from streamlet.kafka.metadata.cluster import Broker, TopicPartition
 from streamlet.kafka.producer import transaction_requests as ask
 from streamlet.kafka.producer.errors import IllegalProducerState, ProducerFenced, TransactionFailed
 from streamlet.kafka.producer.producer_batch import Sequences
-from streamlet.kafka.producer.transaction_requests import Kind, Reaction, TransactionRequest
+from streamlet.kafka.producer.transaction_requests import Reaction, RequestKind, TransactionRequest
 from streamlet.kafka.protocol.messages.groups import FindCoordinatorRequest
 
 
-class State(Enum):
+class ProducerState(Enum):
     """The states of a producer's id and transaction."""
 
     UNINITIALIZED = "not initialised"
@@ -54,15 +54,19 @@ class State(Enum):
     FATAL_ERROR = "failed for good"
 
 
-ALLOWED: dict[State, frozenset[State]] = {
-    State.UNINITIALIZED: frozenset({State.INITIALIZING}),
-    State.INITIALIZING: frozenset({State.READY, State.ABORTABLE_ERROR}),
-    State.READY: frozenset({State.IN_TRANSACTION, State.INITIALIZING}),
-    State.IN_TRANSACTION: frozenset({State.COMMITTING, State.ABORTING, State.ABORTABLE_ERROR}),
-    State.COMMITTING: frozenset({State.READY, State.ABORTABLE_ERROR, State.INITIALIZING}),
-    State.ABORTING: frozenset({State.READY, State.INITIALIZING}),
-    State.ABORTABLE_ERROR: frozenset({State.ABORTING, State.ABORTABLE_ERROR}),
-    State.FATAL_ERROR: frozenset(),
+ALLOWED: dict[ProducerState, frozenset[ProducerState]] = {
+    ProducerState.UNINITIALIZED: frozenset({ProducerState.INITIALIZING}),
+    ProducerState.INITIALIZING: frozenset({ProducerState.READY, ProducerState.ABORTABLE_ERROR}),
+    ProducerState.READY: frozenset({ProducerState.IN_TRANSACTION, ProducerState.INITIALIZING}),
+    ProducerState.IN_TRANSACTION: frozenset(
+        {ProducerState.COMMITTING, ProducerState.ABORTING, ProducerState.ABORTABLE_ERROR}
+    ),
+    ProducerState.COMMITTING: frozenset(
+        {ProducerState.READY, ProducerState.ABORTABLE_ERROR, ProducerState.INITIALIZING}
+    ),
+    ProducerState.ABORTING: frozenset({ProducerState.READY, ProducerState.INITIALIZING}),
+    ProducerState.ABORTABLE_ERROR: frozenset({ProducerState.ABORTING, ProducerState.ABORTABLE_ERROR}),
+    ProducerState.FATAL_ERROR: frozenset(),
 }
 """The states that may follow each state, beside FATAL_ERROR, which may follow any.
 
@@ -100,9 +104,9 @@ _CONCURRENT_BACKOFF_S = 0.02
 That takes it milliseconds; the whole back-off would cost more.
 """
 _BEGUN_BY = {
-    "init_transactions()": State.INITIALIZING,
-    "commit_transaction()": State.COMMITTING,
-    "abort_transaction()": State.ABORTING,
+    "init_transactions()": ProducerState.INITIALIZING,
+    "commit_transaction()": ProducerState.COMMITTING,
+    "abort_transaction()": ProducerState.ABORTING,
 }
 
 
@@ -115,7 +119,7 @@ class TransactionManager:
     _timeout_ms: int
     _retry: Backoff
     _uniform: Callable[[], float]
-    state: State = State.UNINITIALIZED
+    state: ProducerState = ProducerState.UNINITIALIZED
     error: KafkaError | None = None
     """The reason for ABORTABLE_ERROR or FATAL_ERROR."""
     coordinator: Broker | None = None
@@ -144,28 +148,28 @@ class TransactionManager:
 
     def begin_initialize(self) -> TransactionResult:
         """Begin ``init_transactions()``. Calling it again after a time-out waits on."""
-        return self._begin("init_transactions()", State.UNINITIALIZED)
+        return self._begin("init_transactions()", ProducerState.UNINITIALIZED)
 
     @property
     def takes_epoch(self) -> bool:
         """Whether the next transaction waits for its epoch."""
-        return self.state is State.INITIALIZING and self.result is None
+        return self.state is ProducerState.INITIALIZING and self.result is None
 
     def begin_transaction(self) -> None:
         """Begin a transaction; not while :attr:`takes_epoch`."""
         self._require_transactional("begin_transaction()")
-        self._require("begin_transaction()", State.READY)
-        self._go(State.IN_TRANSACTION)
+        self._require("begin_transaction()", ProducerState.READY)
+        self._go(ProducerState.IN_TRANSACTION)
         self._unclaimed = None
 
     def begin_commit(self) -> TransactionResult:
         """Begin ``commit_transaction()``. Calling it again after a time-out waits on."""
-        return self._begin("commit_transaction()", State.IN_TRANSACTION)
+        return self._begin("commit_transaction()", ProducerState.IN_TRANSACTION)
 
     def begin_abort(self) -> TransactionResult:
         """Begin ``abort_transaction()``, from a failed transaction too. A second call waits on."""
         before = self._unclaimed
-        result = self._begin("abort_transaction()", State.IN_TRANSACTION, State.ABORTABLE_ERROR)
+        result = self._begin("abort_transaction()", ProducerState.IN_TRANSACTION, ProducerState.ABORTABLE_ERROR)
         if result is not before:
             self.error = None
             self._new_partitions.clear()
@@ -177,7 +181,7 @@ class TransactionManager:
         if result is self._unclaimed:
             self._unclaimed = None
 
-    def _begin(self, call: str, *states: State) -> TransactionResult:
+    def _begin(self, call: str, *states: ProducerState) -> TransactionResult:
         self._require_transactional(call)
         # The same call again: an earlier one gave up waiting for its result, and this one waits on.
         if self._unclaimed is not None and self._unclaimed.what == call:
@@ -194,15 +198,15 @@ class TransactionManager:
     ) -> TransactionResult:
         """Add offsets that are to be stored with the transaction."""
         self._require_transactional("send_offsets_to_transaction()")
-        self._require("send_offsets_to_transaction()", State.IN_TRANSACTION)
+        self._require("send_offsets_to_transaction()", ProducerState.IN_TRANSACTION)
         result = TransactionResult("send_offsets_to_transaction()")
         self._offsets.append(PendingOffsets(group, dict(offsets), result))
         return result
 
     def check_may_send(self, tp: TopicPartition) -> None:
         """Raise where no record may be taken: with a transactional id, outside of a transaction."""
-        if self.is_transactional or self.state is State.FATAL_ERROR:
-            self._require("send()", State.IN_TRANSACTION)
+        if self.is_transactional or self.state is ProducerState.FATAL_ERROR:
+            self._require("send()", ProducerState.IN_TRANSACTION)
             self.add_partition(tp)
 
     def add_partition(self, tp: TopicPartition) -> None:
@@ -212,12 +216,12 @@ class TransactionManager:
 
     def may_send_to(self, tp: TopicPartition) -> bool:
         """Return whether the coordinator knows of the partition: its batches may go out."""
-        return self.state is not State.FATAL_ERROR and (not self.is_transactional or tp in self._partitions)
+        return self.state is not ProducerState.FATAL_ERROR and (not self.is_transactional or tp in self._partitions)
 
     @property
     def hurries(self) -> bool:
         """Whether a commit or abort waits for every batch: nothing lingers then."""
-        return self.state in (State.COMMITTING, State.ABORTING)
+        return self.state in (ProducerState.COMMITTING, ProducerState.ABORTING)
 
     def batch_failed(self, error: KafkaError) -> None:
         """Fail the transaction of a batch that failed: it can only be aborted.
@@ -226,7 +230,7 @@ class TransactionManager:
         """
         if self.is_transactional and isinstance(error, ProducerFenced):
             self._fail_for_good(error)
-        elif self.is_transactional and self.state in (State.IN_TRANSACTION, State.COMMITTING):
+        elif self.is_transactional and self.state in (ProducerState.IN_TRANSACTION, ProducerState.COMMITTING):
             self._bump = True
             self._abortable(TransactionFailed(f"A batch of the transaction failed: {error} {ask.ABORT}"))
 
@@ -245,18 +249,18 @@ class TransactionManager:
     # -- what happens to it
 
     def _abortable(self, error: KafkaError) -> None:
-        if self.state is State.INITIALIZING:
+        if self.state is ProducerState.INITIALIZING:
             self._fail_for_good(error)
             return
-        if self.state not in (State.IN_TRANSACTION, State.COMMITTING, State.ABORTABLE_ERROR):
+        if self.state not in (ProducerState.IN_TRANSACTION, ProducerState.COMMITTING, ProducerState.ABORTABLE_ERROR):
             return
-        self._go(State.ABORTABLE_ERROR)
+        self._go(ProducerState.ABORTABLE_ERROR)
         self.error = self.error or error
         self._settle_offsets(error)
         self._settle(error)
 
     def _fail_for_good(self, error: KafkaError) -> None:
-        self.state = State.FATAL_ERROR  # not by _go: it may follow any state
+        self.state = ProducerState.FATAL_ERROR  # not by _go: it may follow any state
         self.error = error
         self._settle_offsets(error)
         self._settle(error)
@@ -269,7 +273,7 @@ class TransactionManager:
         self._started = False
         self._partitions.clear()
         self._new_partitions.clear()
-        self._go(State.INITIALIZING if self._bump else State.READY)
+        self._go(ProducerState.INITIALIZING if self._bump else ProducerState.READY)
         self._settle()
         return self._bump
 
@@ -291,7 +295,7 @@ class TransactionManager:
         ``settled``: no batch of the transaction is queued, in flight or on the wire.
         """
         # One at a time: the answer may change what is to be asked next.
-        if self._asked is not None or now_s < self._not_before or self.state is State.FATAL_ERROR:
+        if self._asked is not None or now_s < self._not_before or self.state is ProducerState.FATAL_ERROR:
             return None
         found = self._decide(settled)
         if found is not None:
@@ -312,39 +316,39 @@ class TransactionManager:
         wanted = self._wanted(settled)
         if wanted is None:
             return None
-        if self.coordinator is None and wanted is not Kind.COMMIT_OFFSETS:
+        if self.coordinator is None and wanted is not RequestKind.COMMIT_OFFSETS:
             return ask.find_transaction_coordinator(self._id)
         return self._request(wanted)
 
-    def _wanted(self, settled: bool) -> Kind | None:
+    def _wanted(self, settled: bool) -> RequestKind | None:
         """Return the kind of the next request, if one is due."""
-        if self.state is State.INITIALIZING:
-            return Kind.INIT_PRODUCER_ID
-        if self.state in (State.IN_TRANSACTION, State.COMMITTING):
+        if self.state is ProducerState.INITIALIZING:
+            return RequestKind.INIT_PRODUCER_ID
+        if self.state in (ProducerState.IN_TRANSACTION, ProducerState.COMMITTING):
             if self._new_partitions:
-                return Kind.ADD_PARTITIONS
+                return RequestKind.ADD_PARTITIONS
             if self._offsets:
-                return Kind.COMMIT_OFFSETS if self._offsets[0].added else Kind.ADD_OFFSETS
+                return RequestKind.COMMIT_OFFSETS if self._offsets[0].added else RequestKind.ADD_OFFSETS
         # Not before all is settled: records that arrive after the end would belong to the next transaction. And where
         # the coordinator was told nothing of this one, it need not be told of its end.
-        if self.state in (State.COMMITTING, State.ABORTING) and settled:
+        if self.state in (ProducerState.COMMITTING, ProducerState.ABORTING) and settled:
             if self._started:
-                return Kind.END
-            return Kind.INIT_PRODUCER_ID if self._ended() else None
+                return RequestKind.END
+            return RequestKind.INIT_PRODUCER_ID if self._ended() else None
         return None
 
-    def _request(self, kind: Kind) -> TransactionRequest:
-        if kind is Kind.INIT_PRODUCER_ID:
+    def _request(self, kind: RequestKind) -> TransactionRequest:
+        if kind is RequestKind.INIT_PRODUCER_ID:
             fresh = not self.sequences.has_id
             return ask.init_producer_id(self._id, self._timeout_ms, self.coordinator, self.sequences, fresh=fresh)
-        if kind is Kind.ADD_PARTITIONS:
+        if kind is RequestKind.ADD_PARTITIONS:
             self._started = True  # when it is asked, not when it is answered: the answer may get lost
             return ask.add_partitions(self._id, self.coordinator, self.sequences, self._new_partitions)
-        if kind is Kind.END:
-            commit = self.state is State.COMMITTING
+        if kind is RequestKind.END:
+            commit = self.state is ProducerState.COMMITTING
             return ask.end(self._id, self.coordinator, self.sequences, commit)
         pending = self._offsets[0]
-        if kind is Kind.ADD_OFFSETS:
+        if kind is RequestKind.ADD_OFFSETS:
             self._started = True
             return ask.add_offsets(self._id, self.coordinator, self.sequences, pending.group.group_id)
         broker = self._group_coordinators.get(pending.group.group_id)
@@ -362,13 +366,16 @@ class TransactionManager:
     def failed(self, asked: TransactionRequest, error: KafkaError, now_s: float) -> None:
         """Take note that no answer came: ask again, or fail for good."""
         self._asked = None
-        if self.state is State.FATAL_ERROR:
+        if self.state is ProducerState.FATAL_ERROR:
             return  # a batch was fenced meanwhile: that is the reason to keep
         # The coordinator may have done what it was asked, or may do it later. So the same is asked again, and the next
         # transaction takes a new epoch, which late requests cannot reach. Without transactions a refusal is no end
         # either: nothing is at stake, and a broker that lets us in later will give an id.
         if error.retriable or (not self.is_transactional and isinstance(error, (AuthenticationFailed, MalformedFrame))):
-            if isinstance(error, Disconnected) and asked.kind not in (Kind.FIND_COORDINATOR, Kind.INIT_PRODUCER_ID):
+            if isinstance(error, Disconnected) and asked.kind not in (
+                RequestKind.FIND_COORDINATOR,
+                RequestKind.INIT_PRODUCER_ID,
+            ):
                 self._bump = True
             self._forget_coordinator(asked)
             self._back_off(now_s)
@@ -380,28 +387,28 @@ class TransactionManager:
     ) -> None:  # Any: of the type the request names
         """Take in an answer, with the errors that stand in it."""
         self._asked = None
-        if self.state is State.FATAL_ERROR:
+        if self.state is ProducerState.FATAL_ERROR:
             return
-        if asked.kind is Kind.COMMIT_OFFSETS and not self._offsets:
+        if asked.kind is RequestKind.COMMIT_OFFSETS and not self._offsets:
             return  # aborted meanwhile
         fault, what = self._refusal(asked, response)
         if fault is not None:
             self._handle(asked, fault, now_s, what)
             return
         self._tries = 0
-        if asked.kind is Kind.FIND_COORDINATOR:
+        if asked.kind is RequestKind.FIND_COORDINATOR:
             self.coordinator = Broker(response.node_id, response.host, response.port).dedicated("transaction")
-        elif asked.kind is Kind.FIND_GROUP_COORDINATOR:
+        elif asked.kind is RequestKind.FIND_GROUP_COORDINATOR:
             assert isinstance(asked.request, FindCoordinatorRequest)
             broker = Broker(response.node_id, response.host, response.port).dedicated("transaction")
             self._group_coordinators[asked.request.key] = broker
-        elif asked.kind is Kind.INIT_PRODUCER_ID:
+        elif asked.kind is RequestKind.INIT_PRODUCER_ID:
             self._initialized(response.producer_id, response.producer_epoch)
-        elif asked.kind is Kind.ADD_OFFSETS and self._offsets:
+        elif asked.kind is RequestKind.ADD_OFFSETS and self._offsets:
             self._offsets[0].added = True
-        elif asked.kind is Kind.COMMIT_OFFSETS:
+        elif asked.kind is RequestKind.COMMIT_OFFSETS:
             self._offsets.pop(0).result.settle()
-        elif asked.kind is Kind.END:
+        elif asked.kind is RequestKind.END:
             self._ended()
 
     def _refusal(self, asked: TransactionRequest, response: Any) -> tuple[type[BrokerError] | None, str]:
@@ -409,7 +416,7 @@ class TransactionManager:
 
         Two kinds answer partition by partition; those that went well are noted, and need not be asked again.
         """
-        if asked.kind is Kind.ADD_PARTITIONS:
+        if asked.kind is RequestKind.ADD_PARTITIONS:
             rows = {
                 TopicPartition(topic.name, row.partition_index): error_class(row.partition_error_code)
                 for topic in response.results_by_topic_v3_and_below
@@ -419,7 +426,7 @@ class TransactionManager:
             self._new_partitions -= added
             self._partitions |= added
             what = "Adding %s to the transaction"
-        elif asked.kind is Kind.COMMIT_OFFSETS:
+        elif asked.kind is RequestKind.COMMIT_OFFSETS:
             rows = {tp: error_class(row.error_code) for tp, row in partition_rows(response.topics)}
             pending = self._offsets[0]
             pending.offsets = {tp: row for tp, row in pending.offsets.items() if rows.get(tp, BrokerError) is not None}
@@ -428,7 +435,7 @@ class TransactionManager:
             return error_class(response.error_code), ""
         # A partition to be added was passed over because another one was refused, and is asked for again. Offsets that
         # were not attempted are not stored: for them it is an error.
-        passed_over = OperationNotAttempted if asked.kind is Kind.ADD_PARTITIONS else None
+        passed_over = OperationNotAttempted if asked.kind is RequestKind.ADD_PARTITIONS else None
         refused = {tp: fault for tp, fault in rows.items() if fault is not None and fault is not passed_over}
         if not refused:
             return None, ""
@@ -439,7 +446,7 @@ class TransactionManager:
         self.sequences.set_id(producer_id, producer_epoch)
         self._bump = False
         if self.is_transactional:
-            self._go(State.READY)
+            self._go(ProducerState.READY)
             self._settle()
 
     # -- errors
@@ -457,11 +464,11 @@ class TransactionManager:
             self._back_off(now_s, _CONCURRENT_BACKOFF_S if fault is ConcurrentTransactions else None)
         elif reaction is Reaction.FENCED:
             self._fail_for_good(ask.fenced(fault, what or asked.kind.value, name))
-        elif reaction is Reaction.ABORTABLE and self.state is State.ABORTING:
+        elif reaction is Reaction.ABORTABLE and self.state is ProducerState.ABORTING:
             self._bump = True
             # An AddPartitions whose answer was lost may never have arrived. Then the coordinator knows of no
             # transaction and has nothing to abort; the next epoch makes sure of that.
-            if asked.kind is Kind.END:
+            if asked.kind is RequestKind.END:
                 self._ended()
         elif reaction is Reaction.ABORTABLE:
             self._bump = self._bump or ask.needs_new_epoch(fault)
@@ -470,7 +477,7 @@ class TransactionManager:
             self._fail_for_good(error)
 
     def _forget_coordinator(self, asked: TransactionRequest) -> None:
-        if asked.kind is Kind.COMMIT_OFFSETS:
+        if asked.kind is RequestKind.COMMIT_OFFSETS:
             self._group_coordinators.clear()
         else:
             self.coordinator = None
@@ -481,7 +488,7 @@ class TransactionManager:
 
     # -- states
 
-    def _go(self, state: State) -> None:
+    def _go(self, state: ProducerState) -> None:
         if state not in ALLOWED[self.state]:
             raise RuntimeError(f"a transaction {self.state.value} cannot become {state.value}")
         self.state = state
@@ -490,23 +497,23 @@ class TransactionManager:
         if not self.is_transactional:
             raise IllegalProducerState(f"{call} needs a producer with transactional_id set, and this one has none.")
 
-    def _require(self, call: str, *states: State) -> None:
+    def _require(self, call: str, *states: ProducerState) -> None:
         if self.state in states:
             return
         # A copy each time: one object would gather the frames of all its raises, and keep their records in memory.
-        if self.state in (State.FATAL_ERROR, State.ABORTABLE_ERROR):
+        if self.state in (ProducerState.FATAL_ERROR, ProducerState.ABORTABLE_ERROR):
             assert self.error is not None
             raise copy_of(self.error)
-        state = State.READY if self.takes_epoch else self.state
+        state = ProducerState.READY if self.takes_epoch else self.state
         raise IllegalProducerState(f"{call} is not possible now: the producer is {state.value}.{_hint(state)}")
 
 
-def _hint(state: State) -> str:
+def _hint(state: ProducerState) -> str:
     return {
-        State.UNINITIALIZED: " Call init_transactions() first, once.",
-        State.READY: " Call begin_transaction() first.",
-        State.IN_TRANSACTION: " Call commit_transaction() or abort_transaction() first.",
-        State.COMMITTING: " Call commit_transaction() again to wait for its end.",
-        State.ABORTING: " Call abort_transaction() again to wait for its end.",
-        State.INITIALIZING: " Call init_transactions() again to wait for its end.",
+        ProducerState.UNINITIALIZED: " Call init_transactions() first, once.",
+        ProducerState.READY: " Call begin_transaction() first.",
+        ProducerState.IN_TRANSACTION: " Call commit_transaction() or abort_transaction() first.",
+        ProducerState.COMMITTING: " Call commit_transaction() again to wait for its end.",
+        ProducerState.ABORTING: " Call abort_transaction() again to wait for its end.",
+        ProducerState.INITIALIZING: " Call init_transactions() again to wait for its end.",
     }.get(state, "")

@@ -32,7 +32,7 @@ from streamlet.kafka.protocol.schema import Request
 _NONE = -1
 
 
-class Kind(Enum):
+class RequestKind(Enum):
     """The kinds of requests to a coordinator."""
 
     FIND_COORDINATOR = "FindCoordinator"
@@ -48,7 +48,7 @@ class Kind(Enum):
 class TransactionRequest:
     """A request to send; ``to`` None: any broker."""
 
-    kind: Kind
+    kind: RequestKind
     request: Request[Any]
     to: Broker | None
 
@@ -56,13 +56,13 @@ class TransactionRequest:
 def find_transaction_coordinator(transactional_id: str) -> TransactionRequest:
     """Ask any broker for the coordinator of the transactional id."""
     return TransactionRequest(
-        Kind.FIND_COORDINATOR, FindCoordinatorRequest(key=transactional_id, key_type=TRANSACTION), None
+        RequestKind.FIND_COORDINATOR, FindCoordinatorRequest(key=transactional_id, key_type=TRANSACTION), None
     )
 
 
 def find_group_coordinator(group_id: str) -> TransactionRequest:
     """Ask any broker for the coordinator of a group."""
-    return TransactionRequest(Kind.FIND_GROUP_COORDINATOR, FindCoordinatorRequest(key=group_id), None)
+    return TransactionRequest(RequestKind.FIND_GROUP_COORDINATOR, FindCoordinatorRequest(key=group_id), None)
 
 
 def init_producer_id(
@@ -78,7 +78,7 @@ def init_producer_id(
         producer_id=held[0],
         producer_epoch=held[1],
     )
-    return TransactionRequest(Kind.INIT_PRODUCER_ID, request, to)
+    return TransactionRequest(RequestKind.INIT_PRODUCER_ID, request, to)
 
 
 def add_partitions(
@@ -95,7 +95,7 @@ def add_partitions(
             lambda topic, numbers: AddPartitionsToTxnTopic(name=topic, partitions=numbers),
         ),
     )
-    return TransactionRequest(Kind.ADD_PARTITIONS, request, to)
+    return TransactionRequest(RequestKind.ADD_PARTITIONS, request, to)
 
 
 def add_offsets(transactional_id: str, to: Broker | None, sequences: Sequences, group_id: str) -> TransactionRequest:
@@ -106,7 +106,7 @@ def add_offsets(transactional_id: str, to: Broker | None, sequences: Sequences, 
         producer_epoch=sequences.producer_epoch,
         group_id=group_id,
     )
-    return TransactionRequest(Kind.ADD_OFFSETS, request, to)
+    return TransactionRequest(RequestKind.ADD_OFFSETS, request, to)
 
 
 def commit_offsets(
@@ -136,7 +136,7 @@ def commit_offsets(
             lambda topic, rows: TxnOffsetCommitRequestTopic(name=topic, partitions=rows),
         ),
     )
-    return TransactionRequest(Kind.COMMIT_OFFSETS, request, to)
+    return TransactionRequest(RequestKind.COMMIT_OFFSETS, request, to)
 
 
 def end(transactional_id: str, to: Broker | None, sequences: Sequences, commit: bool) -> TransactionRequest:
@@ -147,7 +147,7 @@ def end(transactional_id: str, to: Broker | None, sequences: Sequences, commit: 
         producer_epoch=sequences.producer_epoch,
         committed=commit,
     )
-    return TransactionRequest(Kind.END, request, to)
+    return TransactionRequest(RequestKind.END, request, to)
 
 
 # -- errors in answers
@@ -175,11 +175,11 @@ _EVERYWHERE: dict[type[BrokerError], Reaction] = {
     e.TransactionalIdAuthorizationFailed: Reaction.FATAL,
     e.ClusterAuthorizationFailed: Reaction.FATAL,
 }
-_ABORTABLE: dict[Kind, tuple[type[BrokerError], ...]] = {
-    Kind.FIND_GROUP_COORDINATOR: (e.GroupAuthorizationFailed,),
-    Kind.ADD_PARTITIONS: (e.TopicAuthorizationFailed, e.UnknownProducerId, e.InvalidProducerIdMapping),
-    Kind.ADD_OFFSETS: (e.GroupAuthorizationFailed, e.UnknownProducerId, e.InvalidProducerIdMapping),
-    Kind.COMMIT_OFFSETS: (
+_ABORTABLE: dict[RequestKind, tuple[type[BrokerError], ...]] = {
+    RequestKind.FIND_GROUP_COORDINATOR: (e.GroupAuthorizationFailed,),
+    RequestKind.ADD_PARTITIONS: (e.TopicAuthorizationFailed, e.UnknownProducerId, e.InvalidProducerIdMapping),
+    RequestKind.ADD_OFFSETS: (e.GroupAuthorizationFailed, e.UnknownProducerId, e.InvalidProducerIdMapping),
+    RequestKind.COMMIT_OFFSETS: (
         e.GroupAuthorizationFailed,
         e.UnknownMemberId,
         e.IllegalGeneration,
@@ -191,12 +191,12 @@ _ABORTABLE: dict[Kind, tuple[type[BrokerError], ...]] = {
     ),
     # InvalidTransactionState: the coordinator knows of no transaction. The request that was to begin it was lost with
     # its answer. Nothing is wrong with that for an abort. (A repeated end is answered like the first one.)
-    Kind.END: (e.UnknownProducerId, e.InvalidProducerIdMapping, e.InvalidTransactionState),
+    RequestKind.END: (e.UnknownProducerId, e.InvalidProducerIdMapping, e.InvalidTransactionState),
 }
 """Errors that one kind of request can only answer by an abort of the transaction."""
 
 
-def reaction_to(kind: Kind, fault: type[BrokerError]) -> Reaction:
+def reaction_to(kind: RequestKind, fault: type[BrokerError]) -> Reaction:
     """Look up an error in the answer to ``kind``: under the kind, under all kinds, else by ``retriable``."""
     if fault in _ABORTABLE.get(kind, ()):
         return Reaction.ABORTABLE

@@ -39,7 +39,7 @@ _LEAST_LENGTH = HEADER.size - LENGTH_END
 _CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
-CONTROL = 0x20
+CONTROL_BATCH = 0x20
 
 
 class TimestampType(IntEnum):
@@ -95,7 +95,7 @@ class BatchHeader:
     @property
     def is_control(self) -> bool:
         """Whether it holds a transaction's end marker, which no user gets."""
-        return bool(self.attributes & CONTROL)
+        return bool(self.attributes & CONTROL_BATCH)
 
 
 def parse_header(data: bytes | memoryview, pos: int) -> BatchHeader:

@@ -14,13 +14,13 @@ from streamlet.runtime.links.handshake import Hello, Refused
 from streamlet.runtime.links.silence import watch
 from streamlet.runtime.links.wire import FrameReader, FrameWriter
 
-Address = tuple[str, str, int]
+LinkAddress = tuple[str, str, int]
 """("unix", path, 0) or ("tcp", host, port)."""
 
 WELCOME = b"\x01"
 
 
-class HungUp(Refused):
+class PeerHungUp(Refused):
     """The other end went away during the handshake: mostly a process that ended."""
 
 
@@ -34,7 +34,7 @@ class Secured:
     reader: FrameReader
 
 
-def dial(address: Address, hello: Hello, secret: bytes, frame_limit: int) -> Secured:
+def dial(address: LinkAddress, hello: Hello, secret: bytes, frame_limit: int) -> Secured:
     """Connect and prove, within the handshake's deadline. Raises OSError or Refused.
 
     A name may have several addresses, of both families; they are tried in the resolver's order, and each has an equal
@@ -55,7 +55,7 @@ def dial(address: Address, hello: Hello, secret: bytes, frame_limit: int) -> Sec
     raise Refused(f"none of its addresses: {'; '.join(f'{where}: {error}' for where, error in failed)}")
 
 
-def resolve(address: Address) -> list[tuple[socket.AddressFamily, Any]]:
+def resolve(address: LinkAddress) -> list[tuple[socket.AddressFamily, Any]]:
     """Return family and socket address of every address that a name has. Blocks. Raises OSError."""
     kind, host, port = address
     if kind == "unix":
@@ -97,8 +97,8 @@ def _connect(
 def accept(sock: socket.socket, secret: bytes, check_hello: Callable[[Hello], None], frame_limit: int) -> Secured:
     """Exchange proofs with a peer that has dialled. Raises OSError or Refused.
 
-    ``check_hello(hello)`` raises Refused for a peer that is not wanted. A peer that has gone raises HungUp. The socket
-    is closed after each error.
+    ``check_hello(hello)`` raises Refused for a peer that is not wanted. A peer that has gone raises PeerHungUp. The
+    socket is closed after each error.
     """
     deadline = time.monotonic() + handshake.DEADLINE_S
     try:
@@ -116,7 +116,7 @@ def accept(sock: socket.socket, secret: bytes, check_hello: Callable[[Hello], No
         return Secured(sock, hello, FrameWriter(keys.to_dialer), FrameReader(keys.to_acceptor, frame_limit))
     except ConnectionError as error:
         sock.close()
-        raise HungUp("it hung up during the handshake") from error
+        raise PeerHungUp("it hung up during the handshake") from error
     except BaseException:
         sock.close()
         raise
@@ -134,6 +134,6 @@ def _read_exactly(sock: socket.socket, count: int, deadline: float) -> bytes:
         except TimeoutError:
             raise Refused("it did not finish the handshake in time") from None
         if not more:
-            raise HungUp("it hung up during the handshake")
+            raise PeerHungUp("it hung up during the handshake")
         data += more
     return data

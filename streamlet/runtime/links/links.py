@@ -39,7 +39,7 @@ CUT_BY_COORDINATOR = "the coordinator said so"
 ENDED_ELSEWHERE = (PEER_CLOSED, PEER_RESET, CUT_BY_COORDINATOR)
 """Reasons of a link that was not ended at this end: the other end may know a better one."""
 
-LinkLost = Callable[[int, int, int, str], None]
+OnLinkLost = Callable[[int, int, int, str], None]
 """(worker, its epoch, version of the book that made the link, reason). Called after everything readable was read."""
 
 
@@ -132,7 +132,7 @@ class SocketLinks:
     Every method runs on the loop's thread. A link that fails is closed and reported once.
     """
 
-    def __init__(self, lost: LinkLost, check: Callable[[Incoming], None]) -> None:
+    def __init__(self, lost: OnLinkLost, check: Callable[[Incoming], None]) -> None:
         """Make an empty set; ``check`` raises BadFrame for a frame this worker must not get."""
         self._check = check
         self._lost = lost
@@ -170,11 +170,11 @@ class SocketLinks:
         """Return worker -> epoch of every link."""
         return {worker: link.epoch for worker, link in self._links.items()}
 
-    def look(self, now: float) -> None:
+    def cut_silent(self, now: float) -> None:
         """Cut every link whose other machine has sent nothing for SILENT_S. Called each LOOK_S."""
         for link in list(self._links.values()):
             try:
-                silent_s = link.silence.look(segments_in(link.sock), now)
+                silent_s = link.silence.note_segments(segments_in(link.sock), now)
             except OSError:  # broken: the reading side says how
                 continue
             if silent_s >= SILENT_S:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from streamlet.runtime.links import handshake
-from streamlet.runtime.links.dialing import Address, Secured, dial
+from streamlet.runtime.links.dialing import LinkAddress, Secured, dial
 from streamlet.runtime.links.handshake import Hello, Refused
 from streamlet.runtime.links.links import SocketLinks
 from streamlet.runtime.links.wire import MAX_DATA_FRAME
@@ -60,7 +60,7 @@ class Peering:
         self._linked = linked
         self._unlinked = unlinked
         self._version = 0
-        self._peers: Mapping[int, tuple[int, Address]] = {}
+        self._peers: Mapping[int, tuple[int, LinkAddress]] = {}
         """Worker -> epoch and address, of the present book. Replaced as a whole: ``check_hello`` reads it unlocked."""
         self._linked_by = 0
         """The last version that ``linked`` was given."""
@@ -99,7 +99,7 @@ class Peering:
 
     # -- peers we dial -----------------------------------------------------------------------------------------
 
-    def apply_book(self, version: int, peers: Mapping[int, tuple[int, Address]]) -> None:
+    def apply_book(self, version: int, peers: Mapping[int, tuple[int, LinkAddress]]) -> None:
         """Take a newer address book: worker -> epoch and address. Ignore an older one."""
         if version > self._version:
             self._version, self._peers = version, peers
@@ -139,7 +139,7 @@ class Peering:
                     why = str(error)
                     self._post(partial(self._dial_again, worker, why))
 
-    def _dial(self, worker: int, epoch: int, address: Address, version: int) -> None:
+    def _dial(self, worker: int, epoch: int, address: LinkAddress, version: int) -> None:
         me = self._me
         hello = Hello(handshake.DATA, me.run_id, me.worker, me.epoch, worker, version)
         try:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from streamlet.base.notices import Notices
 from streamlet.runtime.links import dialing
-from streamlet.runtime.links.dialing import Address, HungUp, Secured
+from streamlet.runtime.links.dialing import LinkAddress, PeerHungUp, Secured
 from streamlet.runtime.links.handshake import DEADLINE_S, Hello, Refused
 
 MAX_UNPROVED = 64
@@ -39,7 +39,7 @@ class LinkServer:
 
     def __init__(
         self,
-        address: Address,
+        address: LinkAddress,
         secret: bytes,
         check_hello: Callable[[Hello], None],
         on_secured: Callable[[Secured], None],
@@ -48,7 +48,7 @@ class LinkServer:
         self._sock = bind_socket(address)
         self._sock.listen(128)
         self._sock.setblocking(False)
-        self.address: Address = address if address[0] == "unix" else ("tcp", *self._sock.getsockname()[:2])
+        self.address: LinkAddress = address if address[0] == "unix" else ("tcp", *self._sock.getsockname()[:2])
         self._secret = secret
         self._check_hello = check_hello
         self._on_secured = on_secured
@@ -126,7 +126,7 @@ class LinkServer:
     def _authenticate(self, sock: socket.socket) -> Secured | None:
         try:
             return dialing.accept(sock, self._secret, self._check_hello, self._frame_limit)
-        except HungUp as error:  # a worker that ended, for example: not worth a warning
+        except PeerHungUp as error:  # a worker that ended, for example: not worth a warning
             logger.debug("A connection came to nothing: %s.", error)
         except (Refused, OSError) as error:
             self._tell(error)
@@ -176,7 +176,7 @@ def _spare_descriptor() -> int | None:
     return None
 
 
-def bind_socket(address: Address) -> socket.socket:
+def bind_socket(address: LinkAddress) -> socket.socket:
     """Bind a socket to a name's first address that is ours. Raises OSError."""
     # IPv4 first, where a name has both: a machine without IPv6 can dial that one alone.
     failure: OSError | None = None

@@ -60,7 +60,7 @@ class Silence:
         self._looked_at = now
         self.silent_s = 0.0
 
-    def look(self, segments: int | None, now: float) -> float:
+    def note_segments(self, segments: int | None, now: float) -> float:
         """Take the count of segments; return the seconds of silence."""
         # A long time between two looks counts as one: while we stood still, or were in a bolt, the other end may have
         # found our window closed, and then its kernel asks ever more rarely.

@@ -20,7 +20,7 @@ import msgpack
 from streamlet.base.errors import StreamletError
 from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run
 from streamlet.tracking.census import Answer, Ask
-from streamlet.tracking.joint import Joint
+from streamlet.tracking.shared_roots import SharedRoots
 
 TAG_BYTES = 16
 MAX_DATA_FRAME = 64 << 20
@@ -123,17 +123,17 @@ def encode_data(outgoing: Outgoing) -> bytes:
     """Return one turn's traffic for another worker as a payload."""
     out = outgoing
     places: list[Sequence[int]] = []
-    place_of: dict[Joint, int] = {}
+    place_of: dict[SharedRoots, int] = {}
 
     # In a run a negative root is a place in the frame's last part, counted from -1. That part is packed last, so it is
     # whole by then; each set of trees travels once, however many tuples belong to it.
-    def place(joint: Any) -> int:
-        if joint.__class__ is not Joint:
-            raise TypeError(f"a {type(joint).__name__} does not travel")
-        if joint not in place_of:
-            places.append(joint.roots)
-            place_of[joint] = -len(places)
-        return place_of[joint]
+    def place(shared: Any) -> int:
+        if shared.__class__ is not SharedRoots:
+            raise TypeError(f"a {type(shared).__name__} does not travel")
+        if shared not in place_of:
+            places.append(shared.roots)
+            place_of[shared] = -len(places)
+        return place_of[shared]
 
     return pack([out.runs, out.roots, out.deltas, out.fails, out.full, out.ask, out.answer, places], place)
 
@@ -206,12 +206,12 @@ def decode_data(payload: bytes) -> Incoming:
         _ints(column)
     if len(roots) != len(deltas) or not isinstance(runs, list):
         raise BadFrame("A data frame's parts do not fit each other.")
-    joints = _joints(places)
-    made = [_run(item, joints) for item in runs]
+    shared = _shared_roots(places)
+    made = [_run(item, shared) for item in runs]
     return Incoming(made, roots, deltas, fails, full, ask=_ask(ask), answer=_answer(answer))
 
 
-def _joints(places: Any) -> list[Joint]:
+def _shared_roots(places: Any) -> list[SharedRoots]:
     if type(places) is not list:
         raise BadFrame("A data frame has no list of trees that share an edge.")
     for roots in places:
@@ -219,10 +219,10 @@ def _joints(places: Any) -> list[Joint]:
         # Twice the same tree would cancel the edge out, and the tree would be acked too early.
         if len(roots) < 2 or len(set(roots)) != len(roots) or min(roots) < 1:
             raise BadFrame("Trees that share an edge are fewer than two, named twice, or none.")
-    return [Joint(tuple(roots)) for roots in places]
+    return [SharedRoots(tuple(roots)) for roots in places]
 
 
-def _run(item: Any, joints: list[Joint]) -> Run:
+def _run(item: Any, shared: list[SharedRoots]) -> Run:
     if not isinstance(item, list) or len(item) != 7:
         raise BadFrame("A run does not have its seven parts.")
     run = Run(*item)
@@ -245,15 +245,15 @@ def _run(item: Any, joints: list[Joint]) -> Run:
     else:
         _ints(run.roots)
         _ints(run.edges)
-        if joints:
-            run = run._replace(roots=_with_joints(run.roots, joints))
+        if shared:
+            run = run._replace(roots=_with_shared_roots(run.roots, shared))
     return run
 
 
-def _with_joints(roots: list[int], joints: list[Joint]) -> list[Any]:
-    if min(roots, default=0) < -len(joints):
+def _with_shared_roots(roots: list[int], shared: list[SharedRoots]) -> list[Any]:
+    if min(roots, default=0) < -len(shared):
         raise BadFrame("A tuple belongs to trees that its frame does not name.")
-    return [joints[-1 - root] if root < 0 else root for root in roots]
+    return [shared[-1 - root] if root < 0 else root for root in roots]
 
 
 def _ask(item: Any) -> Ask | None:

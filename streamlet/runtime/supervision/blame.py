@@ -31,7 +31,7 @@ NAMED_WEIGHT = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class DeathVerdict:
     """The conclusion from a death. ``text`` continues "worker 1 was killed"; empty if nothing was in hand."""
 
     text: str = ""
@@ -70,23 +70,23 @@ class Blame:
         ids = ", ".join(text for _, _, text in held.messages)
         return f" at work in {called} on the tuple {held.values}{f' of message {ids}' if ids else ''}"
 
-    def judge(self, held: Holding | None, now: float) -> Verdict:
+    def judge(self, held: Holding | None, now: float) -> DeathVerdict:
         """Judge the tuples that were in hand at a death; remember the verdict."""
         if held is None or held.task not in self._tasks:
-            return Verdict()
+            return DeathVerdict()
         component, text = self._tasks[held.task], self._describe(held)
         if held.call != CALLS[0]:
-            return Verdict(text)
+            return DeathVerdict(text)
         self._careful_until[component] = now + CAREFUL_S
         careful = tuple(task for task, name in self._tasks.items() if name == component)
         # Nobody is charged for a death among many tuples: 500 innocent ones would be given up after a few such deaths.
         if held.count != 1:
-            return Verdict(f"{text}, which now come one by one until it is known which", careful=careful)
+            return DeathVerdict(f"{text}, which now come one by one until it is known which", careful=careful)
         for root, key, _ in held.messages:
             _count(self._deaths, (owner_task(root), key))
         # One that comes again when it should have been given up has a spout without a policy, and would never end.
         weighs_less = held.roots and _count(self._named, (component, held.values)) <= self._most
-        return Verdict(text, held.roots, careful, NAMED_WEIGHT if weighs_less else 1.0)
+        return DeathVerdict(text, held.roots, careful, NAMED_WEIGHT if weighs_less else 1.0)
 
     def careful(self, now: float) -> list[int]:
         """Return the tasks that get one tuple at a time."""

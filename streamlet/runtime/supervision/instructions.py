@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamlet.runtime.worker.messages import Book, Cut, Lost, Pause, Quiet, Stop, Whole
+from streamlet.runtime.worker.messages import Book, Close, Cut, Lost, Pause, Quiet, Whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class GiveUp:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class TellUser:
     """A line for a person to read."""
 
     level: str
@@ -52,5 +52,5 @@ class Tell:
     epoch: int = 0
 
 
-ToWorkers = Book | Whole | Pause | Quiet | Lost | Cut | Stop
-Instruction = Start | Kill | Replaced | GiveUp | Tell | ToWorkers
+ToWorkers = Book | Whole | Pause | Quiet | Lost | Cut | Close
+Instruction = Start | Kill | Replaced | GiveUp | TellUser | ToWorkers

@@ -14,7 +14,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from streamlet.runtime.links.links import ENDED_ELSEWHERE
-from streamlet.runtime.supervision.instructions import GiveUp, Instruction, Tell
+from streamlet.runtime.supervision.instructions import GiveUp, Instruction, TellUser
 
 End = tuple[int, int]
 """A worker and its epoch."""
@@ -86,7 +86,7 @@ class LinkWatch:
             often = f" ({len(pair.waiting)} times since the last report)" if len(pair.waiting) > 1 else ""
             text = pair.waiting[-1] + often
             pair.waiting, pair.due_s = [], now + AGAIN_S
-            out.append(Tell("warning", f"{text}. What was open has failed and is replayed over a new one."))
+            out.append(TellUser("warning", f"{text}. What was open has failed and is replayed over a new one."))
             if len(pair.lost) > self._most:
                 out.append(
                     GiveUp(

@@ -29,14 +29,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from streamlet.base.backoff import Backoff
-from streamlet.runtime.links.dialing import Address
+from streamlet.runtime.links.dialing import LinkAddress
 from streamlet.runtime.links.links import Traffic
 from streamlet.runtime.supervision.blame import CAREFUL_S, Blame
-from streamlet.runtime.supervision.instructions import GiveUp, Instruction, Kill, Replaced, Start, Tell
+from streamlet.runtime.supervision.instructions import GiveUp, Instruction, Kill, Replaced, Start, TellUser
 from streamlet.runtime.supervision.link_watch import LinkWatch
 from streamlet.runtime.supervision.worker_states import WaitNotice, WorkerRecord, WorkerState
 from streamlet.runtime.tasks.in_hand import Holding
-from streamlet.runtime.worker.messages import Book, Cut, Lost, Pause, Quiet, Stop, Whole
+from streamlet.runtime.worker.messages import Book, Close, Cut, Lost, Pause, Quiet, Whole
 
 RESTART_REMEDY = "look at what its components do just before, or raise streamlet.worker.restarts.max."
 
@@ -136,7 +136,7 @@ class Supervisor:
         """Start all workers."""
         return [self._start(index, now) for index in self.workers]
 
-    def ready(self, index: int, epoch: int, address: Address, now: float) -> list[Instruction]:
+    def ready(self, index: int, epoch: int, address: LinkAddress, now: float) -> list[Instruction]:
         """Note that a worker listens."""
         worker = self.workers[index]
         # A message of an earlier epoch may come late: messages and deaths reach the coordinator in different ways.
@@ -257,7 +257,7 @@ class Supervisor:
         if self._stopping:
             return [*kill, *self._not_closed(index, f"{ended} before it had closed")]
         self.whole = False
-        lost = [*kill, Tell("warning", f"worker {index} (epoch {epoch}) {why}", index, epoch)]
+        lost = [*kill, TellUser("warning", f"worker {index} (epoch {epoch}) {why}", index, epoch)]
         careful_s = CAREFUL_S if verdict.careful else 0.0
         lost.append(Lost(index, epoch, why, [*verdict.roots], [*verdict.careful], careful_s))
         if self.ending is not None:
@@ -394,7 +394,7 @@ class Supervisor:
                 return []
             worker.busy = True
             return [
-                Tell(
+                TellUser(
                     "warning",
                     f"{self._worker_name(index)} has been silent for {silent_s:.0f} s and uses its processor"
                     f"{self.blame.in_hand_text(worker.holding)}: it is busy in code that holds the interpreter's lock. "
@@ -413,7 +413,7 @@ class Supervisor:
 
     def _tell_waiting(self, now: float) -> list[Instruction]:
         text = self._wait_notice.text(self.whole, self.version, self.workers, self._links, self._worker_name, now)
-        return [Tell("warning", text)] if text else []
+        return [TellUser("warning", text)] if text else []
 
     @property
     def stopping(self) -> bool:
@@ -513,7 +513,7 @@ class Supervisor:
         # never came up, must not keep the run from ending.
         self._stopping = True
         self._stopped_s, self._deadline = now, self._closed_by(now)
-        out: list[Instruction] = [Stop(clean=True, settled=settled)]
+        out: list[Instruction] = [Close(clean=True, settled=settled)]
         for index, worker in self.workers.items():
             if worker.state is WorkerState.STARTING:
                 out.append(self._kill(index))  # not up yet: it holds nothing to close
@@ -538,7 +538,7 @@ class Supervisor:
                 how = f"did not stop within {now - self._stopped_s:.1f} s and was killed"
                 text = f"{self._worker_name(index)} {how}"
                 told = self._not_closed(index, f"{how}{self.blame.in_hand_text(worker.holding)}") or [
-                    Tell("warning", text, index, worker.epoch)
+                    TellUser("warning", text, index, worker.epoch)
                 ]
                 out += [*told, self._kill(index)]
         return out
@@ -549,7 +549,7 @@ class Supervisor:
             return []  # no tuple was ever seen, or it has closed, or this is known
         self.unclosed[index] = text = f"{self._worker_name(index)} {how}"
         missing = f"{text}: what its cleanup was to write may be missing"
-        return [Tell("warning", missing, index, self.workers[index].epoch)]
+        return [TellUser("warning", missing, index, self.workers[index].epoch)]
 
     def _worker_name(self, index: int, noun: str = "worker") -> str:
         """Return ``worker 1 (count, store)``."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from streamlet.runtime.links.dialing import Address
+from streamlet.runtime.links.dialing import LinkAddress
 from streamlet.runtime.links.links import Traffic
 from streamlet.runtime.supervision.link_watch import LinkWatch
 from streamlet.runtime.tasks.in_hand import Holding
@@ -35,7 +35,7 @@ class WorkerRecord:
 
     state: WorkerState = WorkerState.GONE
     epoch: int = 0
-    address: Address | None = None
+    address: LinkAddress | None = None
     heard_s: float = 0.0
     initialized: bool = False
     initializing: str = ""

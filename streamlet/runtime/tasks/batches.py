@@ -1,7 +1,7 @@
 """Turn acks and failures of tuples and batches into deltas of their trees.
 
-A batch stands for its tuples as one anchor (``tracking.joint``). Its ack is the XOR of the edges of its tuples, by
-tree, and of the tuples emitted for the batch as a whole, in each tree once. Pure.
+A batch stands for its tuples as one anchor (``tracking.shared_roots``). Its ack is the XOR of the edges of its tuples,
+by tree, and of the tuples emitted for the batch as a whole, in each tree once. Pure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from operator import xor
 from streamlet.components.batch import Batch
 from streamlet.components.tuples import ACKED, FAILED, OPEN, Tuple
 from streamlet.runtime.tasks.emitter import Run
-from streamlet.tracking.joint import Root, each_root, joined
+from streamlet.tracking.shared_roots import Root, as_one_root, each_root
 
 
 def batch_of(
@@ -22,7 +22,7 @@ def batch_of(
 ) -> Batch:
     """Return some rows of a run as a batch. Without ``tracks`` nothing is emitted for it as a whole."""
     roots, edges, rows = run.roots[start:stop], run.edges[start:stop], run.values[start:stop]
-    root = joined(chain.from_iterable(roots) if run.multi else roots) if tracks else 0
+    root = as_one_root(chain.from_iterable(roots) if run.multi else roots) if tracks else 0
     return Batch(rows, component, run.stream, run.source, fields, roots=roots, edges=edges, root=root, kind=kind)
 
 
@@ -99,7 +99,7 @@ def fail_tuple(tup: Tuple, fails: list[int]) -> bool:
 def single(batch: Batch, index: int) -> Batch:
     """Return one tuple of a batch as a batch of its own."""
     root = batch.roots[index]
-    whole = joined(root) if isinstance(root, list) else root
+    whole = as_one_root(root) if isinstance(root, list) else root
     return Batch(
         batch.rows[index : index + 1],
         batch.component,

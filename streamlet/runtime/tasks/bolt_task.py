@@ -27,7 +27,7 @@ from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.tasks.user_errors import bolt_ended_run, every_tuple_failed, hurts_one_tuple
 from streamlet.runtime.tasks.values import INT_MAX, INT_MIN, PLAIN, copies
-from streamlet.tracking.joint import Root, each_root
+from streamlet.tracking.shared_roots import Root, each_root
 
 SLICE = 64
 """Most tuples between two looks at the clock; a slow bolt gets fewer, down to one."""
@@ -59,7 +59,7 @@ UNKEPT = _unkept()
 These are its variable, ``_current`` and, in some interpreters, the argument of the question itself.
 """
 
-Report = Callable[[BaseException, Tuple | Batch | None], None]
+ReportError = Callable[[BaseException, Tuple | Batch | None], None]
 
 
 class BoltTask:
@@ -78,7 +78,7 @@ class BoltTask:
         getrandbits: Callable[[int], int],
         sources: dict[int, str],
         clock: Clock,
-        report: Report,
+        report: ReportError,
         *,
         task_id: int = 0,
         first_failures: int = 0,

@@ -26,7 +26,7 @@ from streamlet.runtime.tasks.named_values import tuple_classes
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.user_errors import Defined
-from streamlet.tracking.joint import Root
+from streamlet.tracking.shared_roots import Root
 from streamlet.tracking.window import PendingWindow
 
 ReportFrom = Callable[[str, int, BaseException, Any, Defined], None]

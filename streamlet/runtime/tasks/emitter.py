@@ -25,7 +25,7 @@ from streamlet.model.grouping import Grouping
 from streamlet.model.stream import DEFAULT_STREAM, Stream
 from streamlet.runtime.tasks.values import INT_MAX, INT_MIN, PLAIN, key_hash, travelling
 from streamlet.tracking.census import Answer, Ask
-from streamlet.tracking.joint import Root
+from streamlet.tracking.shared_roots import Root
 
 CACHED_KEYS = 65_536
 """Keys whose task a fields grouping remembers, before it forgets all and starts again."""
@@ -47,7 +47,7 @@ _NESTED: frozenset[type] = frozenset({list, tuple, dict})
 FAIR = 8
 """One run in so many is the one that has waited longest, also while the deepest come first."""
 
-MOST_JOINED = 4096
+MOST_MERGED = 4096
 """Tuples in a run that is long enough: its columns are kept until all of them are done."""
 
 SHARES = 8
@@ -75,7 +75,7 @@ class Run(NamedTuple):
     stream: str
     multi: bool
     roots: list[Any]
-    """Ints, 0 for an untracked tuple, or a Joint for a tuple that was emitted for a whole batch."""
+    """Ints, 0 for an untracked tuple, or SharedRoots for a tuple that was emitted for a whole batch."""
     edges: list[Any]
     values: list[Any]
 
@@ -258,7 +258,7 @@ class SampledSizes:
         return known[0]
 
 
-class Waiting:
+class BoltQueue:
     """What waits for one bolt."""
 
     __slots__ = ("bytes", "tuples")
@@ -284,7 +284,7 @@ class Inbox:
     """
 
     def __init__(
-        self, by_depth: Sequence[int], most_tuples: int, most_bytes: int, joined: Collection[int] = ()
+        self, by_depth: Sequence[int], most_tuples: int, most_bytes: int, merged: Collection[int] = ()
     ) -> None:
         self.tuples = 0
         self.bytes = 0
@@ -297,7 +297,7 @@ class Inbox:
         shares = min(max(len(by_depth), 1), SHARES)
         self._share_tuples, self._share_bytes = most_tuples // shares, most_bytes // shares
         self._sizes = SampledSizes()
-        self._waiting = {task: Waiting() for task in by_depth}
+        self._waiting = {task: BoltQueue() for task in by_depth}
         self._full: set[int] = set()
         self._above = False
         self._in_order: deque[Work] = deque()
@@ -305,8 +305,8 @@ class Inbox:
         """Work by task, while the deepest come first; ``_in_order`` is empty then."""
         self._turns = 0
         self._number = 0
-        self._last: dict[int, Work | None] = dict.fromkeys(joined)
-        """The latest work of each task whose runs are joined."""
+        self._last: dict[int, Work | None] = dict.fromkeys(merged)
+        """The latest work of each task whose runs are merged."""
 
     def __bool__(self) -> bool:
         return self.tuples > 0
@@ -328,7 +328,7 @@ class Inbox:
     def add(self, run: Run) -> None:
         """Take in a run for a bolt of this worker."""
         count = len(run.roots)
-        work = self._joined(run) if self._last else None
+        work = self._merge_into_latest(run) if self._last else None
         is_new = work is None
         if work is None:
             work = Work(run, self._sizes.of((run.source, run.stream), run.values), self._number)
@@ -346,7 +346,7 @@ class Inbox:
                 self._last[run.target] = work
             (self._of_task[run.target] if self._of_task else self._in_order).append(work)
 
-    def _joined(self, run: Run) -> Work | None:
+    def _merge_into_latest(self, run: Run) -> Work | None:
         """Append a run to its task's latest, and return that.
 
         None where they are not of one sender and stream.
@@ -356,7 +356,7 @@ class Inbox:
         if last is None or last.left <= 0:
             return None
         before = last.run
-        if len(before.roots) >= MOST_JOINED or (before.source, before.stream, before.multi) != (
+        if len(before.roots) >= MOST_MERGED or (before.source, before.stream, before.multi) != (
             run.source,
             run.stream,
             run.multi,

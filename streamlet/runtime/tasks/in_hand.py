@@ -17,7 +17,7 @@ from typing import Any
 
 import msgpack
 
-from streamlet.tracking.joint import each_root
+from streamlet.tracking.shared_roots import each_root
 
 PAGE_BYTES = 8192
 
@@ -80,12 +80,13 @@ class Holding:
 class InHand:
     """The writer's side of a page. One writer at a time: the loop, or the control thread while the loop hangs."""
 
-    def __init__(self, page: Any = None) -> None:
+    def __init__(self, page: Any = None, message_of: Messages = lambda root: None) -> None:
+        """Take a page, and how to name a root's message. Without: a page that nobody reads after a death."""
         view = memoryview(page if page is not None else bytearray(PAGE_BYTES))
         self.words = view.cast("Q")
         self.times = view.cast("d")
         self._bytes = view
-        self.message_of: Messages = lambda root: None
+        self._message_of = message_of
 
     def note_writer(self, pid: int) -> None:
         """Note whose page this is."""
@@ -100,11 +101,14 @@ class InHand:
         words[TASK] = task_id
 
     def note_tuple(self, task_id: int, root: Any, values: Sequence[Any], now: float) -> None:
-        """Note one tuple that is about to be processed. ``root``: a list or Joint for several trees, 0 for none."""
+        """Note one tuple that is about to be processed.
+
+        ``root``: a list or SharedRoots for several trees, 0 for none.
+        """
         words = self.words
         words[TASK] = 0
         roots = [one for one in each_root(root if isinstance(root, list) else [root]) if one]
-        found = [(one, self.message_of(one)) for one in roots[:MOST_ROOTS]]
+        found = [(one, self._message_of(one)) for one in roots[:MOST_ROOTS]]
         messages = [(one, message_key(name), shortened(name)) for one, name in found if name is not None]
         details: bytes = msgpack.packb([roots[:MOST_ROOTS], messages, shortened(values)])
         if len(details) > PAGE_BYTES - _DETAILS:

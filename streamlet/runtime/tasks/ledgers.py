@@ -17,8 +17,8 @@ from streamlet.runtime.tasks.emitter import Outgoing, Run
 from streamlet.runtime.tasks.in_hand import InHand
 from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.user_errors import hurts_one_tuple, spout_failed
-from streamlet.tracking.joint import Root, each_root, spread
 from streamlet.tracking.pending import owner_task
+from streamlet.tracking.shared_roots import Root, each_root, spread
 
 
 class Ledgers:
@@ -44,7 +44,6 @@ class Ledgers:
         self._fails = fails
         self._outgoing = outgoing
         self._in_hand = in_hand
-        in_hand.message_of = self.message_of
         self._worker_of: Mapping[int, int] = {task.task_id: task.worker for task in plan.spout_tasks}
         owners = list(self._worker_of)
         self._sole_owner = owners[0] if len(owners) == 1 else None

@@ -23,7 +23,7 @@ from streamlet.runtime.tasks.emitter import BadEmit, Emitter
 QUEUE_CALLS = 10_000
 WAIT_S = 30.0
 
-Act = Callable[[], object]
+TaskCall = Callable[[], object]
 
 
 class OtherThreads:
@@ -77,7 +77,7 @@ class TaskCalls:
         self.here = others.here
         self._others = others
         self._component = component
-        self._queue: deque[tuple[Act, bool]] = deque()
+        self._queue: deque[tuple[TaskCall, bool]] = deque()
         self._refusal = ""
 
     def __len__(self) -> int:
@@ -95,7 +95,7 @@ class TaskCalls:
             )
         return emitter.checked(tup, emitter.routes(stream, direct_task))
 
-    def put(self, act: Act, name: str, waits: bool = True) -> None:
+    def put(self, act: TaskCall, name: str, waits: bool = True) -> None:
         """Hand a call over to the loop. Any thread but the loop's.
 
         ``waits``: for room, ``OtherThreads.wait_s`` at most. Raises BadEmit when there is none, when the run ends, or
@@ -125,11 +125,11 @@ class TaskCalls:
         if first:
             others.wake()
 
-    def take(self, most: int, emits: bool) -> list[Act]:
+    def take(self, most: int, emits: bool) -> list[TaskCall]:
         """Return waiting calls, oldest first, for the loop to make. Without ``emits`` it stops at the first emit."""
         # Acks and failures in front of the first emit pass even while emits must wait: they are what makes room.
         others, queue = self._others, self._queue
-        taken: list[Act] = []
+        taken: list[TaskCall] = []
         with others.changed:
             was_full = len(queue) >= others.most
             while queue and len(taken) < most and (emits or not queue[0][1]):

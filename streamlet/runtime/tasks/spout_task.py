@@ -13,14 +13,14 @@ from typing import Any
 from streamlet.base.clock import Clock
 from streamlet.components.reliable_spout import ReliableSpout
 from streamlet.components.spout import FailReason, Spout
-from streamlet.runtime.tasks.bolt_task import Report
+from streamlet.runtime.tasks.bolt_task import ReportError
 from streamlet.runtime.tasks.emitter import BadEmit, Emitter, Outbox, row_bytes
 from streamlet.runtime.tasks.in_hand import Key, message_key
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.tasks.values import INT_MAX, INT_MIN, PLAIN, copies
 from streamlet.tracking.acker import AckLedger
-from streamlet.tracking.census import Found
+from streamlet.tracking.census import CensusResult
 from streamlet.tracking.overdue import Overdue
 from streamlet.tracking.pending import PendingSet
 from streamlet.tracking.window import PendingWindow
@@ -53,7 +53,7 @@ class SpoutTask:
         emitter: Emitter,
         getrandbits: Callable[[int], int],
         clock: Clock,
-        report: Report,
+        report: ReportError,
         *,
         tracked: bool,
         window: PendingWindow,
@@ -458,7 +458,7 @@ class SpoutTask:
         self.counting = self.emits, self.stats.acked + self.stats.failed, len(self.pending), below
         return next(iter(self.ledger.open), self.pending.next_root), below
 
-    def steer(self, found: Found) -> bool | None:
+    def steer(self, found: CensusResult) -> bool | None:
         """Set the window by what a round found; see ``PendingWindow.measured``."""
         assert self.counting is not None
         emits, done, were_open, _ = self.counting
@@ -469,7 +469,7 @@ class SpoutTask:
         self.stats.window, self.stats.wait_ms = self.window.size, int(found.wait_s * 1000)
         return changed
 
-    def expire(self, found: Found, now: float) -> dict[int, int]:
+    def expire(self, found: CensusResult, now: float) -> dict[int, int]:
         """Fail the trees that timed out; return them with the task that holds a tuple of each."""
         assert self.counting is not None
         expired = self.overdue.judge(found, self.counting[-1], self.ledger.open, now)

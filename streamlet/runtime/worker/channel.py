@@ -169,13 +169,13 @@ class ControlChannel:
                 messages += more
         return messages
 
-    def look(self, now: float, limit_s: float) -> None:
+    def give_up_if_silent(self, now: float, limit_s: float) -> None:
         """Give up an end whose machine was silent for so long. Raises ChannelClosed.
 
         For a channel over TCP, called about each ``silence.LOOK_S``, by one thread.
         """
         with contextlib.suppress(OSError):  # broken: who reads next says how
-            if self._silence.look(segments_in(self.sock), now) >= limit_s:
+            if self._silence.note_segments(segments_in(self.sock), now) >= limit_s:
                 self._broken = silent_text(limit_s)
                 raise ChannelClosed(self._broken)
 

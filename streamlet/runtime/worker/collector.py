@@ -134,7 +134,7 @@ class Collector:
         self._looks_at = 0.0
         self._trim: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
-    def look(self) -> None:
+    def collect_if_due(self) -> None:
         """Collect if memory has grown; nearly free when it was looked at just before."""
         now = time.monotonic()
         if now < self._looks_at:

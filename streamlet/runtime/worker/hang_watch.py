@@ -49,7 +49,7 @@ class HangWatch:
         self.over: Hang | None = None
         """The hang that ended between the last two looks, if one did."""
 
-    def look(self, look: Look, now: float) -> Hang | None:
+    def observe(self, look: Look, now: float) -> Hang | None:
         """Return the hang that this look shows, if it does."""
         last, looked = self._last, self._looked
         self._last, self._looked = look, now

@@ -139,7 +139,7 @@ _passed_on = threading.local()
 """``here`` is true on a thread that writes a record to standard error which is a line of the log already."""
 
 
-class _Kept(logging.Handler):
+class _OfThisRun(logging.Handler):
     """Keeps those records of a program that are its run's."""
 
     def __init__(self, keep: Callable[[LogLine], None]) -> None:
@@ -176,7 +176,7 @@ def run_kept(keep: Callable[[LogLine], None]) -> Iterator[None]:
     # Levels are the program's own, but for components: what they say at INFO belongs into a file of theirs.
     components = logging.getLogger(COMPONENT_LOGGER)
     level = components.level
-    with attached([(logging.getLogger(), _Kept(keep))]):
+    with attached([(logging.getLogger(), _OfThisRun(keep))]):
         components.setLevel(level or logging.INFO)
         try:
             yield

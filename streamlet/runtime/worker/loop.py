@@ -38,7 +38,7 @@ from streamlet.runtime.tasks.user_errors import ComponentFailed, could_not_close
 from streamlet.runtime.worker.log_lines import keep_shown
 from streamlet.runtime.worker.queue_census import QueueCensus
 from streamlet.runtime.worker.timers import Timers
-from streamlet.tracking.joint import each_root
+from streamlet.tracking.shared_roots import each_root
 
 logger = logging.getLogger("streamlet")
 
@@ -515,7 +515,7 @@ class WorkerLoop:
             finally:
                 if travels:
                     self._collect(self.tasks[spout.task_id])  # also what it emitted before it raised
-        self.census.look(now)
+        self.census.begin_if_due(now)
         return emitted
 
     def _weigh_spouts(self, now: float) -> None:

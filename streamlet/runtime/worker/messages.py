@@ -146,9 +146,8 @@ class WorkerPlan:
     debug: Flag
     keeps_log: Flag
     """The run's log is kept, with the lines that components print."""
-    modules: Annotated[Mapping[str, Sequence[str]], _dict_of(_is(str), _list_of(_is(str), 2))]
-    files: Annotated[Mapping[str, str], _dict_of(_is(str), _is(str))]
-    """The code of the run as it was when it was checked (``kept_code.Code``), and where its source lies."""
+    code: Annotated[Mapping[str, Sequence[str]], _dict_of(_is(str), _list_of(_is(str), 3))]
+    """The modules of the run as they were when it was checked (``kept_code``), and where their source lies."""
     code_folder: Text
     build: Text
     """Hash of streamlet's own files when the run began (``kept_code``); empty where they travel with the run."""
@@ -205,7 +204,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class Close:
     """Close, after a clean end with ``cleanup``. Not ``settled``: tuples are left in queues and links."""
 
     clean: Flag
@@ -335,7 +334,7 @@ class Stopped:
     """Untracked tuples that nobody processed, by the bolt they were for."""
 
 
-FromCoordinator = WorkerPlan | Book | Whole | Pause | Quiet | Lost | Cut | Stop
+FromCoordinator = WorkerPlan | Book | Whole | Pause | Quiet | Lost | Cut | Close
 FromWorker = (
     Ready | Initialized | Linked | Unlinked | Beat | State | Unfit | Event | Complaint | LinkLost | Failed | Stopped
 )
@@ -349,7 +348,7 @@ FROM_COORDINATOR: Mapping[str, type[FromCoordinator]] = {
     "quiet": Quiet,
     "lost": Lost,
     "cut": Cut,
-    "stop": Stop,
+    "stop": Close,
 }
 FROM_WORKER: Mapping[str, type[FromWorker]] = {
     "ready": Ready,

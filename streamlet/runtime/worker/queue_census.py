@@ -22,10 +22,10 @@ from streamlet.runtime.tasks.ledgers import Ledgers
 from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.user_errors import AGAIN_S, timed_out, waits_long
 from streamlet.runtime.worker.timers import Timers
-from streamlet.tracking.census import Answer, Ask, Census, Found
-from streamlet.tracking.joint import each_root
+from streamlet.tracking.census import Answer, Ask, Census, CensusResult
 from streamlet.tracking.overdue import NOBODY
 from streamlet.tracking.pending import owner_task
+from streamlet.tracking.shared_roots import each_root
 
 SOON_S = 0.005
 """Seconds to the next round after one that let no window grow; doubled each time, up to LATEST_S."""
@@ -76,7 +76,7 @@ class QueueCensus:
 
     # -- asking ------------------------------------------------------------------------------------------------
 
-    def look(self, now: float) -> None:
+    def begin_if_due(self, now: float) -> None:
         """Begin asking if a spout has open trees. Called once a turn."""
         if not self._scheduled and any(spout.pending.ids for spout in self._ledgers.spouts.values()):
             self._next(now)
@@ -133,7 +133,7 @@ class QueueCensus:
 
     # -- what follows from it ----------------------------------------------------------------------------------
 
-    def _judge(self, spout: SpoutTask, found: Found, now: float) -> bool | None:
+    def _judge(self, spout: SpoutTask, found: CensusResult, now: float) -> bool | None:
         """Steer a spout's window; end its trees that timed out.
 
         Returns whether to ask again soon: as ``PendingWindow.measured``.
@@ -146,7 +146,7 @@ class QueueCensus:
             self._tell_expired(spout, expired)
         return True if spout.overdue.in_doubt else changed
 
-    def _tell_wait(self, spout: SpoutTask, found: Found, now: float) -> None:
+    def _tell_wait(self, spout: SpoutTask, found: CensusResult, now: float) -> None:
         if self._told_wait.due(spout.task_id, now) is not None:
             text = waits_long(self._name(spout.task_id), self._name(found.slowest), found.wait_s, spout.window)
             self._shared.tell("warning", text, self._name(found.slowest), found.slowest)

@@ -34,7 +34,7 @@ from streamlet.components.batch import Batch
 from streamlet.components.tuples import Tuple
 from streamlet.model.plan import Plan, fingerprint, make_plan
 from streamlet.runtime.links import handshake
-from streamlet.runtime.links.dialing import Address
+from streamlet.runtime.links.dialing import LinkAddress
 from streamlet.runtime.links.handshake import Hello
 from streamlet.runtime.links.links import SocketLinks
 from streamlet.runtime.links.peering import Peering
@@ -50,7 +50,7 @@ from streamlet.runtime.worker import messages
 from streamlet.runtime.worker.channel import ChannelClosed, ControlChannel
 from streamlet.runtime.worker.collector import Collector
 from streamlet.runtime.worker.hang_watch import Hang, HangWatch, Look, stack_of
-from streamlet.runtime.worker.kept_code import OWN, Code, KeptCode, own_build
+from streamlet.runtime.worker.kept_code import OWN, KeptCode, own_build
 from streamlet.runtime.worker.loading import CannotLoad, ImportedOtherwise, load_topology
 from streamlet.runtime.worker.log_lines import Place, at_work, line_now, logs_shown
 from streamlet.runtime.worker.loop import DRAINING, WorkerLoop
@@ -105,7 +105,7 @@ class Worker:
         self.over = threading.Event()
         self._parent = os.getppid()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self.in_hand = InHand(map_page(plan.page))
+        self.in_hand = InHand(map_page(plan.page), lambda root: self.loop.ledgers.message_of(root))
         self.in_hand.note_writer(os.getpid())
         self._components: dict[int, str] = {}
         """The component of each task that lives here; empty until the topology is there."""
@@ -136,8 +136,8 @@ class Worker:
             self._control_thread.start()
             self.loop.initialize()
             self.loop.be_careful(self.plan.careful, self.plan.careful_s)
-            self.loop.timers.every(self.plan.heartbeat_s, self._look, self.clock.monotonic(), aligned=True)
-            self._look()
+            self.loop.timers.every(self.plan.heartbeat_s, self._note_numbers, self.clock.monotonic(), aligned=True)
+            self._note_numbers()
             self.collector = Collector(self.plan.conf["streamlet.worker.memory.bytes"])
             self.initialized = True
             self.channel.send(messages.Initialized())
@@ -190,7 +190,7 @@ class Worker:
         self.loop = WorkerLoop(shared, links)
         if self._over_network:
             now = self.clock.monotonic()
-            self.loop.timers.every(LOOK_S, lambda: links.look(self.clock.monotonic()), now)
+            self.loop.timers.every(LOOK_S, lambda: links.cut_silent(self.clock.monotonic()), now)
         self.peering = Peering(
             Hello(handshake.DATA, plan.run_id, self.index, self.epoch, wanted=self.index),
             plan.workers,
@@ -204,9 +204,8 @@ class Worker:
     def _placed(self) -> Plan:
         """Import the topology and place its tasks as the coordinator did. Raises StreamletError."""
         plan = self.plan
-        if plan.modules:
-            code = Code(plan.modules, plan.files)
-            sys.meta_path.insert(0, KeptCode(code, Path(plan.file), Path(plan.code_folder), self._tell_edited))
+        if plan.code:
+            sys.meta_path.insert(0, KeptCode(plan.code, Path(plan.code_folder), self._tell_edited))
         try:
             topology = load_topology(Path(plan.file), plan.attribute)
         except CannotLoad as error:  # the coordinator could: the user's input is not bad
@@ -229,10 +228,10 @@ class Worker:
 
     def _turn(self) -> None:
         assert self.collector is not None
-        loop, look, sleep_s = self.loop, self.collector.look, 0.0
+        loop, collect_if_due, sleep_s = self.loop, self.collector.collect_if_due, 0.0
         while not loop.stopped:
             sleep_s = loop.turn(sleep_s)
-            look()
+            collect_if_due()
             # Only a worker that is about to sleep can have come to an end. The turns of a busy one do not count open
             # trees.
             if sleep_s > 0:
@@ -255,7 +254,7 @@ class Worker:
             self.reported = state
             self.channel.try_send(state)
 
-    def _look(self) -> None:
+    def _note_numbers(self) -> None:
         """Read all numbers of one moment, so that they fit each other. On the loop's thread."""
         # At the multiples of the period on the machine's clock, which are the same moments in every worker. Read when a
         # heartbeat is due instead, bolts would be a second ahead of the spouts that feed them.
@@ -293,7 +292,7 @@ class Worker:
         left = self.loop.left_over(self.settled)
         raised = self.loop.close(self.clean)
         try:
-            self._look()  # after the spouts' last commit: the last numbers count it
+            self._note_numbers()  # after the spouts' last commit: the last numbers count it
             self._beat()
         except Exception:
             logger.debug("worker %d: the last numbers were not told", self.index, exc_info=True)
@@ -326,7 +325,7 @@ class Worker:
     def _over_network(self) -> bool:
         return self.plan.listen[0] == "tcp"
 
-    def _listen_address(self) -> Address:
+    def _listen_address(self) -> LinkAddress:
         """Return the address to listen at for peers: never every interface."""
         kind, where = self.plan.listen
         if kind == "unix":
@@ -370,7 +369,9 @@ class Worker:
                     if self._over_network:
                         # A coordinator that cannot reach this worker replaces it after this time. So the worker ends
                         # after the same time, and does not work on beside its replacement.
-                        self.channel.look(time.monotonic(), self.plan.conf["streamlet.worker.timeout.secs"])
+                        self.channel.give_up_if_silent(
+                            time.monotonic(), self.plan.conf["streamlet.worker.timeout.secs"]
+                        )
                     if time.monotonic() >= due:
                         due = next_multiple(time.monotonic(), period) + min(BEAT_AFTER_S, period / 2)
                         self._beat()
@@ -404,7 +405,7 @@ class Worker:
                 post(lambda: self._worker_lost(lost))
             case messages.Cut(pair, version):
                 post(lambda: self._cut(pair, version))
-            case messages.Stop(clean, settled):
+            case messages.Close(clean, settled):
                 post(lambda: self._stop(clean, settled))
 
     def _whole(self, version: int) -> None:
@@ -448,7 +449,7 @@ class Worker:
         tup = live.run.present if live is not None and isinstance(live.run, BoltTask) and call == CALLS[0] else None
         values = tup.rows if isinstance(tup, Batch) else None if tup is None else tup.values
         look = Look(task, call, self.in_hand.times[BEGAN], values)
-        hang = self._hangs.look(look, self.clock.monotonic())
+        hang = self._hangs.observe(look, self.clock.monotonic())
         if self._hangs.over is not None:
             over = self._hangs.over.look
             told = f"{self._task_name(over.task)} went on after more than {self._hangs.over.seconds:.0f} s."

@@ -33,7 +33,7 @@ Steps = Generator[Waiting, None, T]
 """A generator that yields what it waits for and returns a T."""
 
 
-class Pause:
+class WaitUntil:
     """A wait until a moment of the clock."""
 
     __slots__ = ("_clock", "_until_s")

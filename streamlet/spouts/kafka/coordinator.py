@@ -26,7 +26,7 @@ from streamlet.base.clock import Clock
 from streamlet.base.errors import StreamletError
 from streamlet.kafka.broker_errors import NotLeaderOrFollower, OffsetOutOfRange, UnknownTopicId, UnknownTopicOrPartition
 from streamlet.kafka.errors import Disconnected
-from streamlet.spouts.kafka.activity import Activity, NextPoll, Pause, Steps
+from streamlet.spouts.kafka.activity import Activity, NextPoll, Steps, WaitUntil
 from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.errors import NoSuchTopic, PartitionsMissing, StaticLeaderMoved, TaskIndexOutOfRange
 from streamlet.spouts.kafka.hosts import BrokerReader
@@ -92,7 +92,7 @@ def idle_tasks_warning(info: GlobalPartitionInformation, total_tasks: int) -> st
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class LeaderMove:
     """A partition whose leader changed; None: no leader for a while."""
 
     partition: Partition
@@ -106,7 +106,7 @@ class PartitionChanges:
 
     opened: tuple[Partition, ...] = ()
     closed: tuple[Partition, ...] = ()
-    moved: tuple[Move, ...] = ()
+    moved: tuple[LeaderMove, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.opened or self.closed or self.moved)
@@ -118,7 +118,7 @@ def partition_changes(have: Leaders, want: Leaders) -> PartitionChanges:
         opened=tuple(sorted(want.keys() - have.keys())),
         closed=tuple(sorted(have.keys() - want.keys())),
         moved=tuple(
-            Move(partition, have[partition], want[partition])
+            LeaderMove(partition, have[partition], want[partition])
             for partition in sorted(have.keys() & want.keys())
             if have[partition] != want[partition]
         ),
@@ -214,7 +214,7 @@ class PartitionCoordinator:
                     raise
                 attempt += 1
                 self._opener.last_error = error
-                yield Pause(self._clock, RETRY.delay(attempt))
+                yield WaitUntil(self._clock, RETRY.delay(attempt))
                 continue
             self._opener.last_error = None
             self._describe(info)

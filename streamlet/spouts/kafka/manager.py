@@ -222,7 +222,7 @@ class OffsetLedger(Generic[V]):
 # -- the buffer: fetched, not yet emitted ----------------------------------------------------------------------------
 
 
-class _Answer(NamedTuple):
+class _BufferedAnswer(NamedTuple):
     """One fetch answer in the buffer."""
 
     batches: Iterator[RecordBatch]
@@ -262,7 +262,7 @@ class ReadBuffer:
         self._ledger = ledger
         self._columns = columns
         self._end = end
-        self._fetched: deque[_Answer] = deque()
+        self._fetched: deque[_BufferedAnswer] = deque()
         self._batch_end = ledger.position
         self._epochs = LeaderEpochs()
         self._unpack = self._from_columns if columns is not None else self._one_by_one
@@ -285,7 +285,7 @@ class ReadBuffer:
     def add(self, batches: Iterator[RecordBatch], size_bytes: int, next_offset: int, leader_epoch: int = -1) -> None:
         """Take in an answer for ``position``; ``leader_epoch`` is the last batch's, -1 for no batch."""
         if next_offset > self.position:
-            self._fetched.append(_Answer(batches, size_bytes, next_offset))
+            self._fetched.append(_BufferedAnswer(batches, size_bytes, next_offset))
             self.position = next_offset
             self.size_bytes += size_bytes
             if leader_epoch >= 0:
@@ -293,7 +293,7 @@ class ReadBuffer:
 
     def skip_to(self, log_start: int) -> None:
         """Read on at ``log_start``, once the answers before are emitted."""
-        self._fetched.append(_Answer(iter(()), 0, log_start, lost=True))
+        self._fetched.append(_BufferedAnswer(iter(()), 0, log_start, lost=True))
         self.position = log_start
         self.leader_epoch = -1
 

@@ -28,7 +28,7 @@ from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
 from streamlet.base.errors import StreamletError
 from streamlet.kafka.fetch.truncation import judge_position
-from streamlet.spouts.kafka.activity import Pause, Steps
+from streamlet.spouts.kafka.activity import Steps, WaitUntil
 from streamlet.spouts.kafka.broker_connections import Connection, DynamicPartitionConnections, LogBounds
 from streamlet.spouts.kafka.errors import OffsetsLost
 from streamlet.spouts.kafka.manager import EmitLimits, OffsetLedger, PartitionManager
@@ -183,7 +183,7 @@ class PartitionOpener:
                         raise
                     self.last_error = error
                     not_yet(error)
-            yield Pause(self._clock, RETRY.delay(attempt))
+            yield WaitUntil(self._clock, RETRY.delay(attempt))
         raise AssertionError("unreachable")
 
     def _open_once(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from kazoo.client import KazooClient
 
-from streamlet.coordination.node_store import AuthFailed, ConnectionState, NodeStoreUnavailable
+from streamlet.coordination.node_store import AuthFailed, NodeStoreUnavailable, StoreState
 from streamlet.coordination.zookeeper import ZooKeeperNodeStore
 from streamlet.devcluster import DevCluster
 from streamlet.devcluster.machine import free_ports
@@ -79,12 +79,12 @@ def test_a_restart_of_the_ensemble_keeps_the_session_and_the_writes_that_waited(
     store.create("/a")
     session = store.session_id
     ensemble.stop_zookeeper()
-    until(lambda: store.state is not ConnectionState.CONNECTED)
+    until(lambda: store.state is not StoreState.CONNECTED)
     waiting = store.set_async("/a", b"1", 0)
     assert not waiting.done()
     ensemble.start_zookeeper()
     assert waiting.result(PATIENCE_S) == 1
-    until(lambda: store.state is ConnectionState.CONNECTED)
+    until(lambda: store.state is StoreState.CONNECTED)
     assert store.session_id == session
     assert store.get("/a") == (b"1", 1)
 
@@ -117,7 +117,7 @@ def test_an_expired_session_is_noticed(ensemble: DevCluster, store: ZooKeeperNod
     session, password = store._client.client_id
     assert session == store.session_id
     ensemble.expire_session(session, password)
-    until(lambda: store.session_id not in (None, session) and store.state is ConnectionState.CONNECTED)
+    until(lambda: store.session_id not in (None, session) and store.state is StoreState.CONNECTED)
     assert store.get("/a") == (b"", 0)
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 from streamlet.kafka.admin import configs, groups, topics
 from streamlet.kafka.client import leader_requests
 from streamlet.kafka.client.client import KafkaClient
-from streamlet.kafka.client.group_requests import GroupOffsets, find_coordinator
+from streamlet.kafka.client.group_requests import GroupOffsetCalls, find_coordinator
 from streamlet.kafka.client.leader_requests import FetchPosition, FetchSettings, SessionPart
 from streamlet.kafka.consumer.assignors.base import (
     decode_assignment,
@@ -108,9 +108,9 @@ def asked(ask: Callable[[KafkaClient], RequestFuture[Any]]) -> Callable[[Any], o
     return lambda answer: ask(cast(KafkaClient, Answering(answer))).value
 
 
-def stored_offsets(client: KafkaClient) -> GroupOffsets:
+def stored_offsets(client: KafkaClient) -> GroupOffsetCalls:
     """A group's offsets whose coordinator is known."""
-    group = GroupOffsets(client, "g")
+    group = GroupOffsetCalls(client, "g")
     group.coordinator = BROKER
     return group
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from streamlet.tracking.census import Answer, Census, Found
+from streamlet.tracking.census import Answer, Census, CensusResult
 from streamlet.tracking.overdue import MOST_ASKED, NOBODY, Overdue
 from tests.seeds import seeds
 
 NOTHING = {"queued": 0, "wait_s": 0.0, "slowest": 0, "settled": True, "waiting": set[int](), "held": {}}
 
 
-def found(**of: Any) -> Found:
-    return Found(**{**NOTHING, **of})
+def found(**of: Any) -> CensusResult:
+    return CensusResult(**{**NOTHING, **of})
 
 
 def test_nobodys_tree_times_out_after_two_rounds_in_a_row_without_it() -> None:
@@ -110,7 +110,7 @@ def test_10000_steps_of_a_tuple_among_four_workers_never_look_like_nobodys(seed:
     trees, overdue, census, bound = {5: edge}, Overdue(10.0), Census(range(4), 0), 0
     overdue.add([5])
 
-    def judged(whole: Found | None) -> None:
+    def judged(whole: CensusResult | None) -> None:
         if whole is not None:
             assert overdue.judge(whole, bound, trees, 0.0) == {}
             overdue.add([5])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from streamlet.kafka.broker_errors import BrokerRequestTimedOut, GroupIdNotFound, UnknownMemberId
 from streamlet.kafka.client.client import KafkaClient
-from streamlet.kafka.client.group_requests import GroupOffsets, OffsetAndMetadata
+from streamlet.kafka.client.group_requests import GroupOffsetCalls, OffsetAndMetadata
 from streamlet.kafka.errors import BrokerError, KafkaError
 from streamlet.spouts.kafka.activity import Steps, answer_to
 from streamlet.spouts.kafka.errors import Deposed, UnusableOffset
@@ -49,7 +49,7 @@ class KafkaGroupOffsets:
     recommit_interval_s: float | None = RECOMMIT_INTERVAL_S
 
     def __init__(self, client: KafkaClient, group: str, owner: Owner) -> None:
-        self._group = GroupOffsets(client, group)
+        self._group = GroupOffsetCalls(client, group)
         self._owner = owner
         self._owned: dict[Partition, _Owned] = {}
 

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from streamlet.devcluster import DevCluster
 from streamlet.kafka import ClientConfig, KafkaClient, RequestFuture, TopicPartition
 from streamlet.kafka.broker_errors import UnknownTopicOrPartition
-from streamlet.kafka.client.group_requests import GroupOffsets, OffsetAndMetadata
+from streamlet.kafka.client.group_requests import GroupOffsetCalls, OffsetAndMetadata
 from streamlet.kafka.client.leader_requests import (
     FetchPosition,
     FetchSettings,
@@ -133,7 +133,7 @@ def test_group_offsets_are_those_other_clients_see(
 ) -> None:
     """A commit of ours is read by librdkafka, and one of librdkafka's by us, leader epoch and all."""
     topic, group = make_topic(cluster, partitions=3), topic_name()
-    store = GroupOffsets(client, group)
+    store = GroupOffsetCalls(client, group)
     mine = {TopicPartition(topic, n): OffsetAndMetadata(10 + n, 0, f"m{n}") for n in range(2)}
     assert client.wait_retrying(lambda: store.fetch(mine), 30) == {}
     stored = client.wait_retrying(lambda: store.commit(mine), 30)

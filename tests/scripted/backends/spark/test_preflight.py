@@ -75,13 +75,13 @@ def test_speculation_would_copy_a_worker() -> None:
 
 
 def test_a_compiled_package_that_an_executor_lacks_is_named() -> None:
-    report = preflight.Report("node7", "/opt/py/bin/python", {"crc32c": "ModuleNotFoundError: No module"}, "")
+    report = preflight.PythonReport("node7", "/opt/py/bin/python", {"crc32c": "ModuleNotFoundError: No module"}, "")
     with pytest.raises(BadInput, match=r"node7 .*cannot import crc32c .*/opt/py/bin/python -m pip install 'crc32c"):
         preflight.judge([report], ("10.0.0.1", 5))
 
 
 def test_an_executor_that_cannot_reach_the_driver() -> None:
-    report = preflight.Report("node7", "python", {}, "timed out")
+    report = preflight.PythonReport("node7", "python", {}, "timed out")
     with pytest.raises(BadInput, match=r"node7 cannot reach the driver at 10\.0\.0\.1:5 \(timed out\)"):
         preflight.judge([report], ("10.0.0.1", 5))
 

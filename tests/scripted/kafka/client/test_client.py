@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 
 from streamlet.kafka import ClientConfig, KafkaClient, TopicPartition
 from streamlet.kafka.broker_errors import NotLeaderOrFollower
-from streamlet.kafka.client.group_requests import GroupOffsets, OffsetAndMetadata
+from streamlet.kafka.client.group_requests import GroupOffsetCalls, OffsetAndMetadata
 from streamlet.kafka.client.leader_requests import FetchPosition, FetchSettings, fetch
 from streamlet.kafka.protocol.schema import ApiKey
 from tests.patience import PATIENCE_S
@@ -124,7 +124,7 @@ def test_m4_a_leader_that_moved_is_found_by_the_error_it_gives(mock: MockCluster
 
 def test_a_coordinator_that_moves_is_looked_for_again(mock: MockCluster, client: KafkaClient) -> None:
     """NOT_COORDINATOR forgets it; the next try finds it and succeeds."""
-    store = GroupOffsets(client, "g")
+    store = GroupOffsetCalls(client, "g")
     offsets = {TopicPartition("lines", 0): OffsetAndMetadata(5, 0)}
     client.wait_retrying(lambda: store.commit(offsets), PATIENCE_S)
     assert store.coordinator is not None

@@ -108,7 +108,7 @@ def test_a_peer_that_reads_nothing_for_longer_than_a_silence_keeps_its_link(
                 links.send(0, Outgoing([Run(1, 2, "default", False, [1], [1], [["x" * 500_000]])]))
             for key, _ in selector.select(0):
                 key.data()
-            links.look(time.monotonic())
+            links.cut_silent(time.monotonic())
             time.sleep(LOOK_S)
         assert links.unsent_bytes()[0] and not lost
         assert links.epochs() == {0: 1} and len(welcomed) == 1
@@ -126,7 +126,7 @@ def test_the_last_words_for_a_coordinator_that_is_silent_hold_no_worker_up(
             channel.send(Event("info", "x" * 60_000, 0.0))
         now = time.monotonic()
         with pytest.raises(ChannelClosed, match="nothing has come from the other machine for 0 s"):
-            channel.look(now, 0.0)
+            channel.give_up_if_silent(now, 0.0)
         channel.finish()
         assert not channel.unsent
         with contextlib.suppress(ChannelClosed):

@@ -219,8 +219,8 @@ def test_a_machine_that_sends_nothing_is_cut_off_with_a_reset(rig: Rig, monkeypa
     looks = int(SILENT_S / LOOK_S) + 1
     for look in range(looks):
         assert not rig.lost
-        rig.links.look(now + look * LOOK_S)
-    rig.links.look(now + looks * LOOK_S)
+        rig.links.cut_silent(now + look * LOOK_S)
+    rig.links.cut_silent(now + looks * LOOK_S)
     ((worker, *_, why),) = rig.lost
     assert worker == 1 and "nothing has come from the other machine" in why
     with pytest.raises(ConnectionResetError):

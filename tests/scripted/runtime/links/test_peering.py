@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from streamlet.runtime.links import handshake, peering
-from streamlet.runtime.links.dialing import Address
+from streamlet.runtime.links.dialing import LinkAddress
 from streamlet.runtime.links.handshake import DATA, Hello, Refused
 from streamlet.runtime.links.peering import DIALS_PER_REPORT, Peering
 from tests.patience import PATIENCE_S
@@ -19,7 +19,7 @@ from tests.patience import PATIENCE_S
 RUN = b"r" * 16
 
 
-def at(worker: int) -> Address:
+def at(worker: int) -> LinkAddress:
     return ("unix", f"w{worker}", 0)
 
 
@@ -47,7 +47,7 @@ class Rig:
     def __init__(self, index: int) -> None:
         self.links = Links()
         self.posted: queue.Queue[Callable[[], None]] = queue.Queue()
-        self.dialled: queue.Queue[tuple[Address, Hello]] = queue.Queue()
+        self.dialled: queue.Queue[tuple[LinkAddress, Hello]] = queue.Queue()
         self.refusal: Exception | None = None
         self.linked: list[int] = []
         self.unlinked: list[tuple[int, str]] = []
@@ -67,7 +67,7 @@ class Rig:
         self.sockets += [ours, theirs]
         return SimpleNamespace(sock=ours, hello=hello)
 
-    def dial(self, address: Address, hello: Hello, secret: bytes, frame_limit: int) -> Any:
+    def dial(self, address: LinkAddress, hello: Hello, secret: bytes, frame_limit: int) -> Any:
         self.dialled.put((address, hello))
         if self.refusal is not None:
             raise self.refusal
@@ -101,7 +101,7 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], Rig]]:
             sock.close()
 
 
-def book(*workers: int, **epochs: int) -> dict[int, tuple[int, Address]]:
+def book(*workers: int, **epochs: int) -> dict[int, tuple[int, LinkAddress]]:
     return {worker: (epochs.get(f"w{worker}", 1), at(worker)) for worker in workers}
 
 

@@ -21,6 +21,7 @@ from streamlet.runtime.worker.loading import load_topology
 from streamlet.runtime.worker.messages import (
     Beat,
     Book,
+    Close,
     Event,
     Failed,
     FromWorker,
@@ -30,7 +31,6 @@ from streamlet.runtime.worker.messages import (
     Quiet,
     Ready,
     State,
-    Stop,
     Stopped,
     Whole,
     WorkerPlan,
@@ -145,8 +145,7 @@ def plan(tmp_path: Path) -> WorkerPlan:
         careful=[],
         careful_s=0.0,
         crashes={},
-        modules={},
-        files={},
+        code={},
         code_folder="",
         build="",
     )
@@ -185,7 +184,7 @@ def test_a_worker_runs_drains_and_closes_as_it_is_told(
     assert coordinator.until(State, lambda state: state.traffic is not None).traffic == [{}, {}]
     coordinator.channel.send(Quiet(1))
     coordinator.until(State, lambda state: state.quiet == 1)
-    coordinator.channel.send(Stop(clean=True, settled=True))
+    coordinator.channel.send(Close(clean=True, settled=True))
     assert coordinator.until(Stopped) == Stopped([], {})
     last = [message for message in coordinator.heard if isinstance(message, Beat)][-1]
     assert [snapshot["acked"] for snapshot in last.tasks.values()] == [3, 3]
@@ -196,7 +195,7 @@ def test_a_worker_runs_drains_and_closes_as_it_is_told(
 def test_a_stop_that_is_not_clean_calls_no_cleanup(plan: WorkerPlan, worker_of: Callable[[Any], Coordinator]) -> None:
     coordinator = worker_of(plan)
     coordinator.begin()
-    coordinator.channel.send(Stop(clean=False))
+    coordinator.channel.send(Close(clean=False))
     coordinator.until(Stopped)
     assert "cleaned up" not in events(coordinator) and coordinator.ended() == 0
 
@@ -234,7 +233,7 @@ def test_a_component_that_cannot_start_is_named_and_nothing_is_closed_cleanly(
     assert events(coordinator) == []
 
 
-@pytest.mark.parametrize("first", [Stop(clean=True), Whole(1)], ids=["stop", "whole"])
+@pytest.mark.parametrize("first", [Close(clean=True), Whole(1)], ids=["stop", "whole"])
 def test_a_worker_without_a_plan_ends_in_silence(first: Any, worker_of: Callable[[Any], Coordinator]) -> None:
     """It is no worker yet, and has nothing to say."""
     coordinator = worker_of(first)

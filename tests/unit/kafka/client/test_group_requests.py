@@ -8,7 +8,7 @@ import pytest
 
 from streamlet.base.errors import WrongArgument
 from streamlet.kafka.broker_errors import CoordinatorNotAvailable
-from streamlet.kafka.client.group_requests import GroupOffsets, OffsetAndMetadata, offset_rows
+from streamlet.kafka.client.group_requests import GroupOffsetCalls, OffsetAndMetadata, offset_rows
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import TopicPartition
@@ -35,7 +35,7 @@ class Client:
 def test_commits_that_wait_for_the_coordinator_keep_their_order() -> None:
     """One search for all: the answers of two might come the other way round, and the older commit would win."""
     client: Any = Client()
-    offsets = GroupOffsets(client, "g")
+    offsets = GroupOffsetCalls(client, "g")
     for offset in (1, 2):
         offsets.commit({TP: OffsetAndMetadata(offset)})
     searches = [future for request, future in client.sent if isinstance(request, FindCoordinatorRequest)]
@@ -53,7 +53,7 @@ def test_a_search_that_failed_fails_those_who_waited_and_the_next_commit_searche
 ) -> None:
     """So does one whose answer has no error, but no address where anybody could listen."""
     client: Any = Client()
-    offsets = GroupOffsets(client, "g")
+    offsets = GroupOffsetCalls(client, "g")
     futures = [offsets.commit({TP: OffsetAndMetadata(offset)}) for offset in (1, 2)]
     client.sent[0][1].complete(FindCoordinatorResponse(error_code=error_code, node_id=node_id, host="", port=port))
     assert all(isinstance(future.exception, CoordinatorNotAvailable) for future in futures)
@@ -65,7 +65,7 @@ def test_a_search_that_failed_fails_those_who_waited_and_the_next_commit_searche
 def test_a_commit_that_cannot_be_asked_once_the_coordinator_is_found_fails_and_the_others_go() -> None:
     """What asks runs in a listener then: its bug must not leave the commit open until somebody's time-out."""
     client: Any = Client()
-    offsets = GroupOffsets(client, "g")
+    offsets = GroupOffsetCalls(client, "g")
     broken: Any = object()
     futures = [offsets.commit({TP: row}) for row in (broken, OffsetAndMetadata(2))]
     client.sent[0][1].complete(FindCoordinatorResponse(error_code=0, node_id=1, host="h", port=1))

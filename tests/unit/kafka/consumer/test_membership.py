@@ -23,11 +23,11 @@ from streamlet.kafka.broker_errors import (
 from streamlet.kafka.consumer.errors import MembershipFenced
 from streamlet.kafka.consumer.membership import (
     Action,
-    Beat,
     Fatal,
     FindCoordinator,
     Generation,
     GroupSettings,
+    Heartbeat,
     Join,
     Joined,
     Leave,
@@ -126,10 +126,10 @@ def test_c6_heartbeats_keep_their_interval_and_one_is_under_way() -> None:
     membership = stable()
     assert steps(membership, 2.9) == []
     assert membership.next_wake_s(2.9) == pytest.approx(0.1)
-    assert steps(membership, 3.0) == [Beat(FIRST)]
+    assert steps(membership, 3.0) == [Heartbeat(FIRST)]
     assert steps(membership, 7.0) == []
     membership.beat_answered(None, FIRST, 7.0)
-    assert steps(membership, 7.0) == [Beat(FIRST)]
+    assert steps(membership, 7.0) == [Heartbeat(FIRST)]
 
 
 def test_c6_heartbeats_go_out_before_the_share_is_known() -> None:
@@ -141,7 +141,7 @@ def test_c6_heartbeats_go_out_before_the_share_is_known() -> None:
     steps(membership, 0.0)
     membership.joined(FIRST, False, {}, 0.0)
     steps(membership, 0.0)
-    assert steps(membership, 3.0) == [Beat(FIRST)]
+    assert steps(membership, 3.0) == [Heartbeat(FIRST)]
     membership.beat_answered(RebalanceInProgress(), FIRST, 3.0)
     assert membership.news == [], "some brokers say so while members sync"
 
@@ -149,11 +149,11 @@ def test_c6_heartbeats_go_out_before_the_share_is_known() -> None:
 def test_c6_silence_of_the_coordinator_makes_it_unknown_and_the_membership_goes_on() -> None:
     """It may have moved; the new one knows us or says that it does not."""
     membership = stable()
-    assert steps(membership, 3.0) == [Beat(FIRST)]
+    assert steps(membership, 3.0) == [Heartbeat(FIRST)]
     assert FindCoordinator() in steps(membership, 10.0)
     membership.beat_answered(Disconnected("gone"), FIRST, 10.0)
     membership.coordinator_found(10.5)
-    assert steps(membership, 13.6) == [Beat(FIRST)]
+    assert steps(membership, 13.6) == [Heartbeat(FIRST)]
     assert membership.generation == FIRST
 
 
@@ -172,7 +172,7 @@ def test_c5_a_rebalance_is_told_once_and_heartbeats_go_on_until_the_consumer_joi
     """The user's work may take as long as the rebalance time-out."""
     membership = stable()
     for now in (3.0, 6.0, 9.0):
-        assert steps(membership, now) == [Beat(FIRST)]
+        assert steps(membership, now) == [Heartbeat(FIRST)]
         membership.beat_answered(RebalanceInProgress(), FIRST, now)
     assert membership.news == [RejoinNeeded("the group rebalances")]
     membership.join(PROTOCOLS, 9.5)
@@ -197,9 +197,9 @@ def test_c6_a_member_that_was_forgotten_hears_that_it_lost_everything(error: Kaf
 def test_c6_silence_is_counted_from_when_a_heartbeat_was_sent_that_was_taken() -> None:
     """Its answer may be read long after that, by a process that was stopped: 20 s here."""
     membership = stable()
-    assert steps(membership, 3.0) == [Beat(FIRST)]
+    assert steps(membership, 3.0) == [Heartbeat(FIRST)]
     membership.beat_answered(None, FIRST, 23.0)
-    assert steps(membership, 23.0) == [Beat(FIRST)]
+    assert steps(membership, 23.0) == [Heartbeat(FIRST)]
     membership.beat_answered(UnknownMemberId(), FIRST, 23.1)
     (news,) = membership.news
     assert isinstance(news, MembershipLost) and "was sent 20.1 s ago" in news.reason
@@ -297,7 +297,7 @@ class AnyGroup(RuleBasedStateMachine):
                 self.open.append(action)
         kinds = [type(action) for action in self.open]
         assert kinds.count(Join) + kinds.count(Sync) + kinds.count(FindCoordinator) <= 1
-        assert kinds.count(Beat) <= 1
+        assert kinds.count(Heartbeat) <= 1
 
     @precondition(lambda self: self.open)
     @rule(good=st.booleans(), leads=st.booleans(), error=st.sampled_from(ERRORS))
@@ -320,7 +320,7 @@ class AnyGroup(RuleBasedStateMachine):
                     membership.synced(b"", now)
                 else:
                     membership.sync_failed(error, now)
-        elif isinstance(action, Beat):
+        elif isinstance(action, Heartbeat):
             membership.beat_answered(None if good else error, action.generation, now)
 
     @rule()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamlet.kafka.fetch.truncation import Finding, LeaderEpochs, judge_position
+from streamlet.kafka.fetch.truncation import LeaderEpochs, LogRelation, judge_position
 
 
 def test_a_position_holds_when_nothing_speaks_against_it() -> None:
@@ -16,11 +16,11 @@ def test_a_position_holds_when_nothing_speaks_against_it() -> None:
 
 def test_each_loss_is_named_with_its_place_and_its_range() -> None:
     for given_, finding, resume_at, lost in (
-        ({"log_start": 12, "log_end": 20}, Finding.BELOW_START, 12, (10, 12)),
-        ({"log_start": 0, "log_end": 8}, Finding.AHEAD_OF_END, 8, (8, 10)),
-        ({"epoch_end": 7}, Finding.DIVERGED, 7, (7, 10)),
-        ({"log_start": 9, "log_end": 20, "epoch_end": 7}, Finding.DIVERGED, 9, (7, 10)),
-        ({"epoch_end": -1}, Finding.NO_COMMON_EPOCH, None, None),
+        ({"log_start": 12, "log_end": 20}, LogRelation.BELOW_START, 12, (10, 12)),
+        ({"log_start": 0, "log_end": 8}, LogRelation.AHEAD_OF_END, 8, (8, 10)),
+        ({"epoch_end": 7}, LogRelation.DIVERGED, 7, (7, 10)),
+        ({"log_start": 9, "log_end": 20, "epoch_end": 7}, LogRelation.DIVERGED, 9, (7, 10)),
+        ({"epoch_end": -1}, LogRelation.NO_COMMON_EPOCH, None, None),
     ):
         verdict = judge_position(10, **given_)
         assert (verdict.finding, verdict.resume_at, verdict.lost) == (finding, resume_at, lost)
@@ -28,12 +28,12 @@ def test_each_loss_is_named_with_its_place_and_its_range() -> None:
 
 def test_another_topics_offsets_mean_nothing_and_its_start_is_read() -> None:
     verdict = judge_position(10, log_start=0, log_end=5, epoch_end=7, same_topic=False)
-    assert (verdict.finding, verdict.resume_at, verdict.lost) == (Finding.TOPIC_RECREATED, 0, None)
+    assert (verdict.finding, verdict.resume_at, verdict.lost) == (LogRelation.TOPIC_RECREATED, 0, None)
 
 
 def test_bounds_count_before_epochs() -> None:
-    assert judge_position(10, log_start=12, log_end=20, epoch_end=7).finding is Finding.BELOW_START
-    assert judge_position(10, log_start=0, log_end=8, epoch_end=7).finding is Finding.AHEAD_OF_END
+    assert judge_position(10, log_start=12, log_end=20, epoch_end=7).finding is LogRelation.BELOW_START
+    assert judge_position(10, log_start=0, log_end=8, epoch_end=7).finding is LogRelation.AHEAD_OF_END
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 3)), min_size=1), st.data())

@@ -9,9 +9,9 @@ from streamlet.kafka.errors import AuthenticationFailed, Disconnected
 from streamlet.kafka.metadata.cluster import Address, Broker
 from streamlet.kafka.net.connection_states import (
     TRANSITIONS,
+    ConnectionEvent,
     ConnectionState,
     ConnectionStates,
-    Move,
     SocketAddress,
 )
 from streamlet.kafka.net.network_client import InFlightRequest, InFlightRequests, least_loaded_node
@@ -45,7 +45,7 @@ def test_only_the_moves_of_the_table_are_possible(states: ConnectionStates) -> N
     with pytest.raises(RuntimeError, match="ready cannot have 'dial' happen"):
         states.dial(A, 1.0, two_addresses)
     reached = {ConnectionState.DISCONNECTED} | set(TRANSITIONS.values())
-    assert reached == set(ConnectionState) and {move for _, move in TRANSITIONS} == set(Move)
+    assert reached == set(ConnectionState) and {move for _, move in TRANSITIONS} == set(ConnectionEvent)
 
 
 def test_back_off_doubles_until_versions_are_known(states: ConnectionStates) -> None:

@@ -17,7 +17,7 @@ from streamlet.kafka.broker_errors import (
 )
 from streamlet.kafka.errors import Disconnected, KafkaError
 from streamlet.kafka.metadata.cluster import TopicPartition
-from streamlet.kafka.producer.batch_ledger import Outcome, RetryLimits, Verdict, decide
+from streamlet.kafka.producer.batch_ledger import BatchVerdict, Outcome, RetryLimits, decide
 from streamlet.kafka.producer.errors import OutcomeUnknown
 from streamlet.kafka.producer.producer_batch import BatchState, ProducerBatch, Sequences
 
@@ -90,10 +90,10 @@ class SequenceLife(RuleBasedStateMachine):
             return
         tp = batch.topic_partition
         verdict = decide(batch, Outcome(error, 0), self.sequences, LIMITS, 0.0)
-        if verdict is Verdict.SUCCEEDED:
+        if verdict is BatchVerdict.SUCCEEDED:
             batch.complete(0, -1)
             self.sequences.acked(batch)
-        elif verdict is Verdict.RETRY:
+        elif verdict is BatchVerdict.RETRY:
             batch.move(BatchState.QUEUED)
             batch.attempts += 1
             row = self.sequences.of(tp).in_flight

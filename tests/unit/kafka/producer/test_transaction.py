@@ -13,8 +13,8 @@ from streamlet.kafka.errors import Disconnected, KafkaError, MalformedFrame
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.producer.errors import IllegalProducerState, OutcomeUnknown, ProducerFenced, TransactionFailed
 from streamlet.kafka.producer.producer_batch import MAX_EPOCH, Sequences
-from streamlet.kafka.producer.transaction import ALLOWED, State, TransactionManager
-from streamlet.kafka.producer.transaction_requests import Kind
+from streamlet.kafka.producer.transaction import ALLOWED, ProducerState, TransactionManager
+from streamlet.kafka.producer.transaction_requests import RequestKind
 from streamlet.kafka.protocol.messages.groups import FindCoordinatorResponse
 from streamlet.kafka.protocol.messages.transactions import (
     AddOffsetsToTxnResponse,
@@ -40,13 +40,13 @@ class Coordinator:
     def __init__(self, transactional_id: str | None = "x") -> None:
         self.sequences = Sequences(transactional_id is not None)
         self.manager = TransactionManager(self.sequences, transactional_id, 60_000, Backoff(0.1, 1.0), lambda: 0.5)
-        self.errors: dict[Kind, list[int | KafkaError]] = {}
-        self.asked: list[Kind] = []
+        self.errors: dict[RequestKind, list[int | KafkaError]] = {}
+        self.asked: list[RequestKind] = []
         self.requests: list[Any] = []
         self.now = 0.0
         self.epoch = 0
 
-    def run(self, settled: bool = True, limit: int = 50) -> list[Kind]:
+    def run(self, settled: bool = True, limit: int = 50) -> list[RequestKind]:
         """Until nothing more is asked; what was."""
         before = len(self.asked)
         for _ in range(limit):
@@ -66,14 +66,14 @@ class Coordinator:
                 self.manager.answered(asked, self.answer(asked.kind, asked.request, answer), self.now)
         return self.asked[before:]
 
-    def answer(self, kind: Kind, request: Any, code: int) -> Any:
-        if kind in (Kind.FIND_COORDINATOR, Kind.FIND_GROUP_COORDINATOR):
+    def answer(self, kind: RequestKind, request: Any, code: int) -> Any:
+        if kind in (RequestKind.FIND_COORDINATOR, RequestKind.FIND_GROUP_COORDINATOR):
             return FindCoordinatorResponse(error_code=code, node_id=1, host="h", port=1)
-        if kind is Kind.INIT_PRODUCER_ID:
+        if kind is RequestKind.INIT_PRODUCER_ID:
             assert isinstance(request, InitProducerIdRequest)
             self.epoch += 1
             return InitProducerIdResponse(error_code=code, producer_id=9, producer_epoch=self.epoch)
-        if kind is Kind.ADD_PARTITIONS:
+        if kind is RequestKind.ADD_PARTITIONS:
             assert isinstance(request, AddPartitionsToTxnRequest)
             rows = tuple(
                 AddPartitionsToTxnTopicResult(
@@ -86,9 +86,9 @@ class Coordinator:
                 for topic in request.v3_and_below_topics
             )
             return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=rows)
-        if kind is Kind.ADD_OFFSETS:
+        if kind is RequestKind.ADD_OFFSETS:
             return AddOffsetsToTxnResponse(error_code=code)
-        if kind is Kind.COMMIT_OFFSETS:
+        if kind is RequestKind.COMMIT_OFFSETS:
             part = TxnOffsetCommitResponsePartition(partition_index=0, error_code=code)
             return TxnOffsetCommitResponse(topics=(TxnOffsetCommitResponseTopic(name="t", partitions=(part,)),))
         return EndTxnResponse(error_code=code)
@@ -103,11 +103,11 @@ class Coordinator:
 
 def test_the_table_has_every_state_and_nothing_leaves_a_fatal_error() -> None:
     """A move that is not in it is a mistake of ours."""
-    assert set(ALLOWED) == set(State)
-    assert not ALLOWED[State.FATAL_ERROR]
+    assert set(ALLOWED) == set(ProducerState)
+    assert not ALLOWED[ProducerState.FATAL_ERROR]
     manager = Coordinator().manager
-    for start in State:
-        for end in State:
+    for start in ProducerState:
+        for end in ProducerState:
             manager.state = start
             if end in ALLOWED[start]:
                 manager._go(end)
@@ -121,18 +121,18 @@ def test_a_transaction_asks_in_this_order() -> None:
     """Coordinator, id; partitions; offsets with the group's coordinator; the end only when all is settled."""
     far = Coordinator()
     manager = far.in_transaction()
-    assert far.asked == [Kind.FIND_COORDINATOR, Kind.INIT_PRODUCER_ID]
+    assert far.asked == [RequestKind.FIND_COORDINATOR, RequestKind.INIT_PRODUCER_ID]
     assert not manager.may_send_to(TP)
-    assert far.run() == [Kind.ADD_PARTITIONS]
+    assert far.run() == [RequestKind.ADD_PARTITIONS]
     assert manager.may_send_to(TP)
     result = manager.send_offsets({TP: OffsetAndMetadata(5)}, ConsumerGroupMetadata("g", 3, "m"))
-    assert far.run() == [Kind.ADD_OFFSETS, Kind.FIND_GROUP_COORDINATOR, Kind.COMMIT_OFFSETS]
+    assert far.run() == [RequestKind.ADD_OFFSETS, RequestKind.FIND_GROUP_COORDINATOR, RequestKind.COMMIT_OFFSETS]
     assert result.done and result.error is None
     assert (far.requests[-1].generation_id, far.requests[-1].member_id) == (3, "m")
     commit = manager.begin_commit()
     assert far.run(settled=False) == [] and not commit.done
-    assert far.run() == [Kind.END] and far.requests[-1].committed
-    assert commit.done and commit.error is None and manager.state is State.READY
+    assert far.run() == [RequestKind.END] and far.requests[-1].committed
+    assert commit.done and commit.error is None and manager.state is ProducerState.READY
 
 
 def test_an_empty_transaction_asks_nothing() -> None:
@@ -151,38 +151,42 @@ def test_the_coordinator_is_looked_for_again_when_it_moved(code: int) -> None:
     """Every kind of request."""
     far = Coordinator()
     manager = far.in_transaction()
-    far.errors = {Kind.ADD_PARTITIONS: [code], Kind.END: [code]}
-    assert far.run() == [Kind.ADD_PARTITIONS, Kind.FIND_COORDINATOR, Kind.ADD_PARTITIONS]
-    far.errors[Kind.COMMIT_OFFSETS] = [code]
+    far.errors = {RequestKind.ADD_PARTITIONS: [code], RequestKind.END: [code]}
+    assert far.run() == [RequestKind.ADD_PARTITIONS, RequestKind.FIND_COORDINATOR, RequestKind.ADD_PARTITIONS]
+    far.errors[RequestKind.COMMIT_OFFSETS] = [code]
     manager.send_offsets({TP: OffsetAndMetadata(5)}, ConsumerGroupMetadata("g"))
-    assert far.run()[-3:] == [Kind.COMMIT_OFFSETS, Kind.FIND_GROUP_COORDINATOR, Kind.COMMIT_OFFSETS]
+    assert far.run()[-3:] == [
+        RequestKind.COMMIT_OFFSETS,
+        RequestKind.FIND_GROUP_COORDINATOR,
+        RequestKind.COMMIT_OFFSETS,
+    ]
     manager.begin_commit()
-    assert far.run() == [Kind.END, Kind.FIND_COORDINATOR, Kind.END]
+    assert far.run() == [RequestKind.END, RequestKind.FIND_COORDINATOR, RequestKind.END]
 
 
 def test_what_time_mends_is_asked_again_after_a_pause() -> None:
     """CONCURRENT_TRANSACTIONS after 20 ms, others after the back-off."""
     far = Coordinator()
     far.in_transaction()
-    far.errors = {Kind.ADD_PARTITIONS: [51, 51, 14]}
+    far.errors = {RequestKind.ADD_PARTITIONS: [51, 51, 14]}
     start = far.now
-    assert far.run() == [Kind.ADD_PARTITIONS] * 4
+    assert far.run() == [RequestKind.ADD_PARTITIONS] * 4
     assert 0.1 < far.now - start < 1
 
 
 @pytest.mark.parametrize(
     ("kind", "code"),
-    [(Kind.ADD_PARTITIONS, 29), (Kind.ADD_PARTITIONS, 120), (Kind.ADD_OFFSETS, 30)]
-    + [(Kind.COMMIT_OFFSETS, code) for code in (22, 25, 30, 82)],
+    [(RequestKind.ADD_PARTITIONS, 29), (RequestKind.ADD_PARTITIONS, 120), (RequestKind.ADD_OFFSETS, 30)]
+    + [(RequestKind.COMMIT_OFFSETS, code) for code in (22, 25, 30, 82)],
 )
-def test_some_errors_can_only_be_aborted(kind: Kind, code: int) -> None:
+def test_some_errors_can_only_be_aborted(kind: RequestKind, code: int) -> None:
     """Every call says what failed until abort_transaction; then it goes on."""
     far = Coordinator()
     manager = far.in_transaction()
     far.errors = {kind: [code]}
     offsets = manager.send_offsets({TP: OffsetAndMetadata(5)}, ConsumerGroupMetadata("g"))
     far.run()
-    assert manager.state is State.ABORTABLE_ERROR
+    assert manager.state is ProducerState.ABORTABLE_ERROR
     assert offsets.done and isinstance(offsets.error, TransactionFailed)
     fault = error_class(code)
     assert fault is not None
@@ -191,30 +195,32 @@ def test_some_errors_can_only_be_aborted(kind: Kind, code: int) -> None:
             call()
     result = manager.begin_abort()
     far.run()
-    assert result.done and result.error is None and manager.state is State.READY
+    assert result.done and result.error is None and manager.state is ProducerState.READY
     manager.begin_transaction()
 
 
 @pytest.mark.parametrize("code", [47, 90, 52])
-@pytest.mark.parametrize("kind", [Kind.INIT_PRODUCER_ID, Kind.ADD_PARTITIONS, Kind.ADD_OFFSETS, Kind.END])
-def test_f21_a_fenced_producer_can_only_be_closed(kind: Kind, code: int) -> None:
+@pytest.mark.parametrize(
+    "kind", [RequestKind.INIT_PRODUCER_ID, RequestKind.ADD_PARTITIONS, RequestKind.ADD_OFFSETS, RequestKind.END]
+)
+def test_f21_a_fenced_producer_can_only_be_closed(kind: RequestKind, code: int) -> None:
     """It asks nothing more, and every call says ProducerFenced."""
     far = Coordinator()
     far.errors = {kind: [code]}
     manager = far.manager
     first = manager.begin_initialize()
     far.run()
-    if kind is Kind.INIT_PRODUCER_ID:
+    if kind is RequestKind.INIT_PRODUCER_ID:
         assert isinstance(first.error, ProducerFenced)
     else:
         manager.begin_transaction()
         manager.check_may_send(TP)
-        if kind is Kind.ADD_OFFSETS:
+        if kind is RequestKind.ADD_OFFSETS:
             manager.send_offsets({TP: OffsetAndMetadata(5)}, ConsumerGroupMetadata("g"))
         result = manager.begin_commit()
         far.run()
         assert isinstance(result.error, ProducerFenced)
-    assert manager.state is State.FATAL_ERROR and far.run() == []
+    assert manager.state is ProducerState.FATAL_ERROR and far.run() == []
     with pytest.raises(ProducerFenced, match="'x'"):
         manager.begin_transaction()
     assert not manager.may_send_to(TP)
@@ -225,11 +231,11 @@ def test_f21_a_fenced_batch_ends_the_producer_and_no_later_news_changes_the_reas
     far = Coordinator()
     manager = far.in_transaction()
     asked = manager.next_ask(far.now, settled=False)
-    assert asked is not None and asked.kind is Kind.ADD_PARTITIONS
+    assert asked is not None and asked.kind is RequestKind.ADD_PARTITIONS
     error = manager.error_of_batch(TP, InvalidProducerEpoch("Writing"))
     assert isinstance(error, ProducerFenced) and "code 47, InvalidProducerEpoch" in str(error)
     manager.batch_failed(error)
-    assert manager.state is State.FATAL_ERROR
+    assert manager.state is ProducerState.FATAL_ERROR
     manager.failed(asked, MalformedFrame("no answer"), far.now)
     assert manager.error is error and far.run() == []
 
@@ -247,11 +253,11 @@ def test_f20_after_an_end_of_unknown_outcome_the_next_transaction_has_a_new_epoc
     manager = far.in_transaction()
     far.run()
     epoch = far.sequences.producer_epoch
-    far.errors = {Kind.END: [Disconnected("gone")]}
+    far.errors = {RequestKind.END: [Disconnected("gone")]}
     result = manager.begin_commit()
-    assert far.run(limit=4) == [Kind.END, Kind.FIND_COORDINATOR, Kind.END]  # and a back-off
+    assert far.run(limit=4) == [RequestKind.END, RequestKind.FIND_COORDINATOR, RequestKind.END]  # and a back-off
     assert result.done and result.error is None, "what comes of the epoch is no matter of the commit's"
-    assert manager.takes_epoch and far.run() == [Kind.INIT_PRODUCER_ID] and manager.state is State.READY
+    assert manager.takes_epoch and far.run() == [RequestKind.INIT_PRODUCER_ID] and manager.state is ProducerState.READY
     assert [row.committed for row in far.requests if isinstance(row, EndTxnRequest)] == [True, True]
     assert (far.requests[-1].producer_id, far.requests[-1].producer_epoch) == (9, epoch)
     assert far.sequences.producer_epoch == epoch + 1
@@ -261,11 +267,11 @@ def test_a_transaction_that_never_reached_the_coordinator_is_aborted_all_the_sam
     """AddPartitions was lost with its coordinator: an EndTxn finds nothing, and the next epoch makes sure."""
     far = Coordinator()
     manager = far.in_transaction()
-    far.errors = {Kind.ADD_PARTITIONS: [Disconnected("gone")], Kind.END: [48]}
-    assert far.run(limit=2) == [Kind.ADD_PARTITIONS]
+    far.errors = {RequestKind.ADD_PARTITIONS: [Disconnected("gone")], RequestKind.END: [48]}
+    assert far.run(limit=2) == [RequestKind.ADD_PARTITIONS]
     result = manager.begin_abort()
-    assert far.run() == [Kind.FIND_COORDINATOR, Kind.END, Kind.INIT_PRODUCER_ID]
-    assert result.done and result.error is None and manager.state is State.READY
+    assert far.run() == [RequestKind.FIND_COORDINATOR, RequestKind.END, RequestKind.INIT_PRODUCER_ID]
+    assert result.done and result.error is None and manager.state is ProducerState.READY
 
 
 def test_a_lost_batch_fails_the_transaction_and_its_abort_takes_a_new_epoch() -> None:
@@ -278,7 +284,7 @@ def test_a_lost_batch_fails_the_transaction_and_its_abort_takes_a_new_epoch() ->
     with pytest.raises(TransactionFailed, match="3 records expired"):
         manager.begin_commit()
     result = manager.begin_abort()
-    assert far.run() == [Kind.END, Kind.INIT_PRODUCER_ID]
+    assert far.run() == [RequestKind.END, RequestKind.INIT_PRODUCER_ID]
     assert result.done and not far.requests[-2].committed
 
 
@@ -305,13 +311,13 @@ def test_calls_in_the_wrong_state_say_what_is_missing() -> None:
 def test_idempotence_alone_asks_any_broker_for_an_id() -> None:
     """Once; a refusal is fatal and says why."""
     far = Coordinator(None)
-    assert far.run() == [Kind.INIT_PRODUCER_ID] and far.sequences.has_id
+    assert far.run() == [RequestKind.INIT_PRODUCER_ID] and far.sequences.has_id
     assert far.run() == []
     far.sequences.producer_epoch = MAX_EPOCH
-    assert not far.sequences.bump_epoch() and far.run() == [Kind.INIT_PRODUCER_ID]
+    assert not far.sequences.bump_epoch() and far.run() == [RequestKind.INIT_PRODUCER_ID]
     refused = Coordinator(None)
-    refused.errors = {Kind.INIT_PRODUCER_ID: [14, 31]}
-    assert refused.run() == [Kind.INIT_PRODUCER_ID] * 2
+    refused.errors = {RequestKind.INIT_PRODUCER_ID: [14, 31]}
+    assert refused.run() == [RequestKind.INIT_PRODUCER_ID] * 2
     with pytest.raises(KafkaError, match="ClusterAuthorizationFailed"):
         refused.manager.check_may_send(TP)
 
@@ -325,7 +331,7 @@ def test_a_call_that_gave_up_waiting_is_told_the_outcome_when_it_is_repeated(cal
         far.in_transaction()
     first = getattr(manager, call)()
     far.run()
-    assert first.done and manager.state is State.READY
+    assert first.done and manager.state is ProducerState.READY
     assert getattr(manager, call)() is first
     manager.claimed(first)
     with pytest.raises(IllegalProducerState):
@@ -341,28 +347,28 @@ def test_an_error_while_a_transaction_is_aborted_does_not_end_it_before_its_time
     far.run()
     manager.check_may_send(TopicPartition("t", 1))
     asked = manager.next_ask(far.now, False)
-    assert asked is not None and asked.kind is Kind.ADD_PARTITIONS
+    assert asked is not None and asked.kind is RequestKind.ADD_PARTITIONS
     result = manager.begin_abort()
     manager.answered(asked, far.answer(asked.kind, asked.request, 29), far.now)
-    assert manager.state is State.ABORTING and far.run(settled=False) == []
-    assert far.run() == [Kind.END, Kind.INIT_PRODUCER_ID] and result.done
+    assert manager.state is ProducerState.ABORTING and far.run(settled=False) == []
+    assert far.run() == [RequestKind.END, RequestKind.INIT_PRODUCER_ID] and result.done
 
 
 def test_a_group_that_rebalances_fails_the_transaction_not_the_producer() -> None:
     """REBALANCE_IN_PROGRESS: the member may own other partitions afterwards."""
     far = Coordinator()
     manager = far.in_transaction()
-    far.errors = {Kind.COMMIT_OFFSETS: [27]}
+    far.errors = {RequestKind.COMMIT_OFFSETS: [27]}
     manager.send_offsets({TP: OffsetAndMetadata(5)}, ConsumerGroupMetadata("g"))
     far.run()
-    assert manager.state is State.ABORTABLE_ERROR
+    assert manager.state is ProducerState.ABORTABLE_ERROR
 
 
 def test_offsets_that_were_not_attempted_are_not_stored() -> None:
     """A partition that is to be added and was not attempted is asked for again; offsets are not."""
     far = Coordinator()
     manager = far.in_transaction()
-    far.errors = {Kind.COMMIT_OFFSETS: [55]}
+    far.errors = {RequestKind.COMMIT_OFFSETS: [55]}
     offsets = manager.send_offsets({TP: OffsetAndMetadata(5)}, ConsumerGroupMetadata("g"))
     far.run()
     assert offsets.done and "OperationNotAttempted" in str(offsets.error)

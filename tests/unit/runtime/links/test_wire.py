@@ -25,7 +25,7 @@ from streamlet.runtime.links.wire import (
 )
 from streamlet.runtime.tasks.emitter import Outgoing, Run
 from streamlet.tracking.census import Answer, Ask
-from streamlet.tracking.joint import Joint
+from streamlet.tracking.shared_roots import SharedRoots
 from tests.seeds import seeds
 
 KEY = b"k" * 32
@@ -253,7 +253,7 @@ def test_columns_of_unequal_length_are_refused(lengths: tuple[int, int, int]) ->
 
 
 def test_trees_that_share_an_edge_travel_once_and_arrive_as_one_object() -> None:
-    both, other = Joint((5, 1 << 60)), Joint((5, 7))
+    both, other = SharedRoots((5, 1 << 60)), SharedRoots((5, 7))
     first = Run(3, 1, "default", False, [both, both, 0, other, 9], [1, 2, 0, 3, 4], [["a"]] * 5)
     second = Run(4, 1, "default", False, [both], [5], [["b"]])
     (one, two) = decode_data(encode_data(Outgoing([first, second]))).runs
@@ -279,7 +279,7 @@ def test_a_place_that_the_frame_does_not_have_is_refused() -> None:
 
 
 def test_halves_of_a_run_name_their_trees_again() -> None:
-    both = Joint((5, 6))
+    both = SharedRoots((5, 6))
     run = Run(3, 1, "default", False, [both] * 40, [0] * 39 + [8], [["x" * 50]] * 40)
     payloads, too_large = data_payloads(Outgoing([run]), 1000)
     runs = [run for payload in payloads for run in decode_data(payload).runs]

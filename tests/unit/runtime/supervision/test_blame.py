@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamlet.runtime.supervision.blame import CAREFUL_S, MOST_REMEMBERED, NAMED_WEIGHT, Blame, Verdict
+from streamlet.runtime.supervision.blame import CAREFUL_S, MOST_REMEMBERED, NAMED_WEIGHT, Blame, DeathVerdict
 from streamlet.runtime.tasks.in_hand import Holding, message_key
 
 TASKS = {1: "lines", 2: "count", 3: "count"}
@@ -26,7 +26,7 @@ def test_a_death_among_many_tuples_names_the_bolt_and_makes_all_its_tasks_carefu
 def test_a_death_at_one_tuple_names_it_and_weighs_less() -> None:
     blame = Blame(TASKS)
     verdict = blame.judge(held(), 10.0)
-    assert verdict == Verdict(" at work in count (task 2) on the tuple ['x']", (ROOT,), (2, 3), NAMED_WEIGHT)
+    assert verdict == DeathVerdict(" at work in count (task 2) on the tuple ['x']", (ROOT,), (2, 3), NAMED_WEIGHT)
     assert blame.deaths_of([1]) == {}, "its spout lives, and counts"
 
 
@@ -45,16 +45,16 @@ def test_a_tuple_that_nobody_gives_up_weighs_in_full_in_the_end() -> None:
 
 def test_a_tuple_nobody_tracks_is_named_and_weighs_in_full() -> None:
     verdict = Blame(TASKS).judge(Holding(2, "process", 1, 1.0, (), (), "['x']"), 1.0)
-    assert verdict == Verdict(" at work in count (task 2) on the tuple ['x']", (), (2, 3), 1.0)
+    assert verdict == DeathVerdict(" at work in count (task 2) on the tuple ['x']", (), (2, 3), 1.0)
     unseen = Blame(TASKS).judge(Holding(2, "process", 1, 1.0), 1.0)
     assert unseen.text == " at work in count (task 2) on a tuple"
 
 
 def test_other_calls_and_idle_loops_accuse_no_tuple() -> None:
     blame = Blame(TASKS)
-    assert blame.judge(None, 1.0) == Verdict()
-    assert blame.judge(held(call="process_tick", count=0), 1.0) == Verdict(" in process_tick of count (task 2)")
-    assert blame.judge(held(task=77), 1.0) == Verdict(), "a page that was torn"
+    assert blame.judge(None, 1.0) == DeathVerdict()
+    assert blame.judge(held(call="process_tick", count=0), 1.0) == DeathVerdict(" in process_tick of count (task 2)")
+    assert blame.judge(held(task=77), 1.0) == DeathVerdict(), "a page that was torn"
     assert blame.careful(1.0) == []
 
 

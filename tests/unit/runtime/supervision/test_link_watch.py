@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from streamlet.runtime.links.links import CUT_BY_COORDINATOR, PEER_CLOSED
-from streamlet.runtime.supervision.instructions import GiveUp, Tell
+from streamlet.runtime.supervision.instructions import GiveUp, TellUser
 from streamlet.runtime.supervision.supervisor import Limits, Supervisor
 from tests.unit.runtime.supervision.supervision_rig import CheckedSupervisor, bring_up, running
 
 
 def told(out: list[object]) -> list[str]:
-    return [i.text for i in out if isinstance(i, Tell)]
+    return [i.text for i in out if isinstance(i, TellUser)]
 
 
 def cut(supervisor: Supervisor, why: str, now: float, end: int = 1, other: int = 0) -> None:

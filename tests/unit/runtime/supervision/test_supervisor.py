@@ -7,7 +7,7 @@ import random
 import pytest
 
 from streamlet.runtime.supervision.blame import CAREFUL_S
-from streamlet.runtime.supervision.instructions import GiveUp, Instruction, Kill, Replaced, Start, Tell
+from streamlet.runtime.supervision.instructions import GiveUp, Instruction, Kill, Replaced, Start, TellUser
 from streamlet.runtime.supervision.supervisor import Limits, Supervisor, WorkerState
 from streamlet.runtime.tasks.in_hand import Holding
 from streamlet.runtime.worker.messages import Book, Cut, Lost, Whole
@@ -86,7 +86,7 @@ def test_a_silent_worker_is_replaced() -> None:
     assert supervisor.tick(7.9) == []
     out = supervisor.tick(8.1)
     assert out[0] == Kill(1, 1)
-    assert any(isinstance(i, Tell) and "silent" in i.text for i in out)
+    assert any(isinstance(i, TellUser) and "silent" in i.text for i in out)
 
 
 def test_a_worker_that_never_starts_is_given_up_by_its_own_limit() -> None:
@@ -203,7 +203,7 @@ TASKS = {1: "lines", 2: "count"}
 def test_a_silent_worker_that_works_is_left_alone_up_to_a_limit() -> None:
     supervisor = running(limits=Limits(silent_s=5, busy_s=60), tasks=TASKS)
     (told,) = silent_until(supervisor, 9.0, 0.9)
-    assert isinstance(told, Tell)
+    assert isinstance(told, TellUser)
     assert "has been silent for 5 s and uses its processor at work in count (task 2) on one of 64 tuples" in told.text
     assert supervisor.workers[1].busy
     out: list[Instruction] = []
@@ -215,7 +215,7 @@ def test_a_silent_worker_that_works_is_left_alone_up_to_a_limit() -> None:
             supervisor.note_processor_time(index, epoch, 0.9 * now, now)
         out = supervisor.tick(now)
     assert 63.0 < now < 64.0 and out[0] == Kill(1, 1)
-    assert any(isinstance(i, Tell) and "silent for 60 s, though it used its processor" in i.text for i in out)
+    assert any(isinstance(i, TellUser) and "silent for 60 s, though it used its processor" in i.text for i in out)
 
 
 @pytest.mark.parametrize(("share", "said"), [(0.002, "and used no processor time"), (None, "was silent for 5 s")])
@@ -224,7 +224,7 @@ def test_a_silent_worker_that_does_nothing_is_replaced_in_time(share: float | No
     supervisor = running(limits=Limits(silent_s=5), tasks=TASKS)
     out = silent_until(supervisor, 9.0, share)
     assert out[0] == Kill(1, 1)
-    (told,) = (i.text for i in out if isinstance(i, Tell))
+    (told,) = (i.text for i in out if isinstance(i, TellUser))
     assert said in told and ("processor" in told) == (share is not None)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from streamlet.runtime.supervision.instructions import Instruction, Kill, Tell
+from streamlet.runtime.supervision.instructions import Instruction, Kill, TellUser
 from streamlet.runtime.supervision.supervisor import Limits
-from streamlet.runtime.worker.messages import Pause, Quiet, Stop
+from streamlet.runtime.worker.messages import Close, Pause, Quiet
 from tests.unit.runtime.supervision.supervision_rig import (
     ADDRESS,
     QUIET,
@@ -26,7 +26,7 @@ def test_an_interrupt_drains_before_it_stops() -> None:
     assert supervisor.state(1, 1, drained=True, caught_up=False, traffic=QUIET, now=3.1) == []
     assert supervisor.state(0, 1, drained=True, caught_up=False, traffic=QUIET, now=3.2) == [Quiet(1)]
     assert supervisor.state(0, 1, drained=True, caught_up=False, traffic=QUIET, now=3.3) == [], "said before that"
-    assert all_quiet(supervisor, 3.4) == [Stop(clean=True, settled=True)]
+    assert all_quiet(supervisor, 3.4) == [Close(clean=True, settled=True)]
     assert supervisor.drained
     assert not supervisor.over
     supervisor.stopped(0, 1)
@@ -40,7 +40,7 @@ def test_what_failed_while_the_run_drained_is_not_done() -> None:
     supervisor.end("interrupted", 3.0)
     supervisor.state(1, 1, drained=True, caught_up=False, traffic=QUIET, now=3.1)
     supervisor.state(0, 1, drained=True, caught_up=False, traffic=QUIET, now=3.2, done=False)
-    assert all_quiet(supervisor, 3.3, done=False) == [Stop(clean=True, settled=True)]
+    assert all_quiet(supervisor, 3.3, done=False) == [Close(clean=True, settled=True)]
     assert not supervisor.drained
 
 
@@ -51,7 +51,7 @@ def test_a_drain_that_takes_too_long_is_cut_short() -> None:
         supervisor.heard(index, 1, 10.0)
     supervisor.end("interrupted", 10.0)
     assert supervisor.tick(13.9) == []
-    assert supervisor.tick(14.0) == [Stop(clean=True)]
+    assert supervisor.tick(14.0) == [Close(clean=True)]
     assert not supervisor.drained
 
 
@@ -64,7 +64,7 @@ def test_caught_up_takes_every_spout() -> None:
     assert supervisor.state(1, 1, drained=True, caught_up=False, traffic=QUIET, now=2.2) == []
     assert supervisor.state(0, 1, drained=True, caught_up=False, traffic=QUIET, now=2.3) == []
     assert supervisor.state(2, 1, drained=True, caught_up=False, traffic=QUIET, now=2.3) == [Quiet(1)]
-    assert all_quiet(supervisor, 2.4) == [Stop(clean=True, settled=True)]
+    assert all_quiet(supervisor, 2.4) == [Close(clean=True, settled=True)]
 
 
 def test_a_drain_waits_for_the_workers_without_spouts_too() -> None:
@@ -74,7 +74,7 @@ def test_a_drain_waits_for_the_workers_without_spouts_too() -> None:
     assert supervisor.state(0, 1, drained=True, caught_up=True, now=2.0) == [Pause()]
     assert supervisor.state(0, 1, drained=True, caught_up=False, traffic=QUIET, now=2.1) == []
     assert supervisor.state(1, 1, drained=True, caught_up=False, traffic=QUIET, now=2.1) == [Quiet(1)]
-    assert all_quiet(supervisor, 2.2) == [Stop(clean=True, settled=True)]
+    assert all_quiet(supervisor, 2.2) == [Close(clean=True, settled=True)]
     assert supervisor.drained
 
 
@@ -108,12 +108,12 @@ def test_a_worker_that_does_not_stop_is_killed_at_its_deadline() -> None:
     supervisor.end("interrupted", 10.0)
     supervisor.state(1, 1, drained=True, caught_up=False, traffic=QUIET, now=11.0)
     supervisor.state(0, 1, drained=True, caught_up=False, traffic=QUIET, now=11.0)
-    assert all_quiet(supervisor, 11.0) == [Stop(clean=True, settled=True)]
+    assert all_quiet(supervisor, 11.0) == [Close(clean=True, settled=True)]
     supervisor.stopped(0, 1)
     assert supervisor.tick(14.9) == []
     assert not supervisor.over
     told, killed = supervisor.tick(16.1)
-    assert isinstance(told, Tell) and "worker 1" in told.text and "cleanup" in told.text
+    assert isinstance(told, TellUser) and "worker 1" in told.text and "cleanup" in told.text
     assert killed == Kill(1, 1)
     assert supervisor.over
     assert supervisor.tick(17.0) == []
@@ -135,7 +135,7 @@ def test_closing_has_its_own_time_however_long_the_drain_took(reason: str, stop_
         assert supervisor.tick(float(now)) == []
     supervisor.stopped(0, 1)
     told, killed = supervisor.tick(until)
-    assert killed == Kill(1, 1) and isinstance(told, Tell) and f"within {until - 17:.1f} s" in told.text
+    assert killed == Kill(1, 1) and isinstance(told, TellUser) and f"within {until - 17:.1f} s" in told.text
     assert supervisor.over and "did not stop" in supervisor.unclosed[1]
 
 
@@ -148,18 +148,18 @@ def test_ctrl_c_ends_within_five_seconds_drain_and_closing_together(drained_s: f
         supervisor.state(index, 1, drained=True, caught_up=True, now=drained_s, traffic=({}, {}))
     all_quiet(supervisor, drained_s)
     assert supervisor.tick(until - 0.1) == []
-    assert {type(i) for i in supervisor.tick(until)} == {Tell, Kill}
+    assert {type(i) for i in supervisor.tick(until)} == {TellUser, Kill}
 
 
 def test_ctrl_c_bounds_a_closing_that_had_more_time() -> None:
     """Whoever is asked to end need not wait for what a run allows itself."""
     supervisor = running()
     supervisor.end("time", 10.0)
-    assert supervisor.tick(14.0) == [Stop(clean=True)]
+    assert supervisor.tick(14.0) == [Close(clean=True)]
     supervisor.end("interrupted", 20.0)
     supervisor.end("interrupted", 21.0)
     assert supervisor.tick(24.9) == []
-    assert {type(i) for i in supervisor.tick(25.0)} == {Tell, Kill}
+    assert {type(i) for i in supervisor.tick(25.0)} == {TellUser, Kill}
     assert supervisor.ending == "interrupted"
 
 
@@ -177,13 +177,13 @@ def test_a_death_before_all_is_closed_is_remembered_and_told() -> None:
         supervisor.state(index, 1, drained=True, caught_up=False, traffic=QUIET, now=2.0)
     for index in (0, 1, 2):
         out = supervisor.state(index, 1, drained=True, caught_up=False, traffic=QUIET, now=2.0, quiet=1)
-    assert out[-2:] == [Kill(3, 2), Tell("warning", f"{LATE}: {MISSING}", 3, 2)]
+    assert out[-2:] == [Kill(3, 2), TellUser("warning", f"{LATE}: {MISSING}", 3, 2)]
     supervisor.stopped(0, 1)
     assert supervisor.gone(0, 1, "ended with status 0", 2.1) == [Kill(0, 1)]
     text = "worker 1 (count, store) was killed by SIGKILL before it had closed"
     assert supervisor.gone(1, 1, "was killed by SIGKILL", 2.2) == [
         Kill(1, 1),
-        Tell("warning", f"{text}: {MISSING}", 1, 1),
+        TellUser("warning", f"{text}: {MISSING}", 1, 1),
     ]
     supervisor.stopped(2, 1)
     assert supervisor.over
@@ -199,7 +199,7 @@ def test_an_end_before_all_are_up_waits_for_nobody_who_is_still_starting() -> No
     supervisor = CheckedSupervisor(2, frozenset({0}), Limits())
     supervisor.begin(0.0)
     supervisor.ready(0, 1, ADDRESS, 0.1)
-    assert supervisor.end("time", 0.2) == [Pause(), Stop(clean=True), Kill(1, 1)]
+    assert supervisor.end("time", 0.2) == [Pause(), Close(clean=True), Kill(1, 1)]
     assert not supervisor.over
     supervisor.stopped(0, 1)
     assert supervisor.over
@@ -210,10 +210,10 @@ def test_a_death_during_the_drain_ends_the_run_undrained_once_the_others_queues_
     supervisor = running()
     supervisor.end("time", 5.0)
     out = supervisor.gone(1, 1, "was killed by SIGKILL", 5.1)
-    assert not any(isinstance(one, Stop | Quiet) for one in out)
+    assert not any(isinstance(one, Close | Quiet) for one in out)
     assert supervisor.state(0, 1, drained=False, caught_up=False, traffic=QUIET, now=5.2, idle=True) == [Quiet(1)]
     out = supervisor.state(0, 1, drained=False, caught_up=False, traffic=QUIET, now=5.3, idle=True, quiet=1)
-    assert Stop(clean=True, settled=True) in out
+    assert Close(clean=True, settled=True) in out
     assert supervisor.tick(6.0) == []
     assert not supervisor.drained
     assert "was killed by SIGKILL before it was to close" in supervisor.unclosed[1]
@@ -227,7 +227,7 @@ def test_bolts_with_ticks_become_quiet_one_depth_after_the_other() -> None:
         out = supervisor.state(index, 1, drained=True, caught_up=False, traffic=QUIET, now=5.1)
     assert out == [Quiet(1)]
     assert all_quiet(supervisor, 5.2) == [Quiet(2)]
-    assert all_quiet(supervisor, 5.3, step=2) == [Stop(clean=True, settled=True)]
+    assert all_quiet(supervisor, 5.3, step=2) == [Close(clean=True, settled=True)]
 
 
 def test_a_run_that_has_caught_up_drains_as_long_as_tuples_are_processed() -> None:
@@ -240,10 +240,10 @@ def test_a_run_that_has_caught_up_drains_as_long_as_tuples_are_processed() -> No
             supervisor.processed(index, 1, min(second, 50), 10.0 + second)
         out = supervisor.tick(10.0 + second)
         if second == 80:
-            assert out == [Stop(clean=True, settled=False)]
+            assert out == [Close(clean=True, settled=False)]
             break
         assert out == []
     supervisor = running(limits=Limits(drain_s=4.0))
     supervisor.end("caught_up", 10.0)
     supervisor.processed(0, 1, 1, 13.0)
-    assert supervisor.tick(14.0) == [Stop(clean=True, settled=False)]
+    assert supervisor.tick(14.0) == [Close(clean=True, settled=False)]

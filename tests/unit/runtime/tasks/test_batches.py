@@ -15,7 +15,7 @@ from streamlet.base.clock import ManualClock
 from streamlet.model.grouping import Grouping
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.emitter import BadEmit, Emitter, Inbox, Outbox, Run, StreamRoutes, Target, Work
-from streamlet.tracking.joint import Root, each_root, spread
+from streamlet.tracking.shared_roots import Root, each_root, spread
 
 ROOTS = 6
 

@@ -21,8 +21,8 @@ def test_a_slice_of_one_names_its_tuple_and_a_longer_one_only_the_task() -> None
 
     page = bytearray(PAGE_BYTES)
     rig = Rig(Looks())
-    rig.task.task_id, rig.task.in_hand = 7, InHand(page)
-    rig.task.in_hand.message_of = lambda root: ("topic", 0, 12) if root == 41 else None
+    rig.task.task_id = 7
+    rig.task.in_hand = InHand(page, lambda root: ("topic", 0, 12) if root == 41 else None)
     rig.run((41, ["long"]), (42, [b"x" * 4000]))
     assert [held and (held.task, held.call, held.count) for held in seen] == [(7, "process", 64)] * 2
     seen.clear()

@@ -16,7 +16,7 @@ from streamlet.model.grouping import Grouping
 from streamlet.runtime.tasks.emitter import BadEmit, Emitter, Outbox, StreamRoutes, Target
 from streamlet.runtime.tasks.in_hand import message_key
 from streamlet.runtime.tasks.spout_task import SpoutTask
-from streamlet.tracking.census import Found
+from streamlet.tracking.census import CensusResult
 from streamlet.tracking.window import PendingWindow
 
 
@@ -297,7 +297,7 @@ def counted(rig: Rig, now: float, **of: Any) -> dict[int, int]:
     """One round of the census, and what timed out by it."""
     rig.task.census_begins(now)
     empty = {"queued": 0, "wait_s": 0.0, "slowest": 0, "settled": True, "waiting": set(), "held": {}}
-    return rig.task.expire(Found(**{**empty, **of}), now)
+    return rig.task.expire(CensusResult(**{**empty, **of}), now)
 
 
 def test_a_tree_that_a_bolt_holds_expires_between_its_timeout_and_a_quarter_more() -> None:

@@ -15,50 +15,52 @@ def process(began: float, held: list[str] | None = ROW, task: int = 3) -> Look:
 
 def test_a_call_that_takes_too_long_is_told_once_and_its_end_too() -> None:
     watch = HangWatch(5.0)
-    assert watch.look(process(0.5), 1.0) is None
-    assert watch.look(process(0.5), 5.4) is None
-    first = watch.look(process(0.5), 5.6)
+    assert watch.observe(process(0.5), 1.0) is None
+    assert watch.observe(process(0.5), 5.4) is None
+    first = watch.observe(process(0.5), 5.6)
     assert first is not None and first.first and first.seconds == 5.1
-    again = watch.look(process(0.5), 9.0)
+    again = watch.observe(process(0.5), 9.0)
     assert again is not None and not again.first and again.seconds == 8.5
     assert watch.over is None
-    assert watch.look(process(9.5), 10.0) is None
+    assert watch.observe(process(9.5), 10.0) is None
     assert watch.over is not None and watch.over.seconds == 8.5
-    assert watch.look(process(9.5), 11.0) is None and watch.over is None
+    assert watch.observe(process(9.5), 11.0) is None and watch.over is None
 
 
 def test_a_slice_of_many_slow_tuples_hangs_in_none_of_them() -> None:
     """A slice has one beginning; equal values are not the same tuple."""
     watch = HangWatch(3.0)
     for second in range(1, 20):
-        assert watch.look(process(0.0, ROW if second % 2 else OTHER), float(second)) is None
+        assert watch.observe(process(0.0, ROW if second % 2 else OTHER), float(second)) is None
 
 
 def test_one_of_many_that_hangs_counts_from_when_it_was_seen_first() -> None:
     watch = HangWatch(3.0)
-    assert watch.look(process(0.0, OTHER), 1.0) is None
-    assert [watch.look(process(0.0), float(second)) is not None for second in (2, 3, 4, 5)] == [False] * 3 + [True]
+    assert watch.observe(process(0.0, OTHER), 1.0) is None
+    assert [watch.observe(process(0.0), float(second)) is not None for second in (2, 3, 4, 5)] == [False] * 3 + [True]
 
 
 def test_a_process_that_was_stopped_hangs_in_nothing() -> None:
     """The time in which nobody could look counts for no call; what counted before still does."""
     watch = HangWatch(5.0, gap_s=2.0)
-    assert watch.look(process(0.5), 1.0) is None
-    assert watch.look(process(0.5), 3.0) is None
-    assert watch.look(process(0.5), 63.0) is None
-    assert watch.look(process(0.5), 65.0) is None
-    hang = watch.look(process(0.5), 66.0)
+    assert watch.observe(process(0.5), 1.0) is None
+    assert watch.observe(process(0.5), 3.0) is None
+    assert watch.observe(process(0.5), 63.0) is None
+    assert watch.observe(process(0.5), 65.0) is None
+    hang = watch.observe(process(0.5), 66.0)
     assert hang is not None and hang.first and hang.seconds == 5.5
 
 
 def test_an_idle_loop_does_not_hang() -> None:
     watch = HangWatch(3.0)
-    assert not any(watch.look(Look(0, "process", 0.0, None), float(second)) for second in range(20))
+    assert not any(watch.observe(Look(0, "process", 0.0, None), float(second)) for second in range(20))
 
 
 def test_calls_without_a_tuple_are_known_by_their_beginning() -> None:
     watch = HangWatch(3.0)
-    looks = [watch.look(Look(1, "next_tuple", begun, None), now) for begun, now in ((0, 1), (2, 4), (2, 4.9), (2, 5))]
+    looks = [
+        watch.observe(Look(1, "next_tuple", begun, None), now) for begun, now in ((0, 1), (2, 4), (2, 4.9), (2, 5))
+    ]
     assert [hang is not None for hang in looks] == [False, False, False, True]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamlet.spouts.kafka.coordinator import Move, partition_changes
+from streamlet.spouts.kafka.coordinator import LeaderMove, partition_changes
 from streamlet.spouts.kafka.partition import Broker, Partition
 
 A, B = Broker("a"), Broker("b")
@@ -16,7 +16,7 @@ def test_k1_a_leader_move_is_a_move_and_not_another_partition() -> None:
     """Partition's identity excludes the leader, so the manager, and with it the ledger, stays."""
     p = Partition("t", 0)
     changes = partition_changes({p: A}, {p: B})
-    assert changes.moved == (Move(p, A, B),)
+    assert changes.moved == (LeaderMove(p, A, B),)
     assert changes.opened == changes.closed == ()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 
-class Joint:
+class SharedRoots:
     """Several roots, each once, in the place of one.
 
     Equal to itself only: tuples emitted for one batch share one object, so a look-up costs what an int costs.
@@ -21,40 +21,40 @@ class Joint:
         self.roots = roots
 
     def __repr__(self) -> str:
-        return f"Joint({self.roots!r})"
+        return f"SharedRoots({self.roots!r})"
 
 
-Root = int | Joint
+Root = int | SharedRoots
 """A tree, several, or none (0)."""
 
 
-def joined(roots: Iterable[Root]) -> Root:
-    """Return these trees as one: 0, the only root, or a Joint."""
+def as_one_root(roots: Iterable[Root]) -> Root:
+    """Return these trees as one: 0, the only root, or SharedRoots."""
     # Each tree once. Twice the same edge would cancel out, and a tree be acked before its tuples are done.
     distinct = dict.fromkeys(roots)
-    if Joint in set(map(type, distinct)):
+    if SharedRoots in set(map(type, distinct)):
         distinct = dict.fromkeys(each_root(distinct))
     distinct.pop(0, None)
     if len(distinct) > 1:
-        return Joint(tuple(distinct))  # type: ignore[arg-type]  # no Joint is left
+        return SharedRoots(tuple(distinct))  # type: ignore[arg-type]  # no SharedRoots is left
     return next(iter(distinct), 0)
 
 
 def each_root(roots: Iterable[Root]) -> Iterator[int]:
     """Yield each tree, 0 for each untracked tuple."""
     for root in roots:
-        if isinstance(root, Joint):
+        if isinstance(root, SharedRoots):
             yield from root.roots
         else:
             yield root
 
 
 def spread(deltas: dict[Root, int]) -> dict[int, int]:
-    """Return deltas by tree. Those of joint trees are XORed into each."""
-    if Joint not in set(map(type, deltas)):
-        return deltas  # type: ignore[return-value]  # no Joint among them
+    """Return deltas by tree. Those of shared roots are XORed into each."""
+    if SharedRoots not in set(map(type, deltas)):
+        return deltas  # type: ignore[return-value]  # no SharedRoots among them
     by_root: dict[int, int] = {}
     for root, delta in deltas.items():
-        for one in root.roots if isinstance(root, Joint) else (root,):
+        for one in root.roots if isinstance(root, SharedRoots) else (root,):
             by_root[one] = by_root.get(one, 0) ^ delta
     return by_root
