@@ -28,6 +28,9 @@ NO_VERBS = re.compile(
 UNITS = {"_S": "Seconds", "_MS": "Milliseconds"}
 """First words of the docstring of a constant, by the end of its name."""
 
+MEASURED = re.compile("_?[A-Z][A-Z0-9_]*_(S|MS|BYTES)")
+"""Names of constants that need a docstring: nobody can see what such a number of seconds or bytes is for."""
+
 BANNED = re.compile(
     r"\b(what (is|are|was|were|has|have|can|may|must|became|becomes)|(of|to|in|from|for|by|with) (which|whom)|whoever"
     r"|(it|he|she|who|that|one) is told|is (told|said) (of|what|when|why)|or (it|they) would|lest|in vain|anew"
@@ -84,6 +87,20 @@ def documented(tree: ast.Module) -> Iterator[tuple[int, str, str, bool]]:
                     target = before.targets[0] if isinstance(before, ast.Assign) else before.target
                     name = getattr(target, "id", "")
                     yield after.lineno, name if name.isupper() else "", value.value, False
+
+
+def unsaid(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield line and fault of each constant of seconds or bytes that no docstring follows."""
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        for before, after in itertools.zip_longest(body, body[1:]) if isinstance(body, list) else ():
+            if not isinstance(before, ast.Assign | ast.AnnAssign):
+                continue
+            target = before.targets[0] if isinstance(before, ast.Assign) else before.target
+            name = getattr(target, "id", "")
+            value = after.value if isinstance(after, ast.Expr) else None
+            if MEASURED.fullmatch(name) and not (isinstance(value, ast.Constant) and isinstance(value.value, str)):
+                yield before.lineno, f"{name}: say in a docstring below it what it measures"
 
 
 def is_attribute(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -164,6 +181,7 @@ def main() -> int:
             if (hit := BANNED_IN_COMMENTS.search(comment))
         ]
         found += unexplained(source)
+        found += unsaid(tree)
         for line, fault in found:
             print(f"{path}:{line}: {fault}")
         wrong += len(found)

@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-TICKS_S = os.sysconf("SC_CLK_TCK")
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 UNLIMITED = 1 << 60
 """A limit of memory that means none: version 1 of control groups writes a huge number."""
 
@@ -44,7 +44,7 @@ def processor(pid: int, proc: Path = Path("/proc")) -> Processor | None:
     if stat is None:
         return None
     fields = stat.rpartition(")")[2].split()  # the name before it may hold spaces and parentheses
-    return Processor((int(fields[11]) + int(fields[12])) / TICKS_S, fields[0] in "Tt")
+    return Processor((int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND, fields[0] in "Tt")
 
 
 def memory(pid: int, proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> Memory | None:

@@ -22,6 +22,7 @@ MOST_HELD = 1000
 """Different lines whose repeats are counted at a time."""
 
 MOST_HELD_BYTES = 1 << 20
+"""Bytes of text of such lines at a time."""
 
 
 class Origin(NamedTuple):

@@ -12,8 +12,9 @@ import struct
 PATIENCE_S = 0.5
 """Seconds to wait for the answer to each of the three questions."""
 
-# A stranger may answer without end: its first bytes are enough to name it.
 MOST_BYTES = 64
+"""Bytes read of an answer. A stranger may answer without end: its first bytes are enough to name it."""
+
 _CORRELATION = 0x736C7374
 _API_VERSIONS = struct.pack(
     ">ihhih", 10, 18, 0, _CORRELATION, -1

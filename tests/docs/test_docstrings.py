@@ -66,6 +66,20 @@ def test_a_docstrings_beginning_is_held_to_its_rule(checker: ModuleType, source:
 
 
 @pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("WAIT_S = 1", ["WAIT_S"]),
+        ("_WAIT_MS: int = 1\nMOST_BYTES = 2", ["_WAIT_MS", "MOST_BYTES"]),
+        ('WAIT_S = 1\n"Seconds before it ends."\nMOST = 2', []),
+        ("class Buffer:\n    MOST_BYTES = 2", ["MOST_BYTES"]),
+        ("wait_s = 1\nSTEPS = 3", []),
+    ],
+)
+def test_a_constant_of_seconds_or_bytes_needs_a_docstring(checker: ModuleType, source: str, names: list[str]) -> None:
+    assert [fault.split(":")[0] for _line, fault in checker.unsaid(ast.parse(source))] == names
+
+
+@pytest.mark.parametrize(
     ("source", "lines"),
     [
         ("f(x)  # type: ignore[arg-type]\n", [1]),

@@ -25,6 +25,8 @@ PURE = ("streamlet", "kazoo")
 
 MAX_FILES = 2000
 MAX_BYTES = 32 << 20
+"""Most bytes of the files that travel to the executors: beyond it the folder is hardly a program."""
+
 EXIT_SCHEMA = "status int, why string"
 """Columns of the row that a slot's job returns when it ends."""
 

@@ -16,13 +16,20 @@ MAGIC = b"SLT1"
 DATA = 1
 CONTROL = 2
 NONCE_BYTES = 16
+"""Random bytes that each side gives the other to prove the key on."""
+
 PROOF_BYTES = 32
+"""Bytes of a proof: HMAC-SHA256."""
+
 DEADLINE_S = 4.0
 """Seconds for the whole handshake. With the delays of a loaded machine, a stranger is gone within five."""
 
 _HELLO = struct.Struct(">4sB16sIIII16s")
 HELLO_BYTES = _HELLO.size
+"""Bytes of the first message, from the side that dialled."""
+
 ANSWER_BYTES = 4 + NONCE_BYTES + PROOF_BYTES
+"""Bytes of the second message: magic, nonce and proof."""
 
 
 class Refused(Exception):

@@ -23,6 +23,8 @@ from streamlet.runtime.links.wire import BadFrame, data_payloads, decode_data
 from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run
 
 READ_BYTES = 1 << 18
+"""Most bytes of one read of a link."""
+
 READS_PER_TURN = 8
 LAST_READS = 4096
 """Most reads of a link that has ended; a socket holds far less."""

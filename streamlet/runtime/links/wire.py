@@ -23,6 +23,8 @@ from streamlet.tracking.census import Answer, Ask
 from streamlet.tracking.shared_roots import SharedRoots
 
 TAG_BYTES = 16
+"""Bytes of a frame's tag: an HMAC-SHA256, cut."""
+
 MAX_DATA_FRAME = 64 << 20
 MAX_CONTROL_FRAME = 16 << 20
 

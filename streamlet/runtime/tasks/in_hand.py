@@ -20,6 +20,7 @@ import msgpack
 from streamlet.tracking.shared_roots import each_root
 
 PAGE_BYTES = 8192
+"""Size of a page: two of the kernel's. The first 128 bytes are numbers."""
 
 TASK, COUNT, CALL, BEGAN, LENGTH, WRITER = range(6)
 """Places of the eight-byte numbers.

@@ -21,7 +21,10 @@ from typing import Any
 from streamlet.runtime.tasks.emitter import BadEmit, Emitter
 
 QUEUE_CALLS = 10_000
+"""Calls that may wait for one task, where no setting says otherwise."""
+
 WAIT_S = 30.0
+"""Seconds that an emit of another thread may wait for room, where no setting says otherwise."""
 
 TaskCall = Callable[[], object]
 

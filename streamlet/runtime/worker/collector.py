@@ -50,6 +50,7 @@ USUAL = gc.get_threshold()
 """The interpreter's own thresholds: read before any code of users runs."""
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+"""Size of a page: the kernel counts a process's memory in pages."""
 
 
 class GarbageWatch:

@@ -19,7 +19,8 @@ from streamlet.base.errors import BadInput, StreamletError
 from streamlet.model.topology import TopologySpec, is_topology
 from streamlet.runtime.worker.log_lines import keep_shown
 
-NULL_BYTES = "source code string cannot contain null bytes"
+NULL_BYTES_FOUND = "source code string cannot contain null bytes"
+"""The text of the ValueError that older Pythons raise for such a file; newer ones raise a SyntaxError."""
 
 _file_being_imported: ContextVar[Path | None] = ContextVar("file_being_imported", default=None)
 
@@ -99,7 +100,7 @@ def _import(file: Path) -> ModuleType:
     # SystemExit, too: a topology's file cannot be told from a program, and must not decide our exit status.
     except (Exception, SystemExit) as error:
         # Python up to 3.11.3 raises this for a file with null bytes, later ones a SyntaxError.
-        if type(error) is ValueError and str(error) == NULL_BYTES:
+        if type(error) is ValueError and str(error) == NULL_BYTES_FOUND:
             raise CannotLoad(f"{file} does not parse: {error}, at its start. Nothing was started.") from error
         raise CannotLoad(
             f"{file} raised {type(error).__name__} ({_place(error, file)}): {error}. A topology's file must import "

@@ -64,6 +64,7 @@ TELL_HELD_AGAIN_S = 60.0
 """Seconds from there to the next one."""
 
 IDLE_S = 1.0
+"""Seconds of the longest sleep: a missed wake-up costs no more."""
 
 DRAINING = "draining"
 """The reason of the pause that ends a run."""
