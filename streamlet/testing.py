@@ -8,8 +8,8 @@ with a seed and a clock that moves only by ``advance``. So a test is repeatable,
 
 A ``BoltTester`` is a worker with one task. The tuples it is given come over a link, as if from a spout of another
 worker, and its acks and failures leave over that link. A ``TopologyTester`` is a worker with all tasks; spouts that
-read lists stand for the real ones. Emits are recorded at the component's own ``emit``, so they are
-seen whether or not anybody reads the stream.
+read lists stand for the real ones. Emits are recorded at the component's own ``emit``, so they are seen whether or not
+anybody reads the stream.
 """
 
 from __future__ import annotations
@@ -316,8 +316,8 @@ class BoltTester(Tester, Generic[B]):
     ``bolt`` is a class, or a line of a topology (``WordCount.count``) with its config. ``conf`` holds what
     stands in the topology's config. ``sources`` are the names that tuples may come from; a mapping gives the fields of
     each. ``readers`` are the bolts that read each of its streams, and their number of tasks, for a bolt that asks for
-    task ids. Raises what ``initialize`` makes the run raise, and BadInput
-    for arguments that cannot be.
+    task ids. Raises what ``initialize`` makes the run raise, and BadInput for
+    arguments that cannot be.
     """
 
     def __init__(

@@ -50,6 +50,8 @@ class InlineBackend:
 
         Errors of bolts go to ``observer.on_event``; a spout that raises ends the run.
         """
+        # Long: a run from its making to its verdict, with all that surrounds it while it lasts: output, log,
+        # environment.
         seed = request.conf["streamlet.seed"]
         errors: list[str] = []
 

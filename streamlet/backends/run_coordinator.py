@@ -97,6 +97,9 @@ class Adopt(Protocol):
 class RunCoordinator:
     """One run of one topology. ``run`` owns the calling thread until the run is over."""
 
+    # Long: it only does, and everything it does goes to the same workers, channels and listener. What to do is decided
+    # in `Supervisor`; how a run has ended, in `outcome`.
+
     def __init__(
         self, request: RunRequest, observer: Observer, stop: Stop, debug: bool = False, clock: Clock | None = None
     ) -> None:

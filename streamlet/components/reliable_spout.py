@@ -120,6 +120,7 @@ class ReliableSpout(Spout):
 
     def bind(self, port: TaskPort) -> None:
         super().bind(port)
+        # Long: the three emits are closures over what they need, since each record goes through them.
         # Here and not in __init__: subclasses rarely call super().__init__().
         self.unacked_tuples = {}
         self.failed_tuples = Counter()

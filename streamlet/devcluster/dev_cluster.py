@@ -46,6 +46,9 @@ class DevCluster(KafkaTools):
     the cluster belong to one thread at a time; broker indexes count from 0 and are the broker ids.
     """
 
+    # Long: each server's start, stop, kill and pause, and the files and ports that they share. Kafka's own tools are in
+    # `KafkaTools`, what watches over processes in `keeper`.
+
     def __init__(
         self,
         kafka: str = "3.9",

@@ -128,6 +128,7 @@ def make_host(slot: Slot) -> Callable[[Any], Any]:
 
     It travels by value, with plain data: streamlet is not there yet. It never raises for an expected ending.
     """
+    # Long: `host` travels by value, so all that it needs stands inside it.
     archive, library, topology = slot.archive, LIBRARY, TOPOLOGY
     root, _ = place_of(Path(slot.file))
     facts: dict[str, Any] = {

@@ -90,6 +90,9 @@ class Admin:
     Not thread-safe: one thread at a time; a second one is refused.
     """
 
+    # Long: the calls of an administrator, a few lines each, and their docstrings. Requests and answers are in `topics`,
+    # `groups` and `configs`, trying again in `call_rounds`.
+
     # Each call has the same three steps: the arguments are checked, `make` gives the request for the items of one
     # broker together with the reader of its answer, and `Call.run` asks until each item has its outcome.
 

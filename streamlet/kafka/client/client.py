@@ -141,6 +141,9 @@ class KafkaClient:
     not there lets the broker create it, where the broker does that. Not usable in a forked child: ClientClosed.
     """
 
+    # Long: one queue of requests from "unsent" to answer, time-out or closed client. Sockets are below
+    # (`network_client`); why a cluster is out of reach is said in `diagnosis`.
+
     def __init__(
         self,
         config: ClientConfig,

@@ -92,6 +92,9 @@ class Consumer:
     called ``timeout`` is in seconds.
     """
 
+    # Long: the calls of a consumer, a few lines each, and their docstrings. Each takes the guard, checks its arguments,
+    # and hands over to the part that knows.
+
     def __init__(self, *topics: str, clock: Clock | None = None, **settings: Unpack[ConsumerSettings]) -> None:
         arguments.constructor_topics(topics)
         self.config = ConsumerConfig.of(settings)

@@ -116,6 +116,9 @@ class CompletedFetch:
 class Fetcher:
     """Fetches of one consumer, and their records. User's thread."""
 
+    # Long: what is asked, what has come and what is handed out are one account of each partition. Sessions, header
+    # scan, pauses and verdicts are pure, in `kafka/fetch`.
+
     def __init__(
         self,
         client: KafkaClient,

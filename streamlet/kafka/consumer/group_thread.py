@@ -82,6 +82,9 @@ def _error_of(done: RequestFuture[_Answer], what: str) -> KafkaError | None:
 class GroupThread:
     """A membership's thread, and the consumer's handle to it."""
 
+    # Long: one thread's loop, and a request and an answer for each action of `Membership`, which decides. The user's
+    # side is two short methods.
+
     def __init__(
         self,
         config: ConsumerConfig,

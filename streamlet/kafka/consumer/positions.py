@@ -62,6 +62,9 @@ _TIMES = {ResetStrategy.EARLIEST: EARLIEST_TIMESTAMP, ResetStrategy.LATEST: LATE
 class Positions:
     """Resets and checks of positions. User's thread."""
 
+    # Long: reset, look-up of offsets and check for truncation ask leaders and change positions in one order. Their
+    # verdicts are pure, in `kafka/fetch`.
+
     def __init__(
         self, client: KafkaClient, subscriptions: SubscriptionState, config: ConsumerConfig, now_s: Callable[[], float]
     ) -> None:

@@ -83,6 +83,9 @@ def checked_listener(given: ConsumerRebalanceListener | None) -> ConsumerRebalan
 class Rebalancer:
     """Assignments, revocations and the commits around them. User's thread."""
 
+    # Long: news of the group thread, listeners and commits have one order, from revoked to assigned, and each step may
+    # be interrupted and taken up again by the next poll.
+
     def __init__(
         self,
         client: KafkaClient,
@@ -319,14 +322,7 @@ class Rebalancer:
 
     def _join_completed(self, news: Joined) -> None:
         assert self.commits is not None
-        try:
-            given = decode_assignment(news.assignment)
-        except MalformedFrame as err:
-            self._wants_join = True  # the leader's fault: tell the user, and ask for another share
-            raise MalformedFrame(
-                f"The share of group {self._config.group_id!r} that its leader gave this member cannot be read "
-                f"({err.message}). The next poll joins again; if it stays, fix or stop the member that leads."
-            ) from err
+        given = self._decode_share(news.assignment)
         wanted = tuple(tp for tp in given if self._subscriptions.matches(tp.topic))
         if len(wanted) < len(given):
             _log.warning("the share holds topics that are no longer subscribed; joining again")
@@ -360,6 +356,16 @@ class Rebalancer:
                 self._client.add_topic(tp.topic)
             self.commits.restart_timer()
             self._announce(added)
+
+    def _decode_share(self, assignment: bytes) -> tuple[TopicPartition, ...]:
+        try:
+            return decode_assignment(assignment)
+        except MalformedFrame as err:
+            self._wants_join = True  # the leader's fault: tell the user, and ask for another share
+            raise MalformedFrame(
+                f"The share of group {self._config.group_id!r} that its leader gave this member cannot be read "
+                f"({err.message}). The next poll joins again; if it stays, fix or stop the member that leads."
+            ) from err
 
     def _commit_revoked(self, revoked: Collection[TopicPartition]) -> None:
         commits = self.commits

@@ -72,6 +72,9 @@ class Counts:
 class NetworkClient:
     """Sends typed requests to brokers. Not thread-safe: one thread calls everything."""
 
+    # Long: every method changes the same connections and the requests in flight on them. States, set-up, errors and TLS
+    # have modules (`connection_states`, `connection_setup`, `connection_errors`, `tls`).
+
     def __init__(
         self,
         config: ClientConfig,

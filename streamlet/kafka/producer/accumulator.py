@@ -171,6 +171,9 @@ class RecordAccumulator:
     the batches made here.
     """
 
+    # Long: every method moves batches between the same queues, and a batch is in exactly one of them. Memory
+    # (`BufferPool`) and the batch itself (`producer_batch`) are apart.
+
     _settings: AccumulatorSettings
     pool: BufferPool
     sequences: Sequences | None

@@ -113,6 +113,9 @@ def _shown(value: object) -> str:
 class Appender:
     """The way of one producer's records into batches. Takes the sender's lock itself."""
 
+    # Long: one record, a list of them and a record that waits take the same way and the same waits, under one lock,
+    # with the usual case written out.
+
     def __init__(self, config: ProducerConfig, sender: Sender) -> None:
         self._config = config
         self._sender = sender

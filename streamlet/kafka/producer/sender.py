@@ -67,11 +67,10 @@ _LONGEST_WAIT_S = 3600.0
 
 
 class Sender:
-    """One producer's sender. Callers hold :attr:`lock` for all they touch but :meth:`start` and :meth:`join`.
+    """One producer's sender. Callers hold :attr:`lock` for all they touch but :meth:`start` and :meth:`join`."""
 
-    One class, long as it is: everything in it is the state of one thread behind one lock. Decisions that need no
-    thread are elsewhere: batches (``batch_ledger``, ``accumulator``), transactions (``transaction``), partitions.
-    """
+    # Long: everything in it is the state of one thread behind one lock. Decisions that need no thread are elsewhere:
+    # batches (`batch_ledger`, `accumulator`), transactions (`transaction`), partitions.
 
     def __init__(self, config: ProducerConfig, clock: Clock, uniform: Callable[[], float]) -> None:
         self.config = config
@@ -338,6 +337,7 @@ class Sender:
 
     def run_once(self) -> None:
         """Take one turn of eight steps. Callbacks, packing and sockets come without the lock."""
+        # Long: which steps hold the lock, and what stands between them, is seen only where all eight stand in a row.
         if self._listener_error is not None:
             raise self._listener_error
         now = self.clock.monotonic()

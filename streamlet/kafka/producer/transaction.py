@@ -114,6 +114,9 @@ _BEGUN_BY = {
 class TransactionManager:
     """One producer's id, and its transactions if it has a transactional id. Times in seconds."""
 
+    # Long: one machine, an edge of `ALLOWED` a method. What an error means is a table beside it
+    # (`transaction_requests`), sequence numbers are a part of it (`sequences`).
+
     sequences: Sequences
     transactional_id: str | None
     _timeout_ms: int

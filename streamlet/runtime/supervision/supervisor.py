@@ -95,6 +95,9 @@ class Supervisor:
     ``components``: the components of each worker, for the sentences about it. ``tasks``: the component of each task.
     """
 
+    # Long: one machine. An event of one worker may start, drain, replace or end all others, so its edges stand
+    # together. What can be said of one thing alone is elsewhere: `Blame`, `LinkWatch`, `WorkerState`.
+
     def __init__(
         self,
         workers: int,

@@ -69,6 +69,9 @@ class BoltTask:
     ``first_failures``: after so many tuples without one success ``execute`` raises EveryTupleFailed; 0: never.
     """
 
+    # Long: emit, ack and process meet in the present tuple, and no call between them may cost a tuple anything. What
+    # needs no present tuple is elsewhere: acks as deltas (`settling`), routing (`emitter`), calls of other threads.
+
     def __init__(
         self,
         bolt: Bolt,
@@ -472,6 +475,7 @@ class BoltTask:
         return self.bolt.process_batch if self._by_batch else self.bolt.process
 
     def _process_slice(self, work: Work, size: int) -> None:
+        # Long: the loop over tuples, written out. A call for each tuple costs more than all that it would name.
         run = work.run
         bolt = self.bolt
         if run.multi or not bolt.auto_ack:

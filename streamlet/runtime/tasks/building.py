@@ -86,6 +86,7 @@ def build_task(shared: WorkerContext, task: TaskPlan, other_threads: OtherThread
     kwargs = definition.cls.with_overrides(definition.kwargs, shared.overrides.get(task.component, {}))
     component = definition.cls(**kwargs)
     component.logger = logging.getLogger(f"{COMPONENT_LOGGER}.{task.component}")
+    # Long: the parts of a task in the order in which they need each other, an argument a line.
     # Each task draws from a generator of its own: two tasks never share edge ids, nor does a restarted one.
     rng = random.Random(shared.rng.getrandbits(128))
     boxes: dict[int, Outbox] = {}

@@ -390,7 +390,7 @@ class Inbox:
             (self._of_task[work.run.target] if self._of_task else self._in_order).popleft()
 
     def weigh(self) -> tuple[frozenset[int], bool]:
-        """Return the tasks above their mark, and whether all together are: from above a mark until half of it."""
+        """Return the full tasks, and whether the inbox is full: from above a mark until half of it."""
         for task, waiting in self._waiting.items():
             over = 2 if task in self._full else 1
             if waiting.tuples * over > self._share_tuples or waiting.bytes * over > self._share_bytes:

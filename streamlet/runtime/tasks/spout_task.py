@@ -36,7 +36,7 @@ LOOKS = frozenset(1 << power for power in range(16))
 """Numbers of calls in a turn after which the clock is read: after the first of a slow spout."""
 
 KEPT_BYTES = 250
-"""What a message that a ReliableSpout keeps takes beside its values: ids, times, and their places."""
+"""Bytes of a message that a ReliableSpout keeps, beside its values: ids, times, and their places."""
 
 MOST_FOLLOWED = 100_000
 """Most failed messages that are followed until they are acked."""
@@ -44,6 +44,9 @@ MOST_FOLLOWED = 100_000
 
 class SpoutTask:
     """A spout instance with everything bound, and the ledger of its trees. Lives on the loop's thread."""
+
+    # Long: an emit opens a tree and an ack, failure or time-out closes it, in one ledger and one set of counters. What
+    # is pure is in `tracking`: the ledger, ages, the window, time-outs.
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ from streamlet.components.tuples import ACKED, FAILED
 from streamlet.tracking.window import PendingWindow
 
 AGAIN_S = 10.0
-"""Seconds before the same error of the same component is told again, with the number in between."""
+"""Seconds before the same error of the same component is reported again, with the number in between."""
 
 Defined = Callable[..., Any] | None
 """The user's function that was called, or the class whose constructor was called."""

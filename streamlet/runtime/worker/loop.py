@@ -107,6 +107,9 @@ class WorkerLoop:
     Built, initialised, run and closed on one thread. Other threads may only call ``post``.
     """
 
+    # Long: the steps of one turn, and each of them changes the same queues, pauses and outboxes. What has a state of
+    # its own is elsewhere: `Inbox`, `Ledgers`, `OtherThreads`, `QueueCensus`, `Timers`.
+
     def __init__(self, shared: WorkerContext, links: Links, trace: Trace | None = None) -> None:
         self.shared = shared
         self.plan: Plan = shared.plan

@@ -85,6 +85,9 @@ logger = logging.getLogger("streamlet")
 class Worker:
     """Everything a worker process is. ``run`` returns the exit status."""
 
+    # Long: a process's two threads, what both touch, and every message from and to the coordinator. What the loop does
+    # with a message is the loop's; the watch of hanging calls and the code that is kept have modules.
+
     def __init__(self, channel: ControlChannel, plan: WorkerPlan, early: Sequence[Raw] = ()) -> None:
         self.channel = channel
         self.plan = plan
@@ -113,20 +116,26 @@ class Worker:
         self._main_thread = threading.get_ident()
         self._control_thread = threading.Thread(target=self._control, name="control", daemon=True)
         self.collector: Collector | None = None
-        self.loop: WorkerLoop
+        self._loop: WorkerLoop | None = None
         self.peering: Peering
+
+    @property
+    def loop(self) -> WorkerLoop:
+        """The loop, once it is built."""
+        assert self._loop is not None
+        return self._loop
 
     # -- the main thread -----------------------------------------------------------------------------------------
 
     def run(self) -> int:
         """Build, announce, initialise, turn until told to stop; leave nothing behind."""
-        # In a Spark task the process lives on, so threads, sockets and pipes end here.
-        # Before the topology is imported: its modules may read the environment.
         try:
             place = Place(self.in_hand.words, self._components, self.index, self.epoch)
+            # Before the topology is imported: its modules may read the environment.
             with at_work(place), environment(self.plan.conf["topology.environment"] or {}):
                 return self._run_to_end()
         finally:
+            # In a Spark task the process lives on, so threads, sockets and pipes end here.
             self._release()
 
     def _run_to_end(self) -> int:
@@ -147,15 +156,15 @@ class Worker:
         except MemoryError as error:
             return self._out_of_memory(error)
         except StreamletError as error:
-            if hasattr(self, "loop"):
-                self.loop.finish_open_trees()
+            if self._loop is not None:
+                self._loop.finish_open_trees()
             return self._failed(error, error.exit_status)
         except Exception as error:  # noqa: BLE001 - the last frame of a process: report, then end
             return self._failed(error, 1)
         except BaseException as error:  # noqa: BLE001 - a component's sys.exit(), too
             # A component's sys.exit() is no death of the worker: a replacement would come to the same line again. So it
             # ends the run with an error that names component and line, and the exit status stays ours.
-            tasks = self.loop.tasks.values() if hasattr(self, "loop") else ()
+            tasks = () if self._loop is None else self._loop.tasks.values()
             return self._failed(exited(error, component_names(tasks)), 1)
         return self._close()
 
@@ -187,7 +196,7 @@ class Worker:
             tell=self.tell,
         )
         links = SocketLinks(self._link_lost, RouteCheck(placed, self.index).check)
-        self.loop = WorkerLoop(shared, links)
+        self._loop = WorkerLoop(shared, links)
         if self._over_network:
             now = self.clock.monotonic()
             self.loop.timers.every(LOOK_S, lambda: links.cut_silent(self.clock.monotonic()), now)
@@ -276,8 +285,8 @@ class Worker:
     def _failed(self, error: Exception, status: int) -> int:
         # Reported first: a `cleanup` that hangs must not keep the reason from the user.
         self._report_failed(error, status)
-        if hasattr(self, "loop"):
-            self.loop.close(clean=False)
+        if self._loop is not None:
+            self._loop.close(clean=False)
         return status
 
     def _bug(self, error: Exception) -> str:
@@ -295,7 +304,7 @@ class Worker:
             self._note_numbers()  # after the spouts' last commit: the last numbers count it
             self._beat()
         except Exception:
-            logger.debug("worker %d: the last numbers were not told", self.index, exc_info=True)
+            logger.debug("worker %d: the last numbers were not reported", self.index, exc_info=True)
         self.complaints.flush()
         self.channel.try_send(messages.Stopped([str(error) for error in raised], left))
         return 1 if raised else 0

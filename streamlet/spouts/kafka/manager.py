@@ -423,6 +423,9 @@ class PartitionManager:
     earlier opening (another owner's time, a topic made again) touches nothing.
     """
 
+    # Long: it is the only place where buffer, ledger and retries change together. Each of the three is a pure class of
+    # its own above.
+
     def __init__(
         self,
         partition: Partition,
