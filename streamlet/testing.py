@@ -313,11 +313,10 @@ def _noting(tell: Callable[[Sequence[Any]], None], noted: list[Any]) -> Callable
 class BoltTester(Tester, Generic[B]):
     """One bolt, fed by hand.
 
-    ``bolt`` is a class, or a line of a topology (``WordCount.count``) with its config. ``conf`` holds what
-    stands in the topology's config. ``sources`` are the names that tuples may come from; a mapping gives the fields of
-    each. ``readers`` are the bolts that read each of its streams, and their number of tasks, for a bolt that asks for
-    task ids. Raises what ``initialize`` makes the run raise, and BadInput for
-    arguments that cannot be.
+    ``bolt`` is a class, or a line of a topology (``WordCount.count``) with its config. ``conf`` holds what stands in
+    the topology's config. ``sources`` are the names that tuples may come from; a mapping gives the fields of each.
+    ``readers`` are the bolts that read each of its streams, and their number of tasks, for a bolt that asks for task
+    ids. Raises what ``initialize`` makes the run raise, and BadInput for arguments that cannot be.
     """
 
     def __init__(

@@ -87,7 +87,7 @@ BUGS = (
     ),
     Bug(
         "a tuple that was failed can be acked",
-        "runtime/tasks/batches.py",
+        "runtime/tasks/settling.py",
         "    if tup.state != OPEN:\n        return False\n    tup.state = ACKED",
         "    tup.state = ACKED",
         TASKS,
@@ -101,7 +101,7 @@ BUGS = (
     ),
     Bug(
         "a failed batch of anchors fails its first root only",
-        "runtime/tasks/batches.py",
+        "runtime/tasks/settling.py",
         "each_root(root for root, _ in tup.anchors or ((tup.root, 0),))",
         "each_root(root for root, _ in (tup.anchors or ((tup.root, 0),))[:1])",
         TASKS,

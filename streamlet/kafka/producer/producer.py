@@ -144,9 +144,9 @@ class Producer:
         if self._holds_lock():
             self._sender.may_lock("send()")
         if key is None and partition is None and partition_key is None and not headers and self._inline:
-            # Long: the usual case, written out: a keyless record into the open batch of the sticky partition. The encoder
-            # (records/appending.encode_plain) stands here a second time: calling it costs 5 % of a send, measured.
-            # An open batch means that records may be taken, so nothing else is checked.
+            # Long: the usual case is written out, a keyless record into the open batch of the sticky partition. The
+            # encoder (records/appending.encode_plain) stands here a second time: calling it costs 5 % of a send,
+            # measured. An open batch means that records may be taken, so nothing else is checked.
             with self._lock:
                 state = self._topic(topic)
                 if (

@@ -240,8 +240,8 @@ def decode_records(header: BatchHeader, data: bytes, start: int = 0) -> RecordBa
 
     Raises ValueError or IndexError for malformed ones.
     """
-    # Long: the three columns of numbers and the key are read by the same few lines, written out each time: a call for each
-    # would double the cost of a record.
+    # Long: the three columns of numbers and the key are read by the same few lines, written out each time: a call for
+    # each would double the cost of a record.
     count, pos, size = header.record_count, start, len(data)
     # The count is not believed before it fits into the bytes: lists of its size are built below.
     if count < 0 or count * _LEAST_RECORD > size - start:

@@ -20,7 +20,7 @@ from streamlet.base.clock import Clock
 from streamlet.components.batch import Batch
 from streamlet.components.bolt import Bolt
 from streamlet.components.tuples import ACKED, OPEN, Tuple, TupleId, tick_tuple, tuple_of
-from streamlet.runtime.tasks import batches
+from streamlet.runtime.tasks import settling
 from streamlet.runtime.tasks.emitter import BadEmit, Emitter, Outbox, Pick, StreamRoutes, Work
 from streamlet.runtime.tasks.in_hand import BEGAN, CALL, COUNT, LENGTH, TASK, InHand
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
@@ -308,7 +308,7 @@ class BoltTask:
     def _settle_others(self, anchors: Iterable[Tuple | Batch]) -> None:
         for anchor in anchors:
             if isinstance(anchor, Batch) and anchor is not self._current:  # nothing else looks at it before its ack
-                batches.settle_children(anchor, self.acks)
+                settling.settle_children(anchor, self.acks)
 
     def _emit_from_other_thread(
         self,
@@ -366,11 +366,11 @@ class BoltTask:
         if not self.calls.here():
             self.calls.put(partial(self.ack, tup), "ack", waits=False)
         elif isinstance(tup, Batch):
-            self.stats.acked += batches.ack(tup, self.acks)
+            self.stats.acked += settling.ack(tup, self.acks)
             self._release(tup)
         else:
             one = tuple_of(tup)
-            self.stats.acked += batches.ack_tuple(one, self.acks)
+            self.stats.acked += settling.ack_tuple(one, self.acks)
             if self.held:
                 self.held.pop(one, None)
 
@@ -379,12 +379,12 @@ class BoltTask:
         if not self.calls.here():
             self.calls.put(partial(self.fail, tup), "fail", waits=False)
         elif isinstance(tup, Batch):
-            batches.settle_children(tup, self.acks)
-            self.stats.failed += batches.fail(tup, self.fails)
+            settling.settle_children(tup, self.acks)
+            self.stats.failed += settling.fail(tup, self.fails)
             self._release(tup)
         else:
             one = tuple_of(tup)
-            self.stats.failed += batches.fail_tuple(one, self.fails)
+            self.stats.failed += settling.fail_tuple(one, self.fails)
             if self.held:
                 self.held.pop(one, None)
 
@@ -554,7 +554,7 @@ class BoltTask:
         start = len(run.roots) - work.left
         source = (self.sources.get(run.source, "?"), run.stream)
         kind, fields = self.named.get(source, Tuple), self._fields.get(source, ())
-        batch = batches.batch_of(run, start, start + size, source[0], fields, kind, self._may_emit)
+        batch = settling.take_batch(run, start, start + size, source[0], fields, kind, self._may_emit)
         self._process_batch(batch)
 
     def _process_batch(self, batch: Batch) -> None:
@@ -572,7 +572,7 @@ class BoltTask:
                 for box, mark in zip(self._boxes, marks, strict=True):
                     box.withdraw(mark)
                 for index in range(len(batch)):
-                    self._process_batch(batches.single(batch, index))
+                    self._process_batch(settling.batch_of_one(batch, index))
                 return
             self._batch_raised(error, batch)
             return
@@ -580,9 +580,9 @@ class BoltTask:
         if batch.state != OPEN:
             return
         if self.bolt.auto_ack:
-            self.stats.acked += batches.ack(batch, self.acks)
+            self.stats.acked += settling.ack(batch, self.acks)
         else:
-            batches.settle_children(batch, self.acks)
+            settling.settle_children(batch, self.acks)
             self._hold(batch)
 
     def withdraws(self, batch: Batch) -> bool:
@@ -605,7 +605,7 @@ class BoltTask:
         if self.bolt.auto_fail:
             self.fail(batch)
         else:
-            batches.settle_children(batch, self.acks)
+            settling.settle_children(batch, self.acks)
             self._hold(batch)
         untracked = batch.roots.count(0)  # no spout can replay it
         self.stats.unreplayed += untracked
