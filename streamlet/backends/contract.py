@@ -145,6 +145,8 @@ class Stop:
         # No lock: a signal handler may interrupt code that holds it on the same thread, and the program would hang.
         self.asked = False
         """Whether somebody asked; read by backends."""
+        self.drain_s: float | None = None
+        """Seconds that a drain may take which is asked for now; written by backends. None: nothing bounds it."""
         # Acts that kill at once, in the order in which they were registered.
         self._kills: list[Callable[[], None]] = []
 

@@ -11,6 +11,7 @@ import random
 import sys
 import uuid
 from collections.abc import Mapping
+from typing import Any
 
 from streamlet.backends.contract import ComponentStatus, Observer, RunRequest, RunResult, RunStatus, Stop
 from streamlet.backends.outcome import check_end
@@ -19,7 +20,7 @@ from streamlet.base.environment import environment
 from streamlet.base.errors import StreamletError
 from streamlet.model.plan import make_plan
 from streamlet.runtime.links.links import NoLinks
-from streamlet.runtime.supervision.supervisor import DRAIN_S, IDLE_DRAIN_S
+from streamlet.runtime.supervision.supervisor import IDLE_DRAIN_S, drain_limit_s
 from streamlet.runtime.tasks.building import WorkerContext, component_names
 from streamlet.runtime.tasks.task_stats import component_rows
 from streamlet.runtime.tasks.user_errors import Complaints, exited
@@ -82,7 +83,7 @@ class InlineBackend:
                 loop.initialize()
                 loop.activate()
                 reason = self._turn_until_over(loop, request, observer, stop)
-                drained = self._drain(loop, request.conf["streamlet.drain.timeout.secs"], reason)
+                drained = self._drain(loop, request.conf, reason)
                 left = loop.left_over(settled=True)
                 clean = True
             except StreamletError:
@@ -120,10 +121,12 @@ class InlineBackend:
             if request.until_caught_up and sleep_s > 0 and loop.ledgers.caught_up():
                 return "caught_up"
 
-    def _drain(self, loop: WorkerLoop, timeout_s: float | None, reason: str) -> bool:
+    def _drain(self, loop: WorkerLoop, conf: Mapping[str, Any], reason: str) -> bool:
         loop.pause(DRAINING)
+        timeout_s = conf["streamlet.drain.timeout.secs"]
         patient = timeout_s is None and reason == "caught_up"
-        limit_s = timeout_s or (IDLE_DRAIN_S if patient else DRAIN_S)
+        waits_s = drain_limit_s(sum(loop.census.work_left()), loop.plan.longest_timeout_s(conf))
+        limit_s = timeout_s or (IDLE_DRAIN_S if patient else waits_s)
         deadline, processed = self._clock.monotonic() + limit_s, 0
         while True:
             sleep_s = loop.turn()

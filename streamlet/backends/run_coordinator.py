@@ -156,6 +156,7 @@ class RunCoordinator:
                 restarts=conf["streamlet.worker.restarts.max"],
                 tuple_crashes=conf["streamlet.tuple.crashes.max"],
                 drain_s=conf["streamlet.drain.timeout.secs"],
+                timeout_s=self.plan.longest_timeout_s(conf),
                 stop_s=conf["streamlet.stop.timeout.secs"],
             ),
             {worker: ", ".join(self._components_on(worker)) for worker in range(workers)},
@@ -222,6 +223,8 @@ class RunCoordinator:
             self._do(self.supervisor.end("interrupted", now))
         elif self.request.seconds is not None and self.clock.monotonic() - self.started >= self.request.seconds:
             self._do(self.supervisor.end("time", now))
+        else:
+            self.stop.drain_s = self.supervisor.drain_limit_s
 
     def _wait_for_closing(self) -> None:
         """Read the messages of closing workers: for some seconds, or one after a failure."""
@@ -437,6 +440,7 @@ class RunCoordinator:
                 self.beats[worker] = message
                 self.partitions[worker] = message.partitions
                 supervisor.initializing(worker, epoch, message.initializing)
+                supervisor.waiting(worker, epoch, message.wait_s, message.call_s)
                 executed = sum(snapshot["executed"] for snapshot in message.tasks.values())
                 supervisor.processed(worker, epoch, executed, now)
             case messages.State(drained, caught_up, done, traffic, idle, quiet):

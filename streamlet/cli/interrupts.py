@@ -71,13 +71,10 @@ def signals_to(came: Callable[[int], None]) -> Iterator[None]:
 class Interrupts:
     """The signals of one run. ``exit_status`` is 130, 143 or 129 once one came."""
 
-    def __init__(
-        self, stop: Stop, notice: Callable[[str], None], killed: Callable[[int], None], drain_s: float
-    ) -> None:
+    def __init__(self, stop: Stop, notice: Callable[[str], None], killed: Callable[[int], None]) -> None:
         self._stop = stop
         self._notice = notice
         self._killed = killed
-        self._drain_s = drain_s
         self._first_s = 0.0
         self.exit_status: int | None = None
 
@@ -94,7 +91,9 @@ class Interrupts:
             self.exit_status = 128 + number
             self._first_s = time.monotonic()
             self._stop.ask()
-            self._notice(f"Draining, for {self._drain_s:g} s at most. Once more kills: what is open is then replayed.")
+            # One process is bounded by nothing: a call that hangs is not left before it returns.
+            at_most = "" if self._stop.drain_s is None else f", for {self._stop.drain_s:g} s at most"
+            self._notice(f"Draining{at_most}. Once more kills: what is open is then replayed.")
             return
         # One wish may come as several signals: a launcher passes on the Ctrl-C that the whole group got, a service
         # manager sends SIGHUP after SIGTERM, and a terminal that goes sends it twice.

@@ -25,7 +25,6 @@ from streamlet.cli.show import JsonView, LastingView, PlainView, View
 from streamlet.cli.target import TopologyTarget, debug_option, target_argument
 from streamlet.cli.view_thread import ViewThread
 from streamlet.running import BACKENDS, Given, OptionNames, check_choices, make_backend, make_request
-from streamlet.runtime.supervision.supervisor import DRAIN_S
 from streamlet.runtime.worker.log_lines import logs_shown
 
 
@@ -195,8 +194,7 @@ def _watched(
 
     Raises the run's error, after the view has shown it; after a good run, the error of a view that broke.
     """
-    drain_s = request.conf["streamlet.drain.timeout.secs"] or DRAIN_S
-    interrupts = Interrupts(stop, view.notice, view.killed, drain_s)
+    interrupts = Interrupts(stop, view.notice, view.killed)
     # The handlers stand before anything starts and until the last table is drawn: Ctrl-C drains a Spark that is still
     # coming up, and raises no KeyboardInterrupt in the middle of the result.
     with logs_shown(view.log, debug), signals_to(interrupts.came):

@@ -120,6 +120,12 @@ class Plan:
                 found.setdefault(depths[component.name], []).append(component.name)
         return [found[depth] for depth in sorted(found)]
 
+    def longest_timeout_s(self, conf: Mapping[str, Any]) -> float:
+        """Return the longest time-out of messages, over all spouts, in seconds."""
+        key = "topology.message.timeout.secs"
+        spouts = [component for component in self.topology.components if component.kind == SPOUT]
+        return max((float({**conf, **spout.config}[key]) for spout in spouts), default=0.0)
+
     def routes_of(self, source: StreamId) -> tuple[Route, ...]:
         """Return the consumers of a stream, in declaration order."""
         return tuple(route for route in self.routes if route.source == source)

@@ -167,8 +167,9 @@ SETTINGS: dict[str, Setting] = {
             "streamlet.drain.timeout.secs",
             _optional(_positive),
             None,
-            "how long an end waits until every queue is empty and no tree is open; default: 4, and for a run that has "
-            "caught up as long as bolts work, 30 at most between two tuples",
+            "how long an end waits until every queue is empty and no tree is open; default: 4, or longer where more "
+            "waits, up to topology.message.timeout.secs; for a run that has caught up as long as bolts work, 30 at "
+            "most between two tuples",
         ),
         Setting(
             "streamlet.stop.timeout.secs",

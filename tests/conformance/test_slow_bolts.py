@@ -29,14 +29,17 @@ backends = pytest.mark.parametrize(
 class Ran:
     """A run of one of the topologies, and what its tasks wrote down."""
 
-    def __init__(self, folder: Path, backend: str, workers: int, name: str, **more: Any) -> None:
+    def __init__(
+        self, folder: Path, backend: str, workers: int, name: str, seconds: float = PATIENCE_S, **more: Any
+    ) -> None:
         topology = load_topology(FILE, name)
         own = {"slow.results": str(folder), "streamlet.until.caught.up": True}
         own |= {"topology.message.timeout.secs": TIMEOUT_S, **{key.replace("__", "."): more[key] for key in more}}
         self.watcher = Watcher()
         conf = resolve(topology.config, own)
+        caught_up = conf["streamlet.until.caught.up"]
         request = RunRequest(
-            topology, conf, file=FILE, attribute=name, workers=workers, seconds=PATIENCE_S, until_caught_up=True
+            topology, conf, file=FILE, attribute=name, workers=workers, seconds=seconds, until_caught_up=caught_up
         )
         self.result: RunResult = backend_named(backend).run(request, self.watcher, Stop())
         lines = [json.loads(line) for path in folder.glob("*.jsonl") for line in path.read_text().splitlines()]
@@ -113,6 +116,17 @@ def test_a_forgotten_tuple_times_out_is_named_counted_charged_and_replayed(
     assert Counter(ran.given) == Counter([*range(250), 0, 100, 200]) and not ran.given_up
     told = [text for text in ran.watcher.texts if "timed out" in text]
     assert told and all("the bolt slow (task 2)" in text and "neither acked nor failed" in text for text in told)
+
+
+@backends
+def test_a_run_of_a_slow_bolt_that_is_ended_by_time_leaves_nothing_open(
+    backend: str, workers: int, tmp_path: Path
+) -> None:
+    """A quarter of this time-out is 6 s of work, more than the 4 s of a usual drain."""
+    settings = {"topology__message__timeout__secs": 24.0, "streamlet__until__caught__up": False}
+    ran = Ran(tmp_path, backend, workers, "OneSlow", 9.0, slow__count=10**6, slow__secs=0.03, **settings)
+    assert (ran.result.reason, ran.result.drained) == ("time", True)
+    assert len(ran.given) == len(set(ran.given)) == ran.numbers.acked == ran.numbers.emitted
 
 
 @pytest.mark.spark

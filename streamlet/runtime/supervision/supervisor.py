@@ -25,6 +25,7 @@ which only the ledger of its spout knows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -49,7 +50,10 @@ WINDOW_S = 300.0
 """Seconds over which deaths and lost links are counted."""
 
 DRAIN_S = 4.0
-"""Seconds for draining after Ctrl-C or at the end of a run's time, unless a setting says otherwise."""
+"""Seconds that a drain may take at least, unless a setting says otherwise."""
+
+DRAIN_FACTOR, DRAIN_MORE_S = 1.5, 1.0
+"""A drain may take so many times what the queues are estimated to take, and these seconds more."""
 
 IDLE_DRAIN_S = 30.0
 """Seconds without a processed tuple that end the drain of a run that has caught up, unless a setting says otherwise."""
@@ -71,6 +75,14 @@ WORKED_S = 3.0
 """Seconds that a silent worker's use of its processor is added up over, and counts for."""
 
 
+def drain_limit_s(wait_s: float, timeout_s: float) -> float:
+    """Return the seconds that a drain may take, for ``wait_s`` of work."""
+    # Rule: as long as what waits takes. The window lets tuples wait for a share of the message time-out; a shorter
+    # drain would leave open trees at each end of a slow topology, though nothing is wrong with it.
+    needed = DRAIN_FACTOR * wait_s + DRAIN_MORE_S
+    return float(math.ceil(max(DRAIN_S, min(needed, timeout_s))))
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Times in seconds."""
@@ -83,7 +95,9 @@ class Limits:
     tuple_crashes: int = 3
     """Deaths after which a spout gives up a tuple; 0: its own limit alone counts."""
     drain_s: float | None = None
-    """Time for draining. None: DRAIN_S; of a run that has caught up, as long as bolts work (IDLE_DRAIN_S)."""
+    """Time for draining. None: ``drain_limit_s``; of a run that has caught up, as long as bolts work (IDLE_DRAIN_S)."""
+    timeout_s: float = 30.0
+    """The longest time-out of messages."""
     stop_s: float | None = None
     """Time for closing. None: CLOSE_S, or the rest of INTERRUPT_S after the drain, at least 1 s."""
 
@@ -123,6 +137,7 @@ class Supervisor:
         self.unclosed: dict[int, str] = {}
         """Worker -> how it went, if its components had seen tuples and did not close."""
         self._deadline = 0.0
+        self._drain_limit_s = DRAIN_S
         self._ended_s = self._stopped_s = 0.0
         self._cut: dict[tuple[int, int], int] = {}
         """Pair of workers -> version of the book before which its links are void."""
@@ -333,16 +348,41 @@ class Supervisor:
             return []
         self.ending = reason
         self._ended_s = now
-        self._deadline = now + self._drain_s()
+        self._drain_limit_s = self._drain_s()
+        self._deadline = now + self._drain_limit_s
         # Nothing has flowed yet, so nothing is to be drained, and workers that still start could not answer.
         if not self.began:
             return [Pause(), *self._stop(now)]
-        return [Pause(), *self._maybe_stop(now)]
+        return [Pause(), *self._tell_long_drain(), *self._maybe_stop(now)]
+
+    def _tell_long_drain(self) -> list[Instruction]:
+        # After Ctrl-C the answer to it says so; and a user who has set the time knows it.
+        if self.ending != "time" or self.limits.drain_s is not None or self._drain_limit_s <= DRAIN_S:
+            return []
+        return [TellUser("info", f"Draining, for {self._drain_limit_s:g} s at most: so much work is under way.")]
 
     def _drain_s(self) -> float:
         if self.limits.drain_s is not None:
             return self.limits.drain_s
-        return IDLE_DRAIN_S if self.ending == "caught_up" else DRAIN_S
+        return IDLE_DRAIN_S if self.ending == "caught_up" else self.drain_limit_s
+
+    @property
+    def drain_limit_s(self) -> float:
+        """How long a drain may take that begins now."""
+        if self.limits.drain_s is not None:
+            return self.limits.drain_s
+        up = [worker for worker in self.workers.values() if worker.state is WorkerState.UP]
+        # Workers work side by side, but the last tuple may have to go through a call in each of them.
+        wait_s = max((worker.wait_s for worker in up), default=0.0) + sum(worker.call_s for worker in up)
+        return drain_limit_s(wait_s, self.limits.timeout_s)
+
+    def waiting(self, index: int, epoch: int, wait_s: float, call_s: float) -> None:
+        """Note how much work waits in a worker.
+
+        In seconds; ``call_s``: one call of its slowest bolt.
+        """
+        if self.workers[index].epoch == epoch:
+            self.workers[index].wait_s, self.workers[index].call_s = wait_s, call_s
 
     def processed(self, index: int, epoch: int, tuples: int, now: float) -> None:
         """Note a worker's count of processed tuples. While it grows, a run that has caught up goes on draining."""
@@ -356,7 +396,8 @@ class Supervisor:
     def _shorten_end(self, now: float) -> None:
         """Shorten a run's own end after Ctrl-C: no more time than after any Ctrl-C."""
         self.ending, self._ended_s = "interrupted", now
-        limit = self._closed_by(now) if self._stopping else now + self._drain_s()
+        self._drain_limit_s = self._drain_s()
+        limit = self._closed_by(now) if self._stopping else now + self._drain_limit_s
         self._deadline = min(self._deadline, limit)
 
     def stopped(self, index: int, epoch: int) -> None:
@@ -528,7 +569,7 @@ class Supervisor:
         if self.limits.stop_s is not None:
             return now + self.limits.stop_s
         if self.ending == "interrupted":
-            if (self.limits.drain_s or 0) >= INTERRUPT_S:  # the user allowed a longer drain, and so gave up that bound
+            if self._drain_limit_s >= INTERRUPT_S:  # the drain was longer in any case
                 return now + INTERRUPT_S
             return max(self._ended_s + INTERRUPT_S, now + 1.0)
         return now + CLOSE_S

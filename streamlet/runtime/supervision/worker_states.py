@@ -47,6 +47,10 @@ class WorkerRecord:
     """Its queues were empty when it was last heard, though trees may be open."""
     processed: int = 0
     """Tuples that its bolts have processed."""
+    wait_s: float = 0.0
+    """Estimated seconds to work off its queues."""
+    call_s: float = 0.0
+    """Estimated seconds of a call of its slowest bolt."""
     traffic: Traffic = ({}, {})
     caught_up: bool = False
     done: bool = True

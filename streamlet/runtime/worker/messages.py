@@ -255,6 +255,10 @@ class Beat:
     """Untracked tuples that wait in this worker, by the bolt they are for."""
     hanging: Annotated[Sequence[Mapping[str, Any]], _list_of(_hang)] = field(default_factory=list)
     """The call that the loop is in for too long, if it is: task, call, seconds, tuple."""
+    wait_s: Annotated[float, _is(float)] = 0.0
+    """Estimated seconds to work off the queues of this worker."""
+    call_s: Annotated[float, _is(float)] = 0.0
+    """Estimated seconds of a call of its slowest bolt."""
 
 
 @dataclass(frozen=True, slots=True)

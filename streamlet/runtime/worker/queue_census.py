@@ -190,6 +190,16 @@ class QueueCensus:
             self._held(bounds, {owner_task(floor): floor for floor in ask.floors}),
         )
 
+    def work_left(self) -> tuple[float, float]:
+        """Return the seconds of work in queues, and the slowest call's."""
+        # Of a bolt that takes seconds for a tuple none may be queued, and one be under work.
+        counts: Counter[int] = Counter()
+        for work in self._queued():
+            counts[work.run.target] += work.left
+        paces = {task: self._pace(task) for task, live in self._tasks.items() if isinstance(live.run, BoltTask)}
+        wait_s = sum(count * paces[task] for task, count in counts.items())
+        return float(wait_s), float(max(paces.values(), default=0.0))
+
     def _held(self, bounds: Mapping[int, int], floors: Mapping[int, int]) -> list[tuple[int, int, float]]:
         """Return the old tuples that user code holds; forget those of trees that are closed."""
         found = []

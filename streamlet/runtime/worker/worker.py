@@ -269,12 +269,15 @@ class Worker:
         # heartbeat is due instead, bolts would be a second ahead of the spouts that feed them.
         loop = self.loop
         loop.ledgers.note_open()
+        wait_s, call_s = loop.census.work_left()
         self.numbers = messages.Beat(
             tasks={task_id: live.run.stats.snapshot() for task_id, live in loop.tasks.items()},
             partitions=loop.ledgers.partitions(),
             pending=loop.ledgers.pending(),
             unfinished=loop.ledgers.unfinished(),
             queued=loop.untracked_waiting(),
+            wait_s=wait_s,
+            call_s=call_s,
         )
 
     def _report_failed(self, error: Exception, status: int) -> None:

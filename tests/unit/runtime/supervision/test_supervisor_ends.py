@@ -55,6 +55,47 @@ def test_a_drain_that_takes_too_long_is_cut_short() -> None:
     assert not supervisor.drained
 
 
+@pytest.mark.parametrize(
+    ("waits", "drain_s", "limit_s"),
+    [
+        ({}, None, 4.0),  # nothing measured, or nothing waits
+        ({0: (0.0, 0.0), 1: (7.5, 0.03)}, None, 13.0),
+        ({0: (3.0, 0.0), 1: (7.5, 0.0)}, None, 13.0),  # side by side
+        ({0: (0.0, 8.0), 1: (0.0, 8.0)}, None, 25.0),  # one after the other
+        ({1: (500.0, 0.0)}, None, 30.0),  # the message time-out
+        ({1: (500.0, 0.0)}, 2.0, 2.0),  # as the user has set it
+    ],
+)
+def test_a_drain_may_take_as_long_as_what_waits(
+    waits: dict[int, tuple[float, float]], drain_s: float | None, limit_s: float
+) -> None:
+    """The window lets tuples wait for longer than 4 s: a slow topology would leave open trees at each end."""
+    supervisor = running(limits=Limits(drain_s=drain_s, silent_s=100.0))
+    for index, (wait_s, call_s) in waits.items():
+        supervisor.waiting(index, 1, wait_s, call_s)
+        supervisor.waiting(index, 7, 0.0, 0.0)  # of another epoch
+    assert supervisor.drain_limit_s == limit_s
+    told = [one.text for one in supervisor.end("time", 10.0) if isinstance(one, TellUser)]
+    text = f"Draining, for {limit_s:g} s at most: so much work is under way."
+    assert told == ([text] if drain_s is None and limit_s > 4 else [])
+    for index in waits:
+        supervisor.waiting(index, 1, 0.0, 0.0)  # while it drains
+    assert not any(isinstance(one, Close) for one in supervisor.tick(10.0 + limit_s - 0.1))
+    assert supervisor.tick(10.0 + limit_s) == [Close(clean=True)]
+
+
+@pytest.mark.parametrize("waited_s", [1.0, 12.5])
+def test_after_a_long_drain_closing_has_its_own_five_seconds(waited_s: float) -> None:
+    supervisor = running()
+    supervisor.waiting(1, 1, 7.5, 0.03)
+    supervisor.end("interrupted", 10.0)
+    for index in (0, 1):
+        supervisor.state(index, 1, drained=True, caught_up=True, now=10.0 + waited_s, traffic=({}, {}))
+    all_quiet(supervisor, 10.0 + waited_s)
+    assert supervisor.tick(14.9 + waited_s) == []
+    assert {type(one) for one in supervisor.tick(15.0 + waited_s)} == {TellUser, Kill}
+
+
 def test_caught_up_takes_every_spout() -> None:
     """And a run that is whole: a worker that is just being replaced has not said its last word."""
     supervisor = running(3, frozenset({0, 2}))
