@@ -126,7 +126,8 @@ SETTINGS: dict[str, Setting] = {
             "streamlet.first.failures.max",
             _at_least(int, 0),
             1000,
-            "a bolt's task that raises on each of its first so many tuples ends the run; 0: never",
+            "a bolt's task that fails each of its first so many tuples ends the run, by raising or by self.fail; "
+            "0: never",
             BOLT,
         ),
         Setting(

@@ -122,8 +122,11 @@ class BoltTask:
         self._notes_each_tuple = False
         self._careful_until: float | None = None
         self._failures = 0
+        """Tuples that failed: ``process`` raised, or the bolt called ``fail``; each once."""
         self._failures_allowed = first_failures
-        self._error_at_limit: BaseException | None = None
+        self._failures_raised = 0
+        self._at_limit = False
+        self._last_error: BaseException | None = None
         self.emit: Callable[..., list[int] | None] = self._fast_emit() or self.emit_anywhere
         bolt.bind(self)
 
@@ -380,13 +383,17 @@ class BoltTask:
             self.calls.put(partial(self.fail, tup), "fail", waits=False)
         elif isinstance(tup, Batch):
             settling.settle_children(tup, self.acks)
-            self.stats.failed += settling.fail(tup, self.fails)
+            self._count_failed(settling.fail(tup, self.fails))
             self._release(tup)
         else:
             one = tuple_of(tup)
-            self.stats.failed += settling.fail_tuple(one, self.fails)
+            self._count_failed(settling.fail_tuple(one, self.fails))
             if self.held:
                 self.held.pop(one, None)
+
+    def _count_failed(self, tuples: int) -> None:
+        self.stats.failed += tuples
+        self._note_failures(tuples)
 
     def _release(self, batch: Batch) -> None:
         for one in (self.held and batch.made) or ():
@@ -430,7 +437,7 @@ class BoltTask:
                 break
         self._current = None
         self.stats.ran(before - max(work.left, 0), now - started)
-        if self._error_at_limit is not None:
+        if self._at_limit:
             self._stop_if_all_failed()
 
     def _give_each_row_an_edge(self, work: Work) -> None:
@@ -464,11 +471,19 @@ class BoltTask:
 
     def _stop_if_all_failed(self) -> None:
         """Raise EveryTupleFailed unless a tuple has succeeded."""
-        # A typing error fails every tuple alike. With retries such a run would take minutes to say so, so the first
-        # thousand are enough; one success, and the errors are taken to be the tuples' own.
-        error, self._error_at_limit = self._error_at_limit, None
-        if error is not None and self._failures >= self.stats.executed:
-            raise every_tuple_failed(self.emitter.component, self.task_id, self._failures, error, self._called)
+        # A typing error fails every tuple alike, and so does a client that is set up wrong, whose errors the bolt
+        # catches. With retries such a run would take minutes to say so, so the first thousand are enough; one success,
+        # and the errors are taken to be the tuples' own.
+        self._at_limit = False
+        if not self.stats.acked:
+            by_itself = self._failures - self._failures_raised
+            error, count = self._last_error, self._failures_allowed
+            raise every_tuple_failed(self.emitter.component, self.task_id, count, error, by_itself, self._called)
+
+    def _note_failures(self, tuples: int) -> None:
+        before, self._failures = self._failures, self._failures + tuples
+        if before < self._failures_allowed <= self._failures:
+            self._at_limit = True
 
     @property
     def _called(self) -> Callable[..., Any]:
@@ -599,14 +614,14 @@ class BoltTask:
 
     def _batch_raised(self, error: BaseException, batch: Batch) -> None:
         self.stats.errors += 1
-        before, self._failures = self._failures, self._failures + len(batch)
-        if before < self._failures_allowed <= self._failures:
-            self._error_at_limit = error
+        before, self._last_error = self._failures, error
         if self.bolt.auto_fail:
             self.fail(batch)
         else:
+            self._note_failures(len(batch))
             settling.settle_children(batch, self.acks)
             self._hold(batch)
+        self._failures_raised += self._failures - before
         untracked = batch.roots.count(0)  # no spout can replay it
         self.stats.unreplayed += untracked
         self.stats.given_up += untracked
@@ -618,13 +633,14 @@ class BoltTask:
         # failed.
         self._current = None
         self.stats.errors += 1
-        self._failures += 1
-        if self._failures == self._failures_allowed:
-            self._error_at_limit = error
+        before, self._last_error = self._failures, error
         if self.bolt.auto_fail:
             self.fail(tup)
-        elif tup.root and tup.state == OPEN:
-            self.held[tup] = self.clock.monotonic()
+        elif tup.state == OPEN:
+            self._note_failures(1)
+            if tup.root:
+                self.held[tup] = self.clock.monotonic()
+        self._failures_raised += self._failures - before
         if not tup.root:
             self.stats.unreplayed += 1  # untracked: no spout can replay it
             self.stats.given_up += 1
@@ -641,6 +657,8 @@ class BoltTask:
             self.stats.errors += 1
             self.report(error, None)
             self._end_run(error, self.bolt.process_tick)
+        if self._at_limit:  # it may fail there what it has collected
+            self._stop_if_all_failed()
 
     def _end_run(self, error: BaseException, called: Callable[..., Any]) -> None:
         if self.bolt.exit_on_exception:

@@ -40,7 +40,7 @@ class ComponentFailed(StreamletError):
 
 
 class EveryTupleFailed(ComponentFailed):
-    """A bolt has raised on each tuple since it started: waiting for the rest would show nothing new."""
+    """A bolt has failed each tuple since it started: waiting for the rest would show nothing new."""
 
 
 # -- errors that end the run -----------------------------------------------------------------------------------------
@@ -87,14 +87,24 @@ def could_not_close(
 
 
 def every_tuple_failed(
-    component: str, task_id: int, count: int, error: BaseException, defined: Defined = None
+    component: str, task_id: int, count: int, error: BaseException | None, by_itself: int, defined: Defined = None
 ) -> EveryTupleFailed:
-    """Explain that a bolt's first ``count`` tuples all failed, last by ``error``."""
+    """Explain that a bolt's first ``count`` tuples all failed.
+
+    ``error``: the last one it raised, if any. ``by_itself``: how many tuples it failed without raising.
+    """
+    if error is None:
+        what = f"failed each of its first {count:,} tuples by itself: it called self.fail, and raised nothing"
+    else:
+        how = f"raised on, or failed by itself ({by_itself:,}), each" if by_itself else "raised on each"
+        last = (
+            f"the last time it raised {type(error).__name__}" if by_itself else f"the last time {type(error).__name__}"
+        )
+        what = f"{how} of its first {count:,} tuples, {last}{_place(error, defined)}: {_error_text(error)}"
     told = EveryTupleFailed(
-        f"{component} (task {task_id}) raised on each of its first {count:,} tuples, the last time "
-        f"{type(error).__name__}{_place(error, defined)}: {_error_text(error)}. What fails every tuple is "
-        "hardly the fault of the tuples, so the topology stops; they are not acked, and are read again. Fix it, or "
-        "set streamlet.first.failures.max to 0 to go on all the same."
+        f"{component} (task {task_id}) {what}. What fails every tuple is hardly the fault of the tuples, so the "
+        "topology stops; they are not acked, and are read again. Fix it, or set streamlet.first.failures.max to 0 to "
+        "go on all the same."
     )
     told.__cause__ = error
     return told

@@ -73,9 +73,66 @@ def test_a_run_whose_first_1000_tuples_all_fail_ends_with_the_error(tmp_path: Pa
         run(tmp_path, backend)
     text = str(caught.value)
     assert "KeyError" in text and "first_failures" not in text and "streamlet.first.failures.max" in text
-    count = int(text.split("each of its first ")[1].split()[0].replace(",", ""))
-    assert 1000 <= count < 3000
+    assert "each of its first 1,000 tuples, the last time KeyError" in text
     assert backend == "processes" or isinstance(caught.value, EveryTupleFailed)
+
+
+FAILS = """
+from typo_{name} import Numbers
+from streamlet import Bolt, Topology
+
+class Fails(Bolt):
+    seen = 0
+    def process(self, tup):
+        self.seen += 1
+        if {raises} and self.seen % 2:
+            raise ConnectionError("away")
+        self.fail(tup)
+
+class Catches(Topology):
+    numbers = Numbers.spec()
+    fails = Fails.spec(inputs=[numbers])
+
+class FailsAtTick(Bolt):
+    config = {{"topology.tick.tuple.freq.secs": 0.1}}
+    auto_ack = False
+    def initialize(self, conf, context):
+        self.kept = []
+    def process(self, tup):
+        self.kept.append(tup)
+    def process_tick(self, tup):
+        for one in self.kept:
+            self.fail(one)
+        self.kept.clear()
+
+class Collects(Topology):
+    numbers = Numbers.spec()
+    fails = FailsAtTick.spec(inputs=[numbers])
+"""
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+@pytest.mark.parametrize(
+    ("name", "raises", "how"),
+    [
+        ("Catches", False, r"failed each of its first 1,000 tuples by itself: it called self\.fail, and .*"),
+        ("Catches", True, r"raised on, or failed by itself \(\d+\), each of its first 1,000 tuples, the last time it "
+                          r"raised ConnectionError \(.*\): away"),
+        ("Collects", False, r"failed each of its first 1,000 tuples by itself: it called self\.fail, .*"),
+    ],
+)  # fmt: skip
+def test_a_run_whose_first_1000_tuples_the_bolt_fails_by_itself_ends_too(
+    tmp_path: Path, backend: str, name: str, raises: bool, how: str
+) -> None:
+    """A client that is set up wrong, whose errors the bolt catches, is what fails them all."""
+    (tmp_path / f"typo_{tmp_path.name}.py").write_text(FILE.replace("GOOD", "0"))
+    file = tmp_path / f"fails_{tmp_path.name}_{backend}.py"
+    file.write_text(FAILS.format(name=tmp_path.name, raises=raises))
+    topology = load_topology(file, name)
+    request = RunRequest(topology, resolve(topology.config, {}), file=file, attribute=name, workers=2, seconds=30.0)
+    runner: Any = InlineBackend() if backend == "inline" else ProcessesBackend()
+    with pytest.raises(Exception, match=rf"^fails \(task 2\) {how}\. What fails every tuple"):
+        runner.run(request, Watcher(), Stop())
 
 
 @pytest.mark.parametrize(("good", "conf"), [(3, {}), (0, {"streamlet.first.failures.max": 0})])

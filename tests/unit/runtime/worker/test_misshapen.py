@@ -23,6 +23,8 @@ GOOD: list[dict[str, Any]] = [
         "initializing": "",
         "queued": {"count": 3},
         "hanging": [{"task": 1, "call": "process", "seconds": 31.0, "tuple": "['a']"}],
+        "wait_s": 7.5,
+        "call_s": 0.03,
     },
     {
         "t": "state",
