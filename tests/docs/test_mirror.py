@@ -44,17 +44,11 @@ HELD_BY = {
     "scripted/cli/test_consume.py": ["cli/interrupts", "cli/record_format", "cli/target"],
     "scripted/cli/test_dev.py": ["devcluster/machine", "devcluster/resident"],
     "scripted/cli/test_output.py": ["base/printable"],
-    "scripted/cli/test_run.py": ["runtime/tasks/building", "runtime/worker/log_lines"],
     "scripted/devcluster/test_jars.py": ["devcluster/installation"],
     "scripted/devcluster/test_jvm.py": ["devcluster/keeper"],
-    "scripted/kafka/client/test_client.py": ["kafka/client/leader_requests"],
-    "scripted/kafka/net/test_network_client.py": ["kafka/client/diagnosis"],
     "unit/cli/test_show.py": ["cli/table"],
     "unit/kafka/admin/test_requests.py": [f"kafka/admin/{name}" for name in ("configs", "errors", "groups", "topics")],
     "unit/kafka/consumer/test_assignors.py": [f"kafka/consumer/assignors/{name}" for name in ("stateless", "sticky")],
-    "unit/kafka/fetch/test_pauses.py": ["base/backoff"],
-    "unit/kafka/metadata/test_metadata.py": ["kafka/metadata/cluster"],
-    "unit/kafka/producer/test_transaction.py": ["kafka/producer/transaction_requests"],
     "unit/kafka/protocol/test_messages.py": [
         f"kafka/protocol/messages/{theme}"
         for theme in (
@@ -62,14 +56,8 @@ HELD_BY = {
             "transactions",
         )
     ],
-    "unit/kafka/records/test_record_batch.py": [
-        "kafka/records/appending",
-        "kafka/records/compression",
-        "kafka/records/varint",
-    ],
     "unit/kafka/settings/test_foreign_calls.py": ["kafka/structs"],
     "unit/kafka/settings/test_foreign_names.py": ["kafka/consumer/consumer_config", "kafka/producer/producer_config"],
-    "unit/spouts/kafka/test_readers.py": ["spouts/kafka/activity"],
 }
 """Test file -> the modules that it holds besides its own."""
 

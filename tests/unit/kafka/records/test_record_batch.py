@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
 import random
-import tracemalloc
 
-import cramjam
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamlet.kafka.errors import CorruptRecord, DecompressedTooLarge, UnsupportedRecordFormat
-from streamlet.kafka.records.compression import CodecError, Compression, compress, decompress
+from streamlet.kafka.records.compression import Compression
 from streamlet.kafka.records.record_batch import HEADER, ReadOptions, TimestampType, read_batches
-from streamlet.kafka.records.varint import read_varint, varint
 from tests.whole_batches import BatchFields, NewRecord, encode_batch
 
 OPTIONS = ReadOptions("lines", 3)
@@ -27,13 +23,6 @@ _records = st.builds(
     timestamp=st.integers(0, 1 << 45),
     headers=st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=3).map(tuple),
 )
-
-
-@given(value=st.integers(-(1 << 63), (1 << 63) - 1))
-def test_every_varint_is_read_back(value: int) -> None:
-    """Every signed 64-bit value."""
-    raw = varint(value)
-    assert read_varint(raw, 0) == (value, len(raw))
 
 
 @given(
@@ -251,69 +240,9 @@ def test_a_count_beyond_the_bytes_allocates_nothing() -> None:
     assert list(read_batches(raw, OPTIONS)) == []
 
 
-# -- codecs
-
-
-@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD])
-def test_what_unpacks_to_too_much_is_refused_with_bounded_memory(codec: Compression) -> None:
-    """A few kilobytes that stand for 64 MiB cost no more than the limit."""
-    bomb = compress(codec, bytes(64 << 20))
-    tracemalloc.start()
-    try:
-        with pytest.raises(CodecError) as caught:
-            decompress(codec, bomb, 1 << 20)
-        assert caught.value.too_large
-        assert tracemalloc.get_traced_memory()[1] < len(bomb) * 2 + (8 << 20)
-    finally:
-        tracemalloc.stop()
-    assert len(decompress(codec, bomb, 64 << 20)) == 64 << 20
-
-
 def test_a_bomb_names_its_batch_and_the_limit() -> None:
     """As an error of its own class; and where to read on, for no setting helps."""
     raw = encode_batch([NewRecord(bytes(1 << 20)), NewRecord(b"")], BatchFields(9, Compression.ZSTD))
     words = r"'lines', partition 3, at offset 9 .* more than 1000, .*no setting raises.*Read on .* at offset 11,"
     with pytest.raises(DecompressedTooLarge, match=words):
         list(read_batches(raw, ReadOptions("lines", 3, decompressed_limit=1000)))
-
-
-@pytest.mark.parametrize("codec", list(Compression))
-@pytest.mark.parametrize("size", [0, 1, 65_535, 65_536, 1_000_000])
-def test_exactly_the_limit_is_allowed(codec: Compression, size: int) -> None:
-    """One byte less is not."""
-    data = random.Random(size).randbytes(size)
-    packed = compress(codec, data)
-    assert decompress(codec, packed, size) == data
-    if size:
-        with pytest.raises(CodecError):
-            decompress(codec, packed, size - 1)
-
-
-def test_concatenated_frames_are_read_to_the_end() -> None:
-    """gzip members, lz4 and zstd frames may follow one another; reading only the first would lose records."""
-    one, two = b"a" * 70_000, b"b" * 3
-    assert decompress(Compression.GZIP, gzip.compress(one) + gzip.compress(two), 1 << 20) == one + two
-    for codec in (Compression.LZ4, Compression.ZSTD):
-        assert decompress(codec, compress(codec, one) + compress(codec, two), 1 << 20) == one + two
-
-
-def test_snappy_comes_raw_and_framed() -> None:
-    """librdkafka writes it raw, Java in xerial's blocks."""
-    data = b"hello " * 20_000
-    assert decompress(Compression.SNAPPY, bytes(cramjam.snappy.compress_raw(data)), 1 << 20) == data
-    assert decompress(Compression.SNAPPY, compress(Compression.SNAPPY, data), 1 << 20) == data
-
-
-def test_an_lz4_frame_of_ours_has_independent_blocks() -> None:
-    """Java refuses the other kind."""
-    assert compress(Compression.LZ4, b"x" * 100)[4] & 0x20
-
-
-@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD])
-def test_truncated_and_foreign_bytes_are_codec_errors(codec: Compression) -> None:
-    """Never a crash, and never taken for a full buffer (which would be tried again with a larger one)."""
-    packed = compress(codec, random.Random(2).randbytes(5000))
-    for bad in (packed[:-1], packed[: len(packed) // 2], packed[:3], b"no such codec" * 9):
-        with pytest.raises(CodecError) as caught:
-            decompress(codec, bad, 1 << 20)
-        assert not caught.value.too_large

@@ -1,0 +1,161 @@
+"""From plan to live task: what each instance is given, and where what it emits goes."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from streamlet import BadInput, Bolt, Spout, Stream, Topology, Tuple
+from streamlet.base.clock import ManualClock
+from streamlet.model.grouping import Grouping
+from streamlet.model.plan import make_plan
+from streamlet.model.settings import resolve
+from streamlet.runtime.tasks.bolt_task import BoltTask
+from streamlet.runtime.tasks.building import LiveTask, WorkerContext, build_task, component_names
+from streamlet.runtime.tasks.other_threads import OtherThreads
+from streamlet.runtime.tasks.spout_task import SpoutTask
+
+
+class Words(Spout):
+    outputs = [Stream(["word", "n"]), Stream(["note"], name="notes")]
+
+    def next_tuple(self) -> None: ...
+
+
+class Count(Bolt):
+    outputs = ["word", "count"]
+
+    def process(self, tup: Tuple) -> None: ...
+
+    def process_tick(self, tup: Tuple) -> None: ...
+
+
+class ByBatch(Bolt):
+    def process_batch(self, batch: Any) -> None: ...
+
+
+class Counting(Topology):
+    config = {"topology.message.timeout.secs": 60}
+    words = Words.spec()
+    count = Count.spec(
+        inputs={words: Grouping.fields("word")}, par=3, config={"topology.tick.tuple.freq.secs": 5, "count.own": 1}
+    )
+    notes = ByBatch.spec(inputs={words["notes"]: Grouping.SHUFFLE, count: Grouping.GLOBAL})
+
+
+class Building:
+    """Worker 0 of some, and what its tasks reported."""
+
+    def __init__(self, workers: int = 1, seed: int = 1, **more: Any) -> None:
+        self.reported: list[tuple[str, int, Any]] = []
+        self.shared = WorkerContext(
+            plan=make_plan(Counting.__topology__, workers),
+            worker=0,
+            epoch=3,
+            topology_id="run",
+            conf=resolve({}, {}),
+            clock=ManualClock(),
+            rng=random.Random(seed),
+            report=lambda component, task, error, tup, called: self.reported.append((component, task, called)),
+            wake=lambda: None,
+            **more,
+        )
+        self.tasks = [
+            build_task(self.shared, task, OtherThreads()) for task in self.shared.plan.tasks if task.worker == 0
+        ]
+
+    def live(self, component: str, index: int = 0) -> LiveTask:
+        return [live for live in self.tasks if live.plan.component == component][index]
+
+
+def test_each_task_has_an_instance_a_context_and_a_logger_of_its_own() -> None:
+    building = Building()
+    counts = [building.live("count", n) for n in range(3)]
+    assert len({id(live.component) for live in counts}) == 3
+    context = counts[1].context
+    assert (context.component_name, context.task_index, context.task_count) == ("count", 1, 3)
+    assert (context.topology_name, context.topology_id, context.epoch) == ("Counting", "run", 3)
+    assert context.component_tasks("count") == [live.plan.task_id for live in counts]
+    assert {live.component.logger.name.rpartition(".")[2] for live in counts} == {"count"}
+    assert component_names(building.tasks)[id(counts[0].component)] == "count"
+
+
+def test_a_spout_and_a_bolt_are_run_by_their_own_kind_of_task() -> None:
+    building = Building()
+    assert isinstance(building.live("words").run, SpoutTask) and isinstance(building.live("count").run, BoltTask)
+
+
+def test_a_components_own_settings_stand_over_the_runs_and_are_parsed() -> None:
+    building = Building()
+    assert building.live("count").conf["topology.tick.tuple.freq.secs"] == 5
+    assert building.live("count").conf["count.own"] == 1
+    assert building.live("words").conf.get("topology.tick.tuple.freq.secs") != 5
+    assert building.live("words").conf["topology.name"] == "Counting"
+
+
+def test_a_component_knows_what_it_reads_and_emits() -> None:
+    building = Building()
+    assert building.live("words").context.outputs == {"default": ("word", "n"), "notes": ("note",)}
+    assert building.live("notes").context.sources == {
+        "words": {"notes": ("note",)},
+        "count": {"default": ("word", "count")},
+    }
+
+
+def test_all_streams_of_a_task_that_lead_to_one_task_share_no_more_than_its_outboxes() -> None:
+    """One outbox a receiver: rows of one sender to one task keep their order."""
+    building = Building()
+    receivers = [box.target for box in building.live("words").boxes]
+    assert sorted(receivers) == sorted(
+        live.plan.task_id for live in building.tasks if live.plan.component in ("count", "notes")
+    )
+
+
+def test_tasks_of_other_workers_are_reached_too() -> None:
+    """With two workers not all receivers live here; an outbox is there for each."""
+    building = Building(workers=2)
+    assert len(building.live("words").boxes) == 4
+    assert len(building.tasks) < len(building.shared.plan.tasks)
+
+
+def test_no_two_tasks_draw_from_one_source_of_chance() -> None:
+    """Equal edges of two tasks would cancel out in a tree that has both; with one seed a run is the same again."""
+    first, again, other = Building(seed=1), Building(seed=1), Building(seed=2)
+    drawn = [[live.context.uniform() for live in one.tasks if live.context.uniform] for one in (first, again, other)]
+    assert len(drawn[0]) == len(first.tasks) == len(set(drawn[0]))
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_acks_and_failures_of_all_bolts_of_a_worker_go_to_one_place() -> None:
+    building = Building()
+    for live in building.tasks:
+        if isinstance(live.run, BoltTask):
+            assert live.run.acks is building.shared.acks and live.run.fails is building.shared.fails
+
+
+@pytest.mark.parametrize(
+    ("component", "tup", "method"),
+    [("count", Tuple(["w", 1]), "process"), ("count", None, "process_tick"), ("words", None, None)],
+)
+def test_an_error_is_reported_with_the_method_that_was_called(component: str, tup: Any, method: str | None) -> None:
+    """So that its line can be found where the call itself went wrong."""
+    building = Building()
+    live = building.live(component)
+    live.run.report(ValueError("slip"), tup)
+    ((name, task, called),) = building.reported
+    assert (name, task) == (component, live.plan.task_id)
+    assert called == (getattr(live.component, method) if method else None)
+
+
+def test_a_wrong_setting_of_a_component_is_refused_by_its_name() -> None:
+    class Wrong(Topology):
+        words = Words.spec()
+        count = Count.spec(inputs=[words], config={"topology.tick.tuple.freq.secs": "soon"})
+
+    shared = Building().shared
+    shared.plan = make_plan(Wrong.__topology__, 1)
+    with pytest.raises(BadInput, match="count's config"):
+        for task in shared.plan.tasks:
+            build_task(shared, task, OtherThreads())
