@@ -16,6 +16,7 @@ from streamlet.model.settings import SETTINGS, parse_setting
 from streamlet.model.spec import BOLT, SPOUT
 from streamlet.model.stream import DEFAULT_STREAM, Stream
 from streamlet.model.topology import BoltInput, ComponentDef, TopologySpec, declared_streams
+from streamlet.model.uncalled_names import uncalled
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +217,7 @@ def _class(component: ComponentDef) -> Iterator[Finding]:
             )
     if by_batch is not None and by_batch():
         yield from _batches(cls, shown)
+    yield from uncalled(cls, component.kind)
     # Only methods that a class of ours has are hooks; a user's own method may have any name and kind.
     ours = {name for base in cls.__mro__ if base.__module__.startswith("streamlet.") for name in vars(base)}
     # A call of a coroutine or generator function runs none of it: its tuple would be acked unprocessed, and an async

@@ -11,6 +11,7 @@ import streamlet
 from streamlet import Bolt, Grouping, ReliableSpout, Spout, Stream, TicklessBatchingBolt, Topology, Tuple
 from streamlet.model.pystorm_names import COMPONENT, GROUPING, MODULE, TOPOLOGY
 from streamlet.model.settings import SETTINGS
+from streamlet.model.validate import HOOKS, Problem, validate
 from tests.docs.pages import ROOT
 
 PAGE = (ROOT / "docs/guide/migrating-from-streamparse.md").read_text(encoding="utf-8")
@@ -73,6 +74,50 @@ def test_every_name_is_here_or_answers_and_is_on_the_page(
     for name in names:
         assert name in answers or _is_here(owner, name) or name in SET_BY_THE_RUNTIME, name
         assert name in words, f"{name} is not on the page"
+
+
+CALLED = {*HOOKS, "group_key", "process_batches"}
+"""Methods of a component that the runtime, or a base class of ours, calls."""
+READ = {
+    *("exit_on_exception", "outputs", "par", "config", "auto_anchor", "auto_ack", "auto_fail", "max_fails"),
+    *("ticks_between_batches", "secs_between_batches"),
+}
+"""Attributes of a class that are read."""
+THE_USERS = {*SET_BY_THE_RUNTIME, "logger", "log", "spec", "unacked_tuples", "failed_tuples"}
+"""What only the user's own lines call or read, there as here."""
+
+
+def defining(name: str, base: type) -> list[Problem]:
+    """What `check` says of a component whose class defines this name."""
+    kind = type(f"Defines{name}", (base,), {name: lambda self, *args, **more: None, "__module__": "users"})
+    if base is Spout:
+        kind.next_tuple, kind.outputs = lambda self: None, ["n"]  # type: ignore[attr-defined]  # a spout's
+        return validate(Topology.__class__("Made", (Topology,), {"a_spout": kind.spec()}).__topology__)
+    if name != "process":
+        kind.process = lambda self, tup: None  # type: ignore[attr-defined]  # a bolt's
+    source = type("Source", (Spout,), {"outputs": ["n"], "next_tuple": lambda self: None, "__module__": "users"})
+    spout = source.spec()
+    body = {"source": spout, "a_bolt": kind.spec(inputs=[spout])}
+    return validate(Topology.__class__("Made", (Topology,), body).__topology__)
+
+
+@pytest.mark.parametrize(
+    ("base", "name"),
+    [
+        *((Bolt, name) for name in sorted({*OF_COMPONENT, *OF_BOLT} - READ - THE_USERS)),
+        *((Spout, name) for name in sorted({*OF_COMPONENT, *OF_SPOUT} - READ - THE_USERS)),
+    ],
+)
+def test_a_class_that_defines_a_name_is_called_by_it_or_named_by_check(base: type, name: str) -> None:
+    problems = [problem for problem in defining(name, base) if f" defines {name}, " in problem.message]
+    hook = name in CALLED and not (base is Bolt and name in ("ack", "fail"))
+    if hook:
+        assert not problems
+    else:
+        (problem,) = problems
+        assert problem.component in ("a_bolt", "a_spout")
+        assert "never called" in problem.message or "nothing here calls" in problem.message
+        assert problem.remedy
 
 
 def test_storms_settings_on_the_page_are_settings_here() -> None:
