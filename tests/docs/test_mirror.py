@@ -47,7 +47,6 @@ HELD_BY = {
     "scripted/devcluster/test_jars.py": ["devcluster/installation"],
     "scripted/devcluster/test_jvm.py": ["devcluster/keeper"],
     "unit/cli/test_show.py": ["cli/table"],
-    "unit/kafka/admin/test_requests.py": [f"kafka/admin/{name}" for name in ("configs", "errors", "groups", "topics")],
     "unit/kafka/consumer/test_assignors.py": [f"kafka/consumer/assignors/{name}" for name in ("stateless", "sticky")],
     "unit/kafka/protocol/test_messages.py": [
         f"kafka/protocol/messages/{theme}"

@@ -107,6 +107,7 @@ class Consumer:
         self._positions = Positions(self._client, self._subscriptions, self.config, now_s)
         self._fetcher = Fetcher(self._client, self._subscriptions, self._positions, self.config, now_s)
         self._handed_out = HandedOut(self._subscriptions)
+        # Named here, too: an iteration asks both for each record.
         self._undelivered, self._in_hand = self._handed_out.undelivered, self._handed_out.in_hand
         self._rebalancer = Rebalancer(
             self._client,

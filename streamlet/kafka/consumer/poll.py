@@ -181,7 +181,10 @@ class IdleReasons:
         self._began_s = now_s
         self._silences: Notices[None] = Notices(TOLD_AGAIN_S)
         self._told: dict[str, str] = {}
-        """Warnings that hold, by topic, partition or pattern: each is logged once."""
+        """Warnings that hold, by topic, partition or pattern: each is logged once.
+
+        No ``Notices``: one that no longer holds is forgotten, and is news when it holds again.
+        """
         self._look_s = now_s
 
     def warn_if_idle(self, now_s: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -191,17 +192,24 @@ def test_fault_f15_a_record_larger_than_the_fetch_sizes_comes_all_the_same(
     assert take(consumer, 3) == [b"a", large, b"b"]
 
 
-def test_f21_a_record_of_a_fenced_producer_raises_what_its_transaction_raises(
-    cluster: DevCluster, make_topic: MakeTopic, topic_name: Callable[[], str]
-) -> None:
-    """The leader refuses it by its epoch: nobody asks the coordinator first."""
-    topic, name = make_topic(cluster), topic_name()
+@contextmanager
+def fenced(cluster: DevCluster, topic: str, name: str) -> Iterator[tuple[Producer, Producer]]:
+    """Two producers of one transactional id: the older with a record in an open transaction, the younger after it."""
     settings: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers, "transactional_id": name}
     with Producer(**settings) as older, Producer(**settings) as younger:
         older.init_transactions()
         older.begin_transaction()
         older.send(topic, b"older").get(20)
         younger.init_transactions()
+        yield older, younger
+
+
+def test_f21_a_record_of_a_fenced_producer_raises_what_its_transaction_raises(
+    cluster: DevCluster, make_topic: MakeTopic, topic_name: Callable[[], str]
+) -> None:
+    """The leader refuses it by its epoch: nobody asks the coordinator first."""
+    topic, name = make_topic(cluster), topic_name()
+    with fenced(cluster, topic, name) as (older, _younger):
         with pytest.raises(ProducerFenced, match=name):
             older.send(topic, b"late").get(20)
         with pytest.raises(ProducerFenced, match=name):
@@ -213,12 +221,7 @@ def test_fault_f21_of_two_producers_with_one_id_the_older_is_fenced(
 ) -> None:
     """It stops, says which id, and what it had open is never seen; the younger goes on."""
     topic, name = make_topic(cluster), topic_name()
-    settings: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers, "transactional_id": name}
-    with Producer(**settings) as older, Producer(**settings) as younger:
-        older.init_transactions()
-        older.begin_transaction()
-        older.send(topic, b"older").get(20)
-        younger.init_transactions()
+    with fenced(cluster, topic, name) as (older, younger):
         with pytest.raises(ProducerFenced, match=name):
             older.commit_transaction()
         with pytest.raises(ProducerFenced, match=name):

@@ -40,6 +40,15 @@ def free_port() -> int:
         return int(sock.getsockname()[1])
 
 
+LINES_AND_SINK = """from streamlet import Bolt, Spout, Topology
+class Lines(Spout):
+    outputs = ["line"]
+    def next_tuple(self): pass
+class Sink(Bolt):
+    def process(self, tup): pass
+"""
+
+
 def test_no_broker_at_the_address_is_told_with_its_remedy(streamlet: Streamlet, free_port: int) -> None:
     """What, where, why and what to do; and after a second of waiting, what is waited for, once."""
     said, before = refused(streamlet, 2, f"lines.hosts=kafka://127.0.0.1:{free_port}")
@@ -94,12 +103,9 @@ def test_a_class_that_cannot_be_imported_in_the_worker(streamlet: Streamlet) -> 
 import sys
 if any("streamlet.runtime.worker.worker" in word for word in sys.orig_argv):
     raise ModuleNotFoundError("No module named 'only_here'")
-from streamlet import Bolt, Spout, Topology
-class Lines(Spout):
-    outputs = ["line"]
-    def next_tuple(self): pass
-class Sink(Bolt):
-    def process(self, tup): pass
+"""
+        + LINES_AND_SINK
+        + """
 class T(Topology):
     lines = Lines.spec()
     sink = Sink.spec(inputs=[lines])
@@ -118,14 +124,9 @@ class T(Topology):
 def test_a_topology_that_is_there_only_where_the_run_was_started(streamlet: Streamlet) -> None:
     """What was defined under an `if` in the file: a worker does not find it, and says so as a worker."""
     file = streamlet.write(
-        """
+        LINES_AND_SINK
+        + """
 import sys
-from streamlet import Bolt, Spout, Topology
-class Lines(Spout):
-    outputs = ["line"]
-    def next_tuple(self): pass
-class Sink(Bolt):
-    def process(self, tup): pass
 if not any("streamlet.runtime.worker.worker" in word for word in sys.orig_argv):
     class T(Topology):
         lines = Lines.spec()
