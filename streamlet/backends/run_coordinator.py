@@ -25,7 +25,7 @@ from streamlet.backends.folders import recreate_if_swept, run_folder
 from streamlet.backends.kernel_records import Memory, killed_for_memory, memory, processor
 from streamlet.backends.outcome import NOBODY_SENDS, RunFailed, check_end, tuples_text
 from streamlet.base.clock import AwakeClock, Clock, SystemClock
-from streamlet.base.errors import EXIT_FAILED, BadInput
+from streamlet.base.errors import EXIT_FAILED, BadInput, StreamletError
 from streamlet.base.log_line import RUN, LogLine
 from streamlet.model.plan import Plan, fingerprint, make_plan
 from streamlet.model.spec import SPOUT
@@ -138,6 +138,7 @@ class RunCoordinator:
         self._selector.register(self._wake_read, selectors.EVENT_READ, None)
         self._adopted: list[tuple[int, int, ControlChannel]] = []
         self._close_errors: list[str] = []
+        self._close_traces: list[str] = []
         self._channel_closed_at: dict[tuple[int, int], float] = {}
         self._memory: dict[int, deque[Memory]] = {}
         """Worker -> the last two looks at its process's memory. The last may be one at a process being killed."""
@@ -185,7 +186,11 @@ class RunCoordinator:
         self.observer.on_status(status)
         reason, unclosed = self.supervisor.ending or "interrupted", tuple(self.supervisor.unclosed.values())
         result = RunResult(reason, status, self.supervisor.drained, unclosed, left=dict(self.left))
-        return check_end(result, self.plan.topology, self.complaints, self._close_errors)
+        try:
+            return check_end(result, self.plan.topology, self.complaints, self._close_errors)
+        except StreamletError as error:
+            error.trace = error.trace or "".join(self._close_traces)  # for --debug
+            raise
 
     def _watch(self) -> None:
         show_at = next_multiple(self.started, STATUS_S) + STATUS_AFTER_S
@@ -467,8 +472,9 @@ class RunCoordinator:
                 self.complaints.append(text)
             case Failed():
                 self._failed(worker, epoch, message, now)
-            case messages.Stopped(errors, left):
+            case messages.Stopped(errors, left, traces):
                 self._close_errors += errors
+                self._close_traces += traces
                 self.left.update(left)
                 supervisor.stopped(worker, epoch)
 

@@ -29,11 +29,13 @@ class StreamletError(Exception):
     """Base of all errors streamlet raises on purpose.
 
     ``message`` is the whole paragraph; ``exit_status`` is what ``streamlet`` ends with when the error
-    reaches the command line. ``retriable`` says that the same act may succeed later without a change.
+    reaches the command line. ``retriable`` says that the same act may succeed later without a change. ``trace`` is the
+    traceback where it happened in another process.
     """
 
     exit_status = EXIT_FAILED
     retriable = False
+    trace = ""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)

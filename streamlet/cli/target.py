@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,11 +28,33 @@ class TopologyTarget:
         """
         from streamlet.runtime.worker.loading import load_topology
 
-        with contextlib.redirect_stdout(sys.stderr):
+        with _prints_to_standard_error():
             return load_topology(self.file, self.attribute)
 
     def __str__(self) -> str:
         return f"{self.file}:{self.attribute}" if self.attribute else str(self.file)
+
+
+@contextlib.contextmanager
+def _prints_to_standard_error() -> Iterator[None]:
+    """Send standard output to standard error while entered.
+
+    What a C library writes, too.
+    """
+    sys.stdout.flush()
+    try:
+        saved = os.dup(1)
+    except OSError:  # it was closed: nothing can be written there
+        saved = -1
+    with contextlib.redirect_stdout(sys.stderr):
+        try:
+            if saved >= 0:
+                os.dup2(2, 1)
+            yield
+        finally:
+            if saved >= 0:
+                os.dup2(saved, 1)
+                os.close(saved)
 
 
 def parse_target(value: str) -> TopologyTarget:

@@ -155,7 +155,9 @@ class Ledgers:
         """Return what the root's spout calls its message in every run; None unless it is open here."""
         spout = self.spouts.get(owner_task(root))
         tup_id = spout.pending.ids.get(root) if spout is not None else None
-        return spout.spout.lasting_id(tup_id) if spout is not None and tup_id is not None else None
+        if spout is None or tup_id is None:
+            return None
+        return self.guard(spout, "lasting_id", partial(spout.spout.lasting_id, tup_id))
 
     def guard(self, spout: SpoutTask, where: str, act: Callable[[], Any]) -> Any:
         """Call into a spout. Raises its own StreamletError, or ComponentFailed."""

@@ -30,7 +30,8 @@ Defined = Callable[..., Any] | None
 """The user's function that was called, or the class whose constructor was called."""
 
 _OURS = str(Path(__file__).parents[2])
-_CALLERS = str(Path(__file__).parents[1])
+_CALLERS = str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "components")
+"""Our code that calls the user's or is called by it: no line of it is a place for the user to look at."""
 
 logger = logging.getLogger("streamlet")
 
@@ -53,8 +54,8 @@ def could_not_start(
     if isinstance(error, StreamletError):
         return error
     return ComponentFailed(
-        f"{component} (task {task_id}) raised {type(error).__name__} in {where}{_place(error, defined)}: "
-        f"{_error_text(error)}. A component that cannot start stops the topology; no tuple of it was lost. "
+        f"{component} (task {task_id}) raised {type(error).__name__} in {where}{_place(error, defined)}"
+        f"{_said(error)}. A component that cannot start stops the topology; no tuple of it was lost. "
         "The traceback is shown with --debug."
     )
 
@@ -66,8 +67,8 @@ def spout_failed(
     if isinstance(error, StreamletError):
         return error
     return ComponentFailed(
-        f"The spout {component} (task {task_id}) raised {type(error).__name__} in {where}{_place(error, defined)}: "
-        f"{_error_text(error)}. A spout that raises cannot say which of its messages are safe, so the topology "
+        f"The spout {component} (task {task_id}) raised {type(error).__name__} in {where}{_place(error, defined)}"
+        f"{_said(error)}. A spout that raises cannot say which of its messages are safe, so the topology "
         "stops; nothing acked is lost. Handle the error in the spout, or see the traceback with --debug."
     )
 
@@ -79,9 +80,7 @@ def could_not_close(
     at = place(error, defined)
     # What one of our own spouts tells (a commit that failed) says all: a line of ours is no place to look at.
     at = "" if not at or (isinstance(error, StreamletError) and _below(at, _OURS)) else f" at {at}"
-    told = ComponentFailed(
-        f"{type(error).__name__} in {where} of {component} (task {task_id}){at}: {_error_text(error)}"
-    )
+    told = ComponentFailed(f"{type(error).__name__} in {where} of {component} (task {task_id}){at}{_said(error)}")
     told.__cause__ = error
     return told
 
@@ -100,7 +99,7 @@ def every_tuple_failed(
         last = (
             f"the last time it raised {type(error).__name__}" if by_itself else f"the last time {type(error).__name__}"
         )
-        what = f"{how} of its first {count:,} tuples, {last}{_place(error, defined)}: {_error_text(error)}"
+        what = f"{how} of its first {count:,} tuples, {last}{_place(error, defined)}{_said(error)}"
     told = EveryTupleFailed(
         f"{component} (task {task_id}) {what}. What fails every tuple is hardly the fault of the tuples, so the "
         "topology stops; they are not acked, and are read again. Fix it, or set streamlet.first.failures.max to 0 to "
@@ -113,7 +112,7 @@ def every_tuple_failed(
 def bolt_ended_run(component: str, error: BaseException, defined: Defined = None) -> StreamletError:
     """Explain why a bolt's exception ends the run: its class has ``exit_on_exception``."""
     return ComponentFailed(
-        f"{component} raised {type(error).__name__}{_place(error, defined)}: {_error_text(error)}. Its class has "
+        f"{component} raised {type(error).__name__}{_place(error, defined)}{_said(error)}. Its class has "
         "exit_on_exception = True, so that ends the run; what was not acked will be read again. Without it the tuple "
         "fails, its spout is informed, and the bolt goes on."
     )
@@ -126,7 +125,7 @@ def exited(error: BaseException, components: Mapping[int, str]) -> StreamletErro
     """
     names = [components.get(id(frame.f_locals.get("self"))) for frame, _ in traceback.walk_tb(error.__traceback__)]
     who = next(filter(None, reversed(names)), "A component")
-    what = f"raised {type(error).__name__}{_place(error)}: {error}"
+    what = f"raised {type(error).__name__}{_place(error)}{_said(error)}"
     if isinstance(error, SystemExit):
         what = f"called sys.exit({error.code!r}){_place(error)}"
     told = ComponentFailed(
@@ -184,9 +183,11 @@ class Complaints:
             self._tell("error", f"{component} raised {kind} {unsaid} more time(s).", component, 0)
 
 
-def _error_text(error: BaseException) -> str:
-    """Return an error's text for the middle of a sentence: its own full stop would be a second one."""
-    return text_of(error).rstrip(".!")
+def _said(error: BaseException) -> str:
+    """Return ``: TEXT`` for the middle of a sentence; nothing where an error has no text."""
+    # One paragraph, whatever the error's own text is: its line ends would break it, and its full stop be a second one.
+    text = " ".join(text_of(error).split("\n")).strip().rstrip(".!")
+    return f": {text}" if text else ""
 
 
 def _paragraph(component: str, task_id: int, error: BaseException, tup: Any, unsaid: int, defined: Defined) -> str:
@@ -199,7 +200,7 @@ def _paragraph(component: str, task_id: int, error: BaseException, tup: Any, uns
     if isinstance(tup, Batch):
         what = f"on a batch of {len(tup):,} tuple{'' if len(tup) == 1 else 's'} from {tup.component}"
     return (
-        f"{component} (task {task_id}) raised {type(error).__name__}{at} {what}: {_error_text(error)}{again}. "
+        f"{component} (task {task_id}) raised {type(error).__name__}{at} {what}{_said(error)}{again}. "
         f"{_about_memory(error)}{_consequence(tup)}"
     )
 
@@ -284,7 +285,7 @@ def waits_long(spout: str, bolt: str, wait_s: float, window: PendingWindow) -> s
 def place(error: BaseException, defined: Defined = None) -> str:
     """Return ``FILE:LINE`` where the user has to look; empty if nothing is known."""
     frames = traceback.extract_tb(error.__traceback__)
-    if not frames or not _below(frames[-1].filename, _CALLERS):
+    if not frames or not _below(frames[-1].filename, *_CALLERS):
         return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
     # Our code raised it: the user's line that called us counts. Where there is none, the call of the user's code itself
     # failed (too many arguments, for example), and the place is the definition of the function that was called.
@@ -296,7 +297,7 @@ def place(error: BaseException, defined: Defined = None) -> str:
 
 def of_users(frames: Sequence[traceback.FrameSummary]) -> Sequence[traceback.FrameSummary]:
     """Return a stack's frames from the user's innermost code on; all if there is none."""
-    ours = [at for at, frame in enumerate(frames) if _below(frame.filename, _CALLERS)]
+    ours = [at for at, frame in enumerate(frames) if _below(frame.filename, *_CALLERS)]
     after = frames[ours[-1] + 1 :] if ours else frames
     return after or frames
 
@@ -331,8 +332,8 @@ def definition(defined: Defined) -> str:
         return ""
 
 
-def _below(filename: str, folder: str) -> bool:
-    return Path(filename).is_relative_to(folder)
+def _below(filename: str, *folders: str) -> bool:
+    return any(Path(filename).is_relative_to(folder) for folder in folders)
 
 
 def _place(error: BaseException, defined: Defined = None) -> str:

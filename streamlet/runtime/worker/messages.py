@@ -336,6 +336,8 @@ class Stopped:
     errors: Annotated[Sequence[str], _list_of(_is(str))]
     left: Annotated[Mapping[str, int], _counts] = field(default_factory=dict)
     """Untracked tuples that nobody processed, by the bolt they were for."""
+    traces: Annotated[Sequence[str], _list_of(_is(str))] = field(default_factory=list)
+    """The tracebacks of ``errors``."""
 
 
 FromCoordinator = WorkerPlan | Book | Whole | Pause | Quiet | Lost | Cut | Close

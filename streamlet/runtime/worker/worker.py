@@ -309,7 +309,8 @@ class Worker:
         except Exception:
             logger.debug("worker %d: the last numbers were not reported", self.index, exc_info=True)
         self.complaints.flush()
-        self.channel.try_send(messages.Stopped([str(error) for error in raised], left))
+        traces = ["".join(traceback.format_exception(error.__cause__ or error)) for error in raised]
+        self.channel.try_send(messages.Stopped([str(error) for error in raised], left, traces))
         return 1 if raised else 0
 
     def _release(self) -> None:
@@ -476,14 +477,18 @@ class Worker:
     def _tell_hang(self, hang: Hang, tup: Tuple | Batch | None, held: str) -> None:
         what = f"a batch of {len(tup):,} tuples" if isinstance(tup, Batch) else "a tuple"
         on = "" if tup is None else f" on {what} from {tup.component}, {held}"
-        why = f"has been in {hang.look.call} of {self._task_name(hang.look.task)} for {hang.seconds:.0f} s{on}"
-        told = f"Worker {self.index} {why}. Nothing else of it runs meanwhile.\n{stack_of(self._main_thread)}"
+        call = f"{hang.look.call} of {self._task_name(hang.look.task)}"
+        told = (
+            f"Worker {self.index} has been in {call} for {hang.seconds:.0f} s{on}. Nothing else of it runs meanwhile.\n"
+            f"{stack_of(self._main_thread)}"
+        )
         self.tell("warning", told, self._components.get(hang.look.task, ""), hang.look.task)
         if self.plan.conf["streamlet.task.hang.action"] == "replace" and self.initialized and not self.loop.stopped:
             if isinstance(tup, Tuple):  # named exactly, for the slice may hold others that have not been begun
                 roots = [root for root, _ in tup.anchors] if tup.anchors else tup.root
                 self.in_hand.note_tuple(hang.look.task, roots, tup.values, hang.look.began)
-            self.channel.try_send(messages.Unfit(why))
+            # In which call, and on which tuple, stands on the page that is read with this.
+            self.channel.try_send(messages.Unfit(f"has been in one call for {hang.seconds:.0f} s"))
 
     def _task_name(self, task_id: int) -> str:
         return f"{self.loop.plan.tasks[task_id - 1].component} (task {task_id})"

@@ -62,17 +62,17 @@ def line_of(file: Path, words: str) -> int:
 
 @backends
 def test_what_is_printed_at_import_and_a_metric_that_is_no_number_leave_json_whole(streamlet, backend: str) -> None:
-    text = made("print('at import'); sys.stdout.flush()")
+    text = made("print('at import'); sys.stdout.flush(); os.write(1, b'of a C library')")
     done = streamlet("run", streamlet.write(text), "--backend", backend, "--until-caught-up", "--json")
     assert done.returncode == 0, done
     events = [json.loads(line, parse_constant=pytest.fail) for line in done.stdout.splitlines()]
     rows = {row["name"]: row for row in events[-1]["components"]}
     assert rows["sink"]["metrics"] == {"share": None} and rows["few"]["acked"] == 5
-    assert "at import" in done.stderr
+    assert "at import" in done.stderr and "of a C library" in done.stderr
 
 
 def test_what_is_printed_at_import_is_no_part_of_a_graph_or_of_an_answer(streamlet) -> None:
-    file = streamlet.write(made("print('at import')"))
+    file = streamlet.write(made("print('at import'); os.write(1, b'of a C library')"))
     assert streamlet("graph", file, "--format", "dot").stdout.startswith("digraph")
     assert json.loads(streamlet("check", file, "--json").stdout)["valid"]
 
@@ -153,6 +153,23 @@ def test_a_component_that_cannot_close_is_named_with_its_method(
     assert done.returncode == 1
     place = f"{file}:{line_of(file, 'a key')}"
     assert f"closing it raised: KeyError in {method} of {task} at {place}: 'a key'. What `cleanup` or" in told
+    debug = streamlet("run", file, "--backend", backend, "--until-caught-up", "--debug").stderr
+    assert f"in {method}\n    {bad}\n" in debug and "\nKeyError: 'a key'\n" in debug
+
+
+def test_a_lasting_id_that_raises_is_named_with_its_method(streamlet) -> None:
+    """A slow bolt's tuples are noted by name before they are processed."""
+    after = "def lasting_id(self, tup_id): return [][tup_id]"
+    sink = "def process(self, tup): time.sleep(0.01)"
+    text = made("import time", after=after).replace(
+        "    def process(self, tup):", f"    {sink}\n    def other(self, tup):"
+    )
+    file = streamlet.write(text)
+    done = streamlet("run", file, "--workers", "1", "--until-caught-up")
+    told = " ".join(done.stderr.split())
+    place = f"{file}:{line_of(file, 'tup_id]')}"
+    assert done.returncode == 1
+    assert f"The spout few (task 1) raised IndexError in lasting_id ({place}): list index out of range. A spout" in told
 
 
 @backends

@@ -110,6 +110,24 @@ def test_what_our_code_raises_for_the_users_is_located_at_the_users_line(run: Ru
     assert f"TypeError at {file}:{SINK + 1} " in told
 
 
+def test_what_a_reliable_spout_refuses_is_located_at_the_users_emit(run: Run) -> None:
+    """Not in streamlet's own ReliableSpout."""
+    file, told = run(spout="def initialize(self, conf, context):\n        self.emit([7])")
+    assert f"raised ValueError in initialize ({file}:{INITIALIZE + 1}): a ReliableSpout emits with tup_id" in told
+
+
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        ("AssertionError", "on a tuple from numbers. The tuple's tree has failed"),
+        ("OSError('bad\\nvalue!')", "on a tuple from numbers: bad value. The tuple's tree has failed"),
+    ],
+)
+def test_an_error_is_one_paragraph_whatever_its_text(run: Run, raised: str, said: str) -> None:
+    _, told = run(sink=f"def process(self, tup): raise {raised}")
+    assert said in told
+
+
 PYSTORM = "self.storm_conf['topology.workers'], self.context, self.task_id, self.component_name, self.topology_name"
 
 
