@@ -39,14 +39,14 @@ class Collected(Bolt):
 
 
 class Spread(Collected):
-    """Emits ``fan`` rows of 500 letters for each tuple."""
+    """Emits ``fan`` rows of ``row`` letters for each tuple."""
 
     outputs: ClassVar[list[str]] = ["key", "text"]
 
     def process(self, tup: Tuple) -> None:
-        number = tup.values[0]
+        number, size = tup.values[0], self.conf["row"]
         for n in range(self.conf["fan"]):
-            self.emit([n, f"{number:0500}"])
+            self.emit([n, f"{number:0{size}}" if size else 1000 + n])
 
 
 class Count(Collected):
@@ -58,7 +58,7 @@ class Count(Collected):
 
 
 class FanOut(Topology):
-    config: ClassVar[dict[str, Any]] = {"messages": 2000, "bytes": 10, "fan": 200, "collector": "ours"}
+    config: ClassVar[dict[str, Any]] = {"messages": 2000, "bytes": 10, "fan": 200, "row": 500, "collector": "ours"}
     messages = Messages.spec()
     spread = Spread.spec(inputs=[messages])
     count = Count.spec(inputs={spread: Grouping.fields("key")})
@@ -77,8 +77,31 @@ class FailsOnce(Collected):
         self.fail(tup)
 
 
+class OneCall(Topology):
+    """40 messages, of each of which one call makes 20 000 rows of a kilobyte: 20 MB."""
+
+    config: ClassVar[dict[str, Any]] = {"messages": 40, "bytes": 10, "fan": 20_000, "row": 1000, "collector": "ours"}
+    messages = Messages.spec()
+    spread = Spread.spec(inputs=[messages])
+    count = Count.spec(inputs=[spread])
+
+
+class OneCallOfNumbers(Topology):
+    """The same with 100 000 rows that are ten times as large in memory as on a link."""
+
+    config: ClassVar[dict[str, Any]] = {"messages": 20, "bytes": 10, "fan": 100_000, "row": 0, "collector": "ours"}
+    messages = Messages.spec()
+    spread = Spread.spec(inputs=[messages])
+    count = Count.spec(inputs=[spread])
+
+
 class Failing(Topology):
-    config: ClassVar[dict[str, Any]] = {"messages": 150_000, "bytes": 1000, "collector": "ours"}
+    config: ClassVar[dict[str, Any]] = {
+        "messages": 150_000,
+        "bytes": 1000,
+        "collector": "ours",
+        "streamlet.first.failures.max": 0,
+    }
     messages = Messages.spec()
     fails = FailsOnce.spec(inputs=[messages])
 
@@ -97,6 +120,7 @@ class FailsRecordOnce(Bolt):
 
 
 class FailingRecords(Topology):
+    config: ClassVar[dict[str, Any]] = {"streamlet.first.failures.max": 0}
     lines = KafkaSpout.spec(
         config=SpoutConfig(
             KafkaHosts("127.0.0.1:1"),

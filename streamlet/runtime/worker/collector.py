@@ -78,15 +78,21 @@ class GarbageWatch:
         young = resident - floor[YOUNG] >= self._step and now >= self._not_before[YOUNG]
         grown = resident - floor[ALL]
         # One step more ends the rest: garbage may have begun to grow just after a look that found none.
-        every = grown >= self._all_step and (now >= self._not_before[ALL] or grown >= self._all_step + self._step)
-        # Young ones first: they are few. But what outlives that is old from then on, and garbage among it later.
-        if every and (self._young_failed or not young):
+        much = grown >= self._all_step + self._step
+        every = grown >= self._all_step and (now >= self._not_before[ALL] or much)
+        # Young ones first: they are few. But what outlives that is old from then on, and garbage among it later: it
+        # may grow by a part of each round, while the young ones give back the rest.
+        if every and (self._young_failed or not young or much):
             return ALL
         if young:
             return YOUNG
         if self.allocations < RAISED[0] and now - self._changed >= CALM_S:
             self.allocations, self._changed = min(2 * self.allocations, RAISED[0]), now
         return None
+
+    def seems_used(self, generation: int, found: int, after: int) -> bool:
+        """Tell whether a collection found much, and resident memory is not what it was before that came."""
+        return found >= MUCH_FOUND and after - self._floor[generation] >= self._step // 4
 
     def collected(self, generation: int, found: int, before: int, after: int, took_s: float, now: float) -> None:
         """Note how many objects a collection found, and how long it took.
@@ -148,8 +154,10 @@ class Collector:
             began = time.thread_time()  # not the wall's: others may have the processor meanwhile
             found = gc.collect(generation)
             after = self._resident()
-            if found >= MUCH_FOUND and after >= resident and self._trim is not None:
-                self._trim(0)  # the allocator keeps what is free between other things, and what grows next is not seen
+            # The allocator keeps what is free between other things: resident memory then seems to be in use, and the
+            # garbage that takes its place is not seen. A part of it given back says nothing of the rest.
+            if self._trim is not None and watch.seems_used(generation, found, after):
+                self._trim(0)
                 after = self._resident()
             took_s = time.thread_time() - began
             watch.collected(generation, found, resident, after, took_s, time.monotonic())

@@ -67,6 +67,15 @@ def test_old_garbage_is_found_when_the_young_was_not_it() -> None:
     assert process.highest <= 40 * MIB + 2 * STEP and process.collections.count(ALL) > 100
 
 
+def test_old_garbage_does_not_grow_while_young_garbage_keeps_being_found() -> None:
+    """Of each round's 20 MiB the young collection gives back 14; the rest has outlived one and waits for all."""
+    process = Process()
+    for _ in range(1000):
+        process.young, process.old = 14 * MIB, process.old + 6 * MIB
+        process.look()
+    assert process.highest <= 40 * MIB + 2 * STEP + 20 * MIB
+
+
 def test_what_grows_and_is_no_garbage_is_looked_at_ever_more_rarely() -> None:
     """A bolt that counts words for a day: each look would take longer than the one before."""
     process = Process()
@@ -133,3 +142,21 @@ def test_cycles_of_this_process_are_collected_when_they_hold_much(thresholds: No
         assert sum(type(one) is list and len(one) == 2 and one[1] is one for one in gc.get_objects()) < 100
     finally:
         ours.close()
+
+
+@pytest.mark.parametrize(("stays", "trimmed"), [(-8, 0), (3, 0), (4, 1), (27, 1), (30, 1), (31, 1)])
+def test_memory_that_hardly_shrinks_though_much_was_found_is_given_back(
+    stays: int, trimmed: int, thresholds: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 30 MiB that had grown the allocator kept all but three: by and by a worker of 64 MiB took 150."""
+    ours = Collector(64 * MIB)
+    before = 200 * MIB
+    sizes = [before + 30 * MIB, before + stays * MIB, before]
+    trims: list[int] = []
+    monkeypatch.setattr(ours, "_watch", GarbageWatch(before, STEP))
+    monkeypatch.setattr(ours, "_resident", lambda: sizes.pop(0))
+    monkeypatch.setattr(ours, "_trim", trims.append)
+    monkeypatch.setattr(collector.gc, "collect", lambda generation: 100_000)
+    ours.collect_if_due()
+    assert len(trims) == trimmed
+    ours.close()
