@@ -154,7 +154,7 @@ BUGS = (
     Bug(
         "a frame that was changed is believed",
         "runtime/links/wire.py",
-        "            if not hmac.compare_digest(tag, buffer[at + 4 : body]):",
+        "            if not hmac.compare_digest(_tag(self._key, self._number, payload), buffer[at + 4 : body]):",
         "            if False:",
         LINKS,
     ),

@@ -1,9 +1,15 @@
-"""Links between workers: the contract, no links at all, and links over sockets.
+"""Links between workers: the contract, no links at all, links over sockets, and the way out over them.
 
 A link is ordered, at most once, and never waits for a peer to read. Nothing is sent twice, on the old link or on a new
 one: an ack delta that is applied twice is a false ack, for XORed in twice it hides a tuple that nobody processed. So
 whatever a broken link held is lost, every tree that may have used it fails, and its spout replays it under a fresh
 root.
+
+Few tuples leave at once, in one frame a turn to each worker (``Departures``). One call may emit far more: its tuples
+stay here, in the worker that made them, and leave in pieces, while the link is nearly empty and the receiving task is
+not full. So a frame is hardly larger than a piece, and a worker is sent no more than a piece and what its socket holds
+before it can say that it is full. Only tuples stay: acks, failures, marks and the census's questions leave at once,
+since they make room.
 """
 
 from __future__ import annotations
@@ -14,13 +20,14 @@ import socket
 import struct
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Protocol
 
 from streamlet.runtime.links.dialing import Secured
 from streamlet.runtime.links.silence import SILENT_S, Silence, segments_in, silent_text
 from streamlet.runtime.links.wire import BadFrame, data_payloads, decode_data
-from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run
+from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run, SampledSizes
 
 READ_BYTES = 1 << 18
 """Most bytes of one read of a link."""
@@ -31,6 +38,12 @@ LAST_READS = 4096
 
 FINISH_LOOK_S = 0.02
 """Seconds between two looks at links that can still be written to."""
+
+LEAST_PIECE = 4096
+"""Bytes that tuples of a piece may take at least: with a tuple a piece a link would be slow."""
+
+NEARLY_EMPTY = 4
+"""A link with no more unsent bytes than a piece divided by this is given the next piece."""
 
 _RESET = struct.pack("ii", 1, 0)
 """SO_LINGER: on, for no time at all. ``close`` then resets the connection."""
@@ -318,3 +331,159 @@ class SocketLinks:
 
     def unsent_bytes(self) -> dict[int, int]:
         return {worker: link.out_bytes for worker, link in self._links.items() if link.out_bytes}
+
+
+class Departures:
+    """One worker's traffic to the others. On the loop's thread.
+
+    ``most_bytes`` is the mark of a link: a piece is half of it. ``unsendable`` is given the tuples without a link,
+    ``too_large`` those that no frame can hold.
+    """
+
+    def __init__(
+        self,
+        links: Links,
+        most_bytes: int,
+        unsendable: Callable[[list[Run]], object],
+        too_large: Callable[[list[Run]], object],
+    ) -> None:
+        self._links = links
+        self._most_bytes = most_bytes
+        self._piece_bytes = max(most_bytes // 2, LEAST_PIECE)
+        self._unsendable, self._too_large = unsendable, too_large
+        self._outgoing: dict[int, Outgoing] = {}
+        self._bytes = 0
+        """About what the tuples in ``_outgoing`` take."""
+        self._sizes = SampledSizes()
+        self._staying: dict[int, list[Run]] = {}
+        """Worker -> tuples for it that stay."""
+        self._without_link: set[int] = set()
+        """Workers whose tuples stay because they have no link; these are untracked."""
+        self.held: frozenset[int] = frozenset()
+        """Tasks whose tuples stay though their worker has a link."""
+        self.unsent: Mapping[int, int] = {}
+        """Bytes in the links of workers that are slow to read."""
+        self.clogged: frozenset[int] = frozenset()
+        """Workers without a link, or with more unsent than the mark; from above it until half of it."""
+
+    def __bool__(self) -> bool:
+        """Tell whether the next ``send`` has something new."""
+        return bool(self._outgoing)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether anything is here that has not been handed to the system."""
+        return bool(self.unsent or self._staying)
+
+    @property
+    def are_many(self) -> bool:
+        """Whether so much leaves that the turn is to end."""
+        return self._bytes > self._most_bytes
+
+    def to(self, worker: int) -> Outgoing:
+        """Return what this turn sends to a worker."""
+        outgoing = self._outgoing.get(worker)
+        if outgoing is None:
+            outgoing = self._outgoing[worker] = Outgoing()
+        return outgoing
+
+    def add(self, worker: int, runs: list[Run]) -> None:
+        """Let tuples leave to a worker with this turn."""
+        self.to(worker).runs.extend(runs)
+        for run in runs:
+            self._bytes += len(run.roots) * self._sizes.of((run.source, run.stream), run.values)
+
+    def staying(self) -> Iterator[Run]:
+        """Yield the tuples that stay here for now."""
+        return chain.from_iterable(self._staying.values())
+
+    def look(self) -> bool:
+        """Look again at which links are clogged; tell whether that has changed."""
+        if self.unsent:  # what was just written; nothing else would wake the loop when a link is empty again
+            self.unsent = self._links.unsent_bytes()
+        mark = self._most_bytes
+        above = (w for w, size in self.unsent.items() if size > (mark // 2 if w in self.clogged else mark))
+        before, self.clogged = self.clogged, frozenset(chain(above, self._without_link))
+        return self.clogged != before
+
+    def link_lost(self, worker: int) -> None:
+        """Forget the tuples for a worker that belong to trees: these have failed, and come again."""
+        if worker in self._staying:
+            self._keep(worker, self._staying.pop(worker))
+
+    def send(self, full: Mapping[int, Collection[int]], links_stand: bool) -> bool:
+        """Send what leaves with this turn; tell whether ``held`` has changed.
+
+        ``full``: worker -> its tasks that hold too much.
+        """
+        for worker in self._staying:
+            if links_stand or worker not in self._without_link:
+                self.to(worker)
+        if self._outgoing:
+            outgoing, self._outgoing = self._outgoing, {}
+            in_pieces = self._bytes > self._piece_bytes or bool(self._staying)
+            self._bytes = 0
+            for worker, out in outgoing.items():
+                if in_pieces:
+                    self._send_pieces(worker, out, full.get(worker, ()))
+                if out:
+                    self._send(worker, out)
+            self.unsent = self._links.unsent_bytes()
+        elif self.unsent:
+            self.unsent = self._links.unsent_bytes()
+        if not self._staying and not self.held:
+            return False
+        linked = (runs for worker, runs in self._staying.items() if worker not in self._without_link)
+        before, self.held = self.held, frozenset(run.target for run in chain.from_iterable(linked))
+        return self.held != before
+
+    def _send_pieces(self, worker: int, out: Outgoing, full: Collection[int]) -> None:
+        """Send the tuples that have room, which were here before first; let the others stay."""
+        runs, out.runs = self._staying.pop(worker, []) + out.runs, []
+        self._without_link.discard(worker)
+        while runs and self._links.unsent_bytes().get(worker, 0) <= self._piece_bytes // NEARLY_EMPTY:
+            piece, runs = self._cut(runs, full)
+            if not piece:
+                break
+            if not self._send(worker, Outgoing(piece)):
+                self._keep(worker, runs)
+                return
+        if runs:
+            self._staying[worker] = runs
+
+    def _cut(self, runs: Iterable[Run], full: Collection[int]) -> tuple[list[Run], list[Run]]:
+        """Return a piece for tasks that are not full, and the rest. Where any has room, the piece is not empty."""
+        piece: list[Run] = []
+        rest: list[Run] = []
+        left = self._piece_bytes
+        for run in runs:
+            count = len(run.roots)
+            if left <= 0 or run.target in full:
+                rest.append(run)
+                continue
+            size = self._sizes.of((run.source, run.stream), run.values)
+            fits = max(left // max(size, 1), 1)
+            left -= min(fits, count) * size
+            if fits < count:  # what comes after stays, too: between two tasks order holds
+                left = 0
+                rest.append(run.part(fits, count))
+                run = run.part(0, fits)
+            piece.append(run)
+        return piece, rest
+
+    def _send(self, worker: int, out: Outgoing) -> bool:
+        unsent = self._links.send(worker, out)
+        if unsent is None:
+            self._keep(worker, out.runs)
+            return False
+        self._too_large(unsent)
+        return True
+
+    def _keep(self, worker: int, runs: list[Run]) -> None:
+        """Fail the trees of tuples for a worker without a link; keep the untracked ones for its next link."""
+        # A failed tree is replayed by its spout. Nobody replays what is untracked: sent nowhere, it would be gone.
+        self._unsendable(runs)
+        kept = [untracked for untracked in map(Run.untracked, runs) if untracked.roots]
+        if kept:
+            self._staying.setdefault(worker, []).extend(kept)
+            self._without_link.add(worker)

@@ -28,6 +28,9 @@ TAG_BYTES = 16
 MAX_DATA_FRAME = 64 << 20
 MAX_CONTROL_FRAME = 16 << 20
 
+LARGE = 1 << 20
+"""Bytes of the smallest payload that is not copied to be signed, verified or decoded."""
+
 _LENGTH = struct.Struct(">I")
 _NUMBER = struct.Struct(">Q")
 
@@ -66,6 +69,14 @@ def unpack(payload: bytes | memoryview | bytearray) -> Any:
         raise BadFrame(f"A frame of {size} bytes does not parse ({type(error).__name__}).") from None
 
 
+def _tag(key: bytes, number: int, payload: bytes | memoryview) -> bytes:
+    if len(payload) < LARGE:
+        return hmac.digest(key, _NUMBER.pack(number) + payload, hashlib.sha256)[:TAG_BYTES]
+    signed = hmac.new(key, _NUMBER.pack(number), hashlib.sha256)
+    signed.update(payload)
+    return signed.digest()[:TAG_BYTES]
+
+
 class FrameWriter:
     """One direction of a link: payloads to frames."""
 
@@ -77,7 +88,7 @@ class FrameWriter:
 
     def frame(self, payload: bytes) -> bytes:
         """Return the next frame."""
-        tag = hmac.digest(self._key, _NUMBER.pack(self._number) + payload, hashlib.sha256)[:TAG_BYTES]
+        tag = _tag(self._key, self._number, payload)
         self._number += 1
         return _LENGTH.pack(len(payload)) + tag + payload
 
@@ -93,11 +104,11 @@ class FrameReader:
         self._number = 0
         self._buffer = bytearray()
 
-    def feed(self, data: bytes | memoryview) -> list[bytes]:
+    def feed(self, data: bytes | memoryview) -> list[bytes | memoryview]:
         """Return payloads completed by ``data``. Raises BadFrame. After an error the reader is useless."""
         buffer = self._buffer
         buffer += data
-        payloads = []
+        payloads: list[bytes | memoryview] = []
         at, end = 0, len(buffer)
         while end - at >= 4:
             (length,) = _LENGTH.unpack_from(buffer, at)
@@ -107,15 +118,19 @@ class FrameReader:
             if stop > end:
                 break
             body = at + 4 + TAG_BYTES
-            payload = bytes(memoryview(buffer)[body:stop])
-            tag = hmac.digest(self._key, _NUMBER.pack(self._number) + payload, hashlib.sha256)[:TAG_BYTES]
-            if not hmac.compare_digest(tag, buffer[at + 4 : body]):
+            payload: bytes | memoryview = memoryview(buffer)[body:stop]
+            if length < LARGE:
+                payload = bytes(payload)
+            if not hmac.compare_digest(_tag(self._key, self._number, payload), buffer[at + 4 : body]):
                 # The number is part of the tag, so a repeated frame fails here. It must: an ack delta that is applied
                 # twice is a false ack.
                 raise BadFrame("A frame's tag does not match: it was changed, repeated, or not written by the peer.")
             self._number += 1
             payloads.append(payload)
             at = stop
+            if length >= LARGE:  # the buffer goes with its payload
+                buffer = self._buffer = buffer[stop:]
+                at, end = 0, len(buffer)
         if at:
             del buffer[:at]
         return payloads
@@ -192,13 +207,11 @@ def _halves(runs: list[Run]) -> tuple[list[Run], list[Run]]:
         half = len(runs) // 2
         return runs[:half], runs[half:]
     run = runs[0]
-    half = len(run.roots) // 2
-    parts = (slice(None, half), slice(half, None))
-    left, right = (run._replace(roots=run.roots[p], edges=run.edges[p], values=run.values[p]) for p in parts)
-    return [left], [right]
+    count = len(run.roots)
+    return [run.part(0, count // 2)], [run.part(count // 2, count)]
 
 
-def decode_data(payload: bytes) -> Incoming:
+def decode_data(payload: bytes | memoryview) -> Incoming:
     """Read a data frame; check every shape and type the loop relies on. Raises BadFrame."""
     frame = unpack(payload)
     if not isinstance(frame, list) or len(frame) != 8:

@@ -79,6 +79,11 @@ class Run(NamedTuple):
     edges: list[Any]
     values: list[Any]
 
+    def part(self, first: int, end: int) -> Run:
+        """Return its tuples from ``first`` up to ``end``."""
+        at = slice(first, end)
+        return self._replace(roots=self.roots[at], edges=self.edges[at], values=self.values[at])
+
     def untracked(self) -> Run:
         """Return those of its tuples that belong to no tree."""
         if self.multi:

@@ -18,7 +18,7 @@ import logging
 import os
 import selectors
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -26,11 +26,11 @@ from typing import Any
 from streamlet.base.errors import StreamletError, ValueCannotTravel, text_of
 from streamlet.components.bolt import Bolt
 from streamlet.model.plan import TICK_PERIOD, Plan, TaskPlan
-from streamlet.runtime.links.links import Links
+from streamlet.runtime.links.links import Departures, Links
 from streamlet.runtime.links.wire import MAX_DATA_FRAME
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.building import LiveTask, WorkerContext, build_task
-from streamlet.runtime.tasks.emitter import WHOLE, BadEmit, Inbox, Outgoing, Run, SampledSizes, Work
+from streamlet.runtime.tasks.emitter import WHOLE, BadEmit, Inbox, Run, Work
 from streamlet.runtime.tasks.ledgers import Ledgers
 from streamlet.runtime.tasks.other_threads import OtherThreads
 from streamlet.runtime.tasks.spout_task import SpoutTask
@@ -78,6 +78,9 @@ FINISH_LINKS_S = 0.4
 LINKS_MISSING = frozenset({"starting", "recovering"})
 """Reasons of a pause while some worker has no link: emitted tuples have to wait."""
 
+LEAVING = "tuples wait to leave"
+"""The reason of the pause while tuples stay until another worker has room (``Departures``)."""
+
 FINISH_S = 2.0
 """Seconds for open trees to be acked after a spout has stopped the run."""
 
@@ -121,9 +124,16 @@ class WorkerLoop:
         self._trace = trace
         self._worker_of = {task.task_id: task.worker for task in shared.plan.tasks}
         self.tasks: dict[int, LiveTask] = {}
-        self.ledgers = Ledgers(shared.plan, shared.clock, shared.acks, shared.fails, self._to, shared.in_hand)
-        self.spouts = self.ledgers.spouts
         memory, depths = shared.conf["streamlet.worker.memory.bytes"], shared.plan.depths()
+        self.departures = Departures(
+            links,
+            min(shared.conf["streamlet.link.high.water.bytes"], memory // 32),
+            lambda runs: self.ledgers.fail_unsendable(runs),
+            self._fail_too_large,
+        )
+        to = self.departures.to
+        self.ledgers = Ledgers(shared.plan, shared.clock, shared.acks, shared.fails, to, shared.in_hand)
+        self.spouts = self.ledgers.spouts
         bolts = [task for task in shared.plan.bolt_tasks if task.worker == shared.worker]
         self.inbox = Inbox(
             [task.task_id for task in sorted(bolts, key=lambda task: depths[task.component], reverse=True)],
@@ -132,25 +142,15 @@ class WorkerLoop:
             [task.task_id for task in bolts if _takes_batches(shared.plan, task)],
         )
         self._ahead = {task.task_id: shared.plan.ahead_of(task, depths) for task in bolts}
-        self._link_mark = min(shared.conf["streamlet.link.high.water.bytes"], memory // 32)
-        self._outgoing: dict[int, Outgoing] = {}
-        self._leaving_bytes = 0
         self._spouts_keep = memory // 2
         self._weighs_at = 0.0
         self._holds_back_since: dict[int, float] = {}
-        self._sizes = SampledSizes()
         self._polls: list[SpoutTask] = []
         self._descriptors: list[tuple[SpoutTask, int]] = []
         self._watched: set[int] = set()
         self.paused: set[str] = {"starting"}
-        self._without_link: dict[int, list[Run]] = {}
-        """Worker -> untracked tuples for it that wait for a link."""
         self.quiet = 0
         self._ticking = shared.plan.ticking(shared.conf)
-        self.unsent: Mapping[int, int] = {}
-        """Bytes that wait for each worker which is slow to read."""
-        self._clogged: frozenset[int] = frozenset()
-        """Workers that more waits for than the mark allows; from above it until half of it."""
         self._full: list[int] = []
         self._full_elsewhere: dict[int, list[int]] = {}
         self._blocked_bolts: set[int] = set()
@@ -162,7 +162,13 @@ class WorkerLoop:
         self.stopped = False
         self.timers = Timers()
         self.census = QueueCensus(
-            shared, self.tasks, self.ledgers, links, self.timers, lambda: iter(self.inbox), self._to
+            shared,
+            self.tasks,
+            self.ledgers,
+            links,
+            self.timers,
+            lambda: iter(self.inbox),
+            self.departures,
         )
 
     # -- life ----------------------------------------------------------------------------------------------
@@ -276,7 +282,7 @@ class WorkerLoop:
     @property
     def idle(self) -> bool:
         """Whether no tuple waits in this worker, though trees may be open."""
-        return not self.inbox and not self.unsent and not self._without_link and not self.other_threads.waiting
+        return not (self.inbox or self.departures.waiting or self.other_threads.waiting)
 
     @property
     def activated(self) -> bool:
@@ -293,8 +299,8 @@ class WorkerLoop:
         for work in self.inbox:
             if not work.run.multi and work.left > 0:
                 counts[self._component_of(work.run.target)] += work.run.roots[-work.left :].count(0)
-        for run in chain.from_iterable(self._without_link.values()):
-            counts[self._component_of(run.target)] += len(run.roots)
+        for run in self.departures.staying():
+            counts[self._component_of(run.target)] += len(run.untracked().roots)
         return {component: count for component, count in counts.items() if count}
 
     def left_over(self, settled: bool) -> dict[str, int]:
@@ -416,8 +422,6 @@ class WorkerLoop:
         self.timers.run_due(now)
         emitted = bool(self.other_threads.waiting) and self._take_calls()
         emitted |= self._ask_spouts(now)
-        if self._without_link:
-            self._retry_without_link()
         # Worked off in the same turn, so that what a lone tuple leads to leaves with this turn's frames.
         if self.inbox:
             self._run_bolts(now)
@@ -427,7 +431,7 @@ class WorkerLoop:
         paused = bool(self.paused)
         self._watch_marks()
         self._flush()
-        if emitted or self.inbox.ready or self._posted or self.shared.acks or self.shared.fails or self._outgoing:
+        if emitted or self.inbox.ready or self._posted or self.shared.acks or self.shared.fails or self.departures:
             return 0.0
         return 0.0 if paused and not self.paused else self._sleep(now)
 
@@ -468,7 +472,7 @@ class WorkerLoop:
             if inbox.grown:
                 self._watch_marks()
             # What leaves is not counted by the links before the turn ends, so too much of it ends the turn.
-            if (work.left > 0 and not by_slices) or self._leaving_bytes > self._link_mark:
+            if (work.left > 0 and not by_slices) or self.departures.are_many:
                 return
             if self.clock.monotonic() >= (until if by_slices else over):
                 return
@@ -491,17 +495,9 @@ class WorkerLoop:
                 if worker == self.shared.worker:
                     self._enqueue(runs)
                 else:
-                    self._to(worker).runs.extend(runs)
-                    for run in runs:
-                        self._leaving_bytes += len(run.roots) * self._sizes.of((run.source, run.stream), run.values)
+                    self.departures.add(worker, runs)
         if emitted and isinstance(live.run, BoltTask):
             live.run.stats.emitted += emitted
-
-    def _to(self, worker: int) -> Outgoing:
-        outgoing = self._outgoing.get(worker)
-        if outgoing is None:
-            outgoing = self._outgoing[worker] = Outgoing()
-        return outgoing
 
     def _ask_spouts(self, now: float) -> bool:
         self._watch_marks()
@@ -552,19 +548,15 @@ class WorkerLoop:
 
         Full is what holds more than its mark, until half of it is done.
         """
-        if self.unsent:  # what was just written; nothing else would wake the loop when a link is empty again
-            self.unsent = self.links.unsent_bytes()
-        if not (self.inbox.grown or self.unsent or self._full or self._clogged or self._without_link):
+        departures = self.departures
+        if not (self.inbox.grown or self._full or departures.waiting or departures.clogged):
             return
         # A worker reports each full task, not only itself: if bolts waited for whole workers, two workers that are full
         # of tuples for each other's bolts would wait for each other.
         tasks, above = self.inbox.weigh()
-        mark = self._link_mark
-        above_mark = (w for w, size in self.unsent.items() if size > (mark // 2 if w in self._clogged else mark))
-        clogged = frozenset(chain(above_mark, self._without_link))
-        full = sorted(tasks) + [WHOLE] * (above or bool(clogged))
-        if full != self._full or clogged != self._clogged:
-            self._clogged = clogged
+        changed = departures.look()
+        full = sorted(tasks) + [WHOLE] * (above or bool(departures.clogged))
+        if changed or full != self._full:
             self._announce_full(full)
             self._order_bolts()
 
@@ -572,14 +564,15 @@ class WorkerLoop:
         self._full = full
         (self.pause if full else self.resume)("this worker is full")
         for worker in self._other_workers:
-            self._to(worker).full = full
+            self.departures.to(worker).full = full
 
     def _order_bolts(self) -> None:
         """Let bolts wait while they emit to full tasks or clogged links."""
         # A bolt waits for deeper ones only (`Plan.ahead_of`), never for one that its tuples go back to: two bolts of a
         # cycle that wait for each other would wait for ever. So the deepest bolt with work waits for nobody.
         full = {*self._full, *chain.from_iterable(self._full_elsewhere.values())}
-        full.update(task for task, worker in self._worker_of.items() if worker in self._clogged)
+        full.update(task for task, worker in self._worker_of.items() if worker in self.departures.clogged)
+        full |= self.departures.held
         self._blocked_bolts = {task for task, ahead in self._ahead.items() if not full.isdisjoint(ahead)}
         self.inbox.order(self._blocked_bolts)
 
@@ -597,6 +590,7 @@ class WorkerLoop:
         for worker in lost:
             self._full_elsewhere.pop(worker, None)
             self.resume(f"worker {worker} is full")
+            self.departures.link_lost(worker)
         self._order_bolts()
         self.census.reset()
         return self.ledgers.fail_everything()
@@ -642,33 +636,9 @@ class WorkerLoop:
     # -- the end of a turn -------------------------------------------------------------------------------------
 
     def _flush(self) -> None:
-        if self._outgoing:
-            outgoing, self._outgoing, self._leaving_bytes = self._outgoing, {}, 0
-            for worker, out in outgoing.items():
-                if worker in self._without_link:  # they come first: between two tasks order holds
-                    out.runs[:0] = self._without_link.pop(worker)
-                unsent = self.links.send(worker, out)
-                if unsent is None:
-                    self._keep_for_link(worker, out.runs)
-                else:
-                    self._fail_too_large(unsent)
-            self.unsent = self.links.unsent_bytes()
-        elif self.unsent:
-            self.unsent = self.links.unsent_bytes()
-
-    def _keep_for_link(self, worker: int, runs: list[Run]) -> None:
-        """Fail the trees of tuples for a worker without a link; keep the untracked ones for its next link."""
-        # A failed tree is replayed by its spout. Nobody replays what is untracked: sent nowhere, it would be gone.
-        self.ledgers.fail_unsendable(runs)
-        kept = [untracked for untracked in map(Run.untracked, runs) if untracked.roots]
-        if kept:
-            self._without_link[worker] = kept
-
-    def _retry_without_link(self) -> None:
-        """Send what waits for a link, once all links stand."""
-        if self.paused.isdisjoint(LINKS_MISSING):
-            for worker in self._without_link:
-                self._to(worker)
+        if self.departures.send(self._full_elsewhere, self.paused.isdisjoint(LINKS_MISSING)):
+            (self.pause if self.departures.held else self.resume)(LEAVING)
+            self._order_bolts()
 
     def _fail_too_large(self, runs: list[Run]) -> None:
         """Fail the trees of tuples that no frame can hold. The link lives on, and the user reads who emitted them."""

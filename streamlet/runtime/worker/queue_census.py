@@ -8,16 +8,17 @@ out (``tracking.overdue``).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
+from typing import Any
 
 from streamlet.base.notices import Notices
 from streamlet.model.plan import Plan
-from streamlet.runtime.links.links import Links
+from streamlet.runtime.links.links import Departures, Links
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.building import LiveTask, WorkerContext
-from streamlet.runtime.tasks.emitter import Outgoing, Work
+from streamlet.runtime.tasks.emitter import Work
 from streamlet.runtime.tasks.ledgers import Ledgers
 from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.user_errors import AGAIN_S, timed_out, waits_long
@@ -42,7 +43,7 @@ WAIT_AGAIN_S = 60.0
 
 
 class QueueCensus:
-    """Both sides of a census in one worker. ``reach`` returns what this turn sends to a worker."""
+    """Both sides of a census in one worker. ``queued`` returns what waits for its bolts."""
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class QueueCensus:
         links: Links,
         timers: Timers,
         queued: Callable[[], Iterator[Work]],
-        reach: Callable[[int], Outgoing],
+        departures: Departures,
     ) -> None:
         self._shared = shared
         self._plan: Plan = shared.plan
@@ -62,7 +63,7 @@ class QueueCensus:
         self._links = links
         self._timers = timers
         self._queued = queued
-        self._reach = reach
+        self._departures = departures
         self._workers = range(shared.plan.workers)
         # Numbers of one epoch are never those of another: an answer to a dead predecessor counts for nothing.
         self._census = Census(self._workers, shared.epoch << 32)
@@ -106,7 +107,7 @@ class QueueCensus:
         ask = Ask(self._census.begin(), [floor for floor, _ in marks], [bound for _, bound in marks if bound])
         for worker in self._workers:
             if worker != self._me:
-                self._reach(worker).ask = ask
+                self._departures.to(worker).ask = ask
         self._take(self._me, self._answer(ask))
 
     def heard(self, worker: int, ask: Ask | None, answer: Answer | None) -> None:
@@ -114,7 +115,7 @@ class QueueCensus:
         if answer is not None:
             self._take(worker, answer)
         if ask is not None:
-            self._reach(worker).answer = self._answer(ask)
+            self._departures.to(worker).answer = self._answer(ask)
 
     def _take(self, worker: int, answer: Answer) -> None:
         found = self._census.take(worker, answer)
@@ -174,14 +175,16 @@ class QueueCensus:
         for work in self._queued():
             counts[work.run.target] += work.left
             if bounds:
-                roots = work.run.roots[-work.left :]
-                flat = chain.from_iterable(roots) if work.run.multi else each_root(roots)
-                waiting.update(root for root in flat if root < bounds.get(owner_task(root), 0))
+                waiting.update(_older(work.run.multi, work.run.roots[-work.left :], bounds))
+        leaving = 0  # nobody here knows how long their tasks will take
+        for run in self._departures.staying():
+            leaving += len(run.roots)
+            waiting.update(_older(run.multi, run.roots, bounds))
         waits = {task: count * self._pace(task) for task, count in counts.items()}
         sent, received = self._links.traffic()
         return Answer(
             ask.number,
-            counts.total(),
+            counts.total() + leaving,
             sum(waits.values(), 0.0),  # of one worker, since its tasks take turns on one thread
             max(waits, key=waits.__getitem__, default=0),
             sent,
@@ -219,6 +222,12 @@ class QueueCensus:
         live = self._tasks[task_id]
         pace = self._paces.get(task_id) or self._paces.setdefault(task_id, _Pace())
         return pace.measured(live.run.stats.executed, live.run.stats.busy_s)
+
+
+def _older(multi: bool, roots: Iterable[Any], bounds: Mapping[int, int]) -> Iterator[int]:
+    """Yield the trees of tuples that are below their spout's bound."""
+    flat = chain.from_iterable(roots) if multi else each_root(roots)
+    return (root for root in flat if root < bounds.get(owner_task(root), 0))
 
 
 class _Pace:

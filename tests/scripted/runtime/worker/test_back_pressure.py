@@ -25,7 +25,7 @@ from streamlet.runtime.links.links import Links, Traffic
 from streamlet.runtime.links.wire import decode_data, encode_data
 from streamlet.runtime.tasks.building import WorkerContext
 from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run
-from streamlet.runtime.worker.loop import WorkerLoop
+from streamlet.runtime.worker.loop import LEAVING, WorkerLoop
 
 MOST_TURNS = 30_000
 """Far more turns of all workers than any of these takes; a lock takes for ever."""
@@ -234,10 +234,88 @@ def test_a_bolt_waits_while_the_link_to_those_it_emits_to_is_clogged() -> None:
         for _ in range(30):
             wire.arrived.append(Incoming(rows(3, 100), [], [], [], worker=1))
             loop.turn()
-        assert loop.inbox.tuples > 2000 and wire.unsent_bytes()[1] < 20_000
-        wire.out.clear()
+        before = loop.inbox.tuples
+        assert before > 2000 and wire.unsent_bytes()[1] < 20_000
+        for _ in range(3):
+            loop.turn()
+        assert loop.inbox.tuples == before
+        for _ in range(30):
+            wire.out.clear()
+            loop.turn()
+        assert 0 < loop.inbox.tuples < before and wire.unsent_bytes()[1] > 0
+    finally:
+        rig.close()
+
+
+def sent(wire: Wire) -> list[list[Run]]:
+    """Take what waits on the link to worker 1, frame by frame."""
+    frames = [decode_data(frame).runs for frame in wire.out.get(1, ())]
+    wire.out.clear()
+    return frames
+
+
+def test_what_one_call_emits_leaves_in_pieces_as_the_link_empties_and_in_order() -> None:
+    """2 000 tuples of one turn, and a link of 20 kB: no frame has more than a piece, and the rest stays at home."""
+    rig = Workers(CHAIN, 2, 1, **{"streamlet.link.high.water.bytes": 20_000})
+    try:
+        loop, wire = rig.loops[0], rig.wires[0]
+        loop.departures.add(1, [Run(4, 3, "default", False, [0] * 2000, [0] * 2000, [[1, 3, n] for n in range(2000)])])
+        arrived: list[int] = []
+        for _ in range(1000):
+            loop.turn()
+            for runs in sent(wire):
+                assert sum(len(run.roots) for run in runs) < 60
+                arrived += [values[2] for run in runs for values in run.values]
+            if len(arrived) == 2000:
+                break
+            assert loop.paused == {LEAVING} and not loop.idle
+            assert loop.untracked_waiting() == {"bolt1": 2000 - len(arrived)}
         loop.turn()
-        assert 0 < loop.inbox.tuples < 2900 and wire.unsent_bytes()[1] > 2000
+        assert arrived == list(range(2000)) and not loop.paused and loop.idle
+    finally:
+        rig.close()
+
+
+def test_what_one_call_emits_stays_at_home_while_the_task_it_is_for_is_full() -> None:
+    """The receiver could not but take it. Tuples for its other tasks, acks and failures are not held up."""
+    rig = Workers(CHAIN, 2, 1, **{"streamlet.link.high.water.bytes": 2000})
+    try:
+        loop, wire = rig.loops[0], rig.wires[0]
+        wire.arrived.append(Incoming([], [], [], [], full=[4], worker=1))
+        loop.departures.add(1, [Run(4, 3, "default", False, [7] * 99, [7] * 99, [[1, 3, n] for n in range(99)])])
+        loop.departures.add(1, [Run(6, 3, "default", False, [7], [7], [[1, 3, 0]])])
+        loop.departures.to(1).fails.append(5)
+        loop.turn()
+        frames = [decode_data(frame) for frame in wire.out.pop(1)]
+        assert [run.target for frame in frames for run in frame.runs] == [6]
+        assert [root for frame in frames for root in frame.fails] == [5]
+        assert loop.departures.held == {4} and 3 in loop.inbox.waits
+        wire.arrived.append(Incoming([], [], [], [], full=[], worker=1))
+        while not loop.idle:
+            loop.turn()
+            assert all(run.target == 4 for runs in sent(wire) for run in runs)
+        assert not loop.inbox.waits
+    finally:
+        rig.close()
+
+
+def test_of_what_stays_at_home_only_the_untracked_outlives_the_link() -> None:
+    """The trees of the others have failed with the link, and are replayed under other roots."""
+    rig = Workers(CHAIN, 2, 1, **{"streamlet.link.high.water.bytes": 2000})
+    try:
+        loop, wire = rig.loops[0], rig.wires[0]
+        wire.arrived.append(Incoming([], [], [], [], full=[4], worker=1))
+        roots = [0, 1 << 48 | 9] * 50
+        loop.departures.add(1, [Run(4, 3, "default", False, roots, roots, [[1, 3, n] for n in range(100)])])
+        loop.turn()
+        loop.recover([1])
+        assert [values for run in loop.departures.staying() for values in run.values] == [
+            [1, 3, n] for n in range(0, 100, 2)
+        ]
+        loop.recovered()
+        while not loop.idle:
+            loop.turn()
+            assert all(root == 0 for runs in sent(wire) for run in runs for root in run.roots)
     finally:
         rig.close()
 

@@ -200,8 +200,8 @@ def test_who_is_full_says_so_again_over_a_new_link() -> None:
 def test_spouts_go_on_in_the_turn_that_wrote_the_link_empty() -> None:
     """Nothing else would wake the loop: an empty link has nothing to write, and its peer perhaps nothing to say."""
     links = Held()
-    with rig(0, links, streamlet__link__high__water__bytes=10) as one:
-        links.queued = 11
+    with rig(0, links, streamlet__link__high__water__bytes=1000) as one:
+        links.queued = 1001
         one.spout.todo = [1, 2]
         one.loop.turn()
         one.loop.turn()

@@ -150,6 +150,19 @@ def test_an_answer_counts_what_arrived_before_the_question() -> None:
         assert [[*held] for held in answer.held] == [[ROOT, BOLT, 2.0]]
 
 
+def test_an_answer_counts_what_stays_here_until_another_worker_has_room() -> None:
+    """It is queued, though in no inbox: its tree has not timed out."""
+    with rig(0, streamlet__link__high__water__bytes=100) as one:
+        run = Run(BOLT, SPOUT, "default", False, [ROOT, *[ROOT + 1] * 99], [3] * 100, [[1]] * 100)
+        one.loop.departures.add(1, [run])
+        one.wire.arrived.append(Incoming([], [], [], [], full=[BOLT], worker=1))
+        one.loop.turn()
+        one.wire.arrived.append(Incoming([], [], [], [], worker=1, ask=Ask(9, [ROOT], [ROOT + 1])))
+        one.loop.turn()
+        answer = one.answer()
+        assert (answer.queued, answer.waiting, answer.slowest) == (100, [ROOT], 0)
+
+
 def test_an_answer_estimates_how_long_the_queue_takes() -> None:
     with rig(1) as one:
         one.bolt.takes_s = BOLTS_S

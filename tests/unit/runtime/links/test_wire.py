@@ -117,6 +117,29 @@ def test_frames_survive_any_slicing(payloads: list[bytes], rng: random.Random) -
     assert got == payloads
 
 
+def test_a_large_frame_is_held_once_until_it_is_decoded() -> None:
+    """A tuple of 16 MiB between small ones: beside the received bytes there is only the value made of them."""
+    size = 16 << 20
+    payloads = [encode_data(Outgoing([Run(1, 2, "s", False, [0], [0], [["x" * n]])])) for n in (10, size, 20)]
+    writer, reader = FrameWriter(KEY), FrameReader(KEY, MAX_DATA_FRAME)
+    stream = b"".join(map(writer.frame, payloads))
+    lengths = []
+    tracemalloc.start()
+    for at in range(0, len(stream), 1 << 18):
+        runs = [decode_data(payload).runs[0] for payload in reader.feed(memoryview(stream)[at : at + (1 << 18)])]
+        lengths += [len(run.values[0][0]) for run in runs]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert lengths == [10, size, 20] and peak < 2.5 * size
+
+
+def test_a_large_frame_that_was_changed_is_refused() -> None:
+    frame = bytearray(FrameWriter(KEY).frame(bytes(2 << 20)))
+    frame[-1] ^= 1
+    with pytest.raises(BadFrame, match="does not match"):
+        FrameReader(KEY, MAX_DATA_FRAME).feed(frame)
+
+
 def test_a_repeated_frame_is_refused() -> None:
     """A repeated ack delta would be a false ack, so a frame counts once."""
     frame = FrameWriter(KEY).frame(b"delta")
