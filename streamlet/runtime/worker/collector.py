@@ -91,7 +91,7 @@ class GarbageWatch:
         return None
 
     def seems_used(self, generation: int, found: int, after: int) -> bool:
-        """Tell whether a collection found much, and resident memory is not what it was before that came."""
+        """Tell whether memory seems in use though a collection freed it."""
         return found >= MUCH_FOUND and after - self._floor[generation] >= self._step // 4
 
     def collected(self, generation: int, found: int, before: int, after: int, took_s: float, now: float) -> None:
