@@ -40,13 +40,10 @@ HELD_BY = {
     "real/devcluster/test_dev_cluster.py": ["devcluster/dev_cluster", "devcluster/members", "devcluster/tools"],
     "real/kafka/settings/test_security.py": ["kafka/net/tls"],
     "scripted/backends/spark/test_launcher.py": ["backends/spark/jobs"],
-    "scripted/backends/test_folders.py": ["base/process_identity"],
-    "scripted/cli/test_consume.py": ["cli/interrupts", "cli/record_format", "cli/target"],
+    "scripted/cli/test_consume.py": ["cli/interrupts"],
     "scripted/cli/test_dev.py": ["devcluster/machine", "devcluster/resident"],
-    "scripted/cli/test_output.py": ["base/printable"],
     "scripted/devcluster/test_jars.py": ["devcluster/installation"],
     "scripted/devcluster/test_jvm.py": ["devcluster/keeper"],
-    "unit/cli/test_show.py": ["cli/table"],
     "unit/kafka/consumer/test_assignors.py": [f"kafka/consumer/assignors/{name}" for name in ("stateless", "sticky")],
     "unit/kafka/protocol/test_messages.py": [
         f"kafka/protocol/messages/{theme}"
@@ -56,7 +53,6 @@ HELD_BY = {
         )
     ],
     "unit/kafka/settings/test_foreign_calls.py": ["kafka/structs"],
-    "unit/kafka/settings/test_foreign_names.py": ["kafka/consumer/consumer_config", "kafka/producer/producer_config"],
 }
 """Test file -> the modules that it holds besides its own."""
 

@@ -3,33 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from rich.console import Console
 
-from streamlet.backends.contract import ComponentStatus, RunRequest, RunResult, RunStatus
-from streamlet.base.log_line import LogLine
+from streamlet.backends.contract import ComponentStatus, RunResult, RunStatus
 from streamlet.cli import show
 from streamlet.cli.show import json_text
-from streamlet.cli.table import MOST_PARTITIONS, TableView, fitting
-from streamlet.model.topology import TopologySpec
-
-ROWS = (
-    ComponentStatus("lines", "spout", 1, emitted=1_234_567, acked=1_234_000, failed=12, p50_ms=3.14159, p99_ms=27.4),
-    ComponentStatus("count", "bolt", 2, executed=7_000, acked=7_000, p50_ms=0.0042),
-)
-
-
-def status(**more: Any) -> RunStatus:
-    return RunStatus("running", 61.5, ROWS, pending=567, **more)
-
-
-def partitions(count: int) -> tuple[dict[str, Any], ...]:
-    return tuple({"topic": "t", "partition": n, "position": 10 * n, "committed": 9 * n, "lag": n} for n in range(count))
+from tests.unit.cli.statuses import ROWS, drawn, partitions, status
 
 
 @pytest.mark.parametrize(
@@ -96,61 +78,11 @@ def test_a_run_that_emitted_nothing_leaves_nothing_to_be_read_again() -> None:
     assert line == "Stopped after 1.0 s: nothing had been emitted yet."
 
 
-def drawn(width: int, shown: RunStatus, notice: str = "") -> str:
-    out = io.StringIO()
-    view = TableView(Console(file=out, width=width, force_terminal=True, highlight=False, color_system=None))
-    view.start(RunRequest(TopologySpec("Words", (), {}), {}), "processes")
-    view.on_status(shown)
-    if notice:
-        view.notice(notice)
-    view.close()
-    return out.getvalue()
-
-
 def test_a_call_that_hangs_stands_in_the_line_and_below_the_table() -> None:
     row = {"worker": 1, "component": "count", "task": 3, "call": "process", "seconds": 41.2, "tuple": "['a']"}
     told = "count (task 3) is in process for 41 s"
     assert told in show.status_line(status(hanging=(row,))) and told in drawn(120, status(hanging=(row,)))
     assert "is in process" not in show.status_line(status())
-
-
-@pytest.mark.parametrize("width", [50, 80, 120])
-def test_the_live_table_fits_the_terminal(width: int) -> None:
-    text = drawn(width, status(partitions=partitions(2)))
-    assert "1,234,567" in text and "t/1" in text and "567 trees open" in text
-    assert all(len(line) <= width for line in text.replace("\x1b[2K", "").splitlines() if "\x1b" not in line)
-
-
-def test_the_live_table_shows_the_partitions_that_lag_most() -> None:
-    text = drawn(80, status(partitions=partitions(MOST_PARTITIONS + 5)))
-    assert f"t/{MOST_PARTITIONS + 4} " in text and "t/0 " not in text and "and 5 more with less lag" in text
-
-
-@pytest.mark.parametrize("width", [20, 30, 40, 50, 60, 80])
-def test_a_narrow_terminal_has_fewer_columns_and_no_cut_number(width: int) -> None:
-    """The least important go; what is left is whole."""
-    rows = tuple({"topic": "t", "partition": n, "position": 7654321, "committed": 7654000, "lag": 321} for n in (0, 1))
-    text = drawn(width, status(partitions=rows))
-    lines = [line.rstrip() for line in text.replace("\x1b[2K", "").splitlines() if "\x1b" not in line]
-    assert all(len(line) <= width for line in lines)
-    heads = next(at for at, line in enumerate(lines) if "acked" in line)
-    parts = next(at for at, line in enumerate(lines) if "lag" in line)
-    whole = {*show.COLUMNS, *show.PARTITION_COLUMNS, "p50", "p99", "ms", "lines", "count", "t/0", "t/1", "1", "2", "0"}
-    whole |= {"per", "s", "20,074", "114"}  # since the start: no status came before
-    whole |= {"1,234,567", "1,234,000", "12", "7,000", "3.14", "27", "0.004", "-", "7,654,321", "7,654,000", "321"}
-    for line in (*lines[heads : heads + 3], *lines[parts : parts + 3]):
-        assert set(line.split()) <= whole, line
-    assert "1,234,000" in text and "321" in text
-    assert ("tasks" in lines[heads]) == (width > 50)
-
-
-def test_the_less_important_columns_go_first() -> None:
-    names = ("name", "a", "b", "c")
-    widths = (4, 10, 10, 10)
-    assert fitting(widths, 1, 37, ("b", "c"), names) == [0, 1, 2, 3]
-    assert fitting(widths, 1, 36, ("b", "c"), names) == [0, 1, 3]
-    assert fitting(widths, 1, 25, ("b", "c"), names) == [0, 1]
-    assert fitting(widths, 1, 5, ("b", "c"), names) == [0, 1]
 
 
 def test_a_start_says_who_is_there() -> None:
@@ -168,30 +100,6 @@ def test_the_last_words_of_a_killed_run_say_what_was_not_drained() -> None:
     )
     assert "The next run reads them again" in line
     assert "nothing was drained" in show.killed(None)
-
-
-def test_a_notice_stands_below_the_table() -> None:
-    assert "Draining" in drawn(80, status(), "Draining, for 4 s at most.")
-
-
-def test_restarts_are_counted_where_the_eye_is() -> None:
-    assert "2 worker restarts" in drawn(80, status(workers=({"worker": 0, "epoch": 3}, {"worker": 1, "epoch": 1})))
-
-
-@pytest.mark.parametrize("encoding", ["utf-8", "ascii", "latin-1"])
-def test_a_terminal_is_written_only_what_it_can_show(encoding: str) -> None:
-    """Its stream is strict; and what rich cannot write on its own thread would end the table."""
-    raw = io.BytesIO()
-    with io.TextIOWrapper(raw, encoding, errors="strict") as out:
-        view = TableView(Console(file=out, width=120, force_terminal=True, highlight=False, color_system=None))
-        view.start(RunRequest(TopologySpec("caf\udce9", (), {}), {}), "processes")
-        view.on_status(status(partitions=({"topic": "\udce9", "partition": 0},)))
-        view.on_event(LogLine("error", "cannot open caf\udce9 \u2026 \x1b[5A\x9b5A", 0.0))
-        view.close()
-        out.flush()
-        seen = raw.getvalue().decode(encoding)
-    assert "\\udce9 " in seen and "\\x1b[5A\\x9b5A" in seen
-    assert "\x1b[5A" not in seen and "\x9b" not in seen
 
 
 def test_a_rate_is_of_the_time_since_the_status_before_and_at_the_end_of_the_whole_run() -> None:
