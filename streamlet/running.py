@@ -243,6 +243,8 @@ def make_request(
     checked(topology, overrides, imported=file is not None)
     if until_caught_up:
         settings["streamlet.until.caught.up"] = True
+    if seconds is not None:
+        settings["streamlet.run.secs"] = float(seconds)
     if drain_timeout is not None:
         settings["streamlet.drain.timeout.secs"] = parse_setting(
             "streamlet.drain.timeout.secs", drain_timeout, "drain_timeout"
@@ -258,7 +260,7 @@ def make_request(
         # A worker without a task would only cost memory.
         workers=1 if backend == "inline" else min(asked, sum(component.par for component in topology.components)),
         until_caught_up=conf["streamlet.until.caught.up"],
-        seconds=seconds,
+        seconds=conf["streamlet.run.secs"],
         master=master,
         quiet_stdout=quiet_stdout,
         keeps_log=keeps_log or conf["streamlet.log.file"] is not None,

@@ -116,7 +116,8 @@ def check_result(result: RunResult, topology: TopologySpec, errors: Sequence[str
             # At least: what was on its way to a worker that died is known to nobody.
             why = f"The drain did not end well: {'; '.join(result.unclosed)}. It left at least"
         raise TuplesLeft(
-            f"{why} {tuples_text(result.left)}. {NOBODY_SENDS} Allow more time with --drain-timeout (from Python: "
+            f"{why} {tuples_text(result.left)}{_lost_before(result)}. "
+            f"{NOBODY_SENDS} Allow more time with --drain-timeout (from Python: "
             "drain_timeout), or have the spout emit with tup_id, so that an open tree is read again by the next run.",
             result,
         )
@@ -142,6 +143,14 @@ def check_result(result: RunResult, topology: TopologySpec, errors: Sequence[str
         f"The topology ran to its end, but {counts} failed and nobody sent {again} not processed. {why} {remedy}",
         result,
     )
+
+
+def _lost_before(result: RunResult) -> str:
+    """Return the losses before the drain, for a sentence."""
+    bolts = [row for row in result.status.components if row.kind != SPOUT]
+    before = {row.name: row.lost - result.left.get(row.name, 0) for row in bolts}
+    counts = " and ".join(f"{lost:,} at {name}" for name, lost in before.items() if lost > 0)
+    return f"; before that, more had been lost: {counts}" if counts else ""
 
 
 def _check_open_trees(result: RunResult, topology: TopologySpec) -> RunResult:

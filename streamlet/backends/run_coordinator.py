@@ -536,7 +536,9 @@ class RunCoordinator:
             self.ended_totals[name] = merged(self.ended_totals[name], last) if name in self.ended_totals else last
         if beat is not None and beat.queued:
             self.lost.update(beat.queued)
-            self._say("error", f"worker {worker} took {tuples_text(beat.queued)} along. {NOBODY_SENDS}", worker, epoch)
+            self._say(
+                "error", f"worker {worker} took up to {tuples_text(beat.queued)} along. {NOBODY_SENDS}", worker, epoch
+            )
 
     def _say(self, level: str, text: str, worker: int | None, epoch: int) -> None:
         """Show a line of the coordinator's own, about a worker or none."""

@@ -97,6 +97,7 @@ class MetricsFile:
         self._written.give(write)
         answered = self._answered()
         if raised or not answered:
+            self._over = True  # refused: nobody waits for the file any more
             why = raised[0].strerror if raised else f"its disk does not answer within {ANSWER_S:g} s"
             raise MetricsUnavailable(
                 f"--metrics-file {self._path} cannot be written: {why}. Name a file in a folder that exists "

@@ -164,6 +164,7 @@ SETTINGS: dict[str, Setting] = {
         Setting("topology.debug", _boolean, False, "what a component reads as self.debug"),
         Setting("streamlet.seed", _optional(_at_least(int, 0)), None, "inline only: repeatable edge ids and shuffles"),
         Setting("streamlet.until.caught.up", _boolean, False, "set by --until-caught-up"),
+        Setting("streamlet.run.secs", _optional(_positive), None, "set by -t: a spout's start may wait no longer"),
         Setting(
             "streamlet.drain.timeout.secs",
             _optional(_positive),

@@ -275,7 +275,9 @@ class Supervisor:
         if self._stopping:
             return [*kill, *self._not_closed(index, f"{ended} before it had closed")]
         self.whole = False
-        lost = [*kill, TellUser("warning", f"worker {index} (epoch {epoch}) {why}", index, epoch)]
+        # With the first of its deaths: who waits for the last one waits for twenty.
+        first = f": {remedy.rstrip('.')}" if remedy and not worker.failed_starts else ""
+        lost = [*kill, TellUser("warning", f"worker {index} (epoch {epoch}) {why}{first}", index, epoch)]
         careful_s = CAREFUL_S if verdict.careful else 0.0
         lost.append(Lost(index, epoch, why, [*verdict.roots], [*verdict.careful], careful_s))
         if self.ending is not None:

@@ -91,7 +91,15 @@ class KafkaSpout(Spout):
         self._until_caught_up = bool(conf.get("streamlet.until.caught.up"))
         scheme = as_scheme(config.scheme, self._fields)
         uniform = context.uniform or random.random
-        self._parts = wire(config, scheme, context, uniform, self._release, until_caught_up=self._until_caught_up)
+        self._parts = wire(
+            config,
+            scheme,
+            context,
+            uniform,
+            self._release,
+            until_caught_up=self._until_caught_up,
+            run_s=conf.get("streamlet.run.secs"),
+        )
         self._adopt()
 
     def activate(self) -> None:

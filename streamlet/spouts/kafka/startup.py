@@ -47,6 +47,9 @@ RETRY = Backoff(initial=0.1, maximum=0.5)
 TOLD_AFTER_S = 1.0
 """Seconds before a start says what it is waiting for."""
 
+START_SHARE = 0.8
+"""Share of a run's own time that its start may take: the processes have to start, too."""
+
 START_POLL_S = 0.02
 """Seconds between two looks at what a start waits for."""
 
@@ -176,14 +179,17 @@ def wire(
     on_close: Callable[[PartitionManager], None],
     *,
     until_caught_up: bool,
+    run_s: float | None = None,
 ) -> Parts:
     """Connect, look, open every partition of the task. Blocks at most about ``start_timeout_ms``.
+
+    In a run of ``run_s`` seconds for most of them at most.
 
     Raises errors of the input (no ZooKeeper, no broker, no topic, a lost offset ...), or SpoutCannotStart.
     """
     held = Held(context.wake, say_for(context.component_name, context.task_index))
     try:
-        return _Start(config, context, uniform, held).run(scheme, on_close, until_caught_up)
+        return _Start(config, context, uniform, held, run_s).run(scheme, on_close, until_caught_up)
     except BaseException:
         held.close()
         raise
@@ -192,13 +198,23 @@ def wire(
 class _Start:
     """One start: its settings, its deadline, and everything opened on the way."""
 
-    def __init__(self, config: SpoutConfig, context: TopologyContext, uniform: Callable[[], float], held: Held) -> None:
+    def __init__(
+        self,
+        config: SpoutConfig,
+        context: TopologyContext,
+        uniform: Callable[[], float],
+        held: Held,
+        run_s: float | None = None,
+    ) -> None:
         self._config = config
         self._context = context
         self._clock = context.clock
         self._uniform = uniform
         self._held = held
-        self._timeout_s = config.start_timeout_ms / 1e3
+        self._timeout_s, self._limit = config.start_timeout_ms / 1e3, f"start_timeout_ms={config.start_timeout_ms}"
+        # A run of 8 s that waited 15 s for its broker would end by its time, and say nothing of the broker.
+        if run_s is not None and START_SHARE * run_s < self._timeout_s:
+            self._timeout_s, self._limit = START_SHARE * run_s, f"{START_SHARE * run_s:g} s, in a run of {run_s:g} s"
         self._deadline_s = self._clock.monotonic() + self._timeout_s
 
     def run(self, scheme: Scheme, on_close: Callable[[PartitionManager], None], until_caught_up: bool) -> Parts:
@@ -306,7 +322,7 @@ class _Start:
                 starting.cancel()
                 raise SpoutCannotStart(
                     f"The spout {self._context.component_name!r} on topic {self._config.topic!r} could not start "
-                    f"within start_timeout_ms={self._config.start_timeout_ms}: {coordinator.waiting_for()}.{why}"
+                    f"within {self._limit}: {coordinator.waiting_for()}.{why}"
                 )
             client.poll(START_POLL_S)
         starting.take()

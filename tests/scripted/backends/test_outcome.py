@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +215,18 @@ def test_what_closing_raised_hides_nothing_that_was_given_up(tmp_path: Path) -> 
     with pytest.raises(RunFailed, match="closing it raised: db gone") as caught:
         check_end(ended("caught_up"), topology, [], ["db gone"])
     assert caught.value.result is not None and caught.value.result.reason == "caught_up"
+
+
+def test_what_was_lost_in_the_middle_of_a_run_stands_beside_what_its_drain_left(tmp_path: Path) -> None:
+    bad = ComponentStatus("bad", "bolt", 1, lost=60)
+    result = dataclasses.replace(ended("time", bad), left={"bad": 7})
+    with pytest.raises(
+        TuplesLeft, match=r"left 7 untracked tuples for bad; before that, more had been lost: 53 at bad\."
+    ):
+        check_result(result, topology_with(tmp_path, "Plain"), [])
+    result = dataclasses.replace(ended("time", dataclasses.replace(bad, lost=7)), left={"bad": 7})
+    with pytest.raises(TuplesLeft, match=r"left 7 untracked tuples for bad\. They"):
+        check_result(result, topology_with(tmp_path, "Plain"), [])
 
 
 def test_the_user_of_a_reliable_spout_is_not_told_to_take_one(tmp_path: Path) -> None:

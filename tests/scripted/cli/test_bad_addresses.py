@@ -58,6 +58,19 @@ def test_no_broker_at_the_address_is_told_with_its_remedy(streamlet: Streamlet, 
     assert f"127.0.0.1:{free_port}" in before[0] and "Connection refused" in before[0]
 
 
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+@pytest.mark.parametrize(("scheme", "said"), [("kafka", "No Kafka broker answered within"), ("zk", "(tried for")])
+def test_a_run_of_some_seconds_says_within_them_what_it_waits_for(
+    streamlet: Streamlet, free_port: int, backend: str, scheme: str, said: str
+) -> None:
+    """And not after the 15 s that a start may take otherwise."""
+    where = f"lines.hosts={scheme}://127.0.0.1:{free_port}"
+    done = streamlet("run", WORD_COUNT, "-t", "3", "--backend", backend, "-c", where)
+    last = done.stderr.splitlines()[-1]
+    assert done.returncode == 2 and last.startswith("Error: ") and said in last, done.stderr
+    assert float(last.partition(said)[2].split()[0]) < 3
+
+
 def test_no_zookeeper_at_the_address_is_told_with_its_remedy(streamlet: Streamlet, free_port: int) -> None:
     """What, where, why and what to do, how to start one too; and after a second, what is waited for, once."""
     said, before = refused(streamlet, 2, f"lines.hosts=zk://127.0.0.1:{free_port}")

@@ -130,19 +130,22 @@ def test_deaths_long_ago_do_not_count() -> None:
 def test_a_worker_that_never_comes_up_is_given_up() -> None:
     """Each start takes its 30 s, so few fall into the window: the run would wait for ever, for a slot or an import."""
     supervisor = running(limits=Limits(restarts=12))
+    bring_up(supervisor, [1], 999.0)
     now, out = 1000.0, supervisor.gone(1, 1, "died", 1000.0)
-    starts = 0
+    starts, told = 0, list[str]()
     while not any(isinstance(i, GiveUp) for i in out):
         now += 0.5
         supervisor.heard(0, 1, now)
         out = supervisor.tick(now)
         starts += sum(isinstance(i, Start) for i in out)
+        told += [i.text for i in out if isinstance(i, TellUser)]
         assert starts < 15
     (given_up,) = [i for i in out if isinstance(i, GiveUp)]
     assert (
         "was started 13 times and never came up" in given_up.reason
         and "was not ready 30 s after its start" in given_up.reason
     )
+    assert sum("start.timeout.secs" in text for text in told) == 1, "with the first one"
     assert "streamlet.worker.start.timeout.secs" in given_up.reason, "not to look at what its components do"
     assert now > 1300, "as slowly as that, the window would never be full"
 
