@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from streamlet.base.errors import BadInput, StreamletError
+from streamlet.components.columns import Columns, Rows
 from streamlet.components.tuples import OPEN, Tuple
 
 
@@ -21,6 +22,7 @@ class Batch:
 
     # An emit asks the present tuple for root, children, anchors and state, and a batch for the same.
     __slots__ = (
+        "_rows",
         "_tuples",
         "anchors",
         "children",
@@ -30,7 +32,6 @@ class Batch:
         "kind",
         "root",
         "roots",
-        "rows",
         "state",
         "stream",
         "task",
@@ -38,7 +39,7 @@ class Batch:
 
     def __init__(
         self,
-        rows: list[list[Any]],
+        rows: Rows,
         component: str = "",
         stream: str = "default",
         task: int = 0,
@@ -49,8 +50,7 @@ class Batch:
         root: Any = 0,
         kind: type[Tuple] = Tuple,
     ) -> None:
-        self.rows = rows
-        """The values of each tuple."""
+        self._rows = rows
         self.component = component
         self.stream = stream
         self.task = task
@@ -65,13 +65,21 @@ class Batch:
         self._tuples: list[Tuple] | None = None
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self._rows)
 
     def __iter__(self) -> Iterator[Tuple]:
         return iter(self.tuples)
 
     def __repr__(self) -> str:
         return f"Batch({len(self)} tuples from {self.component}[{self.stream}] task {self.task})"
+
+    @property
+    def rows(self) -> list[list[Any]]:
+        """The values of each tuple."""
+        # Made when asked for, and once: a tuple's values and its row are one list.
+        if isinstance(self._rows, Columns):
+            self._rows = [*self._rows]
+        return self._rows
 
     @property
     def tuples(self) -> list[Tuple]:
@@ -104,7 +112,9 @@ class Batch:
         """Return one field's values as a column. Raises BadInput for a field the stream does not have."""
         at = field if isinstance(field, int) else self._place(field)
         try:
-            return [row[at] for row in self.rows]
+            if isinstance(self._rows, Columns):
+                return [*self._rows.by_field[at]]
+            return [row[at] for row in self._rows]
         except IndexError:
             raise self._no_field(field) from None
 

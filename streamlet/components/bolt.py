@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from streamlet.components.batch import Batch
+from streamlet.components.columns import columns_of
 from streamlet.components.component import Component, TaskPort, not_running
 from streamlet.components.tuples import TICK_STREAM, Tuple, TupleId
 from streamlet.model.spec import BOLT, ComponentSpec
@@ -95,6 +96,19 @@ class Bolt(Component):
     ) -> None:
         """Send several tuples on, in order; none of them unless all can travel. Errors as ``emit``."""
         raise not_running("emit_many")
+
+    def emit_columns(
+        self,
+        *columns: Iterable[Any],
+        stream: str | None = None,
+        anchors: Sequence[Tuple | TupleId] | Batch | None = None,
+    ) -> None:
+        """Send columns on, one for each field, as ``emit_many`` sends rows.
+
+        A column is a list, or anything else that is iterable or has ``tolist`` (numpy, pandas, arrow). The cheapest way
+        from batch to batch: no row is made. Raises ValueError for columns of different lengths.
+        """
+        self.emit_many(columns_of(columns), stream, anchors)
 
     def ack(self, tup: Tuple | TupleId | Batch) -> None:
         """Finish a tuple, given itself or its ``id``; only with ``auto_ack = False``. A second ack is ignored.

@@ -55,6 +55,9 @@ def spread(deltas: dict[Root, int]) -> dict[int, int]:
         return deltas  # type: ignore[return-value]  # no SharedRoots among them
     by_root: dict[int, int] = {}
     for root, delta in deltas.items():
-        for one in root.roots if isinstance(root, SharedRoots) else (root,):
-            by_root[one] = by_root.get(one, 0) ^ delta
+        if not isinstance(root, SharedRoots):
+            by_root[root] = by_root.get(root, 0) ^ delta
+        elif delta:  # 0 where all that was emitted for a batch was also done here since
+            for one in root.roots:
+                by_root[one] = by_root.get(one, 0) ^ delta
     return by_root

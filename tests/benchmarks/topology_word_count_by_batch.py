@@ -17,7 +17,7 @@ class Split(Bolt):
     outputs = ["word"]
 
     def process_batch(self, batch: Batch) -> None:
-        self.emit_many([[word] for line in batch.values() for word in line.split()])
+        self.emit_columns([word for line in batch.values() for word in line.split()])
 
 
 class Count(Bolt):

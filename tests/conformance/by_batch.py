@@ -48,7 +48,7 @@ class Split(Bolt):
             for tup, line in zip(batch, lines, strict=True):
                 self.emit_many([[word] for word in line.split()], anchors=[tup])
         elif self.batches % 3 == 1:
-            self.emit_many([[word] for line in lines for word in line.split()])
+            self.emit_columns([word for line in lines for word in line.split()])
         else:
             for line in lines:
                 for word in line.split():

@@ -134,7 +134,18 @@ def test_the_page_lists_every_method_a_component_may_override(cls: type) -> None
         )
     )
     assert names and all(hasattr(cls, name) for name in names), names
-    bound = {"emit", "emit_many", "emit_each", "room", "ack", "fail", "log", "report_metric", "raise_exception"}
+    bound = {
+        "emit",
+        "emit_many",
+        "emit_columns",
+        "emit_each",
+        "room",
+        "ack",
+        "fail",
+        "log",
+        "report_metric",
+        "raise_exception",
+    }
     inner = {
         "bind",
         "bind_context",

@@ -6,6 +6,7 @@ may have a bug, and a tuple of wrong width, or for a task that is elsewhere, wou
 
 from __future__ import annotations
 
+from streamlet.components.columns import Columns
 from streamlet.model.plan import Plan, stream_of
 from streamlet.runtime.links.wire import BadFrame
 from streamlet.runtime.tasks.emitter import Incoming
@@ -46,7 +47,8 @@ class RouteCheck(dict[tuple[int, int, str], int]):
             width = self[run.source, run.target, run.stream]
             if width < 0 or self._worker_of[run.source] != incoming.worker:
                 raise BadFrame(f"A run from worker {incoming.worker} goes where the plan has no route.")
-            if not set(map(len, run.values)) <= {width}:
+            widths = {len(run.values.by_field)} if isinstance(run.values, Columns) else set(map(len, run.values))
+            if not widths <= {width}:
                 raise BadFrame(f"A tuple from worker {incoming.worker} has more or fewer fields than its stream.")
         if incoming.answer is not None:
             tasks = {incoming.answer.slowest, *(held[1] for held in incoming.answer.held)} - {0}

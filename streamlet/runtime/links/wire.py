@@ -18,6 +18,7 @@ from typing import Any
 import msgpack
 
 from streamlet.base.errors import StreamletError
+from streamlet.components.columns import Columns
 from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run
 from streamlet.tracking.census import Answer, Ask
 from streamlet.tracking.shared_roots import SharedRoots
@@ -144,15 +145,18 @@ def encode_data(outgoing: Outgoing) -> bytes:
 
     # In a run a negative root is a place in the frame's last part, counted from -1. That part is packed last, so it is
     # whole by then; each set of trees travels once, however many tuples belong to it.
-    def place(shared: Any) -> int:
-        if shared.__class__ is not SharedRoots:
-            raise TypeError(f"a {type(shared).__name__} does not travel")
-        if shared not in place_of:
-            places.append(shared.roots)
-            place_of[shared] = -len(places)
-        return place_of[shared]
+    # Rows that are held as columns travel so: a map from a field's number to its values.
+    def form(kept: Any) -> int | dict[int, list[Any]]:
+        if kept.__class__ is Columns:
+            return dict(enumerate(kept.by_field))
+        if kept.__class__ is not SharedRoots:
+            raise TypeError(f"a {type(kept).__name__} does not travel")
+        if kept not in place_of:
+            places.append(kept.roots)
+            place_of[kept] = -len(places)
+        return place_of[kept]
 
-    return pack([out.runs, out.roots, out.deltas, out.fails, out.full, out.ask, out.answer, places], place)
+    return pack([out.runs, out.roots, out.deltas, out.fails, out.full, out.ask, out.answer, places], form)
 
 
 def data_payloads(outgoing: Outgoing, limit: int = MAX_DATA_FRAME) -> tuple[list[bytes], list[Run]]:
@@ -240,15 +244,17 @@ def _shared_roots(places: Any) -> list[SharedRoots]:
 def _run(item: Any, shared: list[SharedRoots]) -> Run:
     if not isinstance(item, list) or len(item) != 7:
         raise BadFrame("A run does not have its seven parts.")
+    if type(item[-1]) is dict:
+        item[-1] = _columns(item[-1])
     run = Run(*item)
     if not (
         type(run.target) is type(run.source) is int
         and type(run.stream) is str
         and type(run.multi) is bool
-        and type(run.values) is list
         and type(run.roots) is type(run.edges) is list
+        and type(run.values) in (list, Columns)
         and len(run.roots) == len(run.edges) == len(run.values)
-        and set(map(type, run.values)) <= {list}
+        and (type(run.values) is Columns or set(map(type, run.values)) <= {list})
     ):
         raise BadFrame("A run's parts have the wrong types or lengths.")
     if run.multi:
@@ -263,6 +269,14 @@ def _run(item: Any, shared: list[SharedRoots]) -> Run:
         if shared:
             run = run._replace(roots=_with_shared_roots(run.roots, shared))
     return run
+
+
+def _columns(by_number: dict[Any, Any]) -> Columns:
+    columns = [*by_number.values()]
+    numbers_fit = [*by_number] == [*range(len(columns))] and set(map(type, by_number)) == _INT
+    if not numbers_fit or set(map(type, columns)) != {list} or len(set(map(len, columns))) != 1:
+        raise BadFrame("A run's columns are not lists of one length, counted from 0.")
+    return Columns(columns)
 
 
 def _with_shared_roots(roots: list[int], shared: list[SharedRoots]) -> list[Any]:

@@ -19,6 +19,7 @@ from typing import Any
 from streamlet.base.clock import Clock
 from streamlet.components.batch import Batch
 from streamlet.components.bolt import Bolt
+from streamlet.components.columns import Columns
 from streamlet.components.tuples import ACKED, OPEN, Tuple, TupleId, tick_tuple, tuple_of
 from streamlet.runtime.tasks import settling
 from streamlet.runtime.tasks.emitter import BadEmit, Emitter, Outbox, Pick, StreamRoutes, Work
@@ -246,7 +247,7 @@ class BoltTask:
         anchors: Sequence[Tuple | TupleId] | Batch | None = None,
     ) -> None:
         """Emit several tuples; none of them unless all can travel. Any thread."""
-        rows = [*tuples]
+        rows = tuples if isinstance(tuples, Columns) else [*tuples]
         if not self.calls.here():
             self._emit_many_from_other_thread(rows, stream, anchors)
             return
@@ -254,21 +255,21 @@ class BoltTask:
         found = self._anchors(anchors, routes)
         tracked = [anchor for anchor in found if anchor.root]
         one_root = len(tracked) < 2 and all(anchor.anchors is None for anchor in tracked)
-        by_box = routes.by_box(rows) if one_root else None
-        if by_box is None:
+        columns = routes.plain_columns(rows) if one_root and rows else None
+        if columns is None:
             for values in [self.emitter.checked(row, routes) for row in rows]:
                 self._send(values, routes, found, None)
             return
         # The rows of each receiver are one block, with one edge.
-        for box, own in by_box.items():
+        for box, select in routes.shares(columns):
             edge = self.getrandbits(64) if tracked else 0
             for anchor in tracked:
                 anchor.children ^= edge
-            box.put_block(routes.name, tracked[0].root if tracked else 0, edge, own)
+            box.put_block(routes.name, tracked[0].root if tracked else 0, edge, columns.select(select))
         self._settle_others(tracked)
 
     def _emit_many_from_other_thread(
-        self, rows: list[Sequence[Any]], stream: str | None, anchors: Sequence[Tuple | TupleId] | Batch | None
+        self, rows: Iterable[Sequence[Any]], stream: str | None, anchors: Sequence[Tuple | TupleId] | Batch | None
     ) -> None:
         copied = [self.calls.row(self.emitter, row, stream, None, False) for row in rows]
         given = (anchors,) if isinstance(anchors, Batch) else tuple(anchors or ())

@@ -13,13 +13,15 @@ or link keeps a bolt or spout from its next turn.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
-from operator import itemgetter
+from functools import partial
+from itertools import chain, compress, repeat
+from operator import is_, itemgetter
 from sys import getsizeof
 from typing import Any, NamedTuple
 
+from streamlet.components.columns import Columns, Rows
 from streamlet.components.tuples import NO_ROWS
 from streamlet.model.grouping import Grouping
 from streamlet.model.stream import DEFAULT_STREAM, Stream
@@ -77,7 +79,7 @@ class Run(NamedTuple):
     roots: list[Any]
     """Ints, 0 for an untracked tuple, or SharedRoots for a tuple that was emitted for a whole batch."""
     edges: list[Any]
-    values: list[Any]
+    values: Rows
 
     def part(self, first: int, end: int) -> Run:
         """Return its tuples from ``first`` up to ``end``."""
@@ -140,17 +142,21 @@ class Outbox:
             self.stream, self.multi = stream, multi
         return self.extend
 
-    def put_block(self, stream: str, root: Root, edge: int, rows: list[list[Any]]) -> None:
+    def put_block(self, stream: str, root: Root, edge: int, rows: Columns) -> None:
         """Put in rows that share one edge, in order."""
         # Rule: rows of a block have edge 0, but the last one. They are done in order, so the tree is complete with the
         # last, and a failure is brought to the ledger before acks of the same turn. For bolts that ack in any order see
         # `BoltTask._give_each_row_an_edge`.
-        self.switch(stream)
-        self._close()
         count = len(rows)
         edges = [0] * count
         edges[-1] = edge
-        self._closed.append(Run(self.target, self.source, stream, False, [root] * count, edges, rows))
+        self.put_run(stream, [root] * count, edges, rows)
+
+    def put_run(self, stream: str, roots: list[Any], edges: list[int], rows: Columns) -> None:
+        """Put in rows, in order, with a root and an edge each."""
+        self.switch(stream)
+        self._close()
+        self._closed.append(Run(self.target, self.source, stream, False, roots, edges, rows))
 
     def mark(self) -> int:
         """Return a place for ``withdraw``."""
@@ -249,7 +255,7 @@ class SampledSizes:
     def __init__(self) -> None:
         self._known: dict[Any, list[int]] = {}  # kind -> [bytes a row, rows until the next measurement]
 
-    def of(self, kind: Any, rows: Sequence[Sequence[Any]]) -> int:
+    def of(self, kind: Any, rows: Rows) -> int:
         """Return the usual bytes of a row of this kind; ``rows`` are new ones."""
         known = self._known.get(kind)
         if known is None:
@@ -426,6 +432,12 @@ class Inbox:
 Pick = Callable[[Sequence[Any]], Outbox]
 """Chooses the one outbox of a row."""
 
+Select = Callable[[list[Any]], list[Any]]
+"""Takes out of a column what belongs to one share of its rows."""
+
+FEW_BOXES = 4
+"""Most outboxes that rows are shared out to by a mask each; to more of them, by number."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -466,14 +478,25 @@ def _is_short(key: Any) -> bool:
     return not isinstance(key, tuple) or all(map(_is_short, key))
 
 
-def picker(target: Target, uniform: Callable[[], float]) -> Pick:
-    """Make the function from values to one outbox. Not for ``all`` and ``direct``."""
+@dataclass(frozen=True, slots=True)
+class Picker:
+    """Chooses one outbox for each row."""
+
+    one: Pick
+    of_value: Callable[[Any], Outbox]
+    """``one`` for a stream of one field: from that field's value (hashable), not the row."""
+    shares: Callable[[Columns], Iterable[tuple[Outbox, Select]]]
+    """``one`` for many rows at once: the outboxes, and what selects the rows of each, in order."""
+
+
+def picker(target: Target, uniform: Callable[[], float]) -> Picker:
+    """Make what chooses a row's outbox. Not for ``all`` and ``direct``."""
     kind = target.grouping.kind
     if kind == "global" or len(target.boxes) == 1:
         first = target.boxes[0]
-        return lambda values: first
+        return Picker(lambda values: first, lambda value: first, lambda columns: [(first, list)])
     if kind == "fields":
-        return FieldsPick(target)
+        return _fields_picker(target)
     if kind == "local_or_shuffle" and target.local:
         return _shuffle_picker(target.local, uniform)
     if kind in ("shuffle", "none", "local_or_shuffle"):
@@ -482,43 +505,85 @@ def picker(target: Target, uniform: Callable[[], float]) -> Pick:
     raise NotImplementedError(f"nothing picks a task for the grouping {kind!r}")
 
 
-def _shuffle_picker(boxes: Sequence[Outbox], uniform: Callable[[], float]) -> Pick:
+def _shuffle_picker(boxes: Sequence[Outbox], uniform: Callable[[], float]) -> Picker:
     # Every task in turn, as Storm does: even, and without a random number for each tuple. Only the start is random,
     # so that several senders do not all begin at the same task.
     order = list(boxes)
     position = int(uniform() * len(order))
     last = len(order) - 1
 
-    def pick(values: Sequence[Any]) -> Outbox:
+    def one(values: Sequence[Any]) -> Outbox:
         nonlocal position
         position = 0 if position >= last else position + 1
         return order[position]
 
-    return pick
+    def shares(columns: Columns) -> list[tuple[Outbox, Select]]:
+        nonlocal position
+        count, size = len(columns), len(order)
+        first = position + 1
+        position = (position + count) % size
+        return [(order[(first + at) % size], itemgetter(slice(at, None, size))) for at in range(min(count, size))]
+
+    return Picker(one, one, shares)
 
 
-class FieldsPick:
-    """Picks by the key of a row: the value itself for one field, a tuple for several."""
+def _fields_picker(target: Target) -> Picker:
+    """Make what chooses by the key of a row: the value itself for one field, a tuple for several."""
+    cache, fields, key_of = KeyCache(target.boxes), target.key, itemgetter(*target.key)
 
-    __slots__ = ("_key_of", "cache")
-
-    def __init__(self, target: Target) -> None:
-        self.cache = KeyCache(target.boxes)
-        self._key_of: Callable[[Sequence[Any]], Any] = itemgetter(*target.key)
-
-    def __call__(self, values: Sequence[Any]) -> Outbox:
-        key = self._key_of(values)
+    def one(values: Sequence[Any]) -> Outbox:
+        key = key_of(values)
         try:
-            return self.cache[key]
+            return cache[key]
         except TypeError:  # a list or dict cannot be a dictionary key
-            return self.cache.choose((key,))
+            return cache.choose((key,))
+
+    def shares(columns: Columns) -> Iterable[tuple[Outbox, Select]]:
+        by_field = columns.by_field
+        keys = by_field[fields[0]] if len(fields) == 1 else zip(*map(by_field.__getitem__, fields), strict=True)
+        return _shares_of([*map(cache.__getitem__, keys)])
+
+    return Picker(one, cache.__getitem__, shares)
+
+
+def _shares_of(chosen: Sequence[Outbox]) -> Iterator[tuple[Outbox, Select]]:
+    """Yield the outboxes chosen for rows, and what selects each one's."""
+    boxes = dict.fromkeys(chosen)
+    if len(boxes) == 1:
+        yield chosen[0], list
+    elif len(boxes) <= FEW_BOXES:
+        for box in boxes:
+            yield box, partial(_masked, [*map(is_, chosen, repeat(box))])
+    else:
+        rows_of: dict[Outbox, list[int]] = defaultdict(list)
+        for at, box in enumerate(chosen):
+            rows_of[box].append(at)
+        for box, rows in rows_of.items():
+            yield box, partial(_numbered, rows)
+
+
+def _masked(mask: list[bool], column: list[Any]) -> list[Any]:
+    return [*compress(column, mask)]
+
+
+def _numbered(rows: list[int], column: list[Any]) -> list[Any]:
+    return [*map(column.__getitem__, rows)]
 
 
 # -- streams: what a task may emit -----------------------------------------------------------------------------------
 
 
-def _is_small_int(value: Any) -> bool:
-    return value.__class__ is int and INT_MIN <= value <= INT_MAX
+ROWS = frozenset({list, tuple})
+"""Types of rows that many are emitted of in one call."""
+
+
+def _is_plain(column: list[Any]) -> bool:
+    """Tell whether all values travel as they are."""
+    others = set(map(type, column)) - PLAIN
+    if not others:
+        return True
+    ints = [value for value in column if value.__class__ is int]
+    return others == {int} and min(ints) >= INT_MIN and max(ints) <= INT_MAX
 
 
 class StreamRoutes:
@@ -532,7 +597,7 @@ class StreamRoutes:
         self.is_direct = stream.direct
         self.width = len(stream.fields)
         self.targets = tuple(targets)
-        self.picks: tuple[Pick, ...] = tuple(
+        self.picks: tuple[Picker, ...] = tuple(
             picker(target, uniform) for target in targets if target.grouping.kind not in ("all", "direct")
         )
         self.spreads = tuple(box for target in targets if target.grouping.kind == "all" for box in target.boxes)
@@ -540,65 +605,39 @@ class StreamRoutes:
             box.target: box for target in targets if target.grouping.kind == "direct" for box in target.boxes
         }
 
-    def are_plain(self, rows: Iterable[Any]) -> bool:
-        """Tell whether all rows have one plain value for each field."""
-        width = self.width
-        for row in rows:
-            if (row.__class__ is not list and row.__class__ is not tuple) or len(row) != width:
-                return False
-            for value in row:
-                if value.__class__ not in PLAIN and not _is_small_int(value):
-                    return False
-        return True
-
     def boxes(self, values: Sequence[Any], direct_task: int | None) -> list[Outbox]:
         """Return every outbox this tuple goes into."""
         if direct_task is not None:
             return [self.direct[direct_task]] if direct_task in self.direct else []
-        return [*(pick(values) for pick in self.picks), *self.spreads]
+        return [*(pick.one(values) for pick in self.picks), *self.spreads]
 
-    def by_box(self, rows: Sequence[Any]) -> Mapping[Outbox, list[list[Any]]] | None:
-        """Return copies of the rows by their receiver, in order.
+    def plain_columns(self, rows: Sequence[Any] | Columns) -> Columns | None:
+        """Return rows as columns for its one reader.
 
         None for a stream with several readers, or where a row is not plain: each is looked at by ``checked`` then.
         """
-        pick_row = self.single
-        if pick_row is None:
+        if self.single is None:
             return None
-        chosen: dict[Outbox, list[list[Any]]] = defaultdict(list)
-        if self.width != 1:
-            if not self.are_plain(rows):
+        if not isinstance(rows, Columns):
+            if not set(map(type, rows)) <= ROWS or set(map(len, rows)) != {self.width}:
                 return None
-            for copied in map(list, rows):
-                chosen[pick_row(copied)].append(copied)
-            return chosen
-        # One field, the usual case: the look at a row and its copy in one pass.
-        pick = self.single_value
-        for row in rows:
-            if row.__class__ is not list and row.__class__ is not tuple:
-                return None
-            try:
-                (value,) = row
-            except ValueError:
-                return None
-            if value.__class__ not in PLAIN and not _is_small_int(value):
-                return None
-            chosen[pick(value)].append([value])
-        return chosen
+            rows = Columns([[*map(itemgetter(at), rows)] for at in range(self.width)])
+        return rows if len(rows.by_field) == self.width and all(map(_is_plain, rows.by_field)) else None
+
+    def shares(self, columns: Columns) -> Iterable[tuple[Outbox, Select]]:
+        """Share the rows of ``plain_columns`` out: the outboxes, and what selects the rows of each."""
+        return self.picks[0].shares(columns)
 
     @property
     def single(self) -> Pick | None:
         """The one picker of a stream read by one grouping: the case worth a closure of its own."""
-        return self.picks[0] if len(self.picks) == 1 and not self.spreads and not self.direct else None
+        return self.picks[0].one if len(self.picks) == 1 and not self.spreads and not self.direct else None
 
     @property
     def single_value(self) -> Callable[[Any], Outbox]:
         """``single`` for a stream of one field: from that field's value (hashable), not the row."""
-        pick = self.single
-        assert pick is not None
-        if isinstance(pick, FieldsPick):
-            return pick.cache.__getitem__
-        return lambda value: pick((value,))
+        assert self.single is not None
+        return self.picks[0].of_value
 
 
 class Emitter:

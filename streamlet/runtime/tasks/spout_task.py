@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from streamlet.base.clock import Clock
+from streamlet.components.columns import Columns
 from streamlet.components.reliable_spout import ReliableSpout
 from streamlet.components.spout import FailReason, Spout
 from streamlet.runtime.tasks.bolt_task import ReportError
@@ -202,7 +203,8 @@ class SpoutTask:
 
         None of them unless all can travel.
         """
-        rows, ids = [*tuples], [*tup_ids]
+        rows = tuples if isinstance(tuples, Columns) else [*tuples]
+        ids = [*tup_ids]
         if len(rows) != len(ids):
             raise BadEmit(f"{self.emitter.component} called emit_each with {len(rows)} tuples and {len(ids)} ids.")
         if not self.here():
@@ -210,8 +212,8 @@ class SpoutTask:
                 self.emit_from_other_thread(self.emit, row, tup_id, None, None, False)
             return
         routes = self.emitter.routes(None, None)
-        pick = routes.single
-        if pick is None or not self.tracked or None in ids or self._spares or not routes.are_plain(rows):
+        columns = routes.plain_columns(rows) if rows and self.tracked and None not in ids and not self._spares else None
+        if columns is None:
             checked = [self.emitter.checked(row, routes) for row in rows]
             for row, tup_id in zip(checked, ids, strict=True):
                 self.emit(row, tup_id)
@@ -227,8 +229,8 @@ class SpoutTask:
         self.emits += len(rows)
         for root in range(first + (-first & SAMPLE), roots.stop, SAMPLE + 1):
             self._emitted_at[root] = self._now
-        for row, root, edge in zip(rows, roots, edges, strict=True):
-            pick(row).switch(routes.name)((root, edge, [*row]))
+        for box, select in routes.shares(columns):
+            box.put_run(routes.name, select([*roots]), select(edges), columns.select(select))
 
     def emit_from_other_thread(
         self,

@@ -25,7 +25,7 @@ from typing import Any
 
 from streamlet.base.errors import StreamletError, ValueCannotTravel, text_of
 from streamlet.components.bolt import Bolt
-from streamlet.model.plan import TICK_PERIOD, Plan, TaskPlan
+from streamlet.model.plan import TICK_PERIOD, Plan
 from streamlet.runtime.links.links import Departures, Links
 from streamlet.runtime.links.wire import MAX_DATA_FRAME
 from streamlet.runtime.tasks.bolt_task import BoltTask
@@ -44,6 +44,9 @@ logger = logging.getLogger("streamlet")
 
 SPOUT_BUDGET = 128
 """Most calls of one spout in one turn: the size of a batch under load."""
+
+BATCH_BUDGET = 512
+"""As SPOUT_BUDGET, for a spout all of whose readers take batches: the larger, the less a tuple costs them."""
 
 TURN_S = 0.010
 """Seconds that a bolt may run before the loop reads its links again."""
@@ -99,9 +102,16 @@ def _too_large_error(component: str, stream: str) -> StreamletError:
     )
 
 
-def _takes_batches(plan: Plan, task: TaskPlan) -> bool:
-    cls: type[Bolt] = plan.topology.component(task.component).cls
+def _takes_batches(plan: Plan, component: str) -> bool:
+    cls: type[Bolt] = plan.topology.component(component).cls
     return cls.takes_batches()
+
+
+def _budget(plan: Plan, spout: int) -> int:
+    component = plan.tasks[spout - 1].component
+    readers = {route.target for route in plan.routes if route.source.component == component}
+    by_batch = bool(readers) and all(_takes_batches(plan, reader) for reader in readers)
+    return BATCH_BUDGET if by_batch else SPOUT_BUDGET
 
 
 class WorkerLoop:
@@ -139,12 +149,14 @@ class WorkerLoop:
             [task.task_id for task in sorted(bolts, key=lambda task: depths[task.component], reverse=True)],
             shared.conf["streamlet.inbox.high.water.tuples"],
             memory // 4,
-            [task.task_id for task in bolts if _takes_batches(shared.plan, task)],
+            [task.task_id for task in bolts if _takes_batches(shared.plan, task.component)],
         )
         self._ahead = {task.task_id: shared.plan.ahead_of(task, depths) for task in bolts}
         self._spouts_keep = memory // 2
         self._weighs_at = 0.0
         self._holds_back_since: dict[int, float] = {}
+        self._budgets: dict[int, int] = {}
+        """Spout -> the most calls in one turn."""
         self._polls: list[SpoutTask] = []
         self._descriptors: list[tuple[SpoutTask, int]] = []
         self._watched: set[int] = set()
@@ -201,6 +213,7 @@ class WorkerLoop:
 
     def _add_spout(self, spout: SpoutTask, now: float) -> None:
         self.spouts[spout.task_id] = spout
+        self._budgets[spout.task_id] = _budget(self.plan, spout.task_id)
         name = self.plan.tasks[spout.task_id - 1].component
         descriptor = self.ledgers.guard(spout, "fileno", spout.spout.fileno)
         if descriptor is None or not self._can_watch(name, descriptor):
@@ -509,7 +522,8 @@ class WorkerLoop:
         for spout in self.spouts.values():
             try:
                 if spout.active:
-                    emitted |= self.ledgers.guard(spout, "next_tuple", partial(spout.turn, SPOUT_BUDGET, now))
+                    ask = partial(spout.turn, self._budgets[spout.task_id], now)
+                    emitted |= self.ledgers.guard(spout, "next_tuple", ask)
                 elif travels:
                     self.ledgers.guard(spout, "ack", spout.deliver_complete)
             finally:

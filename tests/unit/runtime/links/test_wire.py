@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from streamlet.components.columns import Columns
 from streamlet.runtime.links.wire import (
     MAX_DATA_FRAME,
     BadFrame,
@@ -43,7 +44,9 @@ def runs(draw: st.DrawFn) -> Run:
     one = st.lists(edges, min_size=2, max_size=2) if multi else edges
     columns = [draw(st.lists(one, min_size=size, max_size=size)) for _ in range(2)]
     rows = draw(st.lists(st.lists(values, max_size=3), min_size=size, max_size=size))
-    return Run(draw(st.integers(1, 99)), draw(st.integers(1, 99)), draw(st.text(max_size=9)), multi, *columns, rows)
+    fields = draw(st.lists(st.lists(values, min_size=size, max_size=size), min_size=1, max_size=3))
+    held = draw(st.sampled_from([rows, Columns(fields)]))
+    return Run(draw(st.integers(1, 99)), draw(st.integers(1, 99)), draw(st.text(max_size=9)), multi, *columns, held)
 
 
 naturals = st.integers(0, 2**63)
@@ -171,7 +174,8 @@ def recorded_payload() -> list[Any]:
     run = Run(3, 1, "default", False, [5, 6], [7, 8], [["a"], ["b", 2]])
     many = Run(4, 1, "other", True, [[5, 6]], [[7, 8]], [[None]])
     answer = Answer(7, 3, 1.5, 2, {1: 4}, {1: 5}, [5, 6], [[5, 2, 0.25]])
-    everything = Outgoing([run, many], [1], [2], [9], [3], Ask(7, [1], [6]), answer)
+    held = Run(4, 1, "third", False, [5, 6], [7, 8], Columns([["a", "b"], [1, None]]))
+    everything = Outgoing([run, many, held], [1], [2], [9], [3], Ask(7, [1], [6]), answer)
     payload: list[Any] = unpack(encode_data(everything))
     decode_data(pack(payload))  # else every mutation of it would be refused for what is wrong with it
     return payload
@@ -185,8 +189,8 @@ def mutated(rng: random.Random) -> bytes:
     payload = recorded_payload()
     node: Any = payload
     while True:
-        at = rng.randrange(len(node))
-        if isinstance(node[at], list) and node[at] and rng.random() < 0.8:
+        at = rng.choice([*node] if isinstance(node, dict) else range(len(node)))
+        if isinstance(node[at], (list, dict)) and node[at] and rng.random() < 0.8:
             node = node[at]
             continue
         node[at] = rng.choice(BAD)
@@ -265,6 +269,26 @@ def test_nested_headers_reserve_no_memory() -> None:
 def test_surrogates_and_random_bytes_travel() -> None:
     """Any str a Python program can hold."""
     assert unpack(pack(["\ud800", os.urandom(9)]))[0] == "\ud800"
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {},
+        {0: ["a"]},
+        {0: ["a", "b"], 1: ["a"]},
+        {1: ["a", "b"]},
+        {"0": ["a", "b"]},
+        {0: ["a", "b"], True: ["c", "d"]},
+        {0: "ab"},
+        {0: {"a": 1, "b": 2}},
+        {0: None},
+        {1: ["a", "b"], 0: ["a", "b"]},
+    ],
+)
+def test_columns_that_are_no_rows_of_their_run_are_refused(columns: Any) -> None:
+    with pytest.raises(BadFrame):
+        decode_data(pack([[[3, 1, "default", False, [1, 2], [1, 2], columns]], [], [], [], None, None, None, []]))
 
 
 @pytest.mark.parametrize("lengths", [(1, 2, 2), (2, 1, 2), (2, 2, 1), (0, 0, 1)])

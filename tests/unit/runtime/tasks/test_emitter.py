@@ -6,7 +6,10 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from streamlet.components.columns import Columns
 from streamlet.model.grouping import Grouping
 from streamlet.model.stream import Stream
 from streamlet.runtime.tasks import emitter as routing
@@ -26,7 +29,7 @@ def target(grouping: Grouping, tasks: int = 3, local: tuple[int, ...] = (), key:
 def picked(
     grouping: Grouping, rows: list[list[object]], uniform: Callable[[], float] = zero, **more: object
 ) -> list[int]:
-    pick = picker(target(grouping, **more), uniform)  # type: ignore[arg-type]
+    pick = picker(target(grouping, **more), uniform).one  # type: ignore[arg-type]
     return [pick(row).target for row in rows]
 
 
@@ -144,17 +147,52 @@ def test_a_long_key_is_not_kept(key: object) -> None:
     assert cache["short"] is cache["short"] and list(cache) == ["short"]
 
 
-def test_rows_of_several_fields_go_to_the_box_of_their_key_in_order_and_as_copies() -> None:
-    boxes = tuple(Outbox(1, 9 + n, "default") for n in range(2))
-    target = Target(Grouping.fields("word"), (0,), boxes, ())
-    routes = StreamRoutes(Stream(["word", "n"]), [target], lambda: 0.0)
-    rows = [[f"w{n % 3}", n] for n in range(30)]
-    by_box = routes.by_box(rows)
-    assert by_box is not None and sorted(row for own in by_box.values() for row in own) == sorted(rows)
-    for box, own in by_box.items():
-        assert [n for _, n in own] == sorted(n for _, n in own)
-        assert all(routes.boxes(row, None) == [box] for row in own)
-        assert not any(row is given for row in own for given in rows)
+GROUPINGS = [
+    (Grouping.fields("word"), (0,)),
+    (Grouping.fields("n"), (1,)),
+    (Grouping.fields("word", "n"), (0, 1)),
+    (Grouping.fields("n", "word"), (1, 0)),
+    (Grouping.SHUFFLE, ()),
+    (Grouping.LOCAL_OR_SHUFFLE, ()),
+    (Grouping.GLOBAL, ()),
+]
+
+
+@given(
+    st.sampled_from(GROUPINGS),
+    st.integers(1, 9),
+    st.lists(st.lists(st.tuples(st.text(max_size=2), st.integers(0, 30) | st.floats() | st.none()), max_size=40)),
+)
+def test_rows_emitted_at_once_go_where_they_go_one_by_one_in_order_and_as_copies(
+    grouping: tuple[Grouping, tuple[int, ...]], tasks: int, calls: list[list[tuple[object, object]]]
+) -> None:
+    kind, key = grouping
+    one, many = (
+        StreamRoutes(
+            Stream(["word", "n"]),
+            [Target(kind, key, tuple(Outbox(1, 9 + n, "default") for n in range(tasks)), ())],
+            lambda: 0.0,
+        )
+        for _ in range(2)
+    )
+    for rows in calls:
+        expected: dict[int, list[object]] = {}
+        for row in rows:
+            (box,) = one.boxes(row, None)
+            expected.setdefault(box.target, []).append(list(row))
+        columns = many.plain_columns(rows) if rows else None
+        got = {} if columns is None else {box.target: [*columns.select(take)] for box, take in many.shares(columns)}
+        assert repr(sorted(got.items())) == repr(sorted(expected.items()))  # nan is not equal to itself
+
+
+def test_columns_shared_out_are_lists_of_their_own() -> None:
+    routes = StreamRoutes(Stream(["n"]), [Target(Grouping.SHUFFLE, (), (Outbox(1, 9, "default"),), ())], lambda: 0.0)
+    given_ = Columns([[1, 2]])
+    columns = routes.plain_columns(given_)
+    assert columns is not None
+    ((_, take),) = routes.shares(columns)
+    columns.select(take).extend([[3]])
+    assert given_.by_field == [[1, 2]]
 
 
 def test_rows_that_are_not_plain_are_left_to_the_look_at_each() -> None:
@@ -162,4 +200,6 @@ def test_rows_that_are_not_plain_are_left_to_the_look_at_each() -> None:
         Stream(["word", "n"]), [Target(Grouping.SHUFFLE, (), (Outbox(1, 9, "default"),), ())], lambda: 0.0
     )
     for wrong in (["a"], ["a", [1]], "ab", ["a", 1 << 64]):
-        assert routes.by_box([["a", 1], wrong]) is None
+        assert routes.plain_columns([["a", 1], wrong]) is None
+    for columns in ([["a"]], [["a"], [[1]]], [["a"], [1], [2]], [["a", "b"], [1, -(1 << 63) - 1]]):
+        assert routes.plain_columns(Columns(columns)) is None

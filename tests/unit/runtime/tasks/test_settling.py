@@ -75,7 +75,8 @@ def test_a_tree_is_complete_exactly_when_all_its_tuples_are_done(data: st.DataOb
     size = data.draw(st.integers(1, 7))
     split = data.draw(st.booleans())
     raising = data.draw(st.sets(st.integers(0, 11), max_size=2))
-    emits = data.draw(st.lists(st.tuples(st.sampled_from(["all", "one", "some", "each", "none"]), st.integers(1, 4))))
+    ways = st.sampled_from(["all", "columns", "one", "some", "each", "none"])
+    emits = data.draw(st.lists(st.tuples(ways, st.integers(1, 4))))
     number = iter(range(1 << 20))
 
     class First(Bolt):
@@ -88,6 +89,8 @@ def test_a_tree_is_complete_exactly_when_all_its_tuples_are_done(data: st.DataOb
                 some = rng.sample(batch.tuples, rng.randint(1, len(batch)))
                 if how == "all":
                     self.emit_many([[name(roots, next(number))] for _ in range(count)])
+                elif how == "columns":
+                    self.emit_columns([name(roots, next(number)) for _ in range(count)])
                 elif how == "one":
                     tup = rng.choice(batch.tuples)
                     self.emit_many([[name({tup.root} - {0}, next(number))] for _ in range(count)], anchors=[tup])
