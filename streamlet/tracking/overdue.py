@@ -24,8 +24,8 @@ class Overdue:
     """Old trees of one spout task: still queued, held by a bolt, or nobody's.
 
     The time-out is for tuples that user code was given and did not ack. A tree with a tuple in a queue has not timed
-    out, however old it is: failed now, it would be queued a second time, and a slow bolt would work
-    for ever with nothing acked.
+    out, however old it is: failed now, it would be queued a second time, and a slow bolt would work for ever with
+    nothing acked.
     """
 
     __slots__ = ("_doubtful", "_later", "_timeout_s")
@@ -60,8 +60,7 @@ class Overdue:
     def judge(self, found: CensusResult, bound: int, trees: Mapping[int, int], now: float) -> dict[int, int]:
         """Return the trees that timed out, each with its holder.
 
-        That is the task that holds a tuple of it, or NOBODY.
-        ``bound`` is what ``asked`` gave for this round.
+        That is the task that holds a tuple of it, or NOBODY. ``bound`` is what ``asked`` gave for this round.
         """
         expired: dict[int, int] = {}
         queued: list[int] = []
