@@ -44,7 +44,6 @@ HELD_BY = {
     "scripted/cli/test_dev.py": ["devcluster/machine", "devcluster/resident"],
     "scripted/devcluster/test_jars.py": ["devcluster/installation"],
     "scripted/devcluster/test_jvm.py": ["devcluster/keeper"],
-    "unit/kafka/consumer/test_assignors.py": [f"kafka/consumer/assignors/{name}" for name in ("stateless", "sticky")],
     "unit/kafka/protocol/test_messages.py": [
         f"kafka/protocol/messages/{theme}"
         for theme in (

@@ -1,4 +1,4 @@
-"""Properties of all four assignors, over random groups."""
+"""Sticky and cooperative-sticky: balance, and no move that is not needed, over random groups."""
 
 from __future__ import annotations
 
@@ -9,94 +9,19 @@ from streamlet.kafka import TopicPartition
 from streamlet.kafka.consumer.assignors import (
     CooperativeStickyAssignor,
     PartitionAssignor,
-    RangeAssignor,
     RoundRobinAssignor,
     StickyAssignor,
 )
 from streamlet.kafka.consumer.assignors.base import Subscription
-
-TOPICS = ["a", "b", "c", "d"]
-Shares = dict[str, list[TopicPartition]]
-
-counts = st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 7))
-wishes = st.dictionaries(
-    st.sampled_from([f"m{number}" for number in range(7)]),
-    st.lists(st.sampled_from(TOPICS), unique=True),
-    min_size=1,
+from tests.unit.kafka.consumer.assignors.random_groups import (
+    Shares,
+    carried,
+    check_complete,
+    counts,
+    plain,
+    same_wishes,
+    wishes,
 )
-same_wishes = st.tuples(st.integers(1, 7), st.lists(st.sampled_from(TOPICS), unique=True, min_size=1)).map(
-    lambda row: {f"m{number}": row[1] for number in range(row[0])}
-)
-
-
-def plain(wanted: dict[str, list[str]]) -> dict[str, Subscription]:
-    return {member: Subscription(tuple(topics)) for member, topics in wanted.items()}
-
-
-def carried(
-    assignor: PartitionAssignor, wanted: dict[str, list[str]], owned: Shares, generation: int = 3
-) -> dict[str, Subscription]:
-    """Subscriptions as members send them that own this."""
-    return {
-        member: Subscription(
-            tuple(topics),
-            assignor.user_data(tuple(owned.get(member, ())), generation if member in owned else -1),
-            tuple(owned.get(member, ())),
-            generation if member in owned else -1,
-        )
-        for member, topics in wanted.items()
-    }
-
-
-def check_complete(shares: Shares, counts_: dict[str, int], wanted: dict[str, list[str]]) -> None:
-    """Every partition that somebody wants has one owner, who wants it; nobody is left out of the answer."""
-    given_ = [tp for share in shares.values() for tp in share]
-    all_wanted = {topic for topics in wanted.values() for topic in topics}
-    there = {TopicPartition(topic, n) for topic in all_wanted for n in range(counts_.get(topic, 0))}
-    assert len(given_) == len(set(given_))
-    assert set(given_) == there
-    assert set(shares) == set(wanted)
-    for member, share in shares.items():
-        assert all(tp.topic in wanted[member] for tp in share)
-
-
-@given(counts, wishes, st.sampled_from([RangeAssignor, RoundRobinAssignor, StickyAssignor, CooperativeStickyAssignor]))
-def test_c5_every_partition_has_exactly_one_owner_who_wants_it(
-    counts_: dict[str, int], wanted: dict[str, list[str]], kind: type[PartitionAssignor]
-) -> None:
-    """For any topics and members."""
-    check_complete(kind().assign(counts_, plain(wanted)), counts_, wanted)
-
-
-@given(counts, same_wishes)
-def test_c5_range_differs_by_one_a_topic_and_gives_runs(counts_: dict[str, int], wanted: dict[str, list[str]]) -> None:
-    """Each topic by itself; neighbours stay together."""
-    for topic in TOPICS:
-        numbers = [
-            [tp.partition for tp in share if tp.topic == topic]
-            for share in RangeAssignor().assign(counts_, plain(wanted)).values()
-        ]
-        sizes = [len(row) for row in numbers]
-        assert max(sizes) - min(sizes) <= 1
-        assert all(row == list(range(row[0], row[0] + len(row))) for row in numbers if row)
-
-
-def test_c5_range_and_round_robin_are_javas() -> None:
-    """The example of Java's documentation: two topics of three partitions, two members."""
-    members = plain({"C0": ["t0", "t1"], "C1": ["t0", "t1"]})
-    both = {"t0": 3, "t1": 3}
-
-    def names(shares: Shares) -> dict[str, list[str]]:
-        return {member: [f"{tp.topic}p{tp.partition}" for tp in share] for member, share in shares.items()}
-
-    assert names(RangeAssignor().assign(both, members)) == {
-        "C0": ["t0p0", "t0p1", "t1p0", "t1p1"],
-        "C1": ["t0p2", "t1p2"],
-    }
-    assert names(RoundRobinAssignor().assign(both, members)) == {
-        "C0": ["t0p0", "t0p2", "t1p1"],
-        "C1": ["t0p1", "t1p0", "t1p2"],
-    }
 
 
 @given(counts, same_wishes, st.sampled_from([RoundRobinAssignor, StickyAssignor, CooperativeStickyAssignor]))
