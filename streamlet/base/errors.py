@@ -6,6 +6,8 @@ process exit status it leads to, so that the edge decides nothing.
 
 from __future__ import annotations
 
+import sys
+
 BAD_INPUT = 2
 """Exit status: refused before anything ran."""
 
@@ -23,6 +25,14 @@ def text_of(error: BaseException) -> str:
         return str(error)
     except Exception as broken:  # noqa: BLE001 - the user's code
         return f"(its text could not be had: __str__ raised {type(broken).__name__})"
+
+
+def hurts_one_tuple(error: BaseException) -> bool:
+    """Tell whether user code's exception concerns its call alone, not the process."""
+    # Of those that are no Exception only a coroutine's CancelledError is no wish to end anything: a pool, a client or a
+    # time-out cancelled it. The code that raised it has imported asyncio; we need not.
+    asyncio = sys.modules.get("asyncio")
+    return isinstance(error, Exception) or (asyncio is not None and isinstance(error, asyncio.CancelledError))
 
 
 class StreamletError(Exception):

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from streamlet.base.errors import StreamletError
+from streamlet.base.errors import StreamletError, hurts_one_tuple
 from streamlet.components.bolt import Bolt
 from streamlet.components.component import TaskPort
 from streamlet.components.tuples import Tuple, TupleId
@@ -77,7 +77,9 @@ class BatchingBolt(Bolt):
             self._batch = tups
             try:
                 self.process_batch(key, tups)
-            except Exception as error:  # noqa: BLE001 - user code: whatever it raises fails this batch only
+            except BaseException as error:
+                if not hurts_one_tuple(error):
+                    raise
                 failures.append(self._failed(key, tups, error))
             else:
                 for tup in tups if self._acks_batches else ():
@@ -87,7 +89,7 @@ class BatchingBolt(Bolt):
         if failures:
             raise failures[0]
 
-    def _failed(self, key: Any, tups: list[Tuple], error: Exception) -> BatchFailed:
+    def _failed(self, key: Any, tups: list[Tuple], error: BaseException) -> BatchFailed:
         for tup in tups if self._fails_batches else ():
             self.fail(tup)
         frame = traceback.extract_tb(error.__traceback__)[-1]

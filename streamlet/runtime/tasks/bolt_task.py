@@ -17,6 +17,7 @@ from sys import getrefcount
 from typing import Any
 
 from streamlet.base.clock import Clock
+from streamlet.base.errors import hurts_one_tuple
 from streamlet.components.batch import Batch
 from streamlet.components.bolt import Bolt
 from streamlet.components.columns import Columns
@@ -26,7 +27,7 @@ from streamlet.runtime.tasks.emitter import BadEmit, Emitter, Outbox, Pick, Stre
 from streamlet.runtime.tasks.in_hand import BEGAN, CALL, COUNT, LENGTH, TASK, InHand
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.task_stats import TaskStats
-from streamlet.runtime.tasks.user_errors import bolt_ended_run, every_tuple_failed, hurts_one_tuple
+from streamlet.runtime.tasks.user_errors import bolt_ended_run, every_tuple_failed
 from streamlet.runtime.tasks.values import INT_MAX, INT_MIN, PLAIN, copies
 from streamlet.tracking.shared_roots import Root, each_root
 

@@ -11,12 +11,13 @@ from functools import partial
 from typing import Any
 
 from streamlet.base.clock import Clock
+from streamlet.base.errors import hurts_one_tuple
 from streamlet.components.spout import FailReason, Spout
 from streamlet.model.plan import Plan
 from streamlet.runtime.tasks.emitter import Outgoing, Run
 from streamlet.runtime.tasks.in_hand import InHand
 from streamlet.runtime.tasks.spout_task import SpoutTask
-from streamlet.runtime.tasks.user_errors import hurts_one_tuple, spout_failed
+from streamlet.runtime.tasks.user_errors import spout_failed
 from streamlet.tracking.pending import owner_task
 from streamlet.tracking.shared_roots import Root, each_root, spread
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import logging
 import resource
-import sys
 import textwrap
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -137,14 +136,6 @@ def exited(error: BaseException, components: Mapping[int, str]) -> StreamletErro
 
 
 # -- errors that fail one tuple --------------------------------------------------------------------------------------
-
-
-def hurts_one_tuple(error: BaseException) -> bool:
-    """Tell whether user code's exception concerns its call alone, not the process."""
-    # Of those that are no Exception only a coroutine's CancelledError is no wish to end anything: a pool, a client or a
-    # time-out cancelled it. The code that raised it has imported asyncio; we need not.
-    asyncio = sys.modules.get("asyncio")
-    return isinstance(error, Exception) or (asyncio is not None and isinstance(error, asyncio.CancelledError))
 
 
 class Complaints:

@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
 
-from streamlet.base.errors import BadInput, StreamletError
+from streamlet.base.errors import BadInput, StreamletError, hurts_one_tuple
 from streamlet.model.topology import TopologySpec, is_topology
 from streamlet.runtime.worker.log_lines import keep_shown
 
@@ -98,7 +98,9 @@ def _import(file: Path) -> ModuleType:
     except StreamletError as error:  # a setting in the file that cannot be: its own paragraph says all
         raise CannotLoad(f"{file}, {_place(error, file)}: {error.message}") from error
     # SystemExit, too: a topology's file cannot be told from a program, and must not decide our exit status.
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if not (hurts_one_tuple(error) or isinstance(error, SystemExit)):
+            raise
         # Python up to 3.11.3 raises this for a file with null bytes, later ones a SyntaxError.
         if type(error) is ValueError and str(error) == NULL_BYTES_FOUND:
             raise CannotLoad(f"{file} does not parse: {error}, at its start. Nothing was started.") from error

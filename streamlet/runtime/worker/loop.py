@@ -23,7 +23,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from streamlet.base.errors import StreamletError, ValueCannotTravel, text_of
+from streamlet.base.errors import StreamletError, ValueCannotTravel, hurts_one_tuple, text_of
 from streamlet.components.bolt import Bolt
 from streamlet.model.plan import TICK_PERIOD, Plan
 from streamlet.runtime.links.links import Departures, Links
@@ -199,7 +199,9 @@ class WorkerLoop:
                 where = "initialize"
                 self.shared.in_hand.note_call(task.task_id, where, self.clock.monotonic())
                 live.component.initialize(live.conf, live.context)
-            except Exception as error:
+            except BaseException as error:
+                if not hurts_one_tuple(error):
+                    raise
                 cls = self.plan.topology.component(task.component).cls
                 called = cls if where != "initialize" else live.component.initialize
                 raise could_not_start(task.component, task.task_id, where, error, called) from error
@@ -353,7 +355,7 @@ class WorkerLoop:
             self.shared.in_hand.note_call(task, name, self.clock.monotonic())
             try:
                 act()
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - every component gets its turn, whatever another does
+            except BaseException as error:  # noqa: BLE001 - every component gets its turn, whatever another does
                 raised.append(could_not_close(self._component_of(task), task, name, error, act))
         self.shared.in_hand.clear()
         self.links.close()

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from operator import lt
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from streamlet.base.errors import StreamletError, ValueCannotTravel, text_of
+from streamlet.base.errors import StreamletError, ValueCannotTravel, hurts_one_tuple, text_of
 from streamlet.components.spout import Spout
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.fetch.truncation import LeaderEpochs
@@ -363,7 +363,9 @@ class ReadBuffer:
             rows: Sequence[Row | None] = self._columns(batch.keys, batch.values)
             if len(rows) != len(batch):
                 raise ValueError(f"{len(rows)} rows of {len(batch)} records")  # which row is of which record is unknown
-        except Exception:  # noqa: BLE001 - a scheme is the user's code; one by one the bad record is named
+        except BaseException as error:  # a scheme is the user's code; one by one the bad record is named
+            if not hurts_one_tuple(error):
+                raise
             return self._one_by_one(batch)
         self._weigh(batch)
         return zip(batch.offsets(), rows, strict=True)
@@ -546,7 +548,9 @@ class PartitionManager:
             return None
         try:
             rows = list(self._scheme.deserialize(record) or ())
-        except Exception as error:  # noqa: BLE001 - as for columns: the user's code
+        except BaseException as error:
+            if not hurts_one_tuple(error):
+                raise
             what = f"cannot be decoded by {name_of(self._scheme)}: {type(error).__name__}: {text_of(error)}."
             self._undecodable(offset, record, what, error)
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -67,6 +68,23 @@ def test_a_batch_that_raises_fails_alone() -> None:
     assert isinstance(raised.error, BatchFailed)
     assert "totals (task " in str(raised.error) and "ValueError" in str(raised.error)
     assert "2 tuple(s) of key 'bad': no such word. They have failed" in str(raised.error)
+
+
+def test_a_batch_that_is_cancelled_fails_alone() -> None:
+    """The batches after it had been taken from the bolt: they would be neither acked nor failed, nor processed."""
+
+    class Cancelled(Totals):
+        def process_batch(self, key: Any, tups: list[Tuple]) -> None:
+            if key == "bad":
+                raise asyncio.CancelledError
+            self.emit([key, len(tups)])
+
+    with BoltTester(Cancelled, conf=TICKS, raise_errors=False) as tester:
+        tester.give("a", "bad", "b")
+        tester.tick()
+        (raised,) = tester.errors
+        assert "raised CancelledError" in str(raised.error)
+        assert tester.emitted() == [["a", 1], ["b", 1]] and tester.failed == [["bad"]]
 
 
 def test_flags_of_the_class_mean_the_batch() -> None:

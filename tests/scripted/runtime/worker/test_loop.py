@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import random
 import selectors
 import socket
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,7 +26,9 @@ from streamlet.runtime.links.links import Links, SocketLinks, Traffic
 from streamlet.runtime.links.wire import FrameReader, FrameWriter, data_payloads, decode_data
 from streamlet.runtime.tasks.building import WorkerContext
 from streamlet.runtime.tasks.emitter import WHOLE, Incoming, Outgoing, Run
+from streamlet.runtime.tasks.user_errors import ComponentFailed
 from streamlet.runtime.worker.loop import BOLTS_S, WorkerLoop
+from streamlet.testing import TopologyTester
 from streamlet.tracking.census import Answer, Ask
 
 SPOUT, BOLT = 1, 2
@@ -249,12 +251,40 @@ def test_bolts_clean_up_before_spouts_wait_for_a_last_commit() -> None:
         assert heard == ["cleaned up", "closed"]
 
 
-def test_a_cleanup_that_exits_does_not_keep_the_others_from_theirs() -> None:
-    """sys.exit() is one component's fault, as any exception is."""
+@pytest.mark.parametrize("kind", [SystemExit, asyncio.CancelledError, KeyboardInterrupt, GeneratorExit, MemoryError])
+@pytest.mark.parametrize("where", ["cleanup", "deactivate"])
+def test_a_close_that_raises_whatever_it_be_does_not_keep_the_others_from_theirs(
+    kind: type[BaseException], where: str
+) -> None:
+    """It is one component's fault, as any exception is: the others' last words are nowhere else."""
+
+    def raises() -> None:
+        raise kind
+
     with rig(0, workers=1) as one:
-        one.bolt.cleanup = sys.exit
+        cleaned: list[str] = []
+        one.bolt.cleanup = lambda: cleaned.append("cleaned up")
+        setattr(one.bolt if where == "cleanup" else one.spout, where, raises)
         (error,) = one.loop.close(clean=True)
-        assert isinstance(error.__cause__, SystemExit) and one.spout.heard == ["closed"]
+        assert isinstance(error.__cause__, kind) and where in str(error) and one.spout.heard == ["closed"]
+        assert cleaned == ([] if where == "cleanup" else ["cleaned up"])
+
+
+@pytest.mark.parametrize("kind", [ValueError, asyncio.CancelledError])
+def test_an_initialize_that_raises_or_is_cancelled_is_named(kind: type[BaseException]) -> None:
+    class Bad(Sink):
+        def initialize(self, conf: Any, context: Any) -> None:
+            raise kind("no answer")
+
+    class One(Topology):
+        numbers = Numbers.spec()
+        bad = Bad.spec(inputs=[numbers])
+
+    with (
+        pytest.raises(ComponentFailed, match=f"bad .*{kind.__name__}.*in initialize.*no answer"),
+        TopologyTester(One) as tester,
+    ):
+        tester.run()
 
 
 def test_a_post_to_a_closed_loop_writes_into_no_other_file() -> None:

@@ -93,6 +93,12 @@ def test_a_neighbour_that_does_not_parse_is_named_itself(tmp_path: Path) -> None
         load_topology(put(tmp_path, "imports_broken.py", "import broken_neighbour\n" + ONE))
 
 
+def test_a_file_that_is_cancelled_while_it_is_imported_is_named_with_its_line(tmp_path: Path) -> None:
+    text = "import asyncio\n\nraise asyncio.CancelledError\n"
+    with pytest.raises(CannotLoad, match=r"raised CancelledError \(.*line 3"):
+        load_topology(put(tmp_path, "cancelled_topology.py", text))
+
+
 @pytest.mark.parametrize("kind", [ValueError, SyntaxError])
 def test_a_file_with_null_bytes_does_not_parse_in_any_python(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]

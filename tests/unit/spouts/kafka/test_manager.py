@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -304,6 +305,16 @@ def test_an_undecodable_record_is_named_and_never_passed() -> None:
     )
     one.ack(40)
     assert one.last_completed_offset() == 41
+
+
+def test_a_scheme_that_is_cancelled_names_its_record() -> None:
+    def cancelled(record: Record) -> list[list[str]]:
+        raise asyncio.CancelledError
+
+    one, out = manager(FunctionScheme(cancelled, ["word"])), Out()
+    one.add(*fetched(batch(40, [b"a"])), 41)
+    with pytest.raises(PoisonRecord, match=r"partition 3, offset 40 cannot be decoded by .* CancelledError"):
+        drain(one, out)
 
 
 def test_with_skip_an_undecodable_record_is_passed_over_and_counted() -> None:
