@@ -47,7 +47,7 @@ class EveryTupleFailed(ComponentFailed):
 
 
 def could_not_start(
-    component: str, task_id: int, where: str, error: Exception, defined: Defined = None
+    component: str, task_id: int, where: str, error: BaseException, defined: Defined = None
 ) -> StreamletError:
     """Explain what a constructor or ``initialize`` raised; return an error of ours unchanged."""
     if isinstance(error, StreamletError):

@@ -563,7 +563,7 @@ class PartitionManager:
             return None
         return rows[0] if rows else None
 
-    def _undecodable(self, offset: int, record: Record, what: str, cause: Exception | None = None) -> None:
+    def _undecodable(self, offset: int, record: Record, what: str, cause: BaseException | None = None) -> None:
         if self._limits.on_poison == STOP:
             # Put back: the record stays the next one, so nothing past it is emitted or committed.
             self._waiting.appendleft((offset, record))
