@@ -131,10 +131,7 @@ def check_result(result: RunResult, topology: TopologySpec, errors: Sequence[str
     if not failed:
         return _check_open_trees(result, topology)
     counts = " and ".join(_row_text(row) for row in failed)
-    why = " ".join(dict.fromkeys(errors[:MOST_ERRORS])) or (
-        "No component raised anything: a bolt failed them by itself, they took longer than "
-        "topology.message.timeout.secs, or a worker or link was lost."
-    )
+    why = " ".join(dict.fromkeys(errors[:MOST_ERRORS])) or _silent_failures(result)
     again = "it again, so it was" if sum(map(_unprocessed, failed)) == 1 else "them again, so they were"
     spouts = [topology.component(row.name).cls for row in failed if row.kind == SPOUT]
     replays = bool(spouts) and all(issubclass(spout, ReliableSpout) for spout in spouts)
@@ -142,6 +139,18 @@ def check_result(result: RunResult, topology: TopologySpec, errors: Sequence[str
     raise TreesFailed(
         f"The topology ran to its end, but {counts} failed and nobody sent {again} not processed. {why} {remedy}",
         result,
+    )
+
+
+def _silent_failures(result: RunResult) -> str:
+    """Return who failed tuples though no component raised anything."""
+    bolts = [row for row in result.status.components if row.kind != SPOUT and row.failed]
+    if bolts:
+        by_itself = " and ".join(f"{row.name} failed {row.failed:,} tuples by itself, with self.fail" for row in bolts)
+        return f"No component raised anything: {by_itself}."
+    return (
+        "No component raised anything: they took longer than topology.message.timeout.secs, or a worker or link was "
+        "lost."
     )
 
 

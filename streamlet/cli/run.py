@@ -15,6 +15,7 @@ from streamlet.backends.log_file import JSON, TEXT, Keeper
 from streamlet.backends.log_file import log_file as log_file_of
 from streamlet.base.errors import BadInput
 from streamlet.base.printable import printable
+from streamlet.cli.alike_errors import FoldingView
 from streamlet.cli.errors import explain
 from streamlet.cli.interrupts import Interrupts, signals_to
 from streamlet.cli.kept_view import KeptView
@@ -183,8 +184,8 @@ def choose_view(as_json: bool) -> View:
         # rich is imported only where a person looks on: a pipe or a container does not need it.
         from streamlet.cli.table import TableView
 
-        return TableView()
-    return PlainView()
+        return FoldingView(TableView())
+    return FoldingView(PlainView())
 
 
 def _watched(

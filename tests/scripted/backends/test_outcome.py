@@ -217,6 +217,14 @@ def test_what_closing_raised_hides_nothing_that_was_given_up(tmp_path: Path) -> 
     assert caught.value.result is not None and caught.value.result.reason == "caught_up"
 
 
+def test_a_bolt_that_failed_tuples_by_itself_is_named(tmp_path: Path) -> None:
+    rows = ComponentStatus("spout", "spout", 1, given_up=2), ComponentStatus("bad", "bolt", 1, failed=8)
+    with pytest.raises(TreesFailed, match=r"anything: bad failed 8 tuples by itself, with self\.fail\. Fix that\."):
+        check_result(ended("caught_up", *rows), topology_with(tmp_path, "Reliable"), [])
+    with pytest.raises(TreesFailed, match=r"anything: they took longer than topology\.message\.timeout\.secs, or"):
+        check_result(ended("caught_up", rows[0]), topology_with(tmp_path, "Reliable"), [])
+
+
 def test_what_was_lost_in_the_middle_of_a_run_stands_beside_what_its_drain_left(tmp_path: Path) -> None:
     bad = ComponentStatus("bad", "bolt", 1, lost=60)
     result = dataclasses.replace(ended("time", bad), left={"bad": 7})
