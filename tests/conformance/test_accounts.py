@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -16,6 +17,7 @@ from streamlet.backends.outcome import TuplesLeft
 from tests.conformance import from_threads
 from tests.conformance.early_and_late import HELD, SHARE, Beginnings, Endings
 from tests.conformance.from_threads import FromThreads, LateThread
+from tests.conformance.twice_open import TwiceOpen
 from tests.conformance.untracked_ways import COUNT, Ways
 from tests.patience import PATIENCE_S
 
@@ -171,3 +173,23 @@ def test_a_thread_that_emits_when_the_run_ends_is_refused_and_what_was_taken_is_
     taken, kind, *words = (tmp_path / "refused").read_text().split()
     assert kind == "BadEmit" and "while the run ends" in " ".join(words)
     assert counted_outside(tmp_path) == int(taken) == result.components["late"].emitted > 1000
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+def test_an_id_that_is_emitted_twice_while_it_is_open_is_refused_each_time_and_nothing_is_lost(
+    backend: str, tmp_path: Path
+) -> None:
+    """20 000 ids, each tried twice: taken, one of the two tuples could not be replayed. An id that is done is free."""
+    result = streamlet.run(
+        TwiceOpen,
+        backend=backend,
+        workers=workers_of(backend, 2),
+        until_caught_up=True,
+        settings={"accounts.folder": str(tmp_path)},
+    )
+    counts, said = json.loads((tmp_path / "counts").read_text())
+    assert set(counts) == {"refused", "refused of old", "taken of old"} and counts["refused"] == COUNT
+    assert all("tup_id N was emitted again while" in text for text in said) and said
+    lines = subprocess.run(["cat", *tmp_path.glob("seen.*")], check=True, capture_output=True).stdout.count(b"\n")
+    assert counted_outside(tmp_path) == COUNT and lines == COUNT + counts["taken of old"]
+    assert result.components["numbers"].acked == lines and result.components["numbers"].failed == 0

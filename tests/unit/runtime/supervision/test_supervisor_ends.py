@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from streamlet.runtime.supervision.instructions import Instruction, Kill, TellUser
+from streamlet.backends.run_coordinator import STALL_S
+from streamlet.base.clock import AwakeClock, ManualClock
+from streamlet.runtime.supervision.instructions import GiveUp, Instruction, Kill, TellUser
 from streamlet.runtime.supervision.supervisor import Limits
 from streamlet.runtime.worker.messages import Close, Pause, Quiet
 from tests.unit.runtime.supervision.supervision_rig import (
@@ -288,3 +292,60 @@ def test_a_run_that_has_caught_up_drains_as_long_as_tuples_are_processed() -> No
     supervisor.end("caught_up", 10.0)
     supervisor.processed(0, 1, 1, 13.0)
     assert supervisor.tick(14.0) == [Close(clean=True, settled=False)]
+
+
+def _starting(run: CheckedSupervisor) -> None: ...
+
+
+def _up(run: CheckedSupervisor) -> None:
+    bring_up(run, range(2), 1.0)
+
+
+def _one_waits_for_its_restart(run: CheckedSupervisor) -> None:
+    _up(run)
+    run.gone(1, 1, "was killed", 2.0)
+
+
+def _a_link_is_lost(run: CheckedSupervisor) -> None:
+    _up(run)
+    run.link_lost(0, 1, 1, 1, run.version, "it broke", 2.0)
+
+
+def _draining(run: CheckedSupervisor) -> None:
+    _up(run)
+    run.end("interrupted", 2.0)
+
+
+def _closing(run: CheckedSupervisor) -> None:
+    _draining(run)
+    for step in range(1, 3):
+        all_quiet(run, 2.0, step=step)
+
+
+@pytest.mark.parametrize(
+    "phase",
+    [_starting, _up, _one_waits_for_its_restart, _a_link_is_lost, _draining, _closing],
+    ids=lambda f: f.__name__,
+)
+@pytest.mark.parametrize("away_s", [48.0, 86_400.0])
+def test_a_coordinator_that_was_away_for_a_day_blames_no_worker_and_ends_nothing(
+    phase: Callable[[CheckedSupervisor], None], away_s: float
+) -> None:
+    """A lid that was shut, by the clock that the coordinator gives it: whatever was due is judged by what is heard."""
+    clock = ManualClock(start_s=0.0)
+    awake = AwakeClock(clock, STALL_S)
+    run = CheckedSupervisor(2, frozenset({0}), Limits())
+    run.begin(0.0)
+    phase(run)
+    while awake.monotonic() < 2.0:
+        clock.advance(0.25)
+    run.heard(0, run.workers[0].epoch, 2.0)
+    run.heard(1, run.workers[1].epoch, 2.0)
+    epochs = [worker.epoch for worker in run.workers.values()]
+    clock.advance(away_s)
+    for _ in range(4):  # a second in which its workers' words are read
+        out = run.tick(awake.monotonic())
+        assert not [one for one in out if isinstance(one, (Kill, GiveUp, Close))], out
+        clock.advance(0.25)
+    assert not run.over and run.silent_workers(awake.monotonic()) == []
+    assert [worker.epoch for worker in run.workers.values()] == epochs or phase is _one_waits_for_its_restart
