@@ -119,6 +119,7 @@ class FailsInTheDrain(Bolt):
 
 
 class Endings(Topology):
-    config = {"accounts.folder": "", "topology.tick.tuple.freq.secs": 0.02}
+    # Its bolt fails as many tuples in a row as would end a run.
+    config = {"accounts.folder": "", "topology.tick.tuple.freq.secs": 0.02, "streamlet.first.failures.max": 0}
     again = Again.spec()
     fails = FailsInTheDrain.spec(inputs=[again])
