@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.faults.rig import wait_for
-from tests.marked_processes import MAIN, Marked, streamlet
+from tests.marked_processes import MAIN, REPOSITORY, Marked, streamlet
 from tests.patience import PATIENCE_S
 
 FILE = """
@@ -253,3 +255,52 @@ def test_errors_that_cannot_be_written_end_nothing(chatting: Callable[..., Chatt
         run = chatting(stderr=full)
         run.wait_for_more(500)
         run.finish()
+
+
+ON_A_SMALL_DISK = 'mount -t tmpfs -o size=200k small "$0" && { head -c "$1" /dev/zero > "$0/other"; shift; exec "$@"; }'
+"""For sh: a disk of 200 kB at ``$0``, with ``$1`` bytes of others, then a program. Gone with the program."""
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="it mounts a small disk, to fill it")
+
+
+def on_a_small_disk(disk: Path, taken: int, arguments: list[str], **environ: str) -> Marked:
+    """``streamlet ...`` with a disk of its own that nobody else sees."""
+    disk.mkdir()
+    inside = [str(disk), str(taken), sys.executable, "-c", MAIN, *arguments]
+    given = {"PYTHONPATH": str(REPOSITORY), "FOLDER": str(disk.parent), "TMPDIR": str(disk.parent), **environ}
+    return Marked(["unshare", "-m", "sh", "-c", ON_A_SMALL_DISK, *inside], given, cwd=disk.parent)
+
+
+@needs_root
+def test_g2_a_disk_that_fills_up_under_a_run_costs_the_files_on_it_and_no_tuple(tmp_path: Path) -> None:
+    """Of the log the disk takes the beginning; the lines that found no room, and the metrics file, are told."""
+    (tmp_path / "chatty.py").write_text(FILE)
+    files = ["--log-file", "disk/run.log", "--metrics-file", "disk/m.prom"]
+    arguments = ["run", "chatty.py", "--workers", "2", "--until-caught-up", *files]
+    run = on_a_small_disk(tmp_path / "disk", 0, arguments)
+    try:
+        done = tmp_path / "done"
+        wait_for("a megabyte of lines", lambda: done.exists() and done.read_bytes().count(b"\n") > 3000)
+        (tmp_path / "enough").touch()
+        _, err = run.process.communicate(timeout=PATIENCE_S)
+    finally:
+        run.end()
+    err = "\n".join(line for line in err.splitlines() if "sink: tuple" not in line)
+    assert run.process.returncode == 0, err[-3000:]
+    lines = done.read_text().split()
+    assert sorted(map(int, lines)) == list(range(1, len(lines) + 1)), "a tuple was lost, or came twice"
+    assert "--metrics-file disk/m.prom is out of date: No space left on device" in err
+    assert re.search(r"log file disk/run.log lacks .* lines?: .*No space left", err), err
+
+
+@needs_root
+def test_g2_a_run_that_cannot_begin_for_a_full_disk_says_so(tmp_path: Path) -> None:
+    """There is room for the folder, not for the code. With no room at all the next temporary folder is taken."""
+    (tmp_path / "chatty.py").write_text(FILE + "# words\n" * 10_000)
+    disk = tmp_path / "disk"
+    run = on_a_small_disk(disk, 150_000, ["run", "chatty.py", "-t", "5"], TMPDIR=str(disk))
+    try:
+        _, err = run.process.communicate(timeout=PATIENCE_S)
+    finally:
+        run.end()
+    assert run.process.returncode == 2 and "No space left on device" in err and "Make room there" in err, err

@@ -94,8 +94,10 @@ def test_a_call_that_hangs_is_a_metric_while_it_does(tmp_path: Path) -> None:
     assert value(path, "streamlet_hanging_seconds", **labels) is None
 
 
-def test_a_disk_that_fills_up_costs_the_file_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Told once, and the run goes on."""
+def test_a_metrics_file_that_cannot_be_written_any_more_costs_the_file_only(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its folder is gone: told once, and the run goes on."""
     view = MetricsFile(tmp_path / "gone" / "m.prom", Silent())
     for second in range(3):
         view.on_status(RunStatus("running", float(second)))

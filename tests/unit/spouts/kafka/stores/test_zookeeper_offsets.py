@@ -297,7 +297,7 @@ def test_a_claim_that_lost_the_race_claims_above_the_winner(tree: MemoryTree, ba
     assert node(tree)["owner_epoch"] == 6
 
 
-def test_a18_of_eight_runs_that_start_at_once_one_writes_and_all_others_are_told(tree: MemoryTree) -> None:
+def test_a18_of_eight_claims_made_at_once_one_writes_and_all_others_are_told(tree: MemoryTree) -> None:
     """Each claims the same node, and each writes under what it claimed."""
     count = 8
     barrier = threading.Barrier(count)
