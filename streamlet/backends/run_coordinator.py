@@ -295,7 +295,7 @@ class RunCoordinator:
     def _keep_code(self) -> Code:
         """Copy the code of the run beside its other files. Raises BadInput where there is no room."""
         if self.request.file is None:
-            return {}
+            return Code()
         try:
             return keep_code(self.request.file, self.directory / CODE_FOLDER)
         except OSError as error:
@@ -329,7 +329,8 @@ class RunCoordinator:
             careful_s=CAREFUL_S,
             crashes=self.supervisor.blame.deaths_of(task.task_id for task in self.plan.tasks_on(worker)),
             # On Spark the archive that travels holds the code as it was.
-            code={name: list(kept) for name, kept in self.code.items()} if listen[0] == "unix" else {},
+            modules=dict(self.code.modules) if listen[0] == "unix" else {},
+            files=dict(self.code.files) if listen[0] == "unix" else {},
             code_folder=str(self.directory / CODE_FOLDER),
             build=self.build if listen[0] == "unix" else "",
         )

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from streamlet.base.errors import BadInput
-from streamlet.runtime.worker.loading import place_of, source_folder
+from streamlet.runtime.worker.loading import place_of, python_files, source_folder
 
 LIBRARY = "library"
 TOPOLOGY = "topology"
@@ -60,7 +60,7 @@ def _package_files(package: str) -> Iterator[tuple[Path, str]]:
     spec = importlib.util.find_spec(package)
     assert spec is not None and spec.origin is not None, f"{package} is imported by this very package"
     folder = Path(spec.origin).parent
-    for path in _python_files(folder):
+    for path in python_files(folder):
         if "tests" not in path.relative_to(folder).parts:
             yield path, str(path.relative_to(folder.parent))
 
@@ -72,7 +72,7 @@ def _neighbours(file: Path) -> Iterator[tuple[Path, str]]:
     beside = source_folder(file)
     for place in [folder] if beside is None else [folder, beside]:
         size = 0
-        for count, path in enumerate(_python_files(place), 1):
+        for count, path in enumerate(python_files(place), 1):
             if path == root / "__init__.py":
                 # The slot's folder has a name of ours. With this file it would look like a package there, and the
                 # module get another name than on the driver.
@@ -85,21 +85,6 @@ def _neighbours(file: Path) -> Iterator[tuple[Path, str]]:
                     "it imports into a folder of their own."
                 )
             yield path, os.path.relpath(path, root)
-
-
-def _python_files(folder: Path) -> Iterator[Path]:
-    for here, folders, files in os.walk(folder):
-        # Hidden folders, caches and virtual environments are nobody's modules.
-        folders[:] = sorted(
-            name
-            for name in folders
-            if name.isidentifier() and name != "__pycache__" and not (Path(here) / name / "pyvenv.cfg").exists()
-        )
-        for name in sorted(files):
-            path = Path(here) / name
-            # A hidden one, or a link to nowhere, is an editor's: nobody imports it.
-            if name.endswith(".py") and not name.startswith(".") and path.is_file():
-                yield path
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,54 +1,112 @@
-"""The code of a run: every module that was imported below the topology's folder when the run was checked.
+"""The code of a run: the Python files below the topology's folder as they were when the run was checked.
 
-A worker that starts, or is started again hours later, imports these modules as they were then. An edit made meanwhile
-is reported and not used, so that two versions never meet in one run. Modules that are imported for the first time later
-(inside a method, say) are read as they are then.
+A worker that starts, or is started again hours later, imports these files as they were then, wherever the ``import``
+stands. An edit made meanwhile is reported and not used, so that two versions never meet in one run.
+
+Kept are the modules that the check imported, and the files of the folder (and of ``src`` beside it), the nearest first
+and up to a bound. Of any other file below the folder (one that was made since, or is beyond the bound) the first worker
+that imports it keeps a copy, and all others use that.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.machinery
 import importlib.util
+import itertools
+import os
 import sys
 import sysconfig
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.abc import MetaPathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from streamlet.base.errors import StreamletError
-from streamlet.runtime.worker.loading import place_of
+from streamlet.runtime.worker.loading import place_of, python_files, source_folder
 
-Code = Mapping[str, Sequence[str]]
-"""Name of a module -> its file, the hash of its source, and "package" or "module"."""
+MOST_FILES = 2000
+"""Files that are kept beside the modules that were imported: a topology may lie in a home folder."""
+
+MOST_BYTES = 32 << 20
+"""Bytes of these files."""
+
+MOST_FOLDERS = 2000
+"""Folders that are looked into for them."""
 
 _INSTALLED = tuple(
     Path(path).resolve()
     for path in {*(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))}
 )
+_LIBRARIES = {"site-packages", "dist-packages"}
 OWN = Path(__file__).resolve().parents[2]
 """Streamlet's own folder."""
 
 
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What a run has kept."""
+
+    modules: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Name of a module that the check imported -> its file, and "package" or "module"."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Real path of a file -> the hash of its source."""
+
+
 def keep_code(file: Path, folder: Path) -> Code:
-    """Copy the source of each module of a topology into ``folder``; return them."""
-    base = place_of(file.absolute())[0].resolve()
+    """Copy the sources of a topology into ``folder``; return them."""
+    roots = code_roots(file)
     folder.mkdir()
-    kept: dict[str, Sequence[str]] = {}
+    files: dict[str, str] = {}
+    modules: dict[str, Sequence[str]] = {}
     for name, module in list(sys.modules.items()):
         path = Path(getattr(module, "__file__", None) or "/")
-        if name == "__main__" or path.suffix != ".py" or not _is_users(path, base):
+        if name == "__main__" or path.suffix != ".py" or not _is_users(path, roots):
             continue
-        try:
-            source = path.read_bytes()
-        except OSError:  # made by something that has no file any more: every worker has to make it, too
-            continue
-        digest = hashlib.sha256(source).hexdigest()
-        (folder / digest).write_bytes(source)
-        kept[name] = (str(path.absolute()), digest, "package" if hasattr(module, "__path__") else "module")
-    return kept
+        # A file that cannot be read was made by something that has none any more: every worker has to make it, too.
+        if _keep(path, folder, files) is not None:
+            modules[name] = str(path.absolute()), "package" if hasattr(module, "__path__") else "module"
+    size = 0
+    for path in itertools.islice(_importable_later(file, roots), MOST_FILES):
+        size += _keep(path, folder, files) or 0
+        if size > MOST_BYTES:
+            break
+    return Code(modules, files)
+
+
+def code_roots(file: Path) -> list[Path]:
+    """Return the folders of the user's code.
+
+    These are the one that ``file`` is imported from, and ``src``.
+    """
+    roots = [place_of(file.absolute())[0], source_folder(file)]
+    return [root.resolve() for root in roots if root is not None]
+
+
+def _importable_later(file: Path, roots: Sequence[Path]) -> Iterator[Path]:
+    """Yield files below the roots, those of the topology's own folder first."""
+    base, name = place_of(file.absolute())
+    own = base / name.partition(".")[0] if "." in name else file.absolute().parent
+    places = [own, *roots]
+    paths = (path for place in places for path in python_files(place, MOST_FOLDERS))
+    return (path for path in paths if _is_users(path, roots))
+
+
+def _keep(path: Path, folder: Path, files: dict[str, str]) -> int | None:
+    """Copy a file that is not kept yet; return the bytes copied, None where it cannot be read."""
+    real = os.path.realpath(path)
+    if real in files:
+        return 0
+    try:
+        source = path.read_bytes()
+    except OSError:
+        return None
+    files[real] = digest = hashlib.sha256(source).hexdigest()
+    (folder / digest).write_bytes(source)
+    return len(source)
 
 
 def own_build() -> str:
@@ -61,42 +119,89 @@ def own_build() -> str:
     return digest.hexdigest()
 
 
-def _is_users(path: Path, base: Path) -> bool:
+def _is_users(path: Path, roots: Sequence[Path]) -> bool:
     path = path.resolve()
-    return path.is_relative_to(base) and not any(path.is_relative_to(other) for other in (*_INSTALLED, OWN))
+    if any(path.is_relative_to(other) for other in (*_INSTALLED, OWN)):
+        return False
+    # A virtual environment may lie in the folder: what is installed there is no more the user's than the interpreter.
+    return any(path.is_relative_to(root) and _LIBRARIES.isdisjoint(path.relative_to(root).parts) for root in roots)
 
 
 class KeptCode(MetaPathFinder):
     """Finds the modules of a run as they were at its check.
 
-    Stands first on ``sys.meta_path`` of a worker.
+    Stands first on ``sys.meta_path`` of a worker. ``file`` is the topology's.
 
     ``tell`` gets the path of each file that is another by now.
     """
 
-    def __init__(self, code: Code, folder: Path, tell: Callable[[str], None]) -> None:
+    def __init__(self, code: Code, file: Path, folder: Path, tell: Callable[[str], None]) -> None:
         self._code = code
+        self._roots = code_roots(file)
         self._folder = folder
         self._tell = tell
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return how to load a kept module, or None for any other. Raises StreamletError."""
-        if fullname not in self._code:
-            return None
-        file, digest, kind = self._code[fullname]
-        loader = _KeptLoader(fullname, file, self._source(file, digest))
-        places = [str(Path(file).parent)] if kind == "package" else None
+        """Return how to load a module: of the user's as it was. Raises StreamletError."""
+        if fullname in self._code.modules:
+            file, kind = self._code.modules[fullname]
+            return self._spec(fullname, file, is_package=kind == "package")
+        spec = self._found_by_others(fullname, path, target)
+        if spec is None:
+            return self._removed(fullname, path)
+        # Only what the interpreter itself would read from a source file: loaders of the user's have their own ways.
+        if type(spec.loader) is not importlib.machinery.SourceFileLoader or spec.origin is None:
+            return spec
+        if not _is_users(Path(spec.origin), self._roots):
+            return spec
+        return self._spec(fullname, spec.origin, is_package=spec.submodule_search_locations is not None)
+
+    def _found_by_others(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None
+    ) -> importlib.machinery.ModuleSpec | None:
+        for finder in list(sys.meta_path):
+            find = getattr(finder, "find_spec", None)
+            spec: importlib.machinery.ModuleSpec | None = None
+            if finder is not self and find is not None:
+                spec = find(fullname, path, target)
+            if spec is not None:
+                return spec
+        return None
+
+    def _removed(self, fullname: str, path: Sequence[str] | None) -> importlib.machinery.ModuleSpec | None:
+        """Return how to load a kept file that was removed."""
+        name = fullname.rpartition(".")[2]
+        for place in sys.path if path is None else path:
+            for file, is_package in ((f"{name}/__init__.py", True), (f"{name}.py", False)):
+                gone = Path(place).absolute() / file
+                if os.path.realpath(gone) in self._code.files:
+                    return self._spec(fullname, str(gone), is_package)
+        return None
+
+    def _spec(self, fullname: str, file: str, is_package: bool) -> importlib.machinery.ModuleSpec | None:
+        loader = _KeptLoader(fullname, file, self._source(file))
+        places = [str(Path(file).parent)] if is_package else None
         return importlib.util.spec_from_file_location(fullname, file, loader=loader, submodule_search_locations=places)
 
-    def _source(self, file: str, digest: str) -> bytes:
+    def _source(self, file: str) -> bytes:
         try:
             source = Path(file).read_bytes()
         except OSError:
             source = b""
-        if hashlib.sha256(source).hexdigest() == digest:
-            return source
+        digest = self._code.files.get(os.path.realpath(file))
+        if digest is None:
+            kept = self._first_import(file, source)
+        elif hashlib.sha256(source).hexdigest() == digest:
+            kept = source
+        else:
+            kept = self._from_start(file, digest)
+        if kept != source:
+            self._tell(file)
+        return kept
+
+    def _from_start(self, file: str, digest: str) -> bytes:
         why = "damaged"
         try:
             kept = (self._folder / digest).read_bytes()
@@ -107,8 +212,22 @@ class KeptCode(MetaPathFinder):
                 f"{file} was changed since the run began, and its code as it was then is gone from {self._folder} "
                 f"({why}). A worker with the new code would not fit the others: start the run again."
             )
-        self._tell(file)
         return kept
+
+    def _first_import(self, file: str, source: bytes) -> bytes:
+        """Return the source as this file's first importer has read it."""
+        # A link is made whole or not at all, by one of several workers: all others, and those that start later, read
+        # what that one has read.
+        first = self._folder / f"first-{hashlib.sha256(os.path.realpath(file).encode()).hexdigest()}"
+        own = first.with_name(f"{first.name}.{os.getpid()}")
+        try:
+            own.write_bytes(source)
+            with contextlib.suppress(FileExistsError):
+                first.hardlink_to(own)
+            own.unlink()
+            return first.read_bytes()
+        except OSError:  # no room, or the folder was swept: what is there is all that there is
+            return source
 
 
 class _KeptLoader(importlib.machinery.SourceFileLoader):

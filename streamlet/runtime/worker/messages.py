@@ -146,8 +146,9 @@ class WorkerPlan:
     debug: Flag
     keeps_log: Flag
     """The run's log is kept, with the lines that components print."""
-    code: Annotated[Mapping[str, Sequence[str]], _dict_of(_is(str), _list_of(_is(str), 3))]
-    """The modules of the run as they were when it was checked (``kept_code``), and where their source lies."""
+    modules: Annotated[Mapping[str, Sequence[str]], _dict_of(_is(str), _list_of(_is(str), 2))]
+    files: Annotated[Mapping[str, str], _dict_of(_is(str), _is(str))]
+    """The code of the run as it was when it was checked (``kept_code.Code``), and where its source lies."""
     code_folder: Text
     build: Text
     """Hash of streamlet's own files when the run began (``kept_code``); empty where they travel with the run."""

@@ -50,7 +50,7 @@ from streamlet.runtime.worker import messages
 from streamlet.runtime.worker.channel import ChannelClosed, ControlChannel
 from streamlet.runtime.worker.collector import Collector
 from streamlet.runtime.worker.hang_watch import Hang, HangWatch, Look, stack_of
-from streamlet.runtime.worker.kept_code import OWN, KeptCode, own_build
+from streamlet.runtime.worker.kept_code import OWN, Code, KeptCode, own_build
 from streamlet.runtime.worker.loading import CannotLoad, ImportedOtherwise, load_topology
 from streamlet.runtime.worker.log_lines import Place, at_work, line_now, logs_shown
 from streamlet.runtime.worker.loop import DRAINING, WorkerLoop
@@ -213,8 +213,9 @@ class Worker:
     def _placed(self) -> Plan:
         """Import the topology and place its tasks as the coordinator did. Raises StreamletError."""
         plan = self.plan
-        if plan.code:
-            sys.meta_path.insert(0, KeptCode(plan.code, Path(plan.code_folder), self._tell_edited))
+        if plan.modules:
+            code = Code(plan.modules, plan.files)
+            sys.meta_path.insert(0, KeptCode(code, Path(plan.file), Path(plan.code_folder), self._tell_edited))
         try:
             topology = load_topology(Path(plan.file), plan.attribute)
         except CannotLoad as error:  # the coordinator could: the user's input is not bad

@@ -145,7 +145,8 @@ def plan(tmp_path: Path) -> WorkerPlan:
         careful=[],
         careful_s=0.0,
         crashes={},
-        code={},
+        modules={},
+        files={},
         code_folder="",
         build="",
     )
