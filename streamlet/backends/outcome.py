@@ -113,8 +113,9 @@ def check_result(result: RunResult, topology: TopologySpec, errors: Sequence[str
     if result.left:
         why = "The drain's time was over before every queue was empty, and it left"
         if result.unclosed:
-            # At least: what was on its way to a worker that died is known to nobody.
-            why = f"The drain did not end well: {'; '.join(result.unclosed)}. It left at least"
+            # Of a worker that died this is what its last heartbeat had. What it worked off since counts as left, and
+            # what was on its way to it does not: exact would be a note outside its memory for each tuple.
+            why = f"The drain did not end well: {'; '.join(result.unclosed)}. By the last heartbeats it left about"
         raise TuplesLeft(
             f"{why} {tuples_text(result.left)}{_lost_before(result)}. "
             f"{NOBODY_SENDS} Allow more time with --drain-timeout (from Python: "
