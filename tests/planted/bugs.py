@@ -226,8 +226,8 @@ BUGS = (
     Bug(
         "an ack of another opening of the partition is taken",
         "spouts/kafka/spout.py",
-        "            manager = slots.get(slot)\n            if manager",
-        "            manager = slots.get(slot) or next(iter(slots.values()), None)\n            if manager",
+        "            manager = self._slots.get(slot)\n            if manager",
+        "            manager = self._slots.get(slot) or next(iter(self._slots.values()), None)\n            if manager",
         SPOUT,
     ),
     Bug(

@@ -23,7 +23,7 @@ import enum
 import heapq
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import lt
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -156,6 +156,11 @@ class OffsetLedger(Generic[V]):
             self.ignored_count += 1
             return False
         return True
+
+    def first_acked(self, offsets: Iterable[int]) -> list[int]:
+        """Close processed records that are in their first try; return the other offsets."""
+        pop = self._first.pop
+        return [offset for offset in offsets if pop(offset, None) is None]
 
     def failed(self, offset: int) -> bool:
         """Let a failed record wait for a retry; False: it is not in flight."""
@@ -656,6 +661,11 @@ class PartitionManager:
         # Acked offsets of small records end in the ledger; only trouble costs the look-ups of _forget.
         if self.ledger.acked(offset) and self._troubled:
             self._forget(offset)
+
+    def ack_many(self, offsets: Iterable[int]) -> None:
+        """Note that all tuples of these records were processed."""
+        for offset in offsets if self._troubled else self.ledger.first_acked(offsets):
+            self.ack(offset)
 
     def fail(self, offset: int, now_s: float, *, lost: bool = False) -> None:
         """Retry the record after a pause, or give it up: one of its tuples failed or timed out.

@@ -9,6 +9,7 @@ fetches out, commits, queued requests out.
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -181,11 +182,13 @@ class KafkaSpout(Spout):
             manager.ack(offset)
 
     def ack_many(self, tup_ids: Sequence[Any]) -> None:
-        slots = self._slots
+        offsets_of: dict[int, list[int]] = defaultdict(list)
         for slot, offset in tup_ids:
-            manager = slots.get(slot)
+            offsets_of[slot].append(offset)
+        for slot, offsets in offsets_of.items():
+            manager = self._slots.get(slot)
             if manager is not None:
-                manager.ack(offset)
+                manager.ack_many(offsets)
 
     def fail(self, tup_id: Any) -> None:
         slot, offset = tup_id

@@ -699,6 +699,18 @@ class ManagerMachine(RuleBasedStateMachine):
         else:
             self.one.fail(offset, self.now)
 
+    @precondition(lambda self: self.in_flight)
+    @rule(data=st.data(), late=st.lists(st.integers(0, 40), max_size=2))
+    def answer_several(self, data: st.DataObject, late: list[int]) -> None:
+        """Some are acked at once, among them what is not in flight (any more)."""
+        done = data.draw(st.sets(st.sampled_from(sorted(self.in_flight)), min_size=1))
+        late = [offset for offset in late if offset not in self.in_flight]
+        ignored = self.one.ledger.ignored_count
+        self.in_flight -= done
+        self.acked |= done
+        self.one.ack_many([*done, *late])
+        assert self.one.ledger.ignored_count == ignored + len(late)
+
     @rule(seconds=st.floats(0, 5))
     def wait(self, seconds: float) -> None:
         self.now += seconds

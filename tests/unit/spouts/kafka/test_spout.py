@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -51,6 +52,9 @@ class Manager:
 
     def ack(self, offset: int) -> None:
         self.acked.append(offset)
+
+    def ack_many(self, offsets: Sequence[int]) -> None:
+        self.acked.extend(offsets)
 
     def fail(self, offset: int, now_s: float, *, lost: bool) -> None:
         (self.lost if lost else self.failed).append(offset)
