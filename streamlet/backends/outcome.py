@@ -96,7 +96,8 @@ def _closing_text(raised: Sequence[str], result: RunResult) -> str | None:
         return f"closing it raised: {'; '.join(raised)}. {MISSING}"
     # After Ctrl-C the user limits the time, and is only told.
     if result.unclosed and result.reason != "interrupted":
-        late = any(LATE in text for text in result.unclosed)
+        # One that was at work on a tuple never came to its `cleanup`: more time would only prolong the wait.
+        late = any(LATE in text and " at work in " not in text for text in result.unclosed)
         more = " A `cleanup` that needs more time gets it by streamlet.stop.timeout.secs." if late else ""
         return f"{'; '.join(result.unclosed)}. {MISSING}{more} What was acked is not read again."
     return None

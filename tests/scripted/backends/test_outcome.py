@@ -217,6 +217,18 @@ def test_what_closing_raised_hides_nothing_that_was_given_up(tmp_path: Path) -> 
     assert caught.value.result is not None and caught.value.result.reason == "caught_up"
 
 
+@pytest.mark.parametrize(
+    ("where", "advised"),
+    [("", True), (" in cleanup of bad (task 2)", True), (" at work in bad (task 2) on the tuple [300]", False)],
+)
+def test_more_time_to_close_is_no_advice_for_a_call_that_hangs(tmp_path: Path, where: str, advised: bool) -> None:
+    killed = f"worker 1 (bad) did not stop within 30.0 s and was killed{where}"
+    result = dataclasses.replace(ended("time"), unclosed=(killed,))
+    with pytest.raises(RunFailed) as caught:
+        check_end(result, topology_with(tmp_path, "Reliable"), [], [])
+    assert killed in caught.value.message and ("streamlet.stop.timeout.secs" in caught.value.message) is advised
+
+
 def test_a_bolt_that_failed_tuples_by_itself_is_named(tmp_path: Path) -> None:
     rows = ComponentStatus("spout", "spout", 1, given_up=2), ComponentStatus("bad", "bolt", 1, failed=8)
     with pytest.raises(TreesFailed, match=r"anything: bad failed 8 tuples by itself, with self\.fail\. Fix that\."):
