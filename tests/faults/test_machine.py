@@ -60,7 +60,9 @@ class Sink(Bolt):
         if self.done == 1000:
             (FOLDER / f"works.{self.epoch}").touch()
         if self.done % 100 == 0:
-            (FOLDER / "seen").write_text(f"{self.done} {time.time()}")
+            # Put in place whole: whoever reads it while it is written would read nothing.
+            (FOLDER / "seen.new").write_text(f"{self.done} {time.time()}")
+            (FOLDER / "seen.new").replace(FOLDER / "seen")
 
 class Made(Topology):
     config = {"topology.max.spout.pending": 50}
