@@ -247,8 +247,8 @@ BUGS = (
     Bug(
         "damaged bytes are passed over",
         "spouts/kafka/manager.py",
-        "                self.refetch()\n                raise\n",
-        "                self._fetched.popleft()\n                continue\n",
+        "                    self.refetch()\n                    raise\n",
+        "                    self._fetched.popleft()\n                    continue\n",
         SPOUT,
     ),
     Bug(

@@ -39,6 +39,9 @@ LOOKS = frozenset(1 << power for power in range(16))
 KEPT_BYTES = 250
 """Bytes of a message that a ReliableSpout keeps, beside its values: ids, times, and their places."""
 
+FEW = 16
+"""Tuples below which those emitted at once are put in one by one, and travel with their neighbours."""
+
 MOST_FOLLOWED = 100_000
 """Most failed messages that are followed until they are acked."""
 
@@ -229,6 +232,10 @@ class SpoutTask:
         self.emits += len(rows)
         for root in range(first + (-first & SAMPLE), roots.stop, SAMPLE + 1):
             self._emitted_at[root] = self._now
+        if len(rows) < FEW and (pick := routes.single) is not None:
+            for row, root, edge in zip(columns, roots, edges, strict=True):
+                pick(row).switch(routes.name)((root, edge, row))
+            return
         for box, select in routes.shares(columns):
             box.put_run(routes.name, select([*roots]), select(edges), columns.select(select))
 

@@ -46,6 +46,9 @@ HEAVY_RECORD_BYTES = 16 * 1024
 USUAL_OVER = 4096
 """Records over which the mean of the smaller ones is taken, about."""
 
+LOADED = 128
+"""Records of small batches that are unpacked at once, about; a larger batch is unpacked whole."""
+
 OPEN_BYTES = 300
 """What an open record takes beside its value: row, offset, message id, and their places."""
 
@@ -304,33 +307,45 @@ class ReadBuffer:
 
     def refetch(self) -> None:
         """Drop everything that is not emitted; read on from the ledger's position."""
-        self._fetched.clear()
         self.waiting.clear()
-        self.size_bytes = 0
         for offset in [offset for offset in self.heavy if offset >= self._ledger.position]:
             del self.heavy[offset]
-        self._batch_end = self.position = self._ledger.position
-        self.leader_epoch = self.leader_epoch_at(self.position)
+        self._batch_end = self._ledger.position
+        self._fetch_again_from(self._ledger.position)
+
+    def _fetch_again_from(self, offset: int) -> None:
+        self._fetched.clear()
+        self.size_bytes = 0
+        self.position = offset
+        self.leader_epoch = self.leader_epoch_at(offset)
 
     def leader_epoch_at(self, offset: int) -> int:
         """Return the leader epoch of the record before ``offset``; -1 unknown."""
         return self._epochs.before(offset)
 
     def load(self) -> bool:
-        """Unpack the next batch that has records into ``waiting``; False when none is at hand.
+        """Unpack the next batches into ``waiting``, some records of them; False when none is at hand.
 
         Raises the KafkaError of an answer that cannot be unpacked; it is to be fetched again then.
         """
+        # Several, since a producer that does not linger makes batches of one record: each would be a turn's emit, and
+        # a run through all bolts, of its own.
         while self._fetched:
             answer = self._fetched[0]
             try:
                 for batch in answer.batches:
-                    if self._take(batch):
+                    self._take(batch)
+                    if len(self.waiting) >= LOADED:
                         return True
             except KafkaError:
                 # A generator that raised is over: the rest of the answer must be fetched again, not taken for empty.
-                self.refetch()
-                raise
+                if not self.waiting:
+                    self.refetch()
+                    raise
+                self._fetch_again_from(self._batch_end)  # what came before the damage is emitted first
+                return True
+            if self.waiting:
+                return True
             self._fetched.popleft()
             self.size_bytes -= answer.size_bytes
             if answer.lost:
@@ -339,7 +354,7 @@ class ReadBuffer:
                 self._ledger.pass_to(self._limited(answer.next_offset))
         return False
 
-    def _take(self, batch: RecordBatch) -> bool:
+    def _take(self, batch: RecordBatch) -> None:
         self._batch_end = self._limited(batch.next_offset)
         if batch.leader_epoch != self._epochs.latest:
             self._epochs.forget_below(self._ledger.committed)
@@ -350,13 +365,11 @@ class ReadBuffer:
             if self._end is not None and batch.next_offset > self._end:
                 while self.waiting and self.waiting[-1][0] >= self._end:
                     self.heavy.pop(self.waiting.pop()[0], None)
-        if self.waiting:
-            return True
-        self.batch_done()
-        return False
+        if not self.waiting:
+            self.batch_done()
 
     def batch_done(self) -> None:
-        """Move the ledger past the batch, gaps at its end included: its last record is out."""
+        """Move the ledger past all unpacked records, gaps at its end included: its last record is out."""
         self._ledger.pass_to(self._batch_end)
 
     def _limited(self, offset: int) -> int:

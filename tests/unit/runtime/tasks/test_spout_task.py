@@ -15,7 +15,7 @@ from streamlet.components.spout import FailReason
 from streamlet.model.grouping import Grouping
 from streamlet.runtime.tasks.emitter import BadEmit, Emitter, Outbox, StreamRoutes, Target
 from streamlet.runtime.tasks.in_hand import message_key
-from streamlet.runtime.tasks.spout_task import SpoutTask
+from streamlet.runtime.tasks.spout_task import FEW, SpoutTask
 from streamlet.tracking.census import CensusResult
 from streamlet.tracking.window import PendingWindow
 
@@ -162,16 +162,18 @@ def test_emit_many_is_one_tree() -> None:
     assert rig.spout.heard == [("ack", "a")]
 
 
-def test_emit_each_opens_a_tree_for_each_tuple() -> None:
-    rig = Rig(readers=1)
-    rig.turn(lambda spout: spout.emit_each([[n] for n in range(40)], [f"m{n}" for n in range(40)]))
+@pytest.mark.parametrize("count", [FEW - 1, FEW, 40])
+def test_emit_each_opens_a_tree_for_each_tuple(count: int) -> None:
+    rig, given, last = Rig(readers=1), [[n] for n in range(count)], count - 1
+    rig.turn(lambda spout: spout.emit_each(given, [f"m{n}" for n in range(count)]))
     rows = rig.emitted()
-    assert [values for _, _, values in rows] == [[n] for n in range(40)]
-    assert len({root for root, _, _ in rows}) == 40 and len({edge for _, edge, _ in rows}) == 40
-    rig.task.apply_acks([(root, edge) for root, edge, _ in rows[:39]], 1.0)
-    assert rig.spout.heard == [("ack", f"m{n}") for n in range(39)]
-    rig.task.apply_fails([rows[39][0]])
-    assert rig.spout.heard[-1] == ("fail", "m39") and not len(rig.task.pending)
+    assert [values for _, _, values in rows] == given
+    assert not any(values is row for (_, _, values), row in zip(rows, given, strict=True))
+    assert len({root for root, _, _ in rows}) == count and len({edge for _, edge, _ in rows}) == count
+    rig.task.apply_acks([(root, edge) for root, edge, _ in rows[:last]], 1.0)
+    assert rig.spout.heard == [("ack", f"m{n}") for n in range(last)]
+    rig.task.apply_fails([rows[last][0]])
+    assert rig.spout.heard[-1] == ("fail", f"m{last}") and not len(rig.task.pending)
 
 
 @pytest.mark.parametrize("rows", [[[1], [{1}]], [[1], [1, 2]], [[1], "a"]])

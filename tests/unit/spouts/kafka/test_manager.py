@@ -455,18 +455,33 @@ def test_an_error_of_emit_that_is_not_the_rows_goes_on() -> None:
 
 
 def test_a_damaged_batch_is_not_taken_for_an_empty_one() -> None:
-    """What was good before it goes out; then the error, and the position stays in front of the damage."""
+    """What was good before it goes out, and the rest is fetched again; at its beginning, the damage is an error."""
 
-    def batches() -> Iterator[RecordBatch]:
-        yield batch(0, [b"a"])
+    def batches(*good: RecordBatch) -> Iterator[RecordBatch]:
+        yield from good
         raise CorruptRecord("bad crc at offset 1")
 
     one, out = manager(), Out()
-    one.add(batches(), 10, 9, 9)
+    one.add(batches(batch(0, [b"a"])), 10, 9, 9)
     assert one.next(out) is EMITTED_END
-    assert isinstance(one.damage, CorruptRecord)
-    assert one.next(out) is NO_EMITTED
+    assert one.damage is None and one.next(out) is NO_EMITTED
     assert (one.ledger.position, one.buffer.position, one.buffer.size_bytes) == (1, 1, 0)
+    one.add(batches(), 10, 9, 9)
+    assert one.next(out) is NO_EMITTED
+    assert isinstance(one.damage, CorruptRecord)
+    assert (one.ledger.position, one.buffer.position, one.buffer.size_bytes) == (1, 1, 0)
+
+
+def test_small_batches_are_emitted_in_one_call_and_holes_between_them_are_passed() -> None:
+    one, out = manager(), Out()
+    small = [batch(3 * n, [b"%d" % n], end=3 * n + 2) for n in range(300)]
+    one.add(*fetched(*small), 900)
+    while one.next(out, 256) is not NO_EMITTED:
+        pass
+    assert out.offsets() == [3 * n for n in range(300)] and out.calls == [128, 128, 44]
+    for offset in out.offsets():
+        one.ack(offset)
+    assert one.last_completed_offset() == one.ledger.position == 899
 
 
 # -- bounds -----------------------------------------------------------------------------------------------------
