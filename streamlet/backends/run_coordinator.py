@@ -184,13 +184,24 @@ class RunCoordinator:
                 self.left.update(beat.queued)
         status = self._status("ended")
         self.observer.on_status(status)
-        reason, unclosed = self.supervisor.ending or "interrupted", tuple(self.supervisor.unclosed.values())
+        unclosed = tuple(f"{text}{self._hang_text(worker)}" for worker, text in self.supervisor.unclosed.items())
+        reason = self.supervisor.ending or "interrupted"
         result = RunResult(reason, status, self.supervisor.drained, unclosed, left=dict(self.left))
         try:
             return check_end(result, self.plan.topology, self.complaints, self._close_errors)
         except StreamletError as error:
             error.trace = error.trace or "".join(self._close_traces)  # for --debug
             raise
+
+    def _hang_text(self, worker: int) -> str:
+        """Return the call that a worker was last seen to hang in."""
+        rows = self.beats[worker].hanging if worker in self.beats else ()
+        return "".join(
+            f": it had been in {row['call']} of {self._component_of(row['task'])} (task {row['task']}) for "
+            f"{row['seconds']:.0f} s{' on ' + row['tuple'] if row['tuple'] else ''}, with what waits behind it "
+            "(streamlet.task.hang.action=replace ends such a call)"
+            for row in rows
+        )
 
     def _watch(self) -> None:
         show_at = next_multiple(self.started, STATUS_S) + STATUS_AFTER_S

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from streamlet.backends.contract import RunRequest, RunResult, RunStatus, Stop
+from streamlet.backends.outcome import TuplesLeft
 from streamlet.backends.processes import ProcessesBackend
 from streamlet.model.settings import resolve
 from streamlet.runtime.worker.loading import load_topology
@@ -79,6 +80,21 @@ def run(folder: Path, **conf: Any) -> tuple[Seeing, RunResult]:
     )
     watcher = Seeing(folder)
     return watcher, ProcessesBackend().run(request, watcher, Stop())
+
+
+def test_a_run_that_ends_while_a_bolt_hangs_names_the_call_and_the_tuple_in_its_last_words(tmp_path: Path) -> None:
+    file = tmp_path / "hanging_at_the_end.py"
+    file.write_text(FILE)
+    topology = load_topology(file)
+    settings = {"streamlet.task.hang.secs": 1, "streamlet.worker.heartbeat.secs": 0.2, "streamlet.stop.timeout.secs": 1}
+    conf = resolve(topology.config, {**settings, "streamlet.drain.timeout.secs": 1})
+    request = RunRequest(topology, conf, file=file, workers=2, seconds=3)
+    with pytest.raises(TuplesLeft) as failed:  # nobody makes "go"
+        ProcessesBackend().run(request, Watcher(), Stop())
+    said = str(failed.value)
+    assert "open tuple trees of numbers" in said
+    assert "it had been in process of locked (task 2) for" in said and "on ['number 250']" in said
+    assert "streamlet.task.hang.action=replace" in said and "streamlet.stop.timeout.secs" not in said
 
 
 def test_a_bolt_that_hangs_is_named_with_its_tuple_and_stack_and_goes_on(tmp_path: Path) -> None:

@@ -616,7 +616,7 @@ class StreamRoutes:
 
         None for a stream with several readers, or where a row is not plain: each is looked at by ``checked`` then.
         """
-        if self.single is None:
+        if self.single is None or not self.width:  # without a field, columns do not say how many rows there are
             return None
         if not isinstance(rows, Columns):
             if not set(map(type, rows)) <= ROWS or set(map(len, rows)) != {self.width}:

@@ -49,6 +49,9 @@ USUAL_OVER = 4096
 LOADED = 128
 """Records of small batches that are unpacked at once, about; a larger batch is unpacked whole."""
 
+LOADED_BYTES = 64 * 1024
+"""Bytes of their values, likewise."""
+
 OPEN_BYTES = 300
 """What an open record takes beside its value: row, offset, message id, and their places."""
 
@@ -272,6 +275,8 @@ class ReadBuffer:
         self._end = end
         self._fetched: deque[_BufferedAnswer] = deque()
         self._batch_end = ledger.position
+        self._loaded_bytes = 0
+        """Bytes of the values that the present ``load`` has unpacked."""
         self._epochs = LeaderEpochs()
         self._unpack = self._from_columns if columns is not None else self._one_by_one
 
@@ -329,13 +334,14 @@ class ReadBuffer:
         Raises the KafkaError of an answer that cannot be unpacked; it is to be fetched again then.
         """
         # Several, since a producer that does not linger makes batches of one record: each would be a turn's emit, and
-        # a run through all bolts, of its own.
+        # a run through all bolts, of its own. Few bytes: no bound counts records that wait here.
+        self._loaded_bytes = 0
         while self._fetched:
             answer = self._fetched[0]
             try:
                 for batch in answer.batches:
                     self._take(batch)
-                    if len(self.waiting) >= LOADED:
+                    if len(self.waiting) >= LOADED or self._loaded_bytes >= LOADED_BYTES:
                         return True
             except KafkaError:
                 # A generator that raised is over: the rest of the answer must be fetched again, not taken for empty.
@@ -400,6 +406,7 @@ class ReadBuffer:
     def _weigh(self, batch: RecordBatch) -> None:
         # Passes in C over the column do for the usual batch of small records.
         total, count = sum(map(len, filter(None, batch.values))), len(batch)
+        self._loaded_bytes += total
         if total >= HEAVY_RECORD_BYTES and max(map(len, filter(None, batch.values))) >= HEAVY_RECORD_BYTES:
             for offset, value in zip(batch.offsets(), batch.values, strict=True):
                 if value is not None and len(value) >= HEAVY_RECORD_BYTES:

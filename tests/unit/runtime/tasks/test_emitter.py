@@ -185,6 +185,12 @@ def test_rows_emitted_at_once_go_where_they_go_one_by_one_in_order_and_as_copies
         assert repr(sorted(got.items())) == repr(sorted(expected.items()))  # nan is not equal to itself
 
 
+def test_rows_of_a_stream_without_fields_are_looked_at_one_by_one() -> None:
+    """As columns, they would not say how many they are."""
+    routes = StreamRoutes(Stream([]), [Target(Grouping.SHUFFLE, (), (Outbox(1, 2, "default"),), ())], lambda: 0.0)
+    assert routes.plain_columns([[], []]) is None
+
+
 def test_columns_shared_out_are_lists_of_their_own() -> None:
     routes = StreamRoutes(Stream(["n"]), [Target(Grouping.SHUFFLE, (), (Outbox(1, 9, "default"),), ())], lambda: 0.0)
     given_ = Columns([[1, 2]])

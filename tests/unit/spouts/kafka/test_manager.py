@@ -472,6 +472,21 @@ def test_a_damaged_batch_is_not_taken_for_an_empty_one() -> None:
     assert (one.ledger.position, one.buffer.position, one.buffer.size_bytes) == (1, 1, 0)
 
 
+def test_few_bytes_of_large_batches_are_unpacked_at_once() -> None:
+    """No bound counts what is unpacked and not emitted: of batches of one large record, one is."""
+    unpacked: list[int] = []
+
+    def batches() -> Iterator[RecordBatch]:
+        for n in range(200):
+            unpacked.append(n)
+            yield batch(n, [b"x" * (1 << 20)])
+
+    one, out = manager(), Out()
+    one.add(batches(), 1 << 20, 200, 200)
+    one.next(out)
+    assert len(unpacked) <= 2  # the one that was emitted, and the next
+
+
 def test_small_batches_are_emitted_in_one_call_and_holes_between_them_are_passed() -> None:
     one, out = manager(), Out()
     small = [batch(3 * n, [b"%d" % n], end=3 * n + 2) for n in range(300)]
