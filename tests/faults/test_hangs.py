@@ -49,6 +49,7 @@ class Locked(Bolt):
         self.lock.acquire()
         while not (FOLDER / "go").exists():
             time.sleep(0.05)
+        self.lock.release()
 
 class Hanging(Topology):
     numbers = Numbers.spec()
@@ -59,27 +60,38 @@ class Hanging(Topology):
 class Seeing(Watcher):
     """Lets the bolt go on once the hang has been told, and shown in two statuses."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, seconds: float) -> None:
         super().__init__()
         self.folder = folder
+        self.seconds = seconds
 
     def on_status(self, status: RunStatus) -> None:
         super().on_status(status)
-        hanging = [any(row["call"] == "process" for row in shown.hanging) for shown in self.statuses]
-        if sum(hanging) >= 2:
+        hangs = [[row for row in shown.hanging if row["call"] == "process"] for shown in self.statuses]
+        seen = [rows[0] for rows in hangs if rows]
+        if len(seen) >= 2 and seen[-1]["seconds"] >= self.seconds:
             (self.folder / "go").touch()
 
 
-def run(folder: Path, **conf: Any) -> tuple[Seeing, RunResult]:
-    file = folder / "hanging_calls.py"
+def run(folder: Path, name: str = "hanging_calls.py", seconds: float = 0, **conf: Any) -> tuple[Seeing, RunResult]:
+    file = folder / name
     file.write_text(FILE)
     topology = load_topology(file)
     settings = {"streamlet.until.caught.up": True, "streamlet.worker.heartbeat.secs": 0.2, **conf}
     request = RunRequest(
         topology, resolve(topology.config, settings), file=file, workers=2, until_caught_up=True, seconds=PATIENCE_S
     )
-    watcher = Seeing(folder)
+    watcher = Seeing(folder, seconds)
     return watcher, ProcessesBackend().run(request, watcher, Stop())
+
+
+def test_what_waits_behind_a_hang_is_neither_timed_out_nor_given_up(tmp_path: Path) -> None:
+    """The hang is three times as long as the time-out: only the tuple that hangs has used up its time."""
+    conf = {"streamlet.task.hang.secs": 1, "topology.message.timeout.secs": 1}
+    watcher, result = run(tmp_path, "hanging_for_long.py", 3, **conf)
+    row = next(row for row in result.status.components if row.name == "numbers")
+    assert result.reason == "caught_up" and not (tmp_path / "given_up").exists()
+    assert row.acked == 500 and row.timed_out <= 1 and row.failed == row.timed_out
 
 
 def test_a_run_that_ends_while_a_bolt_hangs_names_the_call_and_the_tuple_in_its_last_words(tmp_path: Path) -> None:
