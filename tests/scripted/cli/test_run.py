@@ -437,3 +437,42 @@ def test_nothing_that_an_errors_text_holds_ends_a_run_or_moves_the_cursor(stream
     assert "Caught up" in text or '"reason": "caught_up"' in text
     assert "__str__ raised RuntimeError" in text
     assert "\x1b[5A" not in text and "\x9b" not in text
+
+
+GIVES_UP = """
+from streamlet import Bolt, ReliableSpout, Topology
+
+class Numbers(ReliableSpout):
+    outputs = ["n"]
+    max_fails = 1
+    n = 0
+    def next_tuple(self):
+        if self.n < 40:
+            self.n += 1
+            self.emit([self.n], tup_id=self.n)
+    def caught_up(self):
+        return self.n == 40 and not self.has_unfinished()
+
+class Refuses(Bolt):
+    def process(self, tup):
+        if tup.values[0] % 10 == 0:
+            raise ValueError(f"number {tup.values[0]}")
+
+class Some(Topology):
+    numbers = Numbers.spec()
+    refuses = Refuses.spec(inputs=[numbers])
+"""
+
+
+@backends
+def test_what_a_run_gave_up_stands_in_its_result_its_last_lines_and_its_status(streamlet, backend: str) -> None:
+    file = streamlet.write(GIVES_UP, name="gives_up.py")
+    done = streamlet("run", file, "--backend", backend, "--until-caught-up", "--json")
+    (result,) = (event for event in events(done) if event["event"] == "result")
+    assert done.returncode == result["exit_status"] == 1
+    rows = {row["name"]: row for row in result["components"]}
+    assert (rows["numbers"]["given_up"], rows["numbers"]["acked"], rows["numbers"]["lost"]) == (4, 36, 0)
+    assert "4 tuple trees of the spout numbers failed" in result["message"]
+    shown = streamlet("run", file, "--backend", backend, "--until-caught-up")
+    assert shown.returncode == 1 and "4 tuple trees of the spout numbers failed" in shown.stderr.splitlines()[-1]
+    assert "numbers: gave up tuple 10" in shown.stderr
