@@ -402,4 +402,26 @@ BUGS = (
         "if False:",
         NET,
     ),
+    # -- pieces, columns, small batches
+    Bug(
+        "a piece leaves for a task that is full",
+        "runtime/links/links.py",
+        "            if left <= 0 or run.target in full:",
+        "            if left <= 0:",
+        LOOP,
+    ),
+    Bug(
+        "rows that are emitted at once are shared out from the next task on",
+        "runtime/tasks/emitter.py",
+        "order[(first + at) % size]",
+        "order[(first + at + 1) % size]",
+        TASKS,
+    ),
+    Bug(
+        "what follows a damaged batch is not fetched again",
+        "spouts/kafka/manager.py",
+        "self._fetch_again_from(self._batch_end)",
+        "self._fetch_again_from(self.position)",
+        SPOUT,
+    ),
 )
