@@ -88,7 +88,7 @@ def run(folder: Path, name: str = "hanging_calls.py", seconds: float = 0, **conf
 def test_what_waits_behind_a_hang_is_neither_timed_out_nor_given_up(tmp_path: Path) -> None:
     """The hang is three times as long as the time-out: only the tuple that hangs has used up its time."""
     conf = {"streamlet.task.hang.secs": 1, "topology.message.timeout.secs": 1}
-    watcher, result = run(tmp_path, "hanging_for_long.py", 3, **conf)
+    _, result = run(tmp_path, "hanging_for_long.py", 3, **conf)
     row = next(row for row in result.status.components if row.name == "numbers")
     assert result.reason == "caught_up" and not (tmp_path / "given_up").exists()
     assert row.acked == 500 and row.timed_out <= 1 and row.failed == row.timed_out
