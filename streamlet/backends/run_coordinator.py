@@ -195,11 +195,12 @@ class RunCoordinator:
 
     def _hang_text(self, worker: int) -> str:
         """Return the call that a worker was last seen to hang in."""
+        # Only a call on a tuple holds up others, and is ended by that setting: not a `cleanup`.
+        on_tuple = " on {}, with what waits behind it (streamlet.task.hang.action=replace ends such a call)"
         rows = self.beats[worker].hanging if worker in self.beats else ()
         return "".join(
             f": it had been in {row['call']} of {self._component_of(row['task'])} (task {row['task']}) for "
-            f"{row['seconds']:.0f} s{' on ' + row['tuple'] if row['tuple'] else ''}, with what waits behind it "
-            "(streamlet.task.hang.action=replace ends such a call)"
+            f"{row['seconds']:.0f} s{on_tuple.format(row['tuple']) if row['tuple'] else ''}"
             for row in rows
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from streamlet.components.batch import Batch
-from streamlet.components.columns import columns_of
+from streamlet.components.columns import as_columns
 from streamlet.components.component import Component, TaskPort, not_running
 from streamlet.components.tuples import TICK_STREAM, Tuple, TupleId
 from streamlet.model.spec import BOLT, ComponentSpec
@@ -108,7 +108,7 @@ class Bolt(Component):
         A column is a list, or anything else that is iterable or has ``tolist`` (numpy, pandas, arrow). The cheapest way
         from batch to batch: no row is made. Raises ValueError for columns of different lengths.
         """
-        self.emit_many(columns_of(columns), stream, anchors)
+        self.emit_many(as_columns(columns), stream, anchors)
 
     def ack(self, tup: Tuple | TupleId | Batch) -> None:
         """Finish a tuple, given itself or its ``id``; only with ``auto_ack = False``. A second ack is ignored.

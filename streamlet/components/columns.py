@@ -54,7 +54,7 @@ Rows = list[list[Any]] | Columns
 """Rows of one stream, in order."""
 
 
-def columns_of(columns: Iterable[Any]) -> Columns:
+def as_columns(columns: Iterable[Any]) -> Columns:
     """Return copies of columns, as lists. Raises ValueError for different lengths, or none."""
     # `tolist` of numpy, pandas and arrow gives Python's own values: their scalars cannot travel.
     by_field = [column.tolist() if hasattr(column, "tolist") else [*column] for column in columns]

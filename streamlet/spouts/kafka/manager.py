@@ -47,10 +47,10 @@ USUAL_OVER = 4096
 """Records over which the mean of the smaller ones is taken, about."""
 
 LOADED = 128
-"""Records of small batches that are unpacked at once, about; a larger batch is unpacked whole."""
+"""Records after which no further batch is unpacked; a larger batch is unpacked whole."""
 
 LOADED_BYTES = 64 * 1024
-"""Bytes of their values, likewise."""
+"""Bytes of values after which no further batch is unpacked."""
 
 OPEN_BYTES = 300
 """What an open record takes beside its value: row, offset, message id, and their places."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streamlet import Batch, BatchingBolt, Bolt, Tuple, ValueCannotTravel
-from streamlet.components.columns import Columns, columns_of
+from streamlet.components.columns import Columns, as_columns
 from streamlet.testing import BoltTester
 
 
@@ -44,22 +44,22 @@ def test_rows_read_while_more_are_appended_are_all_read() -> None:
 
 def test_columns_are_copied_into_lists_of_python_values() -> None:
     given: list[Any] = ["a", "b"]
-    made = columns_of([given, (1, 2), iter("xy"), array("d", [0.5, 1.5])])
+    made = as_columns([given, (1, 2), iter("xy"), array("d", [0.5, 1.5])])
     given.append("c")
     assert [*made] == [["a", 1, "x", 0.5], ["b", 2, "y", 1.5]]
 
 
-def test_columns_of_numpy_and_arrow_become_values_that_travel() -> None:
+def test_as_columns_numpy_and_arrow_become_values_that_travel() -> None:
     numpy, pyarrow = pytest.importorskip("numpy"), pytest.importorskip("pyarrow")
-    made = columns_of([numpy.arange(2), pyarrow.array(["a", None])])
+    made = as_columns([numpy.arange(2), pyarrow.array(["a", None])])
     assert [*made] == [[0, "a"], [1, None]]
     assert type(made[0][0]) is int
 
 
 @pytest.mark.parametrize("columns", [[], [[1], [1, 2]]], ids=repr)
-def test_columns_of_different_lengths_are_refused(columns: Any) -> None:
+def test_as_columns_different_lengths_are_refused(columns: Any) -> None:
     with pytest.raises(ValueError, match="columns of one length"):
-        columns_of(columns)
+        as_columns(columns)
 
 
 class Doubles(Bolt):
@@ -107,7 +107,7 @@ def test_columns_that_cannot_travel_emit_nothing_and_name_the_field(
         assert tester.emitted() == [] and tester.failed == [[kind]]
 
 
-def test_columns_of_no_rows_emit_nothing() -> None:
+def test_as_columns_no_rows_emit_nothing() -> None:
     class Nothing(Bolt):
         outputs = ["word"]
 
