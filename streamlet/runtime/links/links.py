@@ -20,7 +20,7 @@ import socket
 import struct
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Protocol
 
@@ -451,23 +451,32 @@ class Departures:
         if runs:
             self._staying[worker] = runs
 
-    def _cut(self, runs: Iterable[Run], full: Collection[int]) -> tuple[list[Run], list[Run]]:
+    def _cut(self, runs: Sequence[Run], full: Collection[int]) -> tuple[list[Run], list[Run]]:
         """Return a piece for tasks that are not full, and the rest. Where any has room, the piece is not empty."""
         piece: list[Run] = []
         rest: list[Run] = []
         left = self._piece_bytes
-        for run in runs:
-            count = len(run.roots)
-            if left <= 0 or run.target in full:
+        for at, run in enumerate(runs):
+            if left <= 0:
+                rest.extend(runs[at:])
+                break
+            if run.target in full:
                 rest.append(run)
                 continue
+            count = len(run.roots)
             size = self._sizes.of((run.source, run.stream), run.values)
             fits = max(left // max(size, 1), 1)
             left -= min(fits, count) * size
             if fits < count:  # what comes after stays, too: between two tasks order holds
                 left = 0
-                rest.append(run.part(fits, count))
-                run = run.part(0, fits)
+                # In halves: a rest that is copied for each piece is quadratic in one call's tuples, and an index into
+                # the run would keep in memory what has left.
+                halves = []
+                while fits < count:
+                    end = max(fits, count // 2)
+                    halves.append(run.part(end, count))
+                    run, count = run.part(0, end), end
+                rest.extend(reversed(halves))
             piece.append(run)
         return piece, rest
 
