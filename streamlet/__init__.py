@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Never
 
 from streamlet.backends.contract import RunResult, RunStatus, Stop
-from streamlet.base.errors import BadInput, SettingError, StreamletError, ValueCannotTravel
+from streamlet.base.errors import BadEmit, BadInput, NoRoom, SettingError, StreamletError, ValueCannotTravel
 from streamlet.components.batch import Batch
 from streamlet.components.batching import BatchingBolt, TicklessBatchingBolt
 from streamlet.components.bolt import Bolt
@@ -20,12 +20,14 @@ from streamlet.topology import Topology
 __version__ = "0.1.0"
 
 __all__ = [
+    "BadEmit",
     "BadInput",
     "Batch",
     "BatchingBolt",
     "Bolt",
     "FailReason",
     "Grouping",
+    "NoRoom",
     "ReliableSpout",
     "RunResult",
     "RunStatus",

@@ -68,3 +68,11 @@ class SettingError(BadInput):
 
 class ValueCannotTravel(StreamletError):
     """A tuple holds a value the wire cannot carry; raised by the ``emit`` that was given it."""
+
+
+class BadEmit(ValueError):
+    """An ``emit``, ``ack`` or ``fail`` that is refused where it is called."""
+
+
+class NoRoom(BadEmit):
+    """Too many calls of other threads wait: this emit was not taken, and may be tried again later."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from streamlet import Bolt, ReliableSpout, Spout, Topology, TopologyContext, Tuple
+from streamlet import Bolt, NoRoom, ReliableSpout, Spout, Topology, TopologyContext, Tuple
 from tests.conformance.untracked_ways import Slow
 
 COUNT = 20_000
@@ -93,6 +94,37 @@ class FromThreads(Topology):
     pooled = PooledBolt.spec(inputs=[numbers])
     through_asyncio = AsyncBolt.spec(inputs=[pooled])
     seen = Slow.spec(inputs=[through_asyncio])
+
+
+class PatientSpout(ThreadedSpout):
+    """Its threads are refused when there is no room, wait as they like, and emit again."""
+
+    def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        super().initialize(conf, context)
+        self.folder, self.refusals = conf["accounts.folder"], list[str]()
+
+    def push(self, k: int) -> None:
+        for n in range(k * COUNT // THREADS, (k + 1) * COUNT // THREADS):
+            while not self.is_taken(n):
+                time.sleep(0.002)
+
+    def is_taken(self, n: int) -> bool:
+        try:
+            self.emit([n], tup_id=n)
+        except NoRoom as refused:
+            self.refusals.append(str(refused))
+            return False
+        return True
+
+    def close(self) -> None:
+        with open(f"{self.folder}/refusals", "w") as file:
+            file.write("\n".join(self.refusals))
+
+
+class WithoutWaiting(Topology):
+    config = {"accounts.folder": "", "accounts.sleep_s": 0.0}
+    numbers = PatientSpout.spec()
+    seen = Slow.spec(inputs=[numbers])
 
 
 class LateSpout(Spout):

@@ -16,7 +16,7 @@ from streamlet.backends.contract import RunStatus, Stop
 from streamlet.backends.outcome import TuplesLeft
 from tests.conformance import from_threads
 from tests.conformance.early_and_late import HELD, SHARE, Beginnings, Endings
-from tests.conformance.from_threads import FromThreads, LateThread
+from tests.conformance.from_threads import FromThreads, LateThread, WithoutWaiting
 from tests.conformance.twice_open import TwiceOpen
 from tests.conformance.untracked_ways import COUNT, Ways
 from tests.patience import PATIENCE_S
@@ -150,6 +150,24 @@ def test_what_other_threads_emit_ack_and_fail_is_all_processed(backend: str, tmp
     assert counted_outside(tmp_path) == from_threads.COUNT
     numbers = result.components["numbers"]
     assert (numbers.acked, numbers.failed) == (from_threads.COUNT, from_threads.COUNT // 100)
+
+
+@pytest.mark.parametrize("backend", ["inline", "processes"])
+def test_threads_that_are_refused_at_once_and_emit_again_lose_nothing_and_keep_their_order(
+    backend: str, tmp_path: Path
+) -> None:
+    """With ``streamlet.threads.wait.secs`` 0 an emit raises instead of waiting; 20 000 tuples of four threads."""
+    conf = {"accounts.folder": str(tmp_path), "streamlet.threads.queue.max": 10, "streamlet.threads.wait.secs": 0}
+    result = streamlet.run(WithoutWaiting, backend=backend, workers=workers_of(backend, 2), settings=conf)
+    assert (result.reason, result.drained, result.left) == ("caught_up", True, {})
+    refusals = (tmp_path / "refusals").read_text().splitlines()
+    assert len(refusals) > 20 and all("10 such calls were waiting already (0 s for room" in text for text in refusals)
+    assert counted_outside(tmp_path) == result.components["numbers"].acked == from_threads.COUNT
+    (seen,) = tmp_path.glob("seen.*")
+    numbers = [*map(int, seen.read_text().split())]
+    each = from_threads.COUNT // from_threads.THREADS
+    for k in range(from_threads.THREADS):
+        assert [n for n in numbers if n // each == k] == [*range(k * each, (k + 1) * each)]
 
 
 @pytest.mark.parametrize("backend", ["inline", "processes"])

@@ -73,6 +73,23 @@ def test_what_waits_longer_than_the_timeout_is_done_once_and_the_run_goes_on(
 
 
 @backends
+def test_a_target_keeps_the_wait_of_tuples_far_below_what_the_timeout_alone_allows(
+    backend: str, workers: int, tmp_path: Path
+) -> None:
+    """A quarter of this time-out is 7.5 s of work, more than there is: without a target all of it is queued."""
+    medians = []
+    for target in (None, 0.1):
+        folder = tmp_path / str(target)
+        folder.mkdir()
+        settings = {"topology__message__timeout__secs": 30.0, "streamlet__queue__target__secs": target}
+        ran = Ran(folder, backend, workers, "OneSlow", slow__count=1000, **settings)
+        assert ran.all_once(1000)
+        medians.append(ran.waits[len(ran.waits) // 2])
+    without, with_target = medians
+    assert with_target * 4 < without, medians
+
+
+@backends
 @pytest.mark.parametrize(("each_s", "count"), [(0.15, 30), (1.5, 3)], ids=["1 s for a tuple", "10 s for a tuple"])
 def test_a_call_as_long_as_the_timeout_is_no_timeout(
     backend: str, workers: int, each_s: float, count: int, tmp_path: Path

@@ -17,13 +17,13 @@ from sys import getrefcount
 from typing import Any
 
 from streamlet.base.clock import Clock
-from streamlet.base.errors import hurts_one_tuple
+from streamlet.base.errors import BadEmit, hurts_one_tuple
 from streamlet.components.batch import Batch
 from streamlet.components.bolt import Bolt
 from streamlet.components.columns import Columns
 from streamlet.components.tuples import ACKED, OPEN, Tuple, TupleId, tick_tuple, tuple_of
 from streamlet.runtime.tasks import settling
-from streamlet.runtime.tasks.emitter import BadEmit, Emitter, Outbox, Pick, StreamRoutes, Work
+from streamlet.runtime.tasks.emitter import Emitter, Outbox, Pick, StreamRoutes, Work
 from streamlet.runtime.tasks.in_hand import BEGAN, CALL, COUNT, LENGTH, TASK, InHand
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.task_stats import TaskStats

@@ -21,6 +21,7 @@ from operator import is_, itemgetter
 from sys import getsizeof
 from typing import Any, NamedTuple
 
+from streamlet.base.errors import BadEmit
 from streamlet.components.columns import Columns, Rows
 from streamlet.components.tuples import NO_ROWS
 from streamlet.model.grouping import Grouping
@@ -57,10 +58,6 @@ SHARES = 8
 
 Extend = Callable[[tuple[Any, Any, Any]], None]
 """Adds one row (root, edge, values) to an outbox."""
-
-
-class BadEmit(ValueError):
-    """An ``emit`` that does not fit the component's declaration."""
 
 
 # -- tuples on their way ---------------------------------------------------------------------------------------------

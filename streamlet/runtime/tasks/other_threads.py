@@ -18,7 +18,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from streamlet.runtime.tasks.emitter import BadEmit, Emitter
+from streamlet.base.errors import BadEmit, NoRoom
+from streamlet.runtime.tasks.emitter import Emitter
 
 QUEUE_CALLS = 10_000
 """Calls that may wait for one task, where no setting says otherwise."""
@@ -101,8 +102,8 @@ class TaskCalls:
     def put(self, act: TaskCall, name: str, waits: bool = True) -> None:
         """Hand a call over to the loop. Any thread but the loop's.
 
-        ``waits``: for room, ``OtherThreads.wait_s`` at most. Raises BadEmit when there is none, when the run ends, or
-        in a forked process.
+        ``waits``: for room, ``OtherThreads.wait_s`` at most. Raises NoRoom when there is none, BadEmit when the run
+        ends, or in a forked process.
         """
         others = self._others
         if others.is_copy:
@@ -117,7 +118,7 @@ class TaskCalls:
             if self._refusal:
                 raise BadEmit(f"{self._component} called {name} on a thread of its own {self._refusal}")
             if waits and len(self._queue) >= others.most:
-                raise BadEmit(
+                raise NoRoom(
                     f"{self._component} called {name} on a thread of its own, and {others.most:,} such calls were "
                     f"waiting already ({others.wait_s:g} s for room: streamlet.threads.wait.secs, 0 not to wait). "
                     "This one was not taken: emit it again later, or slow down what calls."

@@ -11,11 +11,12 @@ from functools import partial
 from typing import Any
 
 from streamlet.base.clock import Clock
+from streamlet.base.errors import BadEmit
 from streamlet.components.columns import Columns
 from streamlet.components.reliable_spout import ReliableSpout
 from streamlet.components.spout import FailReason, Spout
 from streamlet.runtime.tasks.bolt_task import ReportError
-from streamlet.runtime.tasks.emitter import BadEmit, Emitter, Outbox, row_bytes
+from streamlet.runtime.tasks.emitter import Emitter, Outbox, row_bytes
 from streamlet.runtime.tasks.in_hand import Key, message_key
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.task_stats import TaskStats

@@ -23,14 +23,14 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from streamlet.base.errors import StreamletError, ValueCannotTravel, hurts_one_tuple, text_of
+from streamlet.base.errors import BadEmit, StreamletError, ValueCannotTravel, hurts_one_tuple, text_of
 from streamlet.components.bolt import Bolt
 from streamlet.model.plan import TICK_PERIOD, Plan
 from streamlet.runtime.links.links import Departures, Links
 from streamlet.runtime.links.wire import MAX_DATA_FRAME
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.building import LiveTask, WorkerContext, build_task
-from streamlet.runtime.tasks.emitter import WHOLE, BadEmit, Inbox, Run, Work
+from streamlet.runtime.tasks.emitter import WHOLE, Inbox, Run, Work
 from streamlet.runtime.tasks.ledgers import Ledgers
 from streamlet.runtime.tasks.other_threads import OtherThreads
 from streamlet.runtime.tasks.spout_task import SpoutTask

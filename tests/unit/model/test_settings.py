@@ -3,7 +3,7 @@
 import pytest
 
 from streamlet.base.errors import SettingError
-from streamlet.model.settings import SETTINGS, resolve
+from streamlet.model.settings import SETTINGS, longest_wait_s, resolve
 
 
 def test_defaults_are_themselves_valid() -> None:
@@ -97,3 +97,15 @@ def test_a_timeout_must_leave_room_for_heartbeats() -> None:
 def test_a_number_of_bytes_that_is_too_small_is_refused_in_plain_digits() -> None:
     with pytest.raises(SettingError, match="a whole number of at least 8388608 is wanted"):
         resolve({}, {"streamlet.worker.memory.bytes": "5"})
+
+
+@pytest.mark.parametrize(
+    ("target", "wait_s"),
+    [(None, 10.0), (0.1, 0.1), (9.0, 9.0), (60.0, 10.0)],
+    ids=["no target", "low", "lower", "high"],
+)
+def test_tuples_wait_for_the_target_or_a_share_of_the_timeout_whichever_is_less(
+    target: float | None, wait_s: float
+) -> None:
+    conf = {"topology.message.timeout.secs": 40, "streamlet.queue.timeout.share": 0.25}
+    assert longest_wait_s(resolve({}, {**conf, "streamlet.queue.target.secs": target})) == wait_s

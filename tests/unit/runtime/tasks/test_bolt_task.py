@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streamlet import Bolt, Stream, Tuple
-from streamlet.runtime.tasks.emitter import BadEmit
+from streamlet.base.errors import BadEmit
 from streamlet.runtime.tasks.user_errors import ComponentFailed
 from tests.unit.runtime.tasks.bolt_rig import DOWN, Rig, bolt
 

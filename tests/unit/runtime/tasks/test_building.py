@@ -95,6 +95,18 @@ def test_a_components_own_settings_stand_over_the_runs_and_are_parsed() -> None:
     assert building.live("words").conf["topology.name"] == "Counting"
 
 
+def test_the_window_of_a_spout_is_steered_by_the_target_of_the_run_or_by_the_spouts_own() -> None:
+    class Targets(Topology):
+        config = {"streamlet.queue.target.secs": 0.25}
+        words = Words.spec()
+        quick = Words.spec(config={"streamlet.queue.target.secs": 0.1})
+
+    shared = Building().shared
+    shared.plan, shared.conf = make_plan(Targets.__topology__, 1), resolve(Targets.__topology__.config, {})
+    tasks = [build_task(shared, task, OtherThreads()).run for task in shared.plan.tasks]
+    assert [task.window.target_s for task in tasks if isinstance(task, SpoutTask)] == [0.25, 0.1]
+
+
 def test_a_component_knows_what_it_reads_and_emits() -> None:
     building = Building()
     assert building.live("words").context.outputs == {"default": ("word", "n"), "notes": ("note",)}

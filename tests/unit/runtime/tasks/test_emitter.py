@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamlet.base.errors import BadEmit
 from streamlet.components.columns import Columns
 from streamlet.model.grouping import Grouping
 from streamlet.model.stream import Stream
 from streamlet.runtime.tasks import emitter as routing
-from streamlet.runtime.tasks.emitter import BadEmit, Emitter, Outbox, StreamRoutes, Target, picker
+from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, Target, picker
 from streamlet.runtime.tasks.values import key_hash
 
 

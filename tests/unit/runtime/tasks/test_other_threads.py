@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from streamlet.runtime.tasks.emitter import BadEmit
+from streamlet.base.errors import BadEmit, NoRoom
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from tests.patience import PATIENCE_S
 
@@ -58,7 +58,7 @@ def test_an_emit_waits_for_room_and_goes_on_when_there_is() -> None:
 def test_an_emit_that_may_not_wait_is_refused_by_name_and_acks_always_have_room() -> None:
     calls = TaskCalls(OtherThreads(most=1, wait_s=0.0), "store")
     calls.put(nothing, "emit")
-    with pytest.raises(BadEmit, match=r"store called emit on a thread of its own, and 1 such calls.*not taken"):
+    with pytest.raises(NoRoom, match=r"store called emit on a thread of its own, and 1 such calls.*not taken"):
         calls.put(nothing, "emit")
     calls.put(nothing, "ack", waits=False)
     assert len(calls) == 2

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from streamlet import Batch, Bolt, Stream
 from streamlet.base.clock import ManualClock
+from streamlet.base.errors import BadEmit
 from streamlet.model.grouping import Grouping
 from streamlet.runtime.tasks.bolt_task import BoltTask
-from streamlet.runtime.tasks.emitter import BadEmit, Emitter, Inbox, Outbox, Run, StreamRoutes, Target, Work
+from streamlet.runtime.tasks.emitter import Emitter, Inbox, Outbox, Run, StreamRoutes, Target, Work
 from streamlet.tracking.shared_roots import Root, each_root, spread
 
 ROOTS = 6

@@ -10,10 +10,10 @@ import pytest
 from streamlet import ReliableSpout, Spout, Stream
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import ManualClock
-from streamlet.base.errors import ValueCannotTravel
+from streamlet.base.errors import BadEmit, ValueCannotTravel
 from streamlet.components.spout import FailReason
 from streamlet.model.grouping import Grouping
-from streamlet.runtime.tasks.emitter import BadEmit, Emitter, Outbox, StreamRoutes, Target
+from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, Target
 from streamlet.runtime.tasks.in_hand import message_key
 from streamlet.runtime.tasks.spout_task import FEW, SpoutTask
 from streamlet.tracking.census import CensusResult
