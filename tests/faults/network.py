@@ -18,7 +18,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -122,7 +122,7 @@ class Network:
         """The direction from one host to another; change its fields."""
         return self._ways[one, other]
 
-    def both(self, one: str, other: str) -> tuple[Path, Way]:
+    def both(self, one: str, other: str) -> tuple[Way, Way]:
         return self.way(one, other), self.way(other, one)
 
     def black_hole(self, one: str, other: str) -> None:
@@ -192,6 +192,39 @@ class Network:
                 heapq.heappush(self._late, (time.monotonic() + way.delay_s, self._order, self._devices[target], packet))
             else:
                 _write(self._devices[target], packet)
+
+
+# -- faults, between a client's host and a server's
+
+
+Fault = Callable[[Network, str, str], None]
+
+
+def there(network: Network, client: str, server: str) -> None:
+    """Lose what is asked."""
+    network.way(client, server).drop = True
+
+
+def back(network: Network, client: str, server: str) -> None:
+    """Let what is asked arrive and be done; lose the answers."""
+    network.way(server, client).drop = True
+
+
+def both_ways(network: Network, client: str, server: str) -> None:
+    network.black_hole(server, client)
+
+
+def delay_and_loss(network: Network, client: str, server: str) -> None:
+    for way in network.both(server, client):
+        way.delay_s, way.loss = 0.1, 0.1
+
+
+def reset(network: Network, client: str, server: str) -> None:
+    for way in network.both(server, client):
+        way.reset = True
+
+
+FAULTS: list[Fault] = [there, back, both_ways, delay_and_loss, reset]
 
 
 def _write(device: int, packet: bytes) -> None:

@@ -15,13 +15,15 @@ from streamlet.coordination.node_store import NodeStoreUnavailable
 from streamlet.spouts.kafka.errors import Deposed
 from streamlet.spouts.kafka.stores.offset_store import CommitPosition, Reason
 from tests.faults.ensemble import ThreeZooKeepers, Writer, read_by_kazoo, writer
-from tests.faults.network import Network
+from tests.faults.network import FAULTS, Fault, Network, delay_and_loss
 from tests.faults.rig import wait_for
 
 pytestmark = pytest.mark.real
 
 CLIENT, OTHER = "client", "other"
 NODE = "/streamlet/spout/partition_0"
+FAULT_S = 6.0
+"""Seconds that a fault of the whole network lasts: longer than a session."""
 
 
 @pytest.fixture(scope="module")
@@ -90,22 +92,53 @@ def test_d5_commits_go_on_without_the_leader_of_the_ensemble_and_none_goes_back(
         check_stored(network, servers, made)
 
 
-def test_d5_the_member_that_a_spout_talks_to_is_cut_off_from_it_and_another_is_found(
-    network: Network, ensemble: ThreeZooKeepers, servers: str
+def member(network: Network, ensemble: ThreeZooKeepers, made: Writer) -> str:
+    """The host of the ensemble that a store talks to."""
+    here = made.store._client._connection._socket.getpeername()[0]
+    return next(name for name in ensemble.names if network.address(name) == here)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_d5_the_network_to_the_member_that_a_spout_talks_to_fails_and_another_is_found(
+    network: Network, ensemble: ThreeZooKeepers, servers: str, fault: Fault
 ) -> None:
-    """A black hole: nobody refuses the connection. It is found within the session's time."""
+    """With a black hole nobody refuses the connection. It is found within the session's time."""
     with writer(network, CLIENT, servers) as made:
         made.open()
         made.commit_until(20)
-        here = made.store._client._connection._socket.getpeername()[0]
-        (name,) = (name for name in ensemble.names if network.address(name) == here)
+        name = member(network, ensemble, made)
         since = time.monotonic()
-        network.black_hole(CLIENT, name)
+        fault(network, CLIENT, name)
         made.commit_until(1)
-        print(f"answered by another after {time.monotonic() - since:.1f} s")
+        print(f"answered after {time.monotonic() - since:.1f} s")
         made.commit_until(20)
-        assert made.store._client._connection._socket.getpeername()[0] != here
+        assert fault is delay_and_loss or member(network, ensemble, made) != name
         check_stored(network, servers, made)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_d5_the_network_to_the_whole_ensemble_fails_and_commits_go_on_when_it_heals(
+    network: Network, ensemble: ThreeZooKeepers, servers: str, fault: Fault
+) -> None:
+    """No commit is taken for done that is not, none goes back, and nobody is taken for another owner."""
+    with writer(network, CLIENT, servers) as made:
+        made.open()
+        made.commit_until(20)
+        for name in ensemble.names:
+            fault(network, CLIENT, name)
+        until, before = time.monotonic() + FAULT_S, made.committed
+        while time.monotonic() < until:
+            made.commit(made.committed + 1)
+        if fault is delay_and_loss:
+            assert made.committed > before
+        else:  # one may have been on its way when the network failed
+            assert made.committed <= before + 1 and made.unknown
+        network.heal()
+        made.commit_until(50)
+        check_stored(network, servers, made)
+        address, _, chroot = servers.partition("/")
+        data, _ = read_by_kazoo(network, OTHER, address, f"/{chroot}{NODE}")
+        assert json.loads(data)["owner_epoch"] == 1
 
 
 def test_d5_a_spout_that_starts_with_a_member_it_cannot_reach_uses_the_others(

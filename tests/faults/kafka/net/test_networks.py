@@ -12,7 +12,7 @@ from confluent_kafka.admin import NewTopic as RdKafkaTopic
 
 from streamlet.devcluster import DevCluster
 from streamlet.kafka import Consumer, KafkaError, Producer
-from tests.faults.network import Network
+from tests.faults.network import FAULTS, Fault, Network, delay_and_loss
 from tests.read_back import read_back
 
 pytestmark = pytest.mark.real
@@ -59,35 +59,9 @@ def servers(network: Network) -> str:
     return f"{network.address(BROKER)}:{PORT}"
 
 
-def there(network: Network) -> None:
-    network.way(CLIENT, BROKER).drop = True
-
-
-def back(network: Network) -> None:
-    """What is asked for arrives and is done; what is answered is lost."""
-    network.way(BROKER, CLIENT).drop = True
-
-
-def both_ways(network: Network) -> None:
-    network.black_hole(BROKER, CLIENT)
-
-
-def delay_and_loss(network: Network) -> None:
-    for way in network.both(BROKER, CLIENT):
-        way.delay_s, way.loss = 0.1, 0.1
-
-
-def reset(network: Network) -> None:
-    for way in network.both(BROKER, CLIENT):
-        way.reset = True
-
-
-FAULTS = [there, back, both_ways, delay_and_loss, reset]
-
-
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_b1_records_sent_over_a_network_that_fails_are_in_the_log_once_and_in_order(
-    network: Network, cluster: DevCluster, topic: str, fault: Callable[[Network], None]
+    network: Network, cluster: DevCluster, topic: str, fault: Fault
 ) -> None:
     with network.inside(CLIENT):
         producer = Producer(bootstrap_servers=servers(network), retry_backoff_ms=50, **BOUNDS)
@@ -101,7 +75,7 @@ def test_b1_records_sent_over_a_network_that_fails_are_in_the_log_once_and_in_or
 
     with producer:
         send_for(1.0)
-        fault(network)
+        fault(network, CLIENT, BROKER)
         send_for(FAULT_S)
         network.heal()
         send_for(0.5)
@@ -114,7 +88,7 @@ def test_b1_records_sent_over_a_network_that_fails_are_in_the_log_once_and_in_or
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_b1_records_read_over_a_network_that_fails_come_once_and_in_order(
-    network: Network, cluster: DevCluster, topic: str, fault: Callable[[Network], None]
+    network: Network, cluster: DevCluster, topic: str, fault: Fault
 ) -> None:
     with network.inside(BROKER):
         producer = Producer(bootstrap_servers=servers(network))
@@ -146,7 +120,7 @@ def test_b1_records_read_over_a_network_that_fails_come_once_and_in_order(
         try:
             write(RECORDS)
             assert read_until(RECORDS, 60)
-            fault(network)
+            fault(network, CLIENT, BROKER)
             write(1)  # the answer to a question that was asked before
             assert not read_until(RECORDS + 2, 0.5)
             write(RECORDS - 1)
