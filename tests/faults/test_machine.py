@@ -10,6 +10,7 @@ import struct
 import subprocess
 import time
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,21 +21,26 @@ from tests.marked_processes import REPOSITORY, Marked, streamlet
 from tests.patience import PATIENCE_S
 
 FILE = """
-import os, resource, time
+import os, resource, threading, time
 from pathlib import Path
 from streamlet import Bolt, ReliableSpout, Topology
 
 FOLDER = Path(os.environ["FOLDER"])
 
-def leak(least):
-    # As a component does that never closes its files.
+def leak():
+    # As a component does that never closes its files, from now on.
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
-    try:
-        while True:
-            os.open(os.devnull, os.O_RDONLY)
-    except OSError:
+    if soft == 100:
         return
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
+    threading.Thread(target=take_all, daemon=True).start()
+
+def take_all():
+    while True:
+        try:
+            os.open(os.devnull, os.O_RDONLY)
+        except OSError:
+            time.sleep(0.001)
 
 class Numbers(ReliableSpout):
     outputs = ["n"]
@@ -118,12 +124,40 @@ def test_a_temporary_folder_that_is_swept_costs_nothing(start: Start, tmp_path: 
     assert not list((tmp_path / "temporary").iterdir())
 
 
+def seconds_beside_the_loop(pid: int) -> float:
+    """Processor time of a worker's threads but for its main one, which is the loop's."""
+    beside = [path for path in Path(f"/proc/{pid}/task").iterdir() if path.name != str(pid)]
+    assert beside
+    ticks = [(path / "stat").read_text().rpartition(")")[2].split()[11:13] for path in beside]
+    return sum(map(int, chain.from_iterable(ticks))) / os.sysconf("SC_CLK_TCK")
+
+
+def does_not_spin(pid: int, seconds: float) -> bool:
+    worked_s = seconds_beside_the_loop(pid)
+    time.sleep(seconds)  # the time that is measured
+    return seconds_beside_the_loop(pid) - worked_s < seconds / 4
+
+
 def test_a_worker_without_descriptors_links_again_and_does_not_spin(start: Start, tmp_path: Path) -> None:
     """Its component takes every descriptor that becomes free, so that of the link that was lost, too."""
-    run = start("leak(0)")
+    run = start("leak()")
     kill_the_bolt(tmp_path)
+    assert does_not_spin(int((tmp_path / "0.1").read_text()), 1.0)
     said = finish(tmp_path, run)
     assert not (tmp_path / "0.2").exists(), f"the one without descriptors was replaced: {said}"
+
+
+def test_a_worker_whose_last_descriptor_is_gone_says_so_does_not_spin_and_closes(start: Start, tmp_path: Path) -> None:
+    """The one that is kept went to the first replacement; the second waits at a door that cannot be opened."""
+    run = start("leak()")
+    kill_the_bolt(tmp_path)
+    os.kill(int((tmp_path / "1.2").read_text()), signal.SIGKILL)
+    wait_for("another replacement", (tmp_path / "1.3").exists)
+    assert does_not_spin(int((tmp_path / "0.1").read_text()), 2.0)
+    run.process.send_signal(signal.SIGTERM)
+    said, _ = run.process.communicate(timeout=PATIENCE_S)
+    assert "no file descriptor left" in said and "ulimit -n" in said
+    assert "Traceback" not in said and not (tmp_path / "works.3").exists(), said
 
 
 def more_done(folder: Path) -> tuple[int, float]:

@@ -310,7 +310,7 @@ class SocketLinks:
 
     def finish(self, wait_s: float) -> None:
         deadline = time.monotonic() + wait_s
-        with selectors.DefaultSelector() as selector:
+        with selectors.PollSelector() as selector:  # needs no descriptor: a component may have left none
             open_links = set(self._links.values())
             for link in open_links:
                 selector.register(link.sock, selectors.EVENT_READ)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import selectors
 import socket
 import struct
@@ -215,6 +217,26 @@ def test_finish_writes_what_is_queued_and_reads_each_link_to_its_end(rig: Rig) -
     assert 0.2 <= time.monotonic() - began < 5
     assert roots_of(rig.links.received()) == [6]
     assert speaks.heard() == [5] and silent.heard() == []
+
+
+def test_a_worker_without_a_descriptor_finishes_its_links_too(rig: Rig) -> None:
+    """Its component has left all of them open."""
+    peer = rig.link(1)
+    peer.say(7)
+    peer.sock.shutdown(socket.SHUT_WR)
+    taken: list[int] = []
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 20, limits[1]))
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        rig.links.finish(PATIENCE_S)
+        assert [frame.roots for frame in rig.links.received()] == [[7]]
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_a_machine_that_sends_nothing_is_cut_off_with_a_reset(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
