@@ -406,8 +406,8 @@ BUGS = (
     Bug(
         "a piece leaves for a task that is full",
         "runtime/links/links.py",
-        "            if left <= 0 or run.target in full:",
-        "            if left <= 0:",
+        "            if run.target in full:",
+        "            if False:",
         LOOP,
     ),
     Bug(
