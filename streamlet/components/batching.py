@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from streamlet.base.errors import StreamletError, hurts_one_tuple
 from streamlet.components.bolt import Bolt
-from streamlet.components.component import TaskPort
+from streamlet.components.component import BoltPort
 from streamlet.components.tuples import Tuple, TupleId
 from streamlet.model.spec import ComponentSpec
 from streamlet.model.validate import TICKS
@@ -104,7 +104,7 @@ class BatchingBolt(Bolt):
         failed.__cause__ = error
         return failed
 
-    def bind(self, port: TaskPort) -> None:
+    def bind(self, port: BoltPort) -> None:
         super().bind(port)
         # The class's flags mean a batch. To the runtime, this is a bolt that acks, fails and anchors by hand.
         cls = type(self)

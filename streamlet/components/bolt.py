@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from streamlet.components.batch import Batch
 from streamlet.components.columns import as_columns
-from streamlet.components.component import Component, TaskPort, not_running
+from streamlet.components.component import BoltPort, Component, not_running
 from streamlet.components.tuples import TICK_STREAM, Tuple, TupleId
 from streamlet.model.spec import BOLT, ComponentSpec
 
@@ -42,6 +42,15 @@ class Bolt(Component):
     named_values: ClassVar[bool | None] = None
     """Whether ``tup.values`` has the fields as attributes; None: where the class's own file uses one."""
 
+    answers_for_held: ClassVar[bool] = False
+    """Whether the bolt itself bounds how long it keeps a tuple that it neither acks nor fails.
+
+    Such tuples do not time out; they count as queued. For a bolt that takes batches.
+    """
+
+    timer_interval_s: ClassVar[float | None] = None
+    """Seconds between two calls of ``on_timer``; None: it is not called."""
+
     @classmethod
     def spec(
         cls,
@@ -71,6 +80,19 @@ class Bolt(Component):
 
     def process_tick(self, tup: Tuple) -> None:
         """Handle a tick: one comes every ``topology.tick.tuple.freq.secs``, if set."""
+
+    def on_timer(self) -> None:
+        """Do upkeep, each ``timer_interval_s``, also while no tuple comes and in a drain."""
+
+    @classmethod
+    def wiring_problems(
+        cls, kwargs: Mapping[str, Any], sources: Iterable[tuple[str, Sequence[str]]]
+    ) -> Iterable[tuple[str, str]]:
+        """Yield (problem, remedy) of what ``spec`` was given, for the check before a run.
+
+        ``sources``: the name and fields of each stream that the bolt reads.
+        """
+        return ()
 
     def emit(
         self,
@@ -126,7 +148,7 @@ class Bolt(Component):
         """Tell whether the runtime made this tuple as a tick."""
         return tup.stream == TICK_STREAM
 
-    def bind(self, port: TaskPort) -> None:
+    def bind(self, port: BoltPort) -> None:
         # On the instance and not by a method that forwards: an emit is one call of the task's closure.
         own = {"emit": port.emit, "emit_many": port.emit_many, "ack": port.ack, "fail": port.fail}
         vars(self).update(own, report_metric=port.report_metric)

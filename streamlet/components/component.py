@@ -44,6 +44,22 @@ class TaskPort(Protocol):
     def clock(self) -> Clock: ...
 
 
+class BoltPort(TaskPort, Protocol):
+    """The functions that the runtime binds to a bolt besides."""
+
+    @property
+    def hand_over(self) -> Callable[[Callable[[], None]], None]:
+        """Has the loop make a call soon. Any thread. Raises BadEmit when the run ends."""
+
+    @property
+    def complain(self) -> Callable[[BaseException, Any], None]:
+        """Tells an error of a tuple or batch (None: of neither) as one that ``process`` raised. Fails nothing."""
+
+    @property
+    def rest(self) -> Callable[[bool], None]:
+        """Says whether the bolt wants no tuples for now: they wait in its queue, and spouts pause when that is full."""
+
+
 class Component:
     """Base of :class:`Spout` and :class:`Bolt`. One instance is one task; all its methods run on one thread.
 
@@ -93,7 +109,7 @@ class Component:
 
     # `emit`, `ack` and the like are methods that raise; `bind` puts the task's own functions over them on the instance.
     # A call from user code is then one call, and a component outside a topology says why it cannot emit.
-    def bind(self, port: TaskPort) -> None:
+    def bind(self, port: Any) -> None:
         """Make ``emit``, ``ack``, ``fail`` and ``report_metric`` live, for the runtime."""
         raise NotImplementedError
 

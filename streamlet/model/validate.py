@@ -88,6 +88,7 @@ def validate(
             *_component(component, imported),
             *_ticks(topology, component),
             *input_problems(topology, component),
+            *wiring_problems(topology, component),
             *config_problems(component.config),
             *misplaced_settings(component),
             *override_problems(component, (overrides or {}).get(component.name, {})),
@@ -318,6 +319,21 @@ def input_problems(topology: TopologySpec, component: ComponentDef) -> Iterator[
                 f"inputs names {source} {count} times with one grouping, so each tuple would come {count} times.",
                 "Name it once.",
             )
+
+
+def wiring_problems(topology: TopologySpec, component: ComponentDef) -> Iterator[Finding]:
+    """Yield what the component's class finds wrong with its arguments, given the streams that it reads."""
+    find = getattr(component.cls, "wiring_problems", None)
+    if find is None:
+        return
+    outputs = {c.name: declared_streams(c.outputs) for c in topology.components if outputs_problem(c.outputs) is None}
+    sources = {
+        str(sub.source): stream.fields
+        for sub in component.inputs
+        for stream in outputs.get(sub.source.component, ())
+        if stream.name == sub.source.stream
+    }
+    yield from find(component.kwargs, sources.items())
 
 
 def _subscription(topology: TopologySpec, component: ComponentDef, sub: BoltInput) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from streamlet.base.errors import SettingError
 from streamlet.kafka.producer.partitioners import FAILOVERS, UNIFORM_STICKY, check_partitioner
 from streamlet.kafka.records.appending import HEADER_SIZE, upper_bound
 from streamlet.kafka.records.compression import Compression
-from streamlet.kafka.settings.client_config import ClientConfig, ClientSettings
+from streamlet.kafka.settings.client_config import ClientConfig, ClientOptions, ClientSettings
 
 _DELIVERY_TIMEOUT_MS = 120_000
 """Milliseconds of the default `delivery_timeout_ms`, as in Java."""
@@ -21,8 +21,8 @@ _SMALLEST_BATCH = HEADER_SIZE + upper_bound(None, None, ())
 _CODECS: dict[str | None, Compression] = {None: Compression.NONE} | {codec.name.lower(): codec for codec in Compression}
 
 
-class ProducerSettings(ClientSettings, total=False):
-    """The names and types of :class:`ProducerConfig`, for editors and type checkers."""
+class ProducerOptions(ClientOptions, total=False):
+    """The names and types of :class:`ProducerConfig` but for ``bootstrap_servers``, for editors and type checkers."""
 
     acks: Literal["all", -1, 0, 1, "-1", "0", "1"]
     retries: int
@@ -45,6 +45,10 @@ class ProducerSettings(ClientSettings, total=False):
     value_serializer: object
     metadata_max_idle_ms: int
     allow_auto_create_topics: bool
+
+
+class ProducerSettings(ProducerOptions, ClientSettings, total=False):
+    """All of them."""
 
 
 @dataclass(frozen=True, slots=True)

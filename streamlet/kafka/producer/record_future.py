@@ -16,7 +16,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from streamlet.base.errors import WrongArgument
@@ -204,6 +205,64 @@ def _bound(call: Callable[..., object], args: tuple[object, ...], kwargs: dict[s
     if not args and not kwargs:
         return call
     return lambda outcome: call(*args, outcome, **kwargs)
+
+
+Failed = list[tuple[int, KafkaError]]
+"""The records of a list that failed: place in the list, and error."""
+
+
+def call_when_over(futures: Sequence[FutureRecordMetadata], call: Callable[[Failed], object]) -> None:
+    """Call once, when every record of a list is over, with those that failed.
+
+    In the sender's thread, as a callback; at once in this one when they are over by now.
+    """
+    _RecordsTogether(futures, call).go_on()
+
+
+class _RecordsTogether:
+    """Records that are waited for together, with one callback a batch and not one a record."""
+
+    # One callback is registered at a time, so no two threads are ever in here, and it needs no lock of its own.
+    __slots__ = ("_call", "_failed", "_groups")
+
+    def __init__(self, futures: Sequence[FutureRecordMetadata], call: Callable[[Failed], object]) -> None:
+        self._call = call
+        self._failed: Failed = []
+        groups: dict[ProducerBatch, list[tuple[int, int]]] = {}
+        for place, future in enumerate(futures):
+            groups.setdefault(future._batch, []).append((place, future._index))
+        self._groups = deque(groups.items())
+        """Batch -> (place in the list, place in the batch) of its records."""
+
+    def go_on(self) -> None:
+        """Wait for the next batch that is not over; make the call when there is none."""
+        while self._groups:
+            batch, rows = self._groups[0]
+            with _registration:
+                if not batch.fired and not batch.children:
+                    index = rows[-1][1]
+                    batch.callbacks += [(index, 0, self._fired, True), (index, 0, self._fired, False)]
+                    return
+            self._take_off()
+        self._call(self._failed)
+
+    def _fired(self, _outcome: object) -> None:
+        # The batch, or the part of it that this callback went to in a split, is over, and not marked as fired yet.
+        if not self._groups[0][0].children:
+            self._take_off()
+        self.go_on()
+
+    def _take_off(self) -> None:
+        """Take the first batch off the list: it is over, or was split into parts that take its place."""
+        batch, rows = self._groups.popleft()
+        if batch.children:
+            parts: dict[ProducerBatch, list[tuple[int, int]]] = {}
+            for place, index in rows:
+                start, part = batch.child_of(index)
+                parts.setdefault(part, []).append((place, index - start))
+            self._groups.extendleft(parts.items())
+        elif batch.error is not None:
+            self._failed += [(place, batch.error) for place, _ in rows]
 
 
 def await_batch(batch: ProducerBatch) -> Waiter | None:

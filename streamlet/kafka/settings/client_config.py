@@ -17,13 +17,9 @@ _INT32 = (1 << 31) - 1
 _INT64 = (1 << 63) - 1
 
 
-class ClientSettings(TypedDict, total=False):
-    """The names and types of :class:`ClientConfig`, for editors and type checkers.
+class ClientOptions(TypedDict, total=False):
+    """The names and types of :class:`ClientConfig` but for ``bootstrap_servers``, for editors and type checkers."""
 
-    A test holds both equal; they differ in ``bootstrap_servers``, which may be a list too.
-    """
-
-    bootstrap_servers: Required[str | Sequence[str]]
     client_id: str
     request_timeout_ms: int
     metadata_max_age_ms: int
@@ -49,6 +45,12 @@ class ClientSettings(TypedDict, total=False):
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None
     sasl_plain_username: str | None
     sasl_plain_password: str | None
+
+
+class ClientSettings(ClientOptions, total=False):
+    """All of them. A test holds both equal; they differ in ``bootstrap_servers``, which may be a list too."""
+
+    bootstrap_servers: Required[str | Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)

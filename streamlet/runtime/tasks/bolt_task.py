@@ -92,6 +92,7 @@ class BoltTask:
         boxes: Iterable[Outbox] = (),
         in_hand: InHand | None = None,
         calls: TaskCalls | None = None,
+        resting: set[int] | None = None,
     ) -> None:
         self.bolt = bolt
         self.calls = TaskCalls(OtherThreads(), emitter.component) if calls is None else calls
@@ -110,6 +111,9 @@ class BoltTask:
         self.report_metric = self.stats.report_metric
         self.held: dict[Tuple, float] = {}
         """Tracked tuples that ``process`` has returned from without an ack or failure, and when they were given."""
+        self.answered_for: dict[Batch, None] = {}
+        """Batches, with trees, that a bolt keeps which answers for how long."""
+        self._resting = set() if resting is None else resting
         self._current: Tuple | Batch | None = None
         self._by_batch = bolt.takes_batches()
         self._splits = bolt.on_batch_error == "split"
@@ -398,6 +402,7 @@ class BoltTask:
         self._note_failures(tuples)
 
     def _release(self, batch: Batch) -> None:
+        self.answered_for.pop(batch, None)
         for one in (self.held and batch.made) or ():
             self.held.pop(one, None)
 
@@ -600,7 +605,10 @@ class BoltTask:
             self.stats.acked += settling.ack(batch, self.acks)
         else:
             settling.settle_children(batch, self.acks)
-            self._hold(batch)
+            if self.bolt.answers_for_held:
+                self.answered_for[batch] = None
+            else:
+                self._hold(batch)
 
     def withdraws(self, batch: Batch) -> bool:
         """Tell whether the emits of a batch that raised are taken back."""
@@ -648,6 +656,33 @@ class BoltTask:
             self.stats.given_up += 1
         self.report(error, tup)
         self._end_run(error, self.bolt.process)
+
+    # -- what a bolt with threads of its own needs besides -------------------------------------------------
+
+    def hand_over(self, act: Callable[[], None]) -> None:
+        """Have the loop make a call of the bolt's, soon. Any thread. Raises BadEmit when the run ends."""
+        self.calls.put(partial(self.call, act), "a function of its own", waits=False)
+
+    def call(self, act: Callable[[], None]) -> None:
+        """Make a call of the bolt's that is about no tuple; its error is told like that of a tick."""
+        try:
+            act()
+        except BaseException as error:
+            if not hurts_one_tuple(error):
+                raise
+            self.complain(error, None)
+        if self._at_limit:
+            self._stop_if_all_failed()
+
+    def complain(self, error: BaseException, tup: Tuple | Batch | None) -> None:
+        """Tell an error as if ``process`` had raised it; nothing is failed by it."""
+        self.stats.errors += 1
+        self._last_error = error
+        self.report(error, tup)
+
+    def rest(self, rests: bool) -> None:
+        """Note whether the bolt wants no tuples for now. The loop looks at it after each call of the bolt."""
+        (self._resting.add if rests else self._resting.discard)(self.task_id)
 
     def tick(self, period_s: float) -> None:
         """Give the bolt its tick. It anchors emitted tuples to nothing."""

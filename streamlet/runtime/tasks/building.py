@@ -49,6 +49,8 @@ class WorkerContext:
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     acks: dict[Root, int] = field(default_factory=dict)
     fails: list[int] = field(default_factory=list)
+    resting: set[int] = field(default_factory=set)
+    """Bolt tasks that want no tuples for now (``BoltTask.rest``)."""
     in_hand: InHand = field(default_factory=InHand)
     crashes: Mapping[int, Mapping[Key, int]] = field(default_factory=dict)
     """Spout task -> message -> how often its worker died at work on it, while the spout lived there too."""
@@ -133,6 +135,7 @@ def build_task(shared: WorkerContext, task: TaskPlan, other_threads: OtherThread
             boxes=boxes.values(),
             in_hand=shared.in_hand,
             calls=calls,
+            resting=shared.resting,
         )
     return LiveTask(task, component, conf, context, list(boxes.values()), run)
 

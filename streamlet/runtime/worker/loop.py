@@ -166,7 +166,9 @@ class WorkerLoop:
         self._full: list[int] = []
         self._full_elsewhere: dict[int, list[int]] = {}
         self._blocked_bolts: set[int] = set()
-        """Bolts that emit to full tasks or clogged links."""
+        """Bolts that emit to full tasks or clogged links, and those that rest."""
+        self._rested: set[int] = set()
+        """The bolts that rested when the order of the inbox was chosen."""
         self._other_workers = frozenset(range(shared.plan.workers)) - {shared.worker}
         self.other_threads = OtherThreads(
             shared.conf["streamlet.threads.queue.max"], shared.conf["streamlet.threads.wait.secs"], self.wake
@@ -252,6 +254,9 @@ class WorkerLoop:
         period_s = live.conf[TICK_PERIOD]
         if period_s is not None:
             self.timers.every(period_s, partial(self.tick, live, period_s), now)
+        assert isinstance(live.component, Bolt)
+        if live.component.timer_interval_s is not None:
+            self.timers.every(live.component.timer_interval_s, partial(self._on_timer, live), now)
 
     def pause(self, reason: str) -> None:
         """Keep spouts from emitting until every reason is gone."""
@@ -484,7 +489,7 @@ class WorkerLoop:
             live.run.execute(work, now if by_slices else until)
             inbox.ran(work, before)
             self._collect(live)
-            if inbox.grown:
+            if inbox.grown or self.shared.resting != self._rested:
                 self._watch_marks()
             # What leaves is not counted by the links before the turn ends, so too much of it ends the turn.
             if (work.left > 0 and not by_slices) or self.departures.are_many:
@@ -565,6 +570,8 @@ class WorkerLoop:
         Full is what holds more than its mark, until half of it is done.
         """
         departures = self.departures
+        if self.shared.resting != self._rested:
+            self._order_bolts()
         if not (self.inbox.grown or self._full or departures.waiting or departures.clogged):
             return
         # A worker reports each full task, not only itself: if bolts waited for whole workers, two workers that are full
@@ -590,6 +597,9 @@ class WorkerLoop:
         full.update(task for task, worker in self._worker_of.items() if worker in self.departures.clogged)
         full |= self.departures.held
         self._blocked_bolts = {task for task, ahead in self._ahead.items() if not full.isdisjoint(ahead)}
+        # One that rests waits for the world outside, which waits for none of our queues: nothing can lock by it.
+        self._rested = {*self.shared.resting}
+        self._blocked_bolts |= self._rested
         self.inbox.order(self._blocked_bolts)
 
     def recover(self, lost: Iterable[int]) -> int:
@@ -648,6 +658,14 @@ class WorkerLoop:
             live.run.tick(period_s)
             self.shared.in_hand.clear()
             self._collect(live)
+
+    def _on_timer(self, live: LiveTask) -> None:
+        assert isinstance(live.run, BoltTask)
+        assert isinstance(live.component, Bolt)
+        self.shared.in_hand.note_call(live.plan.task_id, "on_timer", self.clock.monotonic())
+        live.run.call(live.component.on_timer)
+        self.shared.in_hand.clear()
+        self._collect(live)
 
     # -- the end of a turn -------------------------------------------------------------------------------------
 

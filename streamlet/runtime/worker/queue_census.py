@@ -176,6 +176,9 @@ class QueueCensus:
             counts[work.run.target] += work.left
             if bounds:
                 waiting.update(_older(work.run.multi, work.run.roots[-work.left :], bounds))
+        for live in self._tasks.values() if bounds else ():
+            for batch in live.run.answered_for if isinstance(live.run, BoltTask) else ():
+                waiting.update(_older(batch.multi, batch.roots, bounds))
         leaving = 0  # nobody here knows how long their tasks will take
         for run in self._departures.staying():
             leaving += len(run.roots)

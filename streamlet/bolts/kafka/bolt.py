@@ -1,0 +1,258 @@
+"""KafkaBolt: each tuple becomes a record, and is acked when the record is acknowledged.
+
+Everything here runs on the worker's loop and waits for nothing, but ``initialize`` and ``cleanup``, which are bounded.
+The producer's thread only leaves a note (``_part_over``) and wakes the loop once for all notes that wait.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar, Unpack
+
+from streamlet.base.errors import SettingError, StreamletError, text_of
+from streamlet.base.notices import Notices
+from streamlet.bolts.kafka.bolt_config import KafkaBoltConfig, override_names, wrong_fields
+from streamlet.bolts.kafka.outbound import Delivery, Outbound, Wait
+from streamlet.bolts.kafka.shared_producer import SharedProducer, share
+from streamlet.components.batch import Batch
+from streamlet.components.bolt import Bolt
+from streamlet.components.component import BoltPort
+from streamlet.components.context import TopologyContext
+from streamlet.kafka.errors import KafkaError, copy_of
+from streamlet.kafka.producer import FutureRecordMetadata
+from streamlet.kafka.producer.errors import OutcomeUnknown
+from streamlet.kafka.producer.producer_config import ProducerOptions
+from streamlet.kafka.producer.record_future import Failed, call_when_over
+from streamlet.model.spec import BOLT, ComponentSpec
+
+START_S = 15.0
+"""Seconds that a start waits for the partitions of its topic."""
+
+CLOSE_S = 3.0
+"""Seconds that a stop waits for records that are under way."""
+
+TELL_WAIT_S = 2.0
+"""Seconds of waiting for the producer after which the log says so."""
+
+TELL_AGAIN_S = 60.0
+"""Seconds before it says so again."""
+
+
+class KafkaBolt(Bolt):
+    """Writes tuples to Kafka. A tuple is acked when its record is acknowledged, and failed with the record's error.
+
+    Use :meth:`spec` in a topology::
+
+        out = KafkaBolt.spec(inputs=[count], hosts="kafka://kafka1:9092", topic="counts", key="word", value="count")
+    """
+
+    auto_ack = False
+    answers_for_held = True  # the producer's delivery_timeout_ms bounds it
+    named_values = True
+    timer_interval_s: ClassVar[float | None] = 0.1
+
+    def __init__(self, bolt_config: KafkaBoltConfig) -> None:
+        self.bolt_config = bolt_config
+        self._maker = bolt_config.record_maker()
+        self._shared: SharedProducer | None = None
+        self._notes: deque[tuple[Delivery, Sequence[int], Failed]] = deque()
+        """Written by the producer's thread, taken by the loop."""
+        self._woken = False
+        self._waits_since: float | None = None
+        self._told: Notices[str] = Notices(TELL_AGAIN_S)
+        self._skipped = 0
+
+    @classmethod
+    def spec(
+        cls,
+        name: str | None = None,
+        inputs: Any = None,
+        par: int | None = None,
+        config: Mapping[str, Any] | None = None,
+        outputs: Any = None,
+        *,
+        hosts: Any = None,
+        topic: Any = None,
+        topic_field: str | None = None,
+        key: Any = None,
+        value: Any = None,
+        headers: Any = None,
+        partition: Any = None,
+        timestamp_ms: Any = None,
+        **settings: Unpack[ProducerOptions],
+    ) -> ComponentSpec:
+        """Return this bolt as a line of a topology. Raises SettingError.
+
+        ``key``, ``value``, ``partition``, ``timestamp_ms`` and the values of ``headers``: the name of a field, or a
+        function of the tuple. ``topic``: the topic's name, or a function. ``settings``: those of a Producer.
+        """
+        if outputs:
+            raise SettingError(f"{cls.__name__}.spec: outputs is {outputs!r}, and this bolt emits nothing.")
+        more: dict[str, Any] = dict(settings)
+        own = KafkaBoltConfig(
+            hosts,
+            topic,
+            topic_field,
+            key,
+            value,
+            headers,
+            partition,
+            timestamp_ms,
+            more.pop("key_serializer", None),
+            more.pop("value_serializer", None),
+            more,
+        )
+        tasks = cls.par if par is None else par
+        merged = {**cls.config, **(config or {})}
+        return ComponentSpec(cls, BOLT, name=name, inputs=inputs, par=tasks, config=merged, kwargs={"bolt_config": own})
+
+    @classmethod
+    def override_keys(cls) -> frozenset[str]:
+        return override_names()
+
+    @classmethod
+    def with_overrides(cls, kwargs: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+        config = kwargs["bolt_config"]
+        return {**kwargs, "bolt_config": config.with_text(overrides) if overrides else config}
+
+    @classmethod
+    def wiring_problems(
+        cls, kwargs: Mapping[str, Any], sources: Iterable[tuple[str, Sequence[str]]]
+    ) -> Iterable[tuple[str, str]]:
+        return wrong_fields(kwargs["bolt_config"], [*sources])
+
+    # -- life -----------------------------------------------------------------------------------------------
+
+    def bind(self, port: BoltPort) -> None:
+        super().bind(port)
+        self._hand_over = port.hand_over
+        self._complain = port.complain
+        self._rest = port.rest
+
+    def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        """Connect, and learn the topic's partitions."""
+        config = self.bolt_config
+        self._now = context.clock.monotonic
+        settings = {**config.settings, "bootstrap_servers": list(config.servers)}
+        self._shared = share(config.producer_config(), settings, context.topology_id)
+        self._out = Outbound(self._shared.producer, self._shared.max_block_s, self._watch, self._settle)
+        if isinstance(config.topic, str):
+            self._shared.await_topic(config.topic, START_S)
+
+    def cleanup(self) -> None:
+        """Wait, for a bounded time, for records under way; leave the producer."""
+        # The drain has waited for tracked tuples. What is left here is untracked, or the drain was cut short.
+        shared, self._shared = self._shared, None
+        if shared is None:
+            return
+        deadline = time.monotonic() + CLOSE_S
+        while self._out.open_deliveries and time.monotonic() < deadline:
+            self._go_on()
+            time.sleep(0.002)
+        if self._out.open_deliveries:
+            self.log(
+                f"stops with {self._out.open_deliveries} batches of tuples under way to {self.bolt_config.where}, "
+                f"after {CLOSE_S:g} s: their records may or may not be written. Tracked tuples are read again by the "
+                "next run.",
+                "warning",
+            )
+        shared.leave(max(deadline - time.monotonic(), 0.1))
+
+    # -- tuples ---------------------------------------------------------------------------------------------
+
+    def process_batch(self, batch: Batch) -> None:
+        """Give the records of a batch to the producer."""
+        self._out.add(batch, self._maker.make(batch), self._now())
+        self._weigh()
+
+    def on_timer(self) -> None:
+        """Offer again what waits; take in what the producer's thread has noted."""
+        self._go_on()
+
+    def _go_on(self) -> None:
+        # Before the notes are taken: one that comes from here on wakes the loop again.
+        self._woken = False
+        while self._notes:
+            self._out.part_over(*self._notes.popleft())
+        if self._out.waiting:
+            self._out.offer(self._now())
+        self._weigh()
+
+    def _weigh(self) -> None:
+        """Take tuples only while the producer takes records; say so when it takes none for long."""
+        wait = self._out.wait
+        self._rest(self._out.wants_no_more)
+        if wait is None:
+            if self._waits_since is not None and "wait" in self._told:
+                self._told.take_left_out()
+                self.log(f"goes on writing to {self.bolt_config.where}", "info")
+            self._waits_since = None
+            return
+        now = self._now()
+        self._waits_since = self._waits_since or now
+        if now - self._waits_since >= TELL_WAIT_S and self._told.due("wait", now) is not None:
+            self._tell_wait(wait)
+
+    def _tell_wait(self, wait: Wait) -> None:
+        assert self._shared is not None
+        why = (
+            f"buffer_memory ({self._shared.producer.config.buffer_memory >> 20} MiB) is full of records that no broker "
+            "has acknowledged"
+            if wait is Wait.MEMORY
+            else "the brokers do not say which partitions it has"
+        )
+        self.log(
+            f"waits with records for {self.bolt_config.where}: {why}. Nothing is lost, and spouts pause when its queue "
+            "is full. See whether the brokers run.",
+            "warning",
+        )
+
+    # -- what came of them ----------------------------------------------------------------------------------
+
+    def _watch(self, futures: list[FutureRecordMetadata], delivery: Delivery, places: Sequence[int]) -> None:
+        call_when_over(futures, partial(self._part_over, delivery, places))
+
+    def _part_over(self, delivery: Delivery, places: Sequence[int], failed: Failed) -> None:
+        """Note that records are over, and wake the loop. The producer's thread."""
+        # One call is handed over for all notes that wait: a deque needs no lock, and the loop takes the flag back
+        # before it looks.
+        self._notes.append((delivery, places, failed))
+        if not self._woken:
+            self._woken = True
+            with contextlib.suppress(ValueError):  # BadEmit: the run ends, and cleanup looks by itself
+                self._hand_over(self._go_on)
+
+    def _settle(self, delivery: Delivery) -> None:
+        """Ack the tuples of a batch whose records are all over, but for those that failed."""
+        batch = delivery.batch
+        if delivery.failed:
+            for at in sorted(delivery.failed):
+                tup = batch.tuples[at]
+                self.fail(tup)
+                self._complain(self._told_of(delivery.failed[at], tup.root != 0), tup)
+        self.ack(batch)
+
+    def _told_of(self, error: Exception, tracked: bool) -> Exception:
+        """Return a record's own error as a paragraph about its tuple."""
+        said = text_of(error)
+        if isinstance(error, OutcomeUnknown):
+            said += " Whether the record was written is not known: sent again, it may be there twice."
+        then = (
+            "Its tuple has failed, and its spout was informed."
+            if tracked
+            else "Its tuple is not tracked, so nobody sends it again."
+        )
+        text = f"{self.component_name} could not write a record to {self.bolt_config.where}: {said} {then}"
+        told: Exception = copy_of(error) if isinstance(error, KafkaError) else RecordFailed(text)
+        if isinstance(told, StreamletError):
+            told.message = text
+        told.args = (text,)
+        return told
+
+
+class RecordFailed(StreamletError):
+    """A record was not written, for a reason that is no error of Kafka's."""

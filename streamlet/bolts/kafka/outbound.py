@@ -1,0 +1,231 @@
+"""What a KafkaBolt has under way: batches of tuples, until each record of theirs is written or has failed. Pure.
+
+A batch becomes a *delivery*, its records one *lot* for each topic (and partition, where tuples name one). A lot is
+offered to the producer, which never waits: it takes records until its memory is full, or refuses a topic that it does
+not know yet. What was not taken stays here and is offered again. A delivery is over when every record of its lots is.
+
+All of it runs on the worker's loop. Time is given in seconds.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+from streamlet.bolts.kafka.errors import RecordNotTaken
+from streamlet.bolts.kafka.record_maker import Records
+from streamlet.components.batch import Batch
+from streamlet.kafka.errors import KafkaError
+from streamlet.kafka.producer import FutureRecordMetadata
+from streamlet.kafka.producer.errors import BufferExhausted
+
+MOST_WAITING = 10_000
+"""Records that wait for a topic, above which the bolt takes no more tuples."""
+
+OFFER_AGAIN_S = 0.1
+"""Seconds until a lot whose topic is not known is offered again."""
+
+
+class Takes(Protocol):
+    """The two calls of a producer that records go through."""
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> FutureRecordMetadata: ...
+
+    def send_many(self, topic: str, values: Any, keys: Any = None) -> list[FutureRecordMetadata]: ...
+
+
+@dataclass(slots=True, eq=False)
+class Delivery:
+    """One batch of tuples under way."""
+
+    batch: Batch
+    records: Records
+    open: int = 0
+    """Lots that were not taken whole, and parts of them that were taken and are not over."""
+    failed: dict[int, Exception] = field(default_factory=dict)
+    """Place in the batch -> why its record was not written."""
+
+
+@dataclass(slots=True, eq=False)
+class Lot:
+    """Records of one delivery that go to one topic, or one partition of it, in order; ``at`` is the next one."""
+
+    delivery: Delivery
+    topic: str
+    partition: int | None
+    places: Sequence[int]
+    at: int = 0
+    waits_since: float | None = None
+    offer_after: float = 0.0
+
+    @property
+    def left(self) -> int:
+        """The records that were not taken."""
+        return len(self.places) - self.at
+
+    def send(self, producer: Takes, taken: list[FutureRecordMetadata]) -> None:
+        """Offer what is left; add the futures of what was taken. Raises the error of the first that was not."""
+        records = self.delivery.records
+        places = self.places[self.at :]
+        if not records.is_plain:
+            # Extended one by one: what was taken before an error stands in the list.
+            taken.extend(self._send_one(producer, records, at) for at in places)
+            return
+        whole = len(places) == records.count
+        values = records.values if whole else [records.values[at] for at in places]
+        keys = records.keys if whole or records.keys is None else [records.keys[at] for at in places]
+        try:
+            taken += producer.send_many(self.topic, values, keys)
+        except Exception as error:
+            taken += getattr(error, "taken", ())
+            raise
+
+    def _send_one(self, producer: Takes, records: Records, at: int) -> FutureRecordMetadata:
+        return producer.send(
+            self.topic,
+            records.values[at],
+            None if records.keys is None else records.keys[at],
+            None if records.headers is None else records.headers[at],
+            self.partition,
+            None if records.timestamps is None else records.timestamps[at],
+        )
+
+
+class Wait(Enum):
+    """Why a lot was not taken whole."""
+
+    MEMORY = "buffer_memory is full"
+    TOPIC = "its topic or partition is not known"
+
+
+@dataclass(slots=True, eq=False)
+class Outbound:
+    """The deliveries of one task. ``watch`` calls back, from any thread, when records that were taken are over."""
+
+    producer: Takes
+    max_block_s: float
+    watch: Callable[[list[FutureRecordMetadata], Delivery, Sequence[int]], None]
+    over: Callable[[Delivery], None]
+    """Called with each delivery whose records are all written or failed."""
+    waiting: deque[Lot] = field(default_factory=deque)
+    """Lots that were not taken whole, oldest first."""
+    waiting_records: int = 0
+    open_deliveries: int = 0
+    wait: Wait | None = None
+    """Why the oldest lot waits."""
+
+    @property
+    def wants_no_more(self) -> bool:
+        """Whether further tuples should wait in the bolt's queue."""
+        return self.wait is Wait.MEMORY or self.waiting_records > MOST_WAITING
+
+    def add(self, batch: Batch, records: Records, now: float) -> None:
+        """Take in a batch, and offer its records unless others wait for memory."""
+        delivery = Delivery(batch, records, open=1, failed=records.failed)
+        self.open_deliveries += 1
+        for topic, partition, places in records.shares():
+            lot = Lot(delivery, topic, partition, places)
+            delivery.open += 1
+            self.waiting.append(lot)
+            self.waiting_records += len(places)
+        self._done(delivery)
+        self.offer(now)
+
+    def offer(self, now: float) -> None:
+        """Offer what waits, oldest first."""
+        # Rule: records of one topic keep their order, so a lot waits behind an older one of the same place; where the
+        # producer's memory is full everything waits, or small records would pass large ones for ever.
+        later: deque[Lot] = deque()
+        behind: set[tuple[str, int | None]] = set()
+        self.wait = None
+        while self.waiting:
+            lot = self.waiting.popleft()
+            place = lot.topic, lot.partition
+            if place in behind or lot.offer_after > now:
+                behind.add(place)
+                later.append(lot)
+                continue
+            wait = self._offer(lot, now)
+            if wait is Wait.MEMORY:
+                self.wait = wait
+                later.append(lot)
+                break
+            if wait is Wait.TOPIC:
+                self.wait = self.wait or wait
+                behind.add(place)
+                later.append(lot)
+        later.extend(self.waiting)
+        self.waiting = later
+
+    def part_over(self, delivery: Delivery, places: Sequence[int], failed: Sequence[tuple[int, KafkaError]]) -> None:
+        """Note that records which the producer had taken are over."""
+        for at, error in failed:
+            delivery.failed[places[at]] = error
+        self._done(delivery)
+
+    def _done(self, delivery: Delivery) -> None:
+        delivery.open -= 1
+        if not delivery.open:
+            self.open_deliveries -= 1
+            self.over(delivery)
+
+    def _offer(self, lot: Lot, now: float) -> Wait | None:
+        """Offer a lot; return why it waits, None when it was taken whole."""
+        while lot.left:
+            error = self._send(lot)
+            if error is None:
+                break
+            if isinstance(error, BufferExhausted):
+                return Wait.MEMORY
+            if isinstance(error, KafkaError) and error.retriable:
+                if lot.waits_since is None:
+                    lot.waits_since = now
+                if now - lot.waits_since < self.max_block_s:
+                    lot.offer_after = now + OFFER_AGAIN_S
+                    return Wait.TOPIC
+                self._give_up(lot, error)
+                break
+            # The first one that was not taken is at fault; those behind it go on without it.
+            self._fail(lot, error)
+        self._done(lot.delivery)
+        return None
+
+    def _send(self, lot: Lot) -> Exception | None:
+        taken: list[FutureRecordMetadata] = []
+        found: Exception | None = None
+        try:
+            lot.send(self.producer, taken)
+        except Exception as error:  # noqa: BLE001 - also a partitioner of the user's
+            found = error
+        if taken:
+            places = lot.places[lot.at : lot.at + len(taken)]
+            lot.at += len(taken)
+            lot.waits_since = None
+            self.waiting_records -= len(taken)
+            lot.delivery.open += 1
+            self.watch(taken, lot.delivery, places)
+        return found
+
+    def _fail(self, lot: Lot, error: Exception) -> None:
+        lot.delivery.failed[lot.places[lot.at]] = error
+        lot.at += 1
+        self.waiting_records -= 1
+
+    def _give_up(self, lot: Lot, error: KafkaError) -> None:
+        to = f"topic {lot.topic!r}" if lot.partition is None else f"partition {lot.partition} of topic {lot.topic!r}"
+        told = RecordNotTaken(
+            f"A record found no way to {to} for {self.max_block_s:g} s (max_block_ms). {error.message}"
+        )
+        while lot.left:
+            self._fail(lot, told)

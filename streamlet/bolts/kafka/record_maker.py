@@ -1,0 +1,256 @@
+"""From a batch of tuples to the records made of it: keys, values, headers and places as columns. Pure.
+
+A source of one of these is a field's name, or a function of the tuple. What cannot be made of a tuple fails that tuple
+alone, so each column is tried as a whole first, and tuple by tuple only where that raised.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from streamlet.base.errors import SettingError, text_of
+from streamlet.bolts.kafka.errors import RecordNotMade
+from streamlet.components.batch import Batch
+from streamlet.components.tuples import Tuple
+
+Source = str | Callable[[Tuple], Any]
+"""Where a record gets something from: the name of a field, or a function of the tuple."""
+
+T = TypeVar("T")
+
+HeaderRows = list[tuple[str, bytes | None]]
+
+NamedSerializer = Callable[[str, Any], Any]
+"""From (topic, value) to bytes; text becomes UTF-8, None stays None."""
+
+
+# -- values as bytes -------------------------------------------------------------------------------------------------
+
+
+def plain_bytes(value: Any) -> bytes | None:
+    """Return bytes as they are, text as UTF-8, None as None, and anything else as JSON."""
+    kind = value.__class__
+    if kind is bytes or value is None:
+        return value  # type: ignore[no-any-return]
+    if kind is str:
+        return value.encode()  # type: ignore[no-any-return]
+    if kind is int:  # as json.dumps writes it, in a tenth of the time
+        return b"%d" % value
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(value)
+    return as_json(value)
+
+
+def as_json(value: Any) -> bytes | None:
+    """Return JSON without blanks, UTF-8; None as None. Raises ValueError for a NaN, which is no JSON."""
+    if value is None:
+        return None
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def only_bytes(value: Any) -> bytes | None:
+    """Return bytes and None as they are. Raises TypeError for anything else."""
+    if value is None or value.__class__ is bytes:
+        return value
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(value)
+    raise TypeError(f"it is a {type(value).__name__}, and the serializer is 'bytes'")
+
+
+NAMED: Mapping[str, Callable[[Any], bytes | None]] = {"plain": plain_bytes, "json": as_json, "bytes": only_bytes}
+"""The serializers that have a name."""
+
+
+def serializer(name: str, given: object) -> NamedSerializer | None:
+    """Return the serializer that a setting names or is; None for the plain one. Raises SettingError."""
+    if given is None or given == "plain":
+        return None
+    if isinstance(given, str) and given in NAMED:
+        convert = NAMED[given]
+        return lambda _topic, value: convert(value)
+    method = getattr(given, "serialize", None)
+    if callable(method):
+        return lambda topic, value: None if value is None else plain_bytes(method(topic, value))
+    if callable(given):
+        return lambda _topic, value: None if value is None else plain_bytes(given(value))
+    raise SettingError(
+        f"KafkaBolt: {name} cannot be {given!r}: it is one of {', '.join(map(repr, NAMED))}, a function of the value, "
+        "or an object with a method serialize(topic, value)."
+    )
+
+
+# -- records ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Records:
+    """The records of one batch, as columns. A tuple whose record could not be made stands in ``failed``."""
+
+    count: int
+    topics: str | list[str | None] = ""
+    """One for all, or one each; None: the tuple is to be skipped."""
+    values: list[bytes | None] = field(default_factory=list)
+    keys: list[bytes | None] | None = None
+    headers: list[HeaderRows] | None = None
+    partitions: list[int | None] | None = None
+    timestamps: list[int | None] | None = None
+    failed: dict[int, Exception] = field(default_factory=dict)
+    """Place in the batch -> why there is no record."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a record is only key and value, so that many can be sent in one call."""
+        return self.headers is None and self.partitions is None and self.timestamps is None
+
+    def shares(self) -> Iterator[tuple[str, int | None, Sequence[int]]]:
+        """Yield topic, partition (None: not named) and places in the batch of what goes there, in order.
+
+        Without those that failed or are skipped.
+        """
+        if isinstance(self.topics, str) and self.partitions is None and not self.failed:
+            yield self.topics, None, range(self.count)
+            return
+        found: dict[tuple[Any, Any], list[int]] = {}
+        for at in range(self.count):
+            topic = self.topics if isinstance(self.topics, str) else self.topics[at]
+            if topic is not None and at not in self.failed:
+                partition = None if self.partitions is None else self.partitions[at]
+                found.setdefault((topic, partition), []).append(at)
+        for (topic, partition), places in found.items():
+            yield topic, partition, places
+
+
+@dataclass(frozen=True, slots=True)
+class RecordMaker:
+    """Makes the records of batches. ``topic``: the name of one for all, or None where ``topics`` says each tuple's.
+
+    ``value`` None: the stream's only field.
+    """
+
+    topic: str | None
+    topics: Source | None = None
+    key: Source | None = None
+    value: Source | None = None
+    headers: Sequence[tuple[str, Source]] | Callable[[Tuple], Any] | None = None
+    partition: Source | None = None
+    timestamp: Source | None = None
+    key_serializer: NamedSerializer | None = None
+    value_serializer: NamedSerializer | None = None
+
+    def make(self, batch: Batch) -> Records:
+        """Return the records of a batch. Errors of the user's functions stand in ``failed``."""
+        made = Records(len(batch))
+        failed = made.failed
+        made.topics = self.topic if self.topic is not None else _topics(batch, self.topics, failed)
+        made.values = _as_bytes("value", self.value_serializer, batch, self.value, made.topics, failed)
+        if self.key is not None:
+            made.keys = _as_bytes("key", self.key_serializer, batch, self.key, made.topics, failed)
+        if self.headers is not None:
+            made.headers = self._headers(batch, failed)
+        if self.partition is not None:
+            made.partitions = _numbers("partition", batch, self.partition, failed)
+        if self.timestamp is not None:
+            made.timestamps = _numbers("timestamp_ms", batch, self.timestamp, failed)
+        return made
+
+    def _headers(self, batch: Batch, failed: dict[int, Exception]) -> list[HeaderRows]:
+        if callable(self.headers):
+            return _each("headers", _column("headers", batch, self.headers, failed), _header_rows, failed, [])
+        columns = []
+        for name, source in self.headers or ():
+            raw = _column(f"the header {name!r}", batch, source, failed)
+            columns.append([(name, value) for value in _each(f"the header {name!r}", raw, plain_bytes, failed, None)])
+        return [[*row] for row in zip(*columns, strict=True)] if columns else [[] for _ in range(len(batch))]
+
+
+def _topics(batch: Batch, source: Source | None, failed: dict[int, Exception]) -> list[str | None]:
+    assert source is not None
+    return _each("topic", _column("topic", batch, source, failed), _topic_name, failed, None)
+
+
+def _topic_name(value: Any) -> str | None:
+    if value is None or (isinstance(value, str) and value):
+        return value
+    raise TypeError("it is no name of a topic; None skips the tuple")
+
+
+def _numbers(what: str, batch: Batch, source: Source, failed: dict[int, Exception]) -> list[int | None]:
+    return _each(what, _column(what, batch, source, failed), _number, failed, None)
+
+
+def _number(value: Any) -> int | None:
+    if value is None or (value.__class__ is int and value >= 0):
+        return value
+    raise TypeError("it is a whole number from 0, or None to leave it open")
+
+
+def _header_rows(value: Any) -> HeaderRows:
+    rows = value.items() if isinstance(value, Mapping) else value or ()
+    found = []
+    for name, content in rows:
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a header is text, and not {name!r:.60}")
+        found.append((name, plain_bytes(content)))
+    return found
+
+
+def _column(what: str, batch: Batch, source: Source | None, failed: dict[int, Exception]) -> list[Any]:
+    if source is None:
+        return batch.values(0)
+    if isinstance(source, str):
+        return batch.values(source)
+    found: list[Any] = []
+    for at, tup in enumerate(batch.tuples):
+        try:
+            found.append(source(tup))
+        except Exception as error:  # noqa: BLE001 - the user's code
+            failed.setdefault(at, _not_made(f"The function for {what} raised {_said(error)}", error))
+            found.append(None)
+    return found
+
+
+def _as_bytes(
+    what: str,
+    serialize: NamedSerializer | None,
+    batch: Batch,
+    source: Source | None,
+    topics: str | list[str | None],
+    failed: dict[int, Exception],
+) -> list[bytes | None]:
+    raw = _column(what, batch, source, failed)
+    if serialize is None:
+        return _each(what, raw, plain_bytes, failed, None)
+    if isinstance(topics, str):
+        return _each(what, raw, lambda value: serialize(topics, value), failed, None)
+    with_topic = [*zip(topics, raw, strict=True)]
+    # What is skipped has no topic, and nothing to serialize.
+    return _each(what, with_topic, lambda row: None if row[0] is None else serialize(*row), failed, None)
+
+
+def _each(what: str, raw: Iterable[Any], convert: Callable[[Any], T], failed: dict[int, Exception], gap: T) -> list[T]:
+    """Convert a column; where a value cannot be, note why and put ``gap`` in its place."""
+    try:
+        return [convert(value) for value in raw]
+    except Exception:  # noqa: BLE001 - which one it was is found out below
+        found: list[T] = []
+    for at, value in enumerate(raw):
+        try:
+            found.append(convert(value) if at not in failed else gap)
+        except Exception as error:  # noqa: BLE001 - the user's code, or a value without bytes
+            shown = f"{type(value).__name__} {value!r:.80}"
+            failed[at] = _not_made(f"{what} cannot be made of {shown}: {_said(error)}", error)
+            found.append(gap)
+    return found
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {text_of(error).rstrip('.')}"
+
+
+def _not_made(text: str, cause: Exception) -> RecordNotMade:
+    error = RecordNotMade(f"{text[0].upper()}{text[1:]}.")
+    error.__cause__ = cause
+    return error

@@ -1,0 +1,87 @@
+"""One producer for all KafkaBolt tasks of a worker that have the same settings.
+
+The last of them that leaves closes it. A worker that ends without a clean stop drops its bolts, and with them the
+producer, which then ends by itself.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from typing import Any
+
+from streamlet.bolts.kafka.errors import BoltCannotStart, OutputTopicMissing
+from streamlet.kafka.broker_errors import UnknownTopicOrPartition
+from streamlet.kafka.errors import KafkaError
+from streamlet.kafka.producer import Producer, ProducerConfig
+
+LOOK_S = 0.02
+"""Seconds between two looks whether the topic is known, at a start."""
+
+# Tasks of one worker share a thread, but a program may have several inline runs in threads of its own.
+_lock = threading.Lock()
+_shared: weakref.WeakValueDictionary[Any, SharedProducer] = weakref.WeakValueDictionary()
+
+
+class SharedProducer:
+    """A producer whose calls never wait, and the number of tasks that use it."""
+
+    def __init__(self, config: ProducerConfig, settings: dict[str, Any]) -> None:
+        # Calls run on the worker's loop, so none of them may wait: what finds no room or no topic is offered again.
+        self.producer = Producer(**{**settings, "max_block_ms": 0})
+        self.max_block_s = config.max_block_ms / 1000
+        self.users = 0
+
+    def await_topic(self, topic: str, limit_s: float) -> None:
+        """Wait until the topic's partitions are known. Raises BoltCannotStart, OutputTopicMissing, KafkaError."""
+        deadline = time.monotonic() + limit_s
+        while True:
+            try:
+                self.producer.partitions_for(topic)
+                return
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                if time.monotonic() >= deadline:
+                    raise self._no_topic(topic, limit_s, error) from error
+            time.sleep(LOOK_S)
+
+    def _no_topic(self, topic: str, limit_s: float, error: KafkaError) -> Exception:
+        if isinstance(error, UnknownTopicOrPartition):
+            return OutputTopicMissing(
+                f"KafkaBolt: the topic {topic!r} does not exist, say the brokers at "
+                f"{', '.join(self.producer.config.bootstrap_servers)}. Create it (`streamlet dev topic {topic}`, or "
+                "Admin.create_topics), or correct `topic`."
+            )
+        return BoltCannotStart(
+            f"KafkaBolt: no broker has said within {limit_s:g} s which partitions topic {topic!r} has. {error.message} "
+            "Check hosts, and that the brokers run."
+        )
+
+    def leave(self, limit_s: float) -> None:
+        """Take one task off; the last one closes the producer, within so many seconds."""
+        with _lock:
+            self.users -= 1
+            if self.users:
+                return
+            for key in [key for key, one in _shared.items() if one is self]:
+                del _shared[key]
+        self.producer.close(limit_s)
+
+
+def share(config: ProducerConfig, settings: dict[str, Any], run: str) -> SharedProducer:
+    """Return the producer of these settings in this run; make it for the first task that asks."""
+    key = (run, tuple(sorted((name, _hashable(value)) for name, value in settings.items())))
+    with _lock:
+        found = _shared.get(key)
+        if found is None:
+            found = _shared[key] = SharedProducer(config, settings)
+        found.users += 1
+        return found
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_hashable, value))
+    return (type(value).__name__, value) if value is None or isinstance(value, (str, int, float)) else id(value)
