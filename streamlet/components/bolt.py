@@ -43,7 +43,7 @@ class Bolt(Component):
     """Whether ``tup.values`` has the fields as attributes; None: where the class's own file uses one."""
 
     answers_for_held: ClassVar[bool] = False
-    """Whether the bolt itself bounds how long it keeps a tuple that it neither acks nor fails.
+    """Whether the bolt bounds by itself how long tuples stay open.
 
     Such tuples do not time out; they count as queued. For a bolt that takes batches.
     """
@@ -82,13 +82,13 @@ class Bolt(Component):
         """Handle a tick: one comes every ``topology.tick.tuple.freq.secs``, if set."""
 
     def on_timer(self) -> None:
-        """Do upkeep, each ``timer_interval_s``, also while no tuple comes and in a drain."""
+        """Do upkeep, each ``timer_interval_s``, also in a drain."""
 
     @classmethod
     def wiring_problems(
         cls, kwargs: Mapping[str, Any], sources: Iterable[tuple[str, Sequence[str]]]
     ) -> Iterable[tuple[str, str]]:
-        """Yield (problem, remedy) of what ``spec`` was given, for the check before a run.
+        """Yield (problem, remedy) of the arguments of ``spec``, before a run.
 
         ``sources``: the name and fields of each stream that the bolt reads.
         """

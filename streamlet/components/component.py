@@ -57,7 +57,7 @@ class BoltPort(TaskPort, Protocol):
 
     @property
     def rest(self) -> Callable[[bool], None]:
-        """Says whether the bolt wants no tuples for now: they wait in its queue, and spouts pause when that is full."""
+        """Says whether tuples are to wait in the bolt's queue for now; when that is full, spouts pause."""
 
 
 class Component:

@@ -322,7 +322,7 @@ def input_problems(topology: TopologySpec, component: ComponentDef) -> Iterator[
 
 
 def wiring_problems(topology: TopologySpec, component: ComponentDef) -> Iterator[Finding]:
-    """Yield what the component's class finds wrong with its arguments, given the streams that it reads."""
+    """Yield the problems that a component's class finds with its arguments."""
     find = getattr(component.cls, "wiring_problems", None)
     if find is None:
         return

@@ -13,6 +13,7 @@ RUNGS = ("unit", "scripted")
 
 DECLARATIONS = {
     "base/errors",
+    "bolts/kafka/errors",
     "components/bolt",
     "components/spout",
     "devcluster/errors",

@@ -26,7 +26,7 @@ from streamlet.kafka.errors import KafkaError, copy_of
 from streamlet.kafka.producer import FutureRecordMetadata
 from streamlet.kafka.producer.errors import OutcomeUnknown
 from streamlet.kafka.producer.producer_config import ProducerOptions
-from streamlet.kafka.producer.record_future import Failed, call_when_over
+from streamlet.kafka.producer.record_future import FailedRecords, call_when_over
 from streamlet.model.spec import BOLT, ComponentSpec
 
 START_S = 15.0
@@ -59,7 +59,7 @@ class KafkaBolt(Bolt):
         self.bolt_config = bolt_config
         self._maker = bolt_config.record_maker()
         self._shared: SharedProducer | None = None
-        self._notes: deque[tuple[Delivery, Sequence[int], Failed]] = deque()
+        self._notes: deque[tuple[Delivery, Sequence[int], FailedRecords]] = deque()
         """Written by the producer's thread, taken by the loop."""
         self._woken = False
         self._waits_since: float | None = None
@@ -70,10 +70,10 @@ class KafkaBolt(Bolt):
     def spec(
         cls,
         name: str | None = None,
-        inputs: Any = None,
+        inputs: object = None,
         par: int | None = None,
         config: Mapping[str, Any] | None = None,
-        outputs: Any = None,
+        outputs: object = None,
         *,
         hosts: Any = None,
         topic: Any = None,
@@ -216,7 +216,7 @@ class KafkaBolt(Bolt):
     def _watch(self, futures: list[FutureRecordMetadata], delivery: Delivery, places: Sequence[int]) -> None:
         call_when_over(futures, partial(self._part_over, delivery, places))
 
-    def _part_over(self, delivery: Delivery, places: Sequence[int], failed: Failed) -> None:
+    def _part_over(self, delivery: Delivery, places: Sequence[int], failed: FailedRecords) -> None:
         """Note that records are over, and wake the loop. The producer's thread."""
         # One call is handed over for all notes that wait: a deque needs no lock, and the loop takes the flag back
         # before it looks.
@@ -227,7 +227,7 @@ class KafkaBolt(Bolt):
                 self._hand_over(self._go_on)
 
     def _settle(self, delivery: Delivery) -> None:
-        """Ack the tuples of a batch whose records are all over, but for those that failed."""
+        """Ack the tuples of a delivery, but fail those whose records failed."""
         batch = delivery.batch
         if delivery.failed:
             for at in sorted(delivery.failed):
@@ -255,4 +255,4 @@ class KafkaBolt(Bolt):
 
 
 class RecordFailed(StreamletError):
-    """A record was not written, for a reason that is no error of Kafka's."""
+    """A record was not written, by no error of Kafka's."""

@@ -192,7 +192,7 @@ def _read(name: str, value: Any) -> Any:
 
 
 def wrong_fields(config: KafkaBoltConfig, sources: Sequence[tuple[str, Sequence[str]]]) -> Iterator[tuple[str, str]]:
-    """Yield (problem, remedy) for each field that a stream which the bolt reads does not have."""
+    """Yield (problem, remedy) for each field that a stream does not have."""
     for name, fields in sources:
         has = ", ".join(map(repr, fields)) or "none"
         for setting, wanted in config.fields_named():

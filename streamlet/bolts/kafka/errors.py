@@ -12,7 +12,7 @@ class BoltCannotStart(StreamletError):
 
 
 class OutputTopicMissing(BadInput):
-    """The topic to write to does not exist, and the brokers do not make it."""
+    """The topic to write to does not exist."""
 
 
 class RecordNotMade(StreamletError):

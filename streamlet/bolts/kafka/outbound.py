@@ -1,8 +1,8 @@
-"""What a KafkaBolt has under way: batches of tuples, until each record of theirs is written or has failed. Pure.
+"""Batches of a KafkaBolt under way, until each record is written or has failed. Pure.
 
 A batch becomes a *delivery*, its records one *lot* for each topic (and partition, where tuples name one). A lot is
 offered to the producer, which never waits: it takes records until its memory is full, or refuses a topic that it does
-not know yet. What was not taken stays here and is offered again. A delivery is over when every record of its lots is.
+not know yet. Those that it refuses stay here and are offered again. A delivery is over when all its records are.
 
 All of it runs on the worker's loop. Time is given in seconds.
 """
@@ -59,7 +59,10 @@ class Delivery:
 
 @dataclass(slots=True, eq=False)
 class Lot:
-    """Records of one delivery that go to one topic, or one partition of it, in order; ``at`` is the next one."""
+    """Records of one delivery for one place, in order; ``at`` is the next one.
+
+    The place is a topic, or a partition of it that the tuples name.
+    """
 
     delivery: Delivery
     topic: str
@@ -75,7 +78,7 @@ class Lot:
         return len(self.places) - self.at
 
     def send(self, producer: Takes, taken: list[FutureRecordMetadata]) -> None:
-        """Offer what is left; add the futures of what was taken. Raises the error of the first that was not."""
+        """Offer the rest; add the futures of those taken. Raises the error of the first that was not."""
         records = self.delivery.records
         places = self.places[self.at :]
         if not records.is_plain:
@@ -111,7 +114,10 @@ class Wait(Enum):
 
 @dataclass(slots=True, eq=False)
 class Outbound:
-    """The deliveries of one task. ``watch`` calls back, from any thread, when records that were taken are over."""
+    """The deliveries of one task.
+
+    ``watch`` sees to it that ``part_over`` is called once records that were taken are over.
+    """
 
     producer: Takes
     max_block_s: float
@@ -131,7 +137,7 @@ class Outbound:
         return self.wait is Wait.MEMORY or self.waiting_records > MOST_WAITING
 
     def add(self, batch: Batch, records: Records, now: float) -> None:
-        """Take in a batch, and offer its records unless others wait for memory."""
+        """Take in a batch, and offer its records."""
         delivery = Delivery(batch, records, open=1, failed=records.failed)
         self.open_deliveries += 1
         for topic, partition, places in records.shares():

@@ -17,26 +17,26 @@ from streamlet.components.batch import Batch
 from streamlet.components.tuples import Tuple
 
 Source = str | Callable[[Tuple], Any]
-"""Where a record gets something from: the name of a field, or a function of the tuple."""
+"""The name of a field, or a function of the tuple."""
 
 T = TypeVar("T")
 
 HeaderRows = list[tuple[str, bytes | None]]
 
-NamedSerializer = Callable[[str, Any], Any]
-"""From (topic, value) to bytes; text becomes UTF-8, None stays None."""
+NamedSerializer = Callable[[str, Any], bytes | None]
+"""From (topic, value) to bytes; None stays None."""
 
 
 # -- values as bytes -------------------------------------------------------------------------------------------------
 
 
 def plain_bytes(value: Any) -> bytes | None:
-    """Return bytes as they are, text as UTF-8, None as None, and anything else as JSON."""
+    """Return bytes or None unchanged, text as UTF-8, the rest as JSON."""
     kind = value.__class__
     if kind is bytes or value is None:
-        return value  # type: ignore[no-any-return]
+        return value  # type: ignore[no-any-return]  # asked by its class, which is twice as fast as isinstance
     if kind is str:
-        return value.encode()  # type: ignore[no-any-return]
+        return value.encode()  # type: ignore[no-any-return]  # likewise
     if kind is int:  # as json.dumps writes it, in a tenth of the time
         return b"%d" % value
     if isinstance(value, (bytearray, memoryview)):
@@ -87,7 +87,7 @@ def serializer(name: str, given: object) -> NamedSerializer | None:
 
 @dataclass(slots=True)
 class Records:
-    """The records of one batch, as columns. A tuple whose record could not be made stands in ``failed``."""
+    """The records of one batch, by column; ``failed`` has tuples without one."""
 
     count: int
     topics: str | list[str | None] = ""
@@ -102,7 +102,7 @@ class Records:
 
     @property
     def is_plain(self) -> bool:
-        """Whether a record is only key and value, so that many can be sent in one call."""
+        """Whether a record is only key and value: many fit into one call."""
         return self.headers is None and self.partitions is None and self.timestamps is None
 
     def shares(self) -> Iterator[tuple[str, int | None, Sequence[int]]]:
@@ -125,7 +125,7 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class RecordMaker:
-    """Makes the records of batches. ``topic``: the name of one for all, or None where ``topics`` says each tuple's.
+    """Makes the records of batches. ``topic``: one for all; None: ``topics`` says each tuple's.
 
     ``value`` None: the stream's only field.
     """
@@ -174,7 +174,7 @@ def _topics(batch: Batch, source: Source | None, failed: dict[int, Exception]) -
 def _topic_name(value: Any) -> str | None:
     if value is None or (isinstance(value, str) and value):
         return value
-    raise TypeError("it is no name of a topic; None skips the tuple")
+    raise TypeError("the name of a topic is a text that is not empty; None skips the tuple")
 
 
 def _numbers(what: str, batch: Batch, source: Source, failed: dict[int, Exception]) -> list[int | None]:

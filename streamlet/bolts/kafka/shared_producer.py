@@ -25,7 +25,7 @@ _shared: weakref.WeakValueDictionary[Any, SharedProducer] = weakref.WeakValueDic
 
 
 class SharedProducer:
-    """A producer whose calls never wait, and the number of tasks that use it."""
+    """A producer whose calls never wait, and the number of its users."""
 
     def __init__(self, config: ProducerConfig, settings: dict[str, Any]) -> None:
         # Calls run on the worker's loop, so none of them may wait: what finds no room or no topic is offered again.

@@ -22,7 +22,7 @@ _CODECS: dict[str | None, Compression] = {None: Compression.NONE} | {codec.name.
 
 
 class ProducerOptions(ClientOptions, total=False):
-    """The names and types of :class:`ProducerConfig` but for ``bootstrap_servers``, for editors and type checkers."""
+    """Names and types of :class:`ProducerConfig`, but for ``bootstrap_servers``."""
 
     acks: Literal["all", -1, 0, 1, "-1", "0", "1"]
     retries: int

@@ -207,12 +207,12 @@ def _bound(call: Callable[..., object], args: tuple[object, ...], kwargs: dict[s
     return lambda outcome: call(*args, outcome, **kwargs)
 
 
-Failed = list[tuple[int, KafkaError]]
+FailedRecords = list[tuple[int, KafkaError]]
 """The records of a list that failed: place in the list, and error."""
 
 
-def call_when_over(futures: Sequence[FutureRecordMetadata], call: Callable[[Failed], object]) -> None:
-    """Call once, when every record of a list is over, with those that failed.
+def call_when_over(futures: Sequence[FutureRecordMetadata], call: Callable[[FailedRecords], object]) -> None:
+    """Call once, when all records are over, with those that failed.
 
     In the sender's thread, as a callback; at once in this one when they are over by now.
     """
@@ -220,14 +220,14 @@ def call_when_over(futures: Sequence[FutureRecordMetadata], call: Callable[[Fail
 
 
 class _RecordsTogether:
-    """Records that are waited for together, with one callback a batch and not one a record."""
+    """Records that are waited for together, by one callback a batch."""
 
     # One callback is registered at a time, so no two threads are ever in here, and it needs no lock of its own.
     __slots__ = ("_call", "_failed", "_groups")
 
-    def __init__(self, futures: Sequence[FutureRecordMetadata], call: Callable[[Failed], object]) -> None:
+    def __init__(self, futures: Sequence[FutureRecordMetadata], call: Callable[[FailedRecords], object]) -> None:
         self._call = call
-        self._failed: Failed = []
+        self._failed: FailedRecords = []
         groups: dict[ProducerBatch, list[tuple[int, int]]] = {}
         for place, future in enumerate(futures):
             groups.setdefault(future._batch, []).append((place, future._index))

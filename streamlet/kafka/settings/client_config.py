@@ -18,7 +18,7 @@ _INT64 = (1 << 63) - 1
 
 
 class ClientOptions(TypedDict, total=False):
-    """The names and types of :class:`ClientConfig` but for ``bootstrap_servers``, for editors and type checkers."""
+    """Names and types of :class:`ClientConfig`, but for ``bootstrap_servers``: for editors."""
 
     client_id: str
     request_timeout_ms: int

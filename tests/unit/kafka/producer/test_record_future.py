@@ -9,8 +9,15 @@ import pytest
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.producer.errors import BatchExpired, OutcomeUnknown
-from streamlet.kafka.producer.producer_batch import ProducerBatch
-from streamlet.kafka.producer.record_future import FutureRecordMetadata, run_callbacks
+from streamlet.kafka.producer.producer_batch import BatchState, ProducerBatch
+from streamlet.kafka.producer.record_future import (
+    FailedRecords,
+    FutureRecordMetadata,
+    call_when_over,
+    run_callbacks,
+    split_batch,
+)
+from streamlet.kafka.records.appending import HEADER_SIZE, encode_plain
 
 
 def failed(error: KafkaError, records: int = 2) -> list[FutureRecordMetadata]:
@@ -42,3 +49,60 @@ def test_each_caller_of_get_has_an_error_of_its_own() -> None:
 
 def test_only_what_was_never_sent_may_be_sent_again() -> None:
     assert BatchExpired("").retriable and not OutcomeUnknown("").retriable
+
+
+# -- records that are waited for together
+
+
+def open_batch(records: int = 3, number: int = 0) -> tuple[ProducerBatch, list[FutureRecordMetadata]]:
+    batch = ProducerBatch(TopicPartition("t", number), 0, 0.0)
+    for _ in range(records):
+        batch.append(encode_plain(None, b"x" * 20, 0, 0), 0)
+    return batch, [FutureRecordMetadata(batch, index, 0) for index in range(records)]
+
+
+def over(batch: ProducerBatch, error: KafkaError | None = None) -> None:
+    batch.move(BatchState.IN_FLIGHT)
+    batch.answered()
+    assert batch.complete(0, -1) if error is None else batch.fail(error)
+    run_callbacks(batch)
+
+
+def test_one_call_is_made_when_all_records_of_a_list_are_over_whatever_the_order_of_their_batches() -> None:
+    for order in ((0, 1, 2), (2, 1, 0), (1, 2, 0)):
+        made = [open_batch(2, number) for number in range(3)]
+        told: list[FailedRecords] = []
+        error = KafkaError("no")
+        futures = [future for pair in zip(*(rows for _, rows in made), strict=True) for future in pair]
+        call_when_over(futures, told.append)
+        for number in order:
+            assert told == []
+            over(made[number][0], error if number == 1 else None)
+        assert told == [[(1, error), (4, error)]]
+
+
+def test_records_that_are_over_already_are_called_at_once() -> None:
+    told: list[FailedRecords] = []
+    call_when_over([], told.append)
+    error = KafkaError("no")
+    call_when_over(failed(error), told.append)
+    assert told == [[], [(0, error), (1, error)]]
+
+
+def test_a_batch_that_is_split_is_waited_for_in_its_parts() -> None:
+    batch, futures = open_batch(4)
+    other, more = open_batch(1, 1)
+    told: list[FailedRecords] = []
+    call_when_over([*futures, *more], told.append)
+    batch.move(BatchState.IN_FLIGHT)
+    batch.answered()
+    parts = split_batch(batch, lambda one: one.split(HEADER_SIZE + 70))
+    batch.move(BatchState.SPLIT)
+    run_callbacks(batch)
+    assert [part.count for part in parts] == [2, 2]
+    over(other)
+    error = KafkaError("no")
+    over(parts[1], error)  # the one that has the callback
+    assert told == []
+    over(parts[0])
+    assert told == [[(2, error), (3, error)]]
