@@ -9,6 +9,7 @@ import contextlib
 import logging
 import random
 import sys
+import threading
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -18,16 +19,23 @@ from streamlet.backends.outcome import check_end
 from streamlet.base.clock import Clock, SystemClock
 from streamlet.base.environment import environment
 from streamlet.base.errors import StreamletError
+from streamlet.components.batch import Batch
+from streamlet.components.tuples import Tuple
 from streamlet.model.plan import make_plan
 from streamlet.runtime.links.links import NoLinks
 from streamlet.runtime.supervision.supervisor import IDLE_DRAIN_S, drain_limit_s
 from streamlet.runtime.tasks.building import WorkerContext, component_names
 from streamlet.runtime.tasks.task_stats import component_rows
 from streamlet.runtime.tasks.user_errors import Complaints, exited
+from streamlet.runtime.worker.hang_watch import Hang, HangWatch, call_text, present_call, stack_of
 from streamlet.runtime.worker.log_lines import Place, at_work, line_now, prints
 from streamlet.runtime.worker.loop import DRAINING, Trace, WorkerLoop
 from streamlet.runtime.worker.printed_lines import prints_told
 
+LOOK_S = 0.25
+"""Seconds between two looks at the call that the run is in."""
+STALL_S = 2.0
+"""Looks further apart count for nothing: the process was stopped, or code held the interpreter's lock."""
 STATUS_S = 1.0
 """Seconds between two statuses for the observer."""
 END_LOOK_S = 0.02
@@ -78,7 +86,10 @@ class InlineBackend:
         # Where stdout carries JSON, a user's print goes to stderr, as it does in a worker.
         quiet = contextlib.redirect_stdout(sys.stderr) if request.quiet_stdout else contextlib.nullcontext()
         place = Place(shared.in_hand.words, {task.task_id: task.component for task in shared.plan.tasks}, 0, 1)
-        with quiet, _prints(request, observer), at_work(place), environment(request.conf["topology.environment"] or {}):
+        # A clock that is set by hand stands still during a call.
+        watched = _CallWatch(loop, shared, stop) if isinstance(self._clock, SystemClock) else contextlib.nullcontext()
+        surroundings = environment(request.conf["topology.environment"] or {})
+        with watched, quiet, _prints(request, observer), at_work(place), surroundings:
             try:
                 loop.initialize()
                 loop.activate()
@@ -156,6 +167,51 @@ class InlineBackend:
             pending=loop.ledgers.unfinished() if state == "ended" else loop.ledgers.pending(),
             workers=({"worker": 0, "epoch": 1},),
         )
+
+
+class _CallWatch:
+    """Names calls that do not return, while entered. On a thread of its own: the run's is in the call."""
+
+    def __init__(self, loop: WorkerLoop, shared: WorkerContext, stop: Stop) -> None:
+        self._loop, self._shared, self._stop = loop, shared, stop
+        drain_s = shared.conf["streamlet.drain.timeout.secs"]
+        self._long = HangWatch(shared.conf["streamlet.task.hang.secs"], STALL_S)
+        self._last = HangWatch(drain_s or drain_limit_s(0.0, shared.plan.longest_timeout_s(shared.conf)), STALL_S)
+        """Of a run that is to end: fed from then on."""
+        self._run_thread = threading.get_ident()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look_until_over, name="calls", daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _look_until_over(self) -> None:
+        over = False
+        while not over:
+            over = self._over.wait(LOOK_S)
+            look, tup = present_call(self._shared.in_hand, self._loop.tasks)
+            now = self._shared.clock.monotonic()
+            hang = self._long.observe(look, now)
+            if hang is not None and hang.first:
+                self._tell(hang, tup, "Nothing else runs meanwhile.")
+            if self._long.over is not None:
+                told = self._long.over
+                logger.warning("%s went on after more than %.0f s.", self._name(told.look.task), told.seconds)
+            hang = self._last.observe(look, now) if self._stop.asked else None
+            if hang is not None and hang.first:
+                remedy = "a second Ctrl-C or SIGTERM kills it, and what is open is then replayed."
+                self._tell(hang, tup, f"The run cannot end before that call returns: {remedy}")
+
+    def _tell(self, hang: Hang, tup: Tuple | Batch | None, follows: str) -> None:
+        call = call_text(hang, tup, self._name(hang.look.task))
+        logger.warning("The run has been in %s. %s\n%s", call, follows, stack_of(self._run_thread))
+
+    def _name(self, task_id: int) -> str:
+        return f"{self._loop.plan.tasks[task_id - 1].component} (task {task_id})"
 
 
 def _prints(request: RunRequest, observer: Observer) -> contextlib.AbstractContextManager[None]:

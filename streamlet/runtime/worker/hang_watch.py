@@ -1,4 +1,4 @@
-"""Finds a call of this worker's loop that takes too long, and where it stands.
+"""Finds a call of a loop that takes too long, and where it stands. On another thread: the loop is what hangs.
 
 The watch is pure: looks with their times in, verdicts out.
 """
@@ -8,9 +8,15 @@ from __future__ import annotations
 import sys
 import textwrap
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from streamlet.components.batch import Batch
+from streamlet.components.tuples import Tuple
+from streamlet.runtime.tasks.bolt_task import BoltTask
+from streamlet.runtime.tasks.building import LiveTask
+from streamlet.runtime.tasks.in_hand import BEGAN, CALL, CALLS, TASK, InHand, shortened
 from streamlet.runtime.tasks.user_errors import of_users
 
 MOST_FRAMES = 12
@@ -71,6 +77,24 @@ class HangWatch:
 
 def _same(one: Look, other: Look) -> bool:
     return (one.task, one.call, one.began) == (other.task, other.call, other.began) and one.held is other.held
+
+
+def present_call(in_hand: InHand, tasks: Mapping[int, LiveTask]) -> tuple[Look, Tuple | Batch | None]:
+    """Return a loop's present call, and what it is about."""
+    # What is read here may change meanwhile, and then nothing hangs.
+    words = in_hand.words
+    task, call = words[TASK], CALLS[min(words[CALL], len(CALLS) - 1)]
+    live = tasks.get(task)
+    tup = live.run.present if live is not None and isinstance(live.run, BoltTask) and call == CALLS[0] else None
+    values = tup.rows if isinstance(tup, Batch) else None if tup is None else tup.values
+    return Look(task, call, in_hand.times[BEGAN], values), tup
+
+
+def call_text(hang: Hang, tup: Tuple | Batch | None, task_name: str) -> str:
+    """Return such as ``process of count (task 3) for 41 s on a tuple from lines, ['a']``."""
+    what = f"a batch of {len(tup):,} tuples" if isinstance(tup, Batch) else "a tuple"
+    on = "" if tup is None else f" on {what} from {tup.component}, {shortened(hang.look.held)}"
+    return f"{hang.look.call} of {task_name} for {hang.seconds:.0f} s{on}"
 
 
 def stack_of(thread: int) -> str:

@@ -42,14 +42,13 @@ from streamlet.runtime.links.route_check import RouteCheck
 from streamlet.runtime.links.server import LinkServer, new_socket_name
 from streamlet.runtime.links.silence import LOOK_S
 from streamlet.runtime.links.wire import MAX_DATA_FRAME
-from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.building import WorkerContext, component_names
-from streamlet.runtime.tasks.in_hand import BEGAN, CALL, CALLS, TASK, InHand, shortened
+from streamlet.runtime.tasks.in_hand import InHand, shortened
 from streamlet.runtime.tasks.user_errors import Complaints, exited, memory_limit
 from streamlet.runtime.worker import messages
 from streamlet.runtime.worker.channel import ChannelClosed, ControlChannel
 from streamlet.runtime.worker.collector import Collector
-from streamlet.runtime.worker.hang_watch import Hang, HangWatch, Look, stack_of
+from streamlet.runtime.worker.hang_watch import Hang, HangWatch, call_text, present_call, stack_of
 from streamlet.runtime.worker.kept_code import OWN, Code, KeptCode, own_build
 from streamlet.runtime.worker.loading import CannotLoad, ImportedOtherwise, load_topology
 from streamlet.runtime.worker.log_lines import Place, at_work, line_now, logs_shown
@@ -456,13 +455,7 @@ class Worker:
 
     def _hanging(self) -> list[dict[str, Any]]:
         """Return the loop's call that takes too long, and name it once."""
-        # From this thread: the loop is what hangs. What it reads may change meanwhile, and then nothing hangs.
-        words = self.in_hand.words
-        task, call = words[TASK], CALLS[min(words[CALL], len(CALLS) - 1)]
-        live = self.loop.tasks.get(task)
-        tup = live.run.present if live is not None and isinstance(live.run, BoltTask) and call == CALLS[0] else None
-        values = tup.rows if isinstance(tup, Batch) else None if tup is None else tup.values
-        look = Look(task, call, self.in_hand.times[BEGAN], values)
+        look, tup = present_call(self.in_hand, self.loop.tasks)
         hang = self._hangs.observe(look, self.clock.monotonic())
         if self._hangs.over is not None:
             over = self._hangs.over.look
@@ -471,17 +464,14 @@ class Worker:
         if hang is None:
             return []
         if hang.first:
-            self._tell_hang(hang, tup, shortened(values))
-        held = "" if tup is None else shortened(values)
-        return [{"task": task, "call": call, "seconds": hang.seconds, "tuple": held}]
+            self._tell_hang(hang, tup)
+        held = "" if tup is None else shortened(look.held)
+        return [{"task": look.task, "call": look.call, "seconds": hang.seconds, "tuple": held}]
 
-    def _tell_hang(self, hang: Hang, tup: Tuple | Batch | None, held: str) -> None:
-        what = f"a batch of {len(tup):,} tuples" if isinstance(tup, Batch) else "a tuple"
-        on = "" if tup is None else f" on {what} from {tup.component}, {held}"
-        call = f"{hang.look.call} of {self._task_name(hang.look.task)}"
+    def _tell_hang(self, hang: Hang, tup: Tuple | Batch | None) -> None:
         told = (
-            f"Worker {self.index} has been in {call} for {hang.seconds:.0f} s{on}. Nothing else of it runs meanwhile.\n"
-            f"{stack_of(self._main_thread)}"
+            f"Worker {self.index} has been in {call_text(hang, tup, self._task_name(hang.look.task))}. "
+            f"Nothing else of it runs meanwhile.\n{stack_of(self._main_thread)}"
         )
         self.tell("warning", told, self._components.get(hang.look.task, ""), hang.look.task)
         if self.plan.conf["streamlet.task.hang.action"] == "replace" and self.initialized and not self.loop.stopped:

@@ -272,6 +272,7 @@ class _Start:
         )
         client = self._held.client = KafkaClient(settings, self._clock, self._uniform)
         client.add_topic(config.topic)
+        began_s = self._clock.monotonic()
         # A server that hangs up on a Kafka client without a word, as ZooKeeper does, looks like a broker that is not up
         # yet: so its port is looked at, and another protocol is named at once.
         try:
@@ -284,7 +285,7 @@ class _Start:
                     causes = "; ".join(f"{address}: {cause}" for address, cause in error.causes.items())
                     left_s = self._left_s()
                     self._held.say(f"waiting for a Kafka broker, for up to {left_s:.0f} s more. So far: {causes}")
-            client.bootstrap(self._left_s())
+            client.bootstrap(self._left_s(), waited_s=self._clock.monotonic() - began_s)
         except (BootstrapFailed, HungUp, ForeignProtocol):
             _refuse_foreign(brokers)
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 
 import pytest
@@ -137,6 +138,47 @@ def test_after_a_signal_the_last_line_says_who_could_not_close(streamlet, number
     out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 128 + number, err
     assert "worker 1 (sink) did not stop within" in out.splitlines()[-1] and "may be missing" in out.splitlines()[-1]
+
+
+def test_the_last_line_names_the_close_that_hangs_and_no_setting_that_is_for_tuples(streamlet) -> None:
+    conf = ("streamlet.stop.timeout.secs=2", "streamlet.task.hang.secs=0.5", "streamlet.worker.heartbeat.secs=0.2")
+    text = made(cleanup=f"time.sleep({4 * PATIENCE_S})")
+    done = streamlet("run", streamlet.write(text), "--until-caught-up", *(f"-c{one}" for one in conf))
+    assert done.returncode == 1, done
+    said = done.stderr.splitlines()[-1]
+    assert "worker 1 (sink) did not stop within" in said
+    assert re.search(r": it had been in cleanup of sink \(task 2\) for \d s\b", said), said
+    assert "hang.action" not in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_inline_a_call_that_hangs_is_named_after_the_time_of_the_drain_and_a_second_signal_kills(
+    streamlet, number: int
+) -> None:
+    """No thread can end a call of another: so the one who waits hears what the run waits for."""
+    conf = ("--backend", "inline", "-c", "streamlet.drain.timeout.secs=0.5")
+    text = made(process=f"print('a tuple came', flush=True); time.sleep({4 * PATIENCE_S})")
+    process = streamlet.start("run", streamlet.write(text), *conf)
+    next(line for line in process.stdout if "a tuple came" in line)
+    process.send_signal(number)
+    said = next(line for line in process.stderr if "has been in" in line)
+    assert re.search(r"The run has been in process of sink \(task 2\) for \d+ s on a tuple from few, \[1\]\. ", said)
+    assert "cannot end before that call returns: a second Ctrl-C or SIGTERM kills it" in said
+    assert "made.py" in next(process.stderr)
+    process.send_signal(number)
+    process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 128 + number
+
+
+def test_inline_a_call_that_takes_long_is_named_with_its_stack_and_the_run_goes_on(streamlet) -> None:
+    conf = ("--backend", "inline", "-c", "streamlet.task.hang.secs=1")
+    text = made(process="tup.values[0] == 3 and time.sleep(2)")
+    done = streamlet("run", streamlet.write(text), "--until-caught-up", *conf)
+    assert done.returncode == 0, done
+    assert done.stderr.count("The run has been in process of sink (task 2) for") == 1
+    assert "on a tuple from few, [3]. Nothing else runs meanwhile.\n" in done.stderr
+    assert "in process\n      tup.values[0] == 3 and time.sleep(2)" in done.stderr
+    assert "bolt_task.py" not in done.stderr and "sink (task 2) went on after more than" in done.stderr
 
 
 @pytest.mark.parametrize("backend", ["inline", "processes"])
