@@ -5,11 +5,28 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
+from types import ModuleType
 
 import pytest
 
-from streamlet.kafka import Admin, ClientConfig, Consumer, ConsumerConfig, NewTopic, Producer, ProducerConfig
+from streamlet.base import errors as base_errors
+from streamlet.base.errors import SettingError, WrongArgument
+from streamlet.kafka import (
+    Admin,
+    ClientConfig,
+    Consumer,
+    ConsumerConfig,
+    KafkaError,
+    NewTopic,
+    Producer,
+    ProducerConfig,
+    broker_errors,
+)
+from streamlet.kafka import errors as kafka_errors
 from streamlet.kafka.admin import AdminConfig
+from streamlet.kafka.broker_errors import InvalidTopic, TopicAuthorizationFailed
+from streamlet.kafka.consumer import errors as consumer_errors
+from streamlet.kafka.consumer import membership
 from streamlet.kafka.settings.foreign_names import PAGE
 from tests.docs.pages import ROOT
 from tests.docs.test_reference import rows
@@ -88,3 +105,43 @@ def test_every_setting_is_on_the_page_with_its_default(title: str, config: type[
 
 def test_the_page_of_the_settings_is_the_one_that_messages_name() -> None:
     assert (ROOT / "docs" / "reference" / f"{PAGE}.md").is_file()
+
+
+def errors_in(module: ModuleType) -> dict[str, type[KafkaError]]:
+    """The errors that a module defines."""
+    found = inspect.getmembers(module, lambda one: inspect.isclass(one) and issubclass(one, KafkaError))
+    return {name: cls for name, cls in found if cls.__module__ == module.__name__}
+
+
+@pytest.mark.parametrize(("title", "module"), [("Of the consumer", consumer_errors), ("Of the client", kafka_errors)])
+def test_the_page_of_errors_has_each_with_whether_to_try_again(title: str, module: ModuleType) -> None:
+    table = rows(sections("reference/consumer-errors.md")[title])
+    written = {cells[0].strip("`"): cells[2] for cells in table}
+    there = errors_in(module)
+    assert len(table) == len(written) and set(written) == set(there)
+    assert {name for name, again in written.items() if again == "yes"} == {
+        name for name, cls in there.items() if cls.retriable
+    }
+    assert all(len(cells) == 4 and all(cells) for cells in table)
+
+
+def test_the_page_of_errors_names_brokers_errors_that_no_time_mends() -> None:
+    """Among them each that ends a membership."""
+    table = rows(sections("reference/consumer-errors.md")["Of the brokers"])
+    named = {getattr(broker_errors, cells[0].strip("`")) for cells in table}
+    assert len(named) == len(table) and not any(error.retriable for error in named)
+    assert {InvalidTopic, TopicAuthorizationFailed, *membership._FATAL} <= named
+
+
+def test_the_page_of_errors_names_those_of_arguments() -> None:
+    table = rows(sections("reference/consumer-errors.md")["Wrong arguments"])
+    assert [getattr(base_errors, cells[0].strip("`")) for cells in table] == [SettingError, WrongArgument]
+
+
+def test_attributes_of_errors_are_on_their_page() -> None:
+    """What an `except` may use, as `partitions` of NoOffsetForPartition."""
+    table = rows(sections("reference/consumer-errors.md")["Of the consumer"])
+    for cells in table:
+        cls = errors_in(consumer_errors)[cells[0].strip("`")]
+        own = {name for name in inspect.signature(cls).parameters if name not in ("message", "args", "kwargs")}
+        assert all(f"`{name}`" in cells[1] for name in own), cells[0]

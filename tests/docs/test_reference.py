@@ -187,3 +187,19 @@ def test_json_answers_have_exactly_the_keys_that_are_written(capsys: pytest.Capt
     told = [json.loads(line).keys() for line in capsys.readouterr().out.splitlines()]
     written = re.findall(r"`(\w+)`", " ".join(cells[0] for cells in rows(section("## The result of a run"))))
     assert set().union(*told) == set(written)
+
+
+GLOSSARY = ROOT / "docs" / "reference" / "glossary.md"
+
+
+def test_the_glossary_is_in_order_and_each_page_it_names_uses_the_word() -> None:
+    table = rows(GLOSSARY.read_text(encoding="utf-8"))
+    words = [cells[0] for cells in table]
+    assert words == sorted(words) and len(words) > 50
+    for word, meaning, links in table:
+        pages = re.findall(r"\]\(([^)#]+)", links)
+        assert meaning and pages, word
+        term = word.partition(" (")[0].replace("-", "[- ]?")
+        for page in pages:
+            text = (GLOSSARY.parent / page).read_text(encoding="utf-8")
+            assert re.search(rf"\b{term}", text, re.IGNORECASE), f"{page} does not speak of {word}"
