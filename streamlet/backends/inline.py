@@ -35,7 +35,7 @@ from streamlet.runtime.worker.printed_lines import prints_told
 LOOK_S = 0.25
 """Seconds between two looks at the call that the run is in."""
 STALL_S = 2.0
-"""Looks further apart count for nothing: the process was stopped, or code held the interpreter's lock."""
+"""Seconds between two looks that count for no call: the process was stopped, or its interpreter's lock was held."""
 STATUS_S = 1.0
 """Seconds between two statuses for the observer."""
 END_LOOK_S = 0.02

@@ -91,7 +91,10 @@ def present_call(in_hand: InHand, tasks: Mapping[int, LiveTask]) -> tuple[Look, 
 
 
 def call_text(hang: Hang, tup: Tuple | Batch | None, task_name: str) -> str:
-    """Return such as ``process of count (task 3) for 41 s on a tuple from lines, ['a']``."""
+    """Return call, task, time and tuple.
+
+    As ``process of count (task 3) for 41 s on a tuple from lines, ['a']``.
+    """
     what = f"a batch of {len(tup):,} tuples" if isinstance(tup, Batch) else "a tuple"
     on = "" if tup is None else f" on {what} from {tup.component}, {shortened(hang.look.held)}"
     return f"{hang.look.call} of {task_name} for {hang.seconds:.0f} s{on}"
