@@ -35,6 +35,8 @@ TOLD_AFTER_S = 3.0
 """Seconds before a record's wait for its topic is named in the log."""
 TOLD_AGAIN_S = 30.0
 """Seconds before the next line about such a wait."""
+MOST_AT_ONCE = 1024
+"""Most records with keys that are appended under one lock: about a millisecond."""
 _NOT_TAKEN = "The record was not taken."
 _OF_ONE = (" The record was not taken.", " No record was taken.")
 """Sentences in the errors of a single record that are not true of a list."""
@@ -252,7 +254,12 @@ class Appender:
                 self._append_keyless(taken, topic, raws, extra, timestamp, partition)
             else:
                 raw_keys = [None] * count if given is None else _serialized("key", self.key_serializer, topic, given)
+                at_once = self._direct and given is not None and partition is None and not extra
                 for at, key in enumerate(raw_keys):
+                    if at < len(taken):
+                        continue
+                    if at_once and self._append_keyed(taken, topic, raw_keys, raws, timestamp):
+                        continue
                     original = given[at] if given is not None and self.hashes_raw_keys else None
                     taken.append(self.append(topic, key, raws[at], extra, timestamp, partition, original))
         except Exception as err:  # whatever it is, the caller must learn how many were taken
@@ -261,6 +268,44 @@ class Appender:
                 raise
             raise told from (err.__cause__ or err)
         return taken
+
+    def _append_keyed(
+        self,
+        done: list[FutureRecordMetadata],
+        topic: str,
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        timestamp: int,
+    ) -> bool:
+        """Append the next records while open batches take them; return whether they took any.
+
+        Under one lock: taking it for each costs a third of what such a record costs.
+        """
+        # As in _append_directly: an open batch means that records may be taken, and nothing else is checked.
+        first = len(done)
+        with self._lock:
+            state = self.topics.get(topic)
+            if state is None:
+                return False
+            for at in range(first, min(first + MOST_AT_ONCE, len(values))):
+                key = keys[at]
+                if key is None:
+                    break
+                number = state.keys.get(key)
+                batch = state.queues[self.topics.keyed(state, key) if number is None else number].open
+                if batch is None or not batch.keyed:
+                    break
+                index = len(batch.parts)
+                part = encode_plain(key, values[at], timestamp - batch.base_timestamp, index)
+                grown = batch.size + len(part)
+                if grown >= batch.room:  # a record that fills it takes the long way, which wakes the sender
+                    break
+                batch.parts.append(part)
+                batch.size = grown
+                if timestamp > batch.max_timestamp:
+                    batch.max_timestamp = timestamp
+                done.append(FutureRecordMetadata(batch, index, timestamp))
+        return len(done) > first
 
     def _append_keyless(
         self,
