@@ -7,14 +7,12 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from confluent_kafka import Producer
 
 from streamlet import Bolt, Topology, Tuple
 from streamlet.backends.contract import RunRequest, RunResult, Stop
 from streamlet.backends.inline import InlineBackend
-from streamlet.base.log_line import LogLine
 from streamlet.bolts.kafka import KafkaBolt
 from streamlet.devcluster import DevCluster
 from streamlet.model.settings import resolve
@@ -22,6 +20,7 @@ from streamlet.spouts.kafka import KafkaHosts, KafkaSpout, SpoutConfig
 from tests.marked_processes import REPOSITORY
 from tests.patience import PATIENCE_S
 from tests.read_back import read_back
+from tests.run_observer import Watcher
 
 COUNTS = """
 from collections import Counter
@@ -60,21 +59,8 @@ def write(cluster: DevCluster, topic: str, *rows: tuple[bytes | None, bytes | No
     assert producer.flush(60) == 0
 
 
-class Watch:
-    """An observer that keeps the last look, and each line."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def on_status(self, status: Any) -> None:
-        self.status = status
-
-    def on_event(self, line: LogLine) -> None:
-        self.lines.append(str(line.text))
-
-
-def run(topology: type[Topology]) -> tuple[RunResult, Watch]:
-    watch = Watch()
+def run(topology: type[Topology]) -> tuple[RunResult, Watcher]:
+    watch = Watcher()
     conf = resolve({}, {"streamlet.until.caught.up": True})
     result = InlineBackend().run(RunRequest(topology.__topology__, conf, until_caught_up=True), watch, Stop())
     return result, watch
@@ -165,6 +151,6 @@ def test_what_the_broker_refuses_is_named_and_given_up_and_the_rest_is_written(
 
     _, watch = run(Copied)
     assert sorted(len(row.value or b"") for row in read_back(kafka4, limited, 2)) == [10, 20]
-    spout = next(row for row in watch.status.components if row.name == "read")
+    spout = next(row for row in watch.statuses[-1].components if row.name == "read")
     assert spout.given_up == 1
-    assert any("could not write a record" in line and "MessageTooLarge" in line for line in watch.lines), watch.lines
+    assert any("could not write a record" in line and "MessageTooLarge" in line for line in watch.texts), watch.texts

@@ -13,30 +13,17 @@ import pytest
 from streamlet import Bolt, Grouping, Topology, TopologyContext, Tuple
 from streamlet.backends.contract import RunRequest, RunResult, Stop
 from streamlet.backends.inline import InlineBackend
-from streamlet.base.log_line import LogLine
 from streamlet.bolts.kafka import KafkaBolt
 from streamlet.bolts.kafka.errors import OutputTopicMissing
 from streamlet.kafka.protocol.schema import ApiKey
 from streamlet.model.settings import resolve
 from streamlet.spouts.kafka import KafkaHosts, KafkaSpout, SpoutConfig
+from tests.run_observer import Watcher
 from tests.scripted.fake_cluster import FakeCluster
 
 
-class Watch:
-    """An observer that keeps the last look, and each line."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def on_status(self, status: Any) -> None:
-        self.status = status
-
-    def on_event(self, line: LogLine) -> None:
-        self.lines.append(str(line.text))
-
-
-def run(topology: type[Topology], *, until_caught_up: bool = True, **settings: Any) -> tuple[RunResult, Watch]:
-    watch = Watch()
+def run(topology: type[Topology], *, until_caught_up: bool = True, **settings: Any) -> tuple[RunResult, Watcher]:
+    watch = Watcher()
     conf = resolve({}, {"streamlet.until.caught.up": until_caught_up, **settings})
     request = RunRequest(topology.__topology__, conf, until_caught_up=until_caught_up)
     return InlineBackend().run(request, watch, Stop()), watch
@@ -81,8 +68,8 @@ def written(cluster: FakeCluster, topic: str = "out") -> list[bytes | None]:
     return [value for (name, _), values in sorted(cluster.values.items()) if name == topic for value in values]
 
 
-def row(watch: Watch, name: str) -> Any:
-    return next(row for row in watch.status.components if row.name == name)
+def row(watch: Watcher, name: str) -> Any:
+    return next(row for row in watch.statuses[-1].components if row.name == name)
 
 
 def numbers(count: int) -> list[bytes]:
@@ -132,7 +119,7 @@ def test_a_record_that_the_broker_refuses_fails_its_tuple_with_the_brokers_error
         assert result.reason == "caught_up"
         assert sorted(written(cluster)) == sorted(numbers(10))  # type: ignore[type-var]
         assert row(watch, "out").failed >= 1
-        said = next(line for line in watch.lines if "could not write" in line)
+        said = next(line for line in watch.texts if "could not write" in line)
         assert said.startswith("out could not write a record to topic 'out': ")
         assert "TopicAuthorizationFailed" in said
         assert said.endswith("Its tuple has failed, and its spout was informed.")
@@ -176,7 +163,7 @@ def test_a_record_that_is_too_large_fails_alone_and_is_given_up_by_the_spouts_po
         _, watch = run(copying(cluster, max_request_size=2000, on_poison="skip", retry_limit=1))
         assert written(cluster) == [b"small", b"small, too"]
         assert row(watch, "lines").given_up == 1
-        assert any("max_request_size is 2000: send a smaller record" in line for line in watch.lines)
+        assert any("max_request_size is 2000: send a smaller record" in line for line in watch.texts)
 
 
 def test_a_topic_that_does_not_exist_ends_the_start_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,7 +207,7 @@ def test_a_broker_that_is_away_is_waited_for_and_told_once() -> None:
         assert result.reason == "caught_up"
         assert {*written(cluster)} == {*numbers(2000)}
         assert row(watch, "out").failed == 0
-        said = [line for line in watch.lines if "waits with records for topic 'out'" in line]
+        said = [line for line in watch.texts if "waits with records for topic 'out'" in line]
         assert len(said) <= 1
 
 
