@@ -23,7 +23,7 @@ from typing import Any, Protocol
 from streamlet.backends.contract import ComponentStatus, Observer, RunRequest, RunResult, RunStatus, Stop
 from streamlet.backends.folders import recreate_if_swept, run_folder
 from streamlet.backends.kernel_records import Memory, killed_for_memory, memory, processor
-from streamlet.backends.outcome import NOBODY_SENDS, RunFailed, check_end, tuples_text
+from streamlet.backends.outcome import MOST_ERRORS, NOBODY_SENDS, RunFailed, check_end, tuples_text
 from streamlet.base.clock import AwakeClock, Clock, SystemClock
 from streamlet.base.errors import EXIT_FAILED, BadInput, StreamletError
 from streamlet.base.log_line import RUN, LogLine
@@ -366,6 +366,11 @@ class RunCoordinator:
         if page is not None and self.supervisor.workers[worker].epoch == epoch:
             self.supervisor.note_in_hand(worker, epoch, holding(page))
 
+    def _complain(self, text: str) -> None:
+        """Keep what the end of the run may repeat."""
+        if len(self.complaints) < MOST_ERRORS:  # a run of months has deaths without number
+            self.complaints.append(text)
+
     def _note_deadly(self, worker: int, epoch: int, how: str) -> None:
         """Keep a death with one tuple in hand: the end of the run names it.
 
@@ -373,7 +378,7 @@ class RunCoordinator:
         """
         state = self.supervisor.workers[worker]
         if state.epoch == epoch and state.holding is not None and state.holding.values:
-            self.complaints.append(f"Worker {worker} {how}{self.supervisor.blame.in_hand_text(state.holding)}.")
+            self._complain(f"Worker {worker} {how}{self.supervisor.blame.in_hand_text(state.holding)}.")
 
     def _receive(self, worker: int, epoch: int, channel: ControlChannel) -> None:
         try:
@@ -482,7 +487,7 @@ class RunCoordinator:
             case messages.Event():
                 self.observer.on_event(messages.line_of_event(message, worker, epoch))
             case messages.Complaint(text):
-                self.complaints.append(text)
+                self._complain(text)
             case Failed():
                 self._failed(worker, epoch, message, now)
             case messages.Stopped(errors, left, traces):

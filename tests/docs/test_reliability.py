@@ -8,6 +8,7 @@ import pytest
 
 from tests.docs.pages import ROOT
 from tests.docs.test_internals import known_tests
+from tests.docs.test_reference import rows
 
 ITEM = re.compile(
     r"- \*\*(F\d+), (?P<fault>.+?)\*\*: (?P<holds>.+?)\. Clients: (?P<clients>.+?)\.(?: KafkaSpout: (?P<spout>.+?)\.)?"
@@ -59,3 +60,37 @@ def test_every_fault_of_a_letter_stands_there_with_tests(letter: str, count: int
         names = re.findall(r"`(test_\w+)`", row["tests"])
         assert names
         assert [name for name in names if name not in known_tests()] == []
+
+
+PROMISES = (ROOT / "docs" / "evidence" / "promises.md").read_text(encoding="utf-8")
+PARTS = re.split(r"^## ", PROMISES, flags=re.MULTILINE)[1:]
+WHOLE = (
+    "conformance/test_accounts.py",
+    "conformance/test_slow_bolts.py",
+    "faults/test_busy_and_memory.py",
+    "faults/test_coordinator_stalls.py",
+    "faults/test_deadly_records.py",
+    "faults/test_deadly_tuples.py",
+    "faults/test_hangs.py",
+    "faults/test_networks.py",
+    "scripted/backends/test_first_failures.py",
+    "scripted/backends/test_memory_bounds.py",
+)
+"""Files of which each test is for a line of the page of promises."""
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: str(part).partition("\n")[0])
+def test_each_promise_of_a_run_names_tests_that_exist(part: str) -> None:
+    table = rows(part)
+    assert len(table) > 2 and all(len(cells) == 2 for cells in table)
+    for promise, tests in table:
+        names = re.findall(r"`(test_\w+)`", tests)
+        assert names and [name for name in names if name not in known_tests()] == [], promise
+
+
+@pytest.mark.parametrize("file", WHOLE)
+def test_each_test_of_a_promise_is_on_its_page(file: str) -> None:
+    text = (ROOT / "tests" / file).read_text(encoding="utf-8")
+    tests = re.findall(r"^def (test_\w+)", text, re.MULTILINE)
+    pages = PROMISES + TEXT
+    assert tests and [name for name in tests if f"`{name}`" not in pages] == []

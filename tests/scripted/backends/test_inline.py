@@ -14,6 +14,7 @@ from streamlet.base.clock import ManualClock
 from streamlet.base.errors import StreamletError
 from streamlet.model.settings import resolve
 from streamlet.model.topology import TopologySpec
+from tests.held_sizes import grown, sizes
 from tests.run_observer import Watcher
 
 LINES = 200
@@ -285,6 +286,44 @@ def test_what_was_emitted_before_a_poison_stop_is_finished() -> None:
     with pytest.raises(BadInput, match="cannot be processed"):
         run(Poison.__topology__)
     assert Poisoned.closed_with == [set()] and sum(Count.counts.values()) == 5
+
+
+class FailsEachOnce(Bolt):
+    """Fails each line when it comes first, half of them by raising, and weighs what its loop keeps."""
+
+    backend: InlineBackend
+    kept: dict[int, dict[Any, int]] = {}
+
+    def initialize(self, conf: Any, context: TopologyContext) -> None:
+        self.failed: set[int] = set()
+
+    def process(self, tup: Tuple) -> None:
+        number = tup.values[0]
+        if number in (2000, 8000) and number in self.failed:
+            self.kept[number] = sizes(self.backend.loop)
+        if number in self.failed:
+            self.failed.discard(number)
+        else:
+            self.failed.add(number)
+            if number % 2:
+                raise ConnectionError("injected")
+            self.fail(tup)
+
+
+class Failing(Topology):
+    config = {"topology.max.spout.pending": 50, "streamlet.first.failures.max": 0}
+    lines = Lines.spec()
+    fails = FailsEachOnce.spec(inputs=[lines])
+
+
+def test_what_a_task_keeps_does_not_grow_with_the_tuples_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """8 000 failures: what was there after the first 2 000 is all there ever is, but for what is open at a time."""
+    monkeypatch.setattr("tests.scripted.backends.test_inline.LINES", 10_000)
+    FailsEachOnce.backend, FailsEachOnce.kept = InlineBackend(Ticking(0.000_02)), {}
+    conf = resolve(Failing.__topology__.config, {"streamlet.until.caught.up": True})
+    result = FailsEachOnce.backend.run(RunRequest(Failing.__topology__, conf, until_caught_up=True), Watcher(), Stop())
+    assert result.components["lines"].failed == 10_000 and result.drained
+    assert grown(FailsEachOnce.kept[2000], FailsEachOnce.kept[8000], allowed=500) == {}
 
 
 class Leaves(Bolt):

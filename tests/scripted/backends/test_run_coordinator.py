@@ -12,15 +12,17 @@ import pytest
 
 from streamlet import Spout, Topology
 from streamlet.backends.contract import RunRequest, Stop
+from streamlet.backends.outcome import MOST_ERRORS
 from streamlet.backends.run_coordinator import RunCoordinator
 from streamlet.base.clock import ManualClock
 from streamlet.base.log_line import LogLine
 from streamlet.model.settings import resolve
 from streamlet.runtime.links.wire import FrameWriter, pack
 from streamlet.runtime.supervision.supervisor import Limits, WorkerState
+from streamlet.runtime.tasks.in_hand import Holding
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.worker.channel import INHERITED_KEY, ControlChannel
-from streamlet.runtime.worker.messages import Beat, Initialized, Linked, Ready, State, Stopped, encode
+from streamlet.runtime.worker.messages import Beat, Complaint, Initialized, Linked, Ready, State, Stopped, encode
 from tests.seeds import seeds
 from tests.unit.runtime.worker.test_misshapen import mutated
 
@@ -109,6 +111,18 @@ def test_a_channel_that_another_replaces_is_read_no_more(coordinator: RunCoordin
     coordinator._clear()
     for end in ends:
         end.close()
+
+
+def test_of_the_errors_of_all_workers_only_those_are_kept_that_the_end_repeats(coordinator: RunCoordinator) -> None:
+    """Each worker that is replaced tells its first ones again, and each death on a known tuple is one."""
+    coordinator._do(coordinator.supervisor.begin(0.0))
+    for count in range(1000):
+        coordinator._handle(0, 1, encode(Complaint(f"count raised ValueError: {count}.")))
+    held = Holding(1, "process", 1, 0.0, (5,), (), "['a']")
+    coordinator.supervisor.note_in_hand(0, 1, held)
+    coordinator._note_deadly(0, 1, "was killed by SIGKILL")
+    assert coordinator.complaints == [f"count raised ValueError: {count}." for count in range(MOST_ERRORS)]
+    coordinator._clear()
 
 
 @pytest.mark.parametrize(("ending", "open_trees"), [(True, 7), (False, 0)])

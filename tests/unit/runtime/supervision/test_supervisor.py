@@ -11,6 +11,7 @@ from streamlet.runtime.supervision.instructions import GiveUp, Instruction, Kill
 from streamlet.runtime.supervision.supervisor import Limits, Supervisor, WorkerState
 from streamlet.runtime.tasks.in_hand import Holding
 from streamlet.runtime.worker.messages import Book, Cut, Lost, Whole
+from tests.held_sizes import grown, sizes
 from tests.seeds import seeds
 from tests.unit.runtime.supervision.supervision_rig import ADDRESS, CheckedSupervisor, bring_up, running
 
@@ -261,3 +262,36 @@ def test_a_worker_that_asks_for_it_is_replaced_unless_the_run_ends() -> None:
     supervisor = running()
     supervisor.end("interrupted", 9.0)
     assert supervisor.unfit(1, 1, "ran out of memory", 10.0) == []
+
+
+def hear_all(supervisor: Supervisor, now: float) -> None:
+    for index, worker in supervisor.workers.items():
+        supervisor.heard(index, worker.epoch, now)
+
+
+def test_what_a_run_keeps_does_not_grow_with_its_deaths_and_lost_links() -> None:
+    """4 000 deaths, each on a tuple of its own, and 4 000 lost links: a run of months."""
+    supervisor = running(3, limits=Limits(restarts=50), tasks={1: "numbers", 2: "sink"})
+    now, kept = 10.0, []
+    for count in range(8000):
+        now += 30.0
+        index, other = count % 3, (count + 1) % 3
+        worker = supervisor.workers[index]
+        if count % 2:
+            held = Holding(2, "process", 1, now, (count,), ((count, b"%d" % count, str(count)),), f"[{count}]")
+            supervisor.note_in_hand(index, worker.epoch, held)
+            supervisor.gone(index, worker.epoch, "was killed by SIGKILL", now)
+            now += 10.0
+            hear_all(supervisor, now)
+            supervisor.tick(now)
+            bring_up(supervisor, [index], now)
+        else:
+            peer = supervisor.workers[other]
+            supervisor.link_lost(index, worker.epoch, other, peer.epoch, supervisor.version, "reset", now)
+            bring_up(supervisor, [], now)
+            hear_all(supervisor, now)
+            supervisor.tick(now + 2)
+        assert supervisor.ending is None and supervisor.whole
+        if count in (3999, 7999):
+            kept.append(sizes(supervisor))
+    assert grown(*kept, allowed=10) == {}
