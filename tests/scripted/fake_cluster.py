@@ -1,8 +1,9 @@
 """Kafka as a table of handlers over one state: logs of topics, offsets of groups, ids of producers.
 
 Each test sets the state, overrides single answers (``cluster.broker.on(...)``), and looks at the state afterwards.
-Absent on purpose: sessions of fetches (each is answered whole), membership of groups (librdkafka's mock cluster plays
-that), isolation of transactions, replication. Only the first broker leads and coordinates.
+Absent on purpose: sessions of fetches (each is answered whole), rebalances of groups (each member is alone in a
+generation of its own; librdkafka's mock cluster plays groups), isolation of transactions, replication. Only the first
+broker leads and coordinates.
 """
 
 from __future__ import annotations
@@ -27,7 +28,16 @@ from streamlet.kafka.protocol.messages.fetch import (
     ListOffsetsTopicResponse,
     OffsetForLeaderEpochResponse,
 )
-from streamlet.kafka.protocol.messages.groups import FindCoordinatorResponse
+from streamlet.kafka.protocol.messages.groups import (
+    FindCoordinatorResponse,
+    HeartbeatResponse,
+    JoinGroupMember,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
 from streamlet.kafka.protocol.messages.metadata import (
     MetadataBroker,
     MetadataPartition,
@@ -152,6 +162,10 @@ class FakeCluster:
             ApiKey.FIND_COORDINATOR: self.coordinator,
             ApiKey.OFFSET_COMMIT: self.commit,
             ApiKey.OFFSET_FETCH: self.stored,
+            ApiKey.JOIN_GROUP: self.join,
+            ApiKey.SYNC_GROUP: self.sync,
+            ApiKey.HEARTBEAT: lambda _request: HeartbeatResponse(error_code=0),
+            ApiKey.LEAVE_GROUP: lambda _request: LeaveGroupResponse(error_code=0),
             ApiKey.INIT_PRODUCER_ID: self.init_producer,
             ApiKey.ADD_PARTITIONS_TO_TXN: self.add_partitions,
             ApiKey.END_TXN: lambda _request: EndTxnResponse(error_code=0),
@@ -340,6 +354,28 @@ class FakeCluster:
     def coordinator(self, _request: object = None) -> FindCoordinatorResponse:
         here = self.broker
         return FindCoordinatorResponse(error_code=0, node_id=here.node_id, host="127.0.0.1", port=here.port)
+
+    def join(self, request: JoinGroupRequest) -> JoinGroupResponse:
+        """Let it lead a generation in which it is alone."""
+        number = next(self.ids)
+        member = request.member_id or f"member-{number}"
+        chosen = request.protocols[0]
+        row = JoinGroupMember(
+            member_id=member, group_instance_id=request.group_instance_id, metadata=bytes(chosen.metadata)
+        )
+        return JoinGroupResponse(
+            error_code=0,
+            generation_id=number,
+            protocol_type=request.protocol_type,
+            protocol_name=chosen.name,
+            leader=member,
+            member_id=member,
+            members=(row,),
+        )
+
+    def sync(self, request: SyncGroupRequest) -> SyncGroupResponse:
+        given = {row.member_id: bytes(row.assignment) for row in request.assignments}
+        return SyncGroupResponse(error_code=0, assignment=given.get(request.member_id, b""))
 
     def commit(self, request: OffsetCommitRequest) -> OffsetCommitResponse:
         self.commits.append(

@@ -28,7 +28,7 @@ from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.client.closing import HASTE_S
 from streamlet.kafka.client.group_requests import find_coordinator
 from streamlet.kafka.consumer.assignors import PartitionAssignor
-from streamlet.kafka.consumer.assignors.base import PROTOCOL_TYPE, Subscription, decode_subscription, encode_assignment
+from streamlet.kafka.consumer.assignors.base import PROTOCOL_TYPE, Subscription, decode_subscription
 from streamlet.kafka.consumer.consumer_config import ConsumerConfig
 from streamlet.kafka.consumer.errors import GroupThreadDied
 from streamlet.kafka.consumer.membership import (
@@ -280,7 +280,7 @@ class GroupThread:
             session_timeout_ms=config.session_timeout_ms,
             rebalance_timeout_ms=config.max_poll_interval_ms,
             member_id=action.member_id,
-            group_instance_id=config.group_instance_id,
+            group_instance_id=self._membership.settings.group_instance_id,
             protocol_type=PROTOCOL_TYPE,
             protocols=tuple(JoinGroupProtocol(name=name, metadata=data) for name, data in action.protocols),
         )
@@ -308,11 +308,12 @@ class GroupThread:
         self._membership.joined(generation, leads, members, now, skip=answer.skip_assignment)
 
     def _send_sync(self, action: Sync) -> None:
+        self._membership.sync_sent(self._clock.monotonic())
         request = SyncGroupRequest(
             group_id=self._membership.settings.group_id,
             generation_id=action.generation.generation_id,
             member_id=action.generation.member_id,
-            group_instance_id=self._config.group_instance_id,
+            group_instance_id=self._membership.settings.group_instance_id,
             assignments=tuple(
                 SyncGroupAssignment(member_id=member, assignment=data) for member, data in action.assignments.items()
             ),
@@ -337,7 +338,7 @@ class GroupThread:
             group_id=self._membership.settings.group_id,
             generation_id=generation.generation_id,
             member_id=generation.member_id,
-            group_instance_id=self._config.group_instance_id,
+            group_instance_id=self._membership.settings.group_instance_id,
         )
 
         def answered(done: RequestFuture[HeartbeatResponse]) -> None:
@@ -385,7 +386,7 @@ class GroupThread:
             raise KafkaError(f"The group chose the assignor {share.protocol!r}, which this member did not offer.")
         shares = assignor.assign(self._counts, subscriptions)
         _log.info("group %r is led from here; %s gives %s", self._config.group_id, share.protocol, shares)
-        self._hand_in({member: encode_assignment(partitions) for member, partitions in shares.items()})
+        self._hand_in(assignor.encode(shares, subscriptions))
 
     def _hand_in(self, shares: Mapping[str, bytes]) -> None:
         self._membership.shared(shares)

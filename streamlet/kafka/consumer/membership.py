@@ -154,6 +154,8 @@ News = Joined | RejoinNeeded | MembershipLost | Fatal
 
 TAKES_LONG = "If one round of work takes long, raise max_poll_interval_ms or lower max_poll_records."
 """Advice of a reason that has none of its own."""
+NEVER_S = -float("inf")
+"""A moment before all others."""
 JOIN_GRACE_S = 5.0
 """Seconds to wait for a JoinGroup answer beyond the rebalance time-out."""
 
@@ -177,6 +179,8 @@ class GroupSettings:
     heartbeat_interval_s: float
     max_poll_interval_s: float
     retry: Backoff
+    static_leaves: bool = False
+    """Whether a static member that leaves says so: others then need not wait for its session time-out."""
 
 
 _COORDINATOR_GONE = (CoordinatorNotAvailable, NotCoordinator, Disconnected)
@@ -213,6 +217,11 @@ class Membership:
     _taken_s: float = 0.0
     """When the last accepted join or heartbeat was sent: from then on the coordinator counts our silence."""
 
+    granted_s: float = NEVER_S
+    """When the request was sent whose good answer is the newest proof of our place in the group: SyncGroup or a
+    heartbeat. The coordinator gives that place to nobody else for a session time-out from then on. Any thread reads."""
+    _sync_sent_s: float = 0.0
+
     # -- wishes of the consumer
 
     def join(self, protocols: tuple[tuple[str, bytes], ...], now_s: float) -> None:
@@ -224,8 +233,10 @@ class Membership:
     def leave(self) -> None:
         """Leave, so that others need not wait for the session time-out."""
         # Rule: a static member (KIP-345) sends no LeaveGroup: it keeps its share and may come back without a rebalance.
+        # One that never comes back under this id says so (``static_leaves``).
         self._wants_join = False
-        if self.coordinator_known and self.generation.member_id and self.settings.group_instance_id is None:
+        stays = self.settings.group_instance_id is not None and not self.settings.static_leaves
+        if self.coordinator_known and self.generation.member_id and not stays:
             self._to_do.append(Leave(self.generation.member_id))
         self._reset(keep_member_id=False)
 
@@ -342,6 +353,10 @@ class Membership:
         if self.state is MemberState.COMPLETING_REBALANCE:
             self._to_do.append(Sync(self.generation, assignments))
 
+    def sync_sent(self, now_s: float) -> None:
+        """Note when SyncGroup goes out: a good answer proves our place from then on, not from its arrival."""
+        self._sync_sent_s = now_s
+
     def join_failed(self, error: KafkaError, member_id: str, now_s: float) -> None:
         """Take in an error of JoinGroup; ``member_id`` is the one that the answer gives."""
         self._waiting = False
@@ -360,6 +375,7 @@ class Membership:
         self._waiting, self._wants_join = False, False
         self.state = MemberState.STABLE
         self._heard_s = now_s
+        self.granted_s = max(self.granted_s, self._sync_sent_s)
         # A join lasts as long as the slowest member takes. That time is not this user's silence, so it counts from now.
         self.polled_s = max(self.polled_s, now_s)
         self.news.append(Joined(self.generation, assignment, self.leads))
@@ -385,6 +401,8 @@ class Membership:
         # member that slept in between reads the answer only when it wakes, and would report a silence of 0 s.
         if error is None:
             self._heard_s, self._taken_s, self._failures = now_s, self._beat_sent_s, 0
+            if self.state is MemberState.STABLE:
+                self.granted_s = self._beat_sent_s
         elif isinstance(error, RebalanceInProgress):
             self._heard_s, self._taken_s = now_s, self._beat_sent_s
             if self.state is MemberState.STABLE:
@@ -453,3 +471,4 @@ class Membership:
         self.state = MemberState.UNJOINED
         self.leads, self._rejoin_told = False, False
         self._waiting = False
+        self.granted_s = NEVER_S

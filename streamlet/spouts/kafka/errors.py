@@ -101,6 +101,58 @@ class Deposed(StreamletError):
         )
 
 
+class RunDeposed(StreamletError):
+    """Another run took the topic over in the consumer group; ``other``: its id and topology."""
+
+    def __init__(self, topic: str, group: str, run: str, other: tuple[str, str] | None) -> None:
+        who = "Another run" if other is None else f"Run {other[0][:8]} of topology {other[1]!r}"
+        super().__init__(
+            f"{who} took over topic {topic!r} in consumer group {group!r}: it came after this run ({run[:8]}), and one "
+            "run at a time reads a topic under one `id`. This run stopped emitting before the other one began; what "
+            "it had not committed is read again there. If two topologies are meant to read the topic, give each its "
+            "own `id`; if not, see to it that only one is started."
+        )
+
+
+class Replaced(StreamletError):
+    """A newer worker of the same run has this task's place in the group."""
+
+    def __init__(self, topic: str, group: str, instance: str) -> None:
+        super().__init__(
+            f"Another process reads topic {topic!r} as member {instance!r} of consumer group {group!r}: this worker "
+            "was taken for dead and replaced. It emits and commits nothing more. If it stood still for a while, look "
+            "for the reason (a paused machine, a full memory, a call that keeps the interpreter)."
+        )
+
+
+class ForeignMembers(StreamletError):
+    """The group has members that are no tasks of a KafkaSpout."""
+
+    def __init__(self, topic: str, group: str) -> None:
+        super().__init__(
+            f"The spout on topic {topic!r} cannot join consumer group {group!r}: the group has members that are no "
+            "KafkaSpout (an ordinary consumer uses its name), and they would share the partitions out in another way. "
+            "Stop them, or give the spout an `id` (or GroupOffsets a group) of its own."
+        )
+
+
+class SessionRefused(StreamletError):
+    """The broker does not take this session time-out."""
+
+    def __init__(self, topic: str, group: str, session_timeout_ms: int) -> None:
+        super().__init__(
+            f"The spout on topic {topic!r} cannot join consumer group {group!r}: the broker refuses "
+            f"session_timeout_ms={session_timeout_ms}. Choose one between its group.min.session.timeout.ms (6000 "
+            "unless set) and its group.max.session.timeout.ms."
+        )
+
+
+class NotAMember(StreamletError):
+    """The group rebalances: offsets are committed again once this task is a member."""
+
+    retriable = True
+
+
 class UnusableOffset(StreamletError):
     """The place of the offset holds something else: refused, never overwritten."""
 

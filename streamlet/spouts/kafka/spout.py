@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from streamlet.base.errors import SettingError
@@ -18,6 +19,7 @@ from streamlet.components.context import TopologyContext
 from streamlet.components.spout import FailReason, Spout
 from streamlet.kafka.errors import KafkaError
 from streamlet.model.spec import SPOUT, ComponentSpec
+from streamlet.spouts.kafka.group_owner import GroupOwner
 from streamlet.spouts.kafka.manager import EMITTED_MORE_LEFT, NO_EMITTED, PartitionManager
 from streamlet.spouts.kafka.partition import Broker, Partition
 from streamlet.spouts.kafka.scheme import as_scheme
@@ -51,6 +53,7 @@ class KafkaSpout(Spout):
         self._current: PartitionManager | None = None
         self._curr_partition_index = 0
         self._turn_left = 0
+        self._owner: GroupOwner | None = None
         self._leader: Callable[[Partition], Broker | None] = lambda partition: None
         self._damaged: dict[Partition, int] = {}
         self._until_caught_up = False
@@ -101,6 +104,9 @@ class KafkaSpout(Spout):
             until_caught_up=self._until_caught_up,
             run_s=conf.get("streamlet.run.secs"),
         )
+        self._owner = self._parts.owner
+        if self._owner is not None:
+            self._owner.flush = partial(self._parts.commits.flush, lambda: self._managers)
         self._adopt()
 
     def activate(self) -> None:
@@ -140,6 +146,8 @@ class KafkaSpout(Spout):
         """Do the upkeep, then walk from partition to partition until one emits."""
         self._serve()
         now = self._clock.monotonic()
+        if self._owner is not None and not self._owner.may_emit(now):
+            return
         records = self.spout_config.records_per_turn
         managers = self._managers
         for _ in range(len(managers)):
@@ -223,6 +231,8 @@ class KafkaSpout(Spout):
         assert parts is not None
         parts.client.poll(0)
         now = self._clock.monotonic()
+        if self._owner is not None:
+            self._owner.poll(now)
         # Failures first: the look or reset that they cause begins in the same turn.
         parts.coordinator.fetch_failed(parts.fetcher.collect(now))
         parts.coordinator.poll()
@@ -270,6 +280,8 @@ class KafkaSpout(Spout):
         parts.commits.poll(self._managers, at_once=True)
         while not self._all_committed() and self._clock.monotonic() < self._last_commit_by_s:
             parts.client.poll(0.02)
+            if self._owner is not None:
+                self._owner.poll(self._clock.monotonic())
             parts.commits.poll(self._managers, at_once=True)
 
     # -- progress -------------------------------------------------------------------------------------------

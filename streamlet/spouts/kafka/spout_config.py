@@ -36,10 +36,10 @@ class ZkOffsets:
 
 @dataclass(frozen=True)
 class GroupOffsets:
-    """Offsets in a Kafka consumer group, where every lag tool sees them.
+    """Offsets in a Kafka consumer group, where every lag tool sees them; each task is a member of it.
 
-    ``group`` None: the spout's ``id``. At-least-once; without membership a deposed owner can make the group's
-    offset go back (records come again), never past a record that was not acked.
+    ``group`` None: the spout's ``id``. At-least-once. One run at a time: a run that another one takes over from stops
+    before that one emits.
     """
 
     group: str | None = None
@@ -118,6 +118,9 @@ class SpoutConfig(SecuritySettings):
     """Milliseconds without an answer after which a broker counts as gone."""
     start_timeout_ms: int = 15_000
     """Milliseconds a start may look for brokers, topic and offsets."""
+    session_timeout_ms: int = 10_000
+    """With offsets in a group: milliseconds of silence after which the group gives a task's place to others. The next
+    run waits as long after a run that was killed whole. A task that hears nothing of the group for 0.9 of it pauses."""
     client_id: str = "streamlet"
 
     def __post_init__(self) -> None:
@@ -266,6 +269,7 @@ _LEAST = {
     "retry_limit": 0,
     "request_timeout_ms": 1,
     "start_timeout_ms": 1,
+    "session_timeout_ms": 100,
 }
 """Least that each whole number may be."""
 

@@ -22,14 +22,17 @@ from streamlet.coordination.node_store import NodeStore, NodeStoreUnavailable
 from streamlet.kafka.broker_errors import CoordinatorNotAvailable
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.client.leader_requests import FetchSettings
+from streamlet.kafka.consumer.consumer_config import ConsumerConfig
 from streamlet.kafka.errors import BootstrapFailed, ForeignProtocol, HungUp
 from streamlet.kafka.settings.client_config import ClientConfig
 from streamlet.spouts.kafka.activity import Activity, Background
 from streamlet.spouts.kafka.broker_connections import DynamicPartitionConnections
 from streamlet.spouts.kafka.coordinator import PartitionCoordinator, StaticCoordinator, Task
 from streamlet.spouts.kafka.errors import NoSuchTopic, NoZooKeeper, SpoutCannotStart
+from streamlet.spouts.kafka.group_owner import BEAT_SHARE, GroupOwner
 from streamlet.spouts.kafka.hosts import KafkaBrokerReader, KafkaHosts, StaticBrokerReader, StaticHosts, ZkBrokerReader
 from streamlet.spouts.kafka.manager import PartitionManager
+from streamlet.spouts.kafka.newest_run import Claim
 from streamlet.spouts.kafka.partition import Broker
 from streamlet.spouts.kafka.partition_opening import PartitionOpener
 from streamlet.spouts.kafka.scheme import Scheme
@@ -126,6 +129,8 @@ class Parts:
     store: OffsetStore
     commits: CommitRounds
     held: Held
+    owner: GroupOwner | None
+    """The membership that allows to emit; None with offsets in ZooKeeper."""
 
     def close(self) -> None:
         """Close everything within a bound; nothing is left running."""
@@ -141,6 +146,7 @@ class Held:
         self._nodes: dict[tuple[str, Digest], NodeStore] = {}
         self.background: Background | None = None
         self.client: KafkaClient | None = None
+        self.owner: GroupOwner | None = None
 
     def nodes(self, servers: str, digest: Digest, timeout_s: float) -> NodeStore:
         """Return the node store of an ensemble for one user; all parts share one session."""
@@ -163,6 +169,8 @@ class Held:
 
     def close(self) -> None:
         """Close everything. The thread comes last: it may be waiting for one of the sessions."""
+        if self.owner is not None:
+            self.owner.close()
         if self.client is not None:
             self.client.close()
         for store in self._nodes.values():
@@ -213,7 +221,8 @@ class _Start:
         self._held = held
         self._timeout_s, self._limit = config.start_timeout_ms / 1e3, f"start_timeout_ms={config.start_timeout_ms}"
         # A run of 8 s that waited 15 s for its broker would end by its time, and say nothing of the broker.
-        if run_s is not None and START_SHARE * run_s < self._timeout_s:
+        self._bounded = run_s is not None and START_SHARE * run_s < self._timeout_s
+        if run_s is not None and self._bounded:
             self._timeout_s, self._limit = START_SHARE * run_s, f"{START_SHARE * run_s:g} s, in a run of {run_s:g} s"
         self._deadline_s = self._clock.monotonic() + self._timeout_s
 
@@ -223,7 +232,7 @@ class _Start:
         client = self._connect(brokers)
         connections = DynamicPartitionConnections(client)
         owner = Owner(self._context.topology_id, self._context.topology_name)
-        store = self._offset_store(client, owner)
+        store = self._offset_store(client, owner, brokers)
         opener = PartitionOpener(
             config, scheme, owner, connections, store, clock, self._uniform, until_caught_up=until_caught_up
         )
@@ -247,7 +256,7 @@ class _Start:
         )
         fetcher = SpoutFetcher(connections, settings, config.buffer_size_bytes)
         commits = CommitRounds(store, clock, config.state_update_interval_ms / 1e3, coordinator.leader)
-        return Parts(client, coordinator, fetcher, store, commits, self._held)
+        return Parts(client, coordinator, fetcher, store, commits, self._held, self._held.owner)
 
     def _find_brokers(self) -> tuple[ZkBrokerReader | None, list[Broker]]:
         config, hosts, held = self._config, self._config.hosts, self._held
@@ -294,15 +303,49 @@ class _Start:
     def _left_s(self) -> float:
         return max(0.1, self._deadline_s - self._clock.monotonic())
 
-    def _offset_store(self, client: KafkaClient, owner: Owner) -> OffsetStore:
+    def _offset_store(self, client: KafkaClient, owner: Owner, brokers: Sequence[Broker]) -> OffsetStore:
         chosen = self._config.offsets()
         if isinstance(chosen, GroupOffsets):
             assert chosen.group is not None
-            return KafkaGroupOffsets(client, chosen.group, owner)
+            place = self._held.owner = self._join_group(chosen.group, client, brokers)
+            store = KafkaGroupOffsets(client, chosen.group, owner, place)
+            place.check = store.check
+            return store
         assert chosen.servers is not None
         nodes = self._held.nodes(chosen.servers, chosen.digest, self._timeout_s)
         root = f"{self._config.zk_root}/{self._config.id}"
         return ZooKeeperOffsets(nodes, self._held.thread(), root, owner, chosen.servers)
+
+    def _join_group(self, group: str, client: KafkaClient, brokers: Sequence[Broker]) -> GroupOwner:
+        config, context = self._config, self._context
+        numbers = sorted(config.hosts.brokers) if isinstance(config.hosts, StaticHosts) else None
+        claim = Claim(
+            context.topology_id,
+            context.topology_name,
+            context.task_index,
+            context.task_count,
+            int(time.time() * 1e3),
+            numbers=None if numbers is None else tuple(numbers[context.task_index :: context.task_count]),
+        )
+        session_ms = config.session_timeout_ms
+        settings = ConsumerConfig(
+            bootstrap_servers=tuple(str(broker) for broker in brokers),
+            client_id=config.client_id,
+            request_timeout_ms=config.request_timeout_ms,
+            group_id=group,
+            # The place of a task outlives its process: the replacement of a worker that died takes it over at once.
+            group_instance_id=f"{context.topology_id}-{context.component_name}-{context.task_index}",
+            session_timeout_ms=session_ms,
+            # Rule: not below the session time-out. The coordinator goes on without a member that is silent in a
+            # rebalance for that long, and until its session is over that member may still emit.
+            max_poll_interval_ms=session_ms,
+            heartbeat_interval_ms=max(1, int(BEAT_SHARE * session_ms)),
+            allow_auto_create_topics=False,
+            **config.security(),
+        )
+        if not self._bounded:
+            self._deadline_s += session_ms / 1e3
+        return GroupOwner(settings, config.topic, claim, client.wakeup, self._clock)
 
     def _open_partitions(self, coordinator: PartitionCoordinator, opener: PartitionOpener, client: KafkaClient) -> None:
         """Poll until every partition is open. Raises SpoutCannotStart at the deadline."""
@@ -317,6 +360,8 @@ class _Start:
                 told_s = float("inf")
                 if isinstance(opener.last_error, CoordinatorNotAvailable):  # usual on a fresh cluster, soon over
                     why = " Kafka makes the topic in which groups keep their offsets when it is first needed."
+                elif self._held.owner is not None and self._held.owner.member is None:
+                    why = self._held.owner.waiting_for()
                 left_s = self._deadline_s - now
                 self._held.say(f"waiting, for up to {left_s:.0f} s more: {coordinator.waiting_for()} yet.{why}")
             if now > self._deadline_s:

@@ -81,20 +81,25 @@ def decode_subscription(data: bytes, group_instance_id: str | None = None) -> Su
     )
 
 
-def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
-    """Return the bytes of one member's assignment."""
-    return _encode(ConsumerProtocolAssignment(assigned_partitions=grouped(partitions)), 0)
+def encode_assignment(partitions: Iterable[TopicPartition], user_data: bytes | None = None) -> bytes:
+    """Return the bytes of one member's assignment; ``user_data``: what its assignor tells it."""
+    return _encode(ConsumerProtocolAssignment(assigned_partitions=grouped(partitions), user_data=user_data), 0)
 
 
 def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
     """Return the partitions of an assignment. Raises MalformedFrame."""
+    return decode_told_assignment(data)[0]
+
+
+def decode_told_assignment(data: bytes) -> tuple[tuple[TopicPartition, ...], bytes | None]:
+    """Return the partitions of an assignment, and what the assignor told. Raises MalformedFrame."""
     # A leader with nothing to give may send no bytes at all.
     if not data:
-        return ()
+        return (), None
     reader = Reader(data)
     _version(reader, 0)
     row: ConsumerProtocolAssignment = codec_of(ConsumerProtocolAssignment, 0, False).decode(reader)
-    return flat(row.assigned_partitions)
+    return flat(row.assigned_partitions), row.user_data
 
 
 def _encode(row: object, version: int) -> bytes:
@@ -153,6 +158,12 @@ class PartitionAssignor(ABC):
         self, partition_counts: Mapping[str, int], subscriptions: Mapping[str, Subscription]
     ) -> dict[str, list[TopicPartition]]:
         """Return partitions by member id, for every member. Topics without a count do not exist."""
+
+    def encode(
+        self, shares: Mapping[str, Iterable[TopicPartition]], subscriptions: Mapping[str, Subscription]
+    ) -> dict[str, bytes]:
+        """Return each member's share as it is sent to it."""
+        return {member: encode_assignment(partitions) for member, partitions in shares.items()}
 
 
 def sorted_members(subscriptions: Mapping[str, Subscription]) -> list[str]:

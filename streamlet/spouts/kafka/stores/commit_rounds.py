@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 
 from streamlet.base.clock import Clock
 from streamlet.base.errors import StreamletError
-from streamlet.spouts.kafka.activity import Activity
-from streamlet.spouts.kafka.errors import Deposed, UnusableOffset
+from streamlet.spouts.kafka.activity import Activity, NextPoll, Steps
+from streamlet.spouts.kafka.errors import Deposed, NotAMember, UnusableOffset
 from streamlet.spouts.kafka.manager import PartitionManager
 from streamlet.spouts.kafka.partition import Broker, Partition
 from streamlet.spouts.kafka.stores.offset_store import CommitOutcome, CommitPosition, OffsetStore
@@ -53,6 +53,17 @@ class CommitRounds:
             self._next_s = now + self._interval_s
             self._begin(managers, now)
 
+    def flush(self, managers: Callable[[], Iterable[PartitionManager]]) -> Steps[None]:
+        """Write what is done now, in a round of its own; ``poll`` moves it on."""
+        yield from self._until_idle()
+        self._begin(managers(), self._clock.monotonic())
+        yield from self._until_idle()
+
+    def _until_idle(self) -> Steps[None]:
+        again = NextPoll()
+        while self._round is not None:
+            yield again
+
     def _begin(self, managers: Iterable[PartitionManager], now: float) -> None:
         again_after = self._store.recommit_interval_s
         positions: dict[Partition, CommitPosition] = {}
@@ -94,7 +105,7 @@ class CommitRounds:
                 fatal = fatal or error
             elif not error.retriable:
                 fatal = fatal or error
-            elif partition not in self._complained:
+            elif partition not in self._complained and not isinstance(error, NotAMember):
                 self._complained.add(partition)
                 log.warning("%s: progress was not stored, trying again. %s", partition, error.message)
         # Raised last: the outcomes of the other partitions are taken in first.

@@ -1,21 +1,29 @@
-"""Progress as a consumer group's offsets, committed without membership, where every lag tool sees it.
+"""Progress as a consumer group's offsets, where every lag tool sees it, committed as a member of the group.
 
-Kafka checks no owner on such a commit. So the group's offsets are read back before each commit, and an owner that finds
-a higher owner epoch there stops. Between that look and the write a former owner can still make an offset go back (its
-records come again), but never pass a record that was not acked.
+The coordinator refuses the commit of a member that others have replaced. The owner epoch in the commit's metadata tells
+what membership cannot: whether another run had the partition while this one was away, and is gone again. So the group's
+offsets are read back before each commit, and before emitting begins again; an owner that finds a higher epoch stops.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
-from streamlet.kafka.broker_errors import BrokerRequestTimedOut, GroupIdNotFound, UnknownMemberId
+from streamlet.kafka.broker_errors import (
+    BrokerRequestTimedOut,
+    FencedInstanceId,
+    GroupIdNotFound,
+    IllegalGeneration,
+    RebalanceInProgress,
+    UnknownMemberId,
+)
 from streamlet.kafka.client.client import KafkaClient
-from streamlet.kafka.client.group_requests import GroupOffsetCalls, OffsetAndMetadata
+from streamlet.kafka.client.group_requests import ConsumerGroupMetadata, GroupOffsetCalls, OffsetAndMetadata
 from streamlet.kafka.errors import BrokerError, KafkaError
 from streamlet.spouts.kafka.activity import Steps, answer_to
-from streamlet.spouts.kafka.errors import Deposed, UnusableOffset
+from streamlet.spouts.kafka.errors import Deposed, NotAMember, UnusableOffset
 from streamlet.spouts.kafka.partition import Broker, Partition
 from streamlet.spouts.kafka.stores.offset_store import (
     CommitOutcome,
@@ -35,6 +43,24 @@ RECOMMIT_INTERVAL_S = 3600.0
 """Seconds before an unchanged offset is written again, so that the broker does not expire it."""
 
 
+_NO_MEMBER = (IllegalGeneration, RebalanceInProgress, UnknownMemberId)
+"""Refusals of a member whose generation is over: its heartbeats tell what becomes of it."""
+
+
+class Place(Protocol):
+    """Place of this task in the group."""
+
+    @property
+    def member(self) -> ConsumerGroupMetadata | None:
+        """The membership to commit under; None while the group rebalances."""
+
+    def granted(self) -> Steps[ConsumerGroupMetadata]:
+        """Wait until our run has the topic, and return the membership."""
+
+    def fenced(self) -> None:
+        """Note that another process has our place."""
+
+
 @dataclass(slots=True)
 class _Owned:
     """A partition of ours: our owner epoch and the topic's id."""
@@ -48,9 +74,10 @@ class KafkaGroupOffsets:
 
     recommit_interval_s: float | None = RECOMMIT_INTERVAL_S
 
-    def __init__(self, client: KafkaClient, group: str, owner: Owner) -> None:
+    def __init__(self, client: KafkaClient, group: str, owner: Owner, place: Place) -> None:
         self._group = GroupOffsetCalls(client, group)
         self._owner = owner
+        self._place = place
         self._owned: dict[Partition, _Owned] = {}
 
     def where(self, partition: Partition) -> str:
@@ -59,6 +86,8 @@ class KafkaGroupOffsets:
     def open(
         self, partition: Partition, broker: Broker | None, topic_id: str | None, decide: Decide
     ) -> Steps[StartDecision]:
+        # Not before: the offset is what the former owner left, so it is read once that one has stopped.
+        member = yield from self._place.granted()
         node = (yield from self._fetch([partition]))[partition]
         mine = self._owned.get(partition)
         if mine is not None and node is not None and self._is_foreign(node, mine):
@@ -68,7 +97,7 @@ class KafkaGroupOffsets:
         claim = self._owned[partition] = _Owned(1 if node is None else node.owner_epoch + 1, topic_id)
         first = {partition: first_position(decision, node, broker)}
         try:
-            error = (yield from self._write(first, {partition: claim}))[partition]
+            error = (yield from self._write(first, {partition: claim}, member))[partition]
         except KafkaError as unanswered:
             error = unanswered
         if error is None:
@@ -85,6 +114,9 @@ class KafkaGroupOffsets:
         # The claims of now: while answers are awaited a partition may be released, or claimed again under a new epoch.
         # Judged by the new claim, the answer to our older write would look like another owner's.
         claims = {partition: self._owned[partition] for partition in positions}
+        member = self._place.member
+        if member is None:
+            return {partition: self._outcome(partition, RebalanceInProgress) for partition in positions}
         try:
             nodes = yield from self._fetch(positions)
         except KafkaError as error:
@@ -99,10 +131,21 @@ class KafkaGroupOffsets:
                 mine[partition] = position
         if mine:
             try:
-                outcomes |= yield from self._write(mine, claims)
+                outcomes |= yield from self._write(mine, claims, member)
             except KafkaError as error:
                 outcomes |= dict.fromkeys(mine, error)
         return outcomes
+
+    def check(self) -> Steps[None]:
+        """Find out that nobody else had our partitions meanwhile. Raises Deposed."""
+        claims = dict(self._owned)
+        if not claims:
+            return
+        nodes = yield from self._fetch(claims)
+        for partition, owned in claims.items():
+            node = nodes[partition]
+            if node is not None and self._is_foreign(node, owned):
+                raise Deposed(partition, self.where(partition), owned.owner_epoch, node.fields)
 
     def release(self, partition: Partition) -> None:
         self._owned.pop(partition, None)
@@ -134,10 +177,13 @@ class KafkaGroupOffsets:
         return node
 
     def _write(
-        self, positions: Mapping[Partition, CommitPosition], claims: Mapping[Partition, _Owned]
+        self,
+        positions: Mapping[Partition, CommitPosition],
+        claims: Mapping[Partition, _Owned],
+        member: ConsumerGroupMetadata,
     ) -> Steps[dict[Partition, CommitOutcome]]:
         rows = {each.tp: self._row(each, position, claims[each]) for each, position in positions.items()}
-        said = yield from answer_to(self._group.commit(rows))
+        said = yield from answer_to(self._group.commit(rows, member))
         return {partition: self._outcome(partition, said.get(partition.tp)) for partition in positions}
 
     def _row(self, partition: Partition, position: CommitPosition, owned: _Owned) -> OffsetAndMetadata:
@@ -148,6 +194,8 @@ class KafkaGroupOffsets:
         if kind is None:
             return None
         said = f"The offset of {partition} could not be committed to group {self._group.group_id!r}"
-        if kind is UnknownMemberId:
-            said += ": the group has members of its own. Give the spout an `id` (or GroupOffsets a group) of its own"
+        if kind in _NO_MEMBER:
+            return NotAMember(f"{said}: the group rebalances")
+        if kind is FencedInstanceId:
+            self._place.fenced()
         return kind(said)

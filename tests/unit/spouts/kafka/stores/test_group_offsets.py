@@ -8,13 +8,33 @@ from typing import Any
 import pytest
 
 from streamlet.kafka.broker_errors import BrokerRequestTimedOut
-from streamlet.spouts.kafka.activity import Activity, Steps
+from streamlet.kafka.client.group_requests import ConsumerGroupMetadata
+from streamlet.spouts.kafka.activity import Activity, NextPoll, Steps
 from streamlet.spouts.kafka.errors import Deposed
 from streamlet.spouts.kafka.partition import Partition
 from streamlet.spouts.kafka.stores.group_offsets import KafkaGroupOffsets
 from streamlet.spouts.kafka.stores.offset_store import CommitPosition, Owner, Reason, StartDecision, StoredOffset
 
 P = Partition("lines", 0)
+
+
+MEMBER = ConsumerGroupMetadata("demo", 7, "m-1", "run-1-lines-0")
+
+
+class Member:
+    """A member of the group, unless the test takes it away."""
+
+    member: ConsumerGroupMetadata | None = MEMBER
+    is_fenced = False
+
+    def granted(self) -> Steps[ConsumerGroupMetadata]:
+        again = NextPoll()
+        while self.member is None:
+            yield again
+        return self.member
+
+    def fenced(self) -> None:
+        self.is_fenced = True
 
 
 class Group:
@@ -30,7 +50,8 @@ class Group:
     def fetch(self, wanted: Any) -> Any:
         return self._answer({each: self.offsets.get(each) for each in wanted})
 
-    def commit(self, rows: dict[Any, Any]) -> Any:
+    def commit(self, rows: dict[Any, Any], member: Any) -> Any:
+        assert member == MEMBER
         self.offsets.update(rows)
         return self._answer(dict.fromkeys(rows))
 
@@ -46,7 +67,7 @@ def from_three(stored: StoredOffset | None) -> Steps[StartDecision]:
 
 def test_a_partition_released_during_a_commit_stops_nobody() -> None:
     """It went with its topic while the group's offsets were read back."""
-    store, group = KafkaGroupOffsets(None, "demo", Owner("run-1", "words")), Group()  # type: ignore[arg-type]
+    store, group = KafkaGroupOffsets(None, "demo", Owner("run-1", "words"), Member()), Group()  # type: ignore[arg-type]
     store._group = group  # type: ignore[assignment]
     opening = Activity(store.open(P, None, None, from_three))
     assert opening.poll() and opening.take().offset == 3
@@ -66,9 +87,9 @@ class LostAnswers(Group):
 
     lose: Any = None
 
-    def commit(self, rows: dict[Any, Any]) -> Any:
+    def commit(self, rows: dict[Any, Any], member: Any) -> Any:
         lose, self.lose = self.lose, None
-        answer = super().commit(rows)
+        answer = super().commit(rows, member)
         if isinstance(lose, type):
             answer.value = dict.fromkeys(rows, lose)
         return Failed(lose) if isinstance(lose, Exception) else answer
@@ -93,7 +114,7 @@ of_both = pytest.mark.parametrize(
 
 
 def opened(group: Group, run: str = "run-1") -> KafkaGroupOffsets:
-    store = KafkaGroupOffsets(None, "demo", Owner(run, "words"))  # type: ignore[arg-type]
+    store = KafkaGroupOffsets(None, "demo", Owner(run, "words"), Member())  # type: ignore[arg-type]
     store._group = group  # type: ignore[assignment]
     finish(store.open(P, None, None, from_three))
     return store

@@ -1,0 +1,161 @@
+"""Which run reads a topic of a consumer group: the newest, decided by the group's leader from what its members say.
+
+A task joins with a :class:`Claim`. The assignor gives the tasks of one run all partitions of the topic, each task what
+the arithmetic of tasks gives it, and those of any other run nothing. Each member is told whose the topic is
+(:class:`Verdict`), so a task that has no partition by arithmetic does not take itself for deposed.
+
+The newest run is the one that came to the group last, by the group's own count of generations and not by the clocks of
+hosts: a run that no generation has given the topic to yet is newer than one that has it. Clocks decide only between two
+runs that come at once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+from streamlet.kafka.consumer.assignors.base import PartitionAssignor, Subscription, encode_assignment
+from streamlet.kafka.metadata.cluster import TopicPartition
+
+NEWCOMER = -1
+"""The generation of a run that has not been given its topic yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a task says when it joins: its run, its place among the run's tasks."""
+
+    run: str
+    topology: str
+    task: int
+    count: int
+    started_ms: int
+    since: int = NEWCOMER
+    """The generation in which the run was given the topic."""
+    numbers: tuple[int, ...] | None = None
+    """Partitions of a list written by hand; None: by arithmetic."""
+
+    def encode(self) -> bytes:
+        """Return the user data of a subscription."""
+        return json.dumps(asdict(self), separators=(",", ":")).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a member is told: the run that has the topic, since when, with how many members so far."""
+
+    run: str
+    topology: str
+    since: int
+    members: int
+
+    def encode(self) -> bytes:
+        """Return the user data of an assignment."""
+        return json.dumps(asdict(self), separators=(",", ":")).encode()
+
+
+def decode_claim(data: bytes | None) -> Claim | None:
+    """Read a claim; None for anything else."""
+    row = _fields(data)
+    if row is None or not _are(row, str, "run", "topology") or not _are(row, int, "task", "count", "started_ms"):
+        return None
+    numbers = row.get("numbers")
+    if not (numbers is None or (isinstance(numbers, list) and all(isinstance(one, int) for one in numbers))):
+        return None
+    since = row.get("since", NEWCOMER)
+    return Claim(
+        row["run"],
+        row["topology"],
+        row["task"],
+        row["count"],
+        row["started_ms"],
+        since if isinstance(since, int) else NEWCOMER,
+        None if numbers is None else tuple(numbers),
+    )
+
+
+def decode_verdict(data: bytes | None) -> Verdict | None:
+    """Read a verdict; None for anything else."""
+    row = _fields(data)
+    if row is None or not _are(row, str, "run", "topology") or not _are(row, int, "since", "members"):
+        return None
+    return Verdict(row["run"], row["topology"], row["since"], row["members"])
+
+
+def _fields(data: bytes | None) -> dict[str, Any] | None:
+    try:
+        row = json.loads(data or b"")
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) else None
+
+
+def _are(row: Mapping[str, Any], kind: type, *names: str) -> bool:
+    return all(isinstance(row.get(name), kind) and not isinstance(row[name], bool) for name in names)
+
+
+def newest(claims: Iterable[Claim]) -> Verdict | None:
+    """Return the run that has the topic; None without any claim."""
+    runs: dict[str, list[Claim]] = {}
+    for claim in claims:
+        runs.setdefault(claim.run, []).append(claim)
+    ranked = [(_rank(rows), rows) for rows in runs.values()]
+    if not ranked:
+        return None
+    (_, since, _, run), rows = max(ranked, key=lambda each: each[0])
+    return Verdict(run, rows[0].topology, since, len(rows))
+
+
+def _rank(rows: list[Claim]) -> tuple[bool, int, int, str]:
+    # The replacement of a worker does not know since when its run has the topic: the others of the run do.
+    since = max(row.since for row in rows)
+    return (since == NEWCOMER, since, min(row.started_ms for row in rows), rows[0].run)
+
+
+class NewestRunAssignor(PartitionAssignor):
+    """Gives each topic to the tasks of the newest run that claims it; by arithmetic, with no memory."""
+
+    name: ClassVar[str] = "streamlet"
+
+    def assign(
+        self, partition_counts: Mapping[str, int], subscriptions: Mapping[str, Subscription]
+    ) -> dict[str, list[TopicPartition]]:
+        verdicts = _verdicts(subscriptions)
+        shares: dict[str, list[TopicPartition]] = {}
+        for member, row in subscriptions.items():
+            claim, shares[member] = decode_claim(row.user_data), []
+            for topic in row.topics:
+                verdict = verdicts.get(topic)
+                if claim is not None and verdict is not None and claim.run == verdict.run:
+                    shares[member] += _share(claim, topic, partition_counts.get(topic, 0))
+        return shares
+
+    def encode(
+        self, shares: Mapping[str, Iterable[TopicPartition]], subscriptions: Mapping[str, Subscription]
+    ) -> dict[str, bytes]:
+        verdicts = _verdicts(subscriptions)
+        told = {member: _told(verdicts, row) for member, row in subscriptions.items()}
+        return {member: encode_assignment(partitions, told[member]) for member, partitions in shares.items()}
+
+
+def _verdicts(subscriptions: Mapping[str, Subscription]) -> dict[str, Verdict]:
+    claims: dict[str, list[Claim]] = {}
+    for row in subscriptions.values():
+        claim = decode_claim(row.user_data)
+        for topic in row.topics if claim is not None else ():
+            claims.setdefault(topic, []).append(claim)  # type: ignore[arg-type]  # not None, see above
+    return {topic: verdict for topic, rows in claims.items() if (verdict := newest(rows)) is not None}
+
+
+def _share(claim: Claim, topic: str, partitions: int) -> list[TopicPartition]:
+    # By arithmetic, as the task itself computes it: an assignor that balanced anew would move partitions at each
+    # rebalance, and each move costs what was read and not committed.
+    numbers = range(claim.task, partitions, max(1, claim.count)) if claim.numbers is None else claim.numbers
+    return [TopicPartition(topic, number) for number in numbers]
+
+
+def _told(verdicts: Mapping[str, Verdict], row: Subscription) -> bytes | None:
+    verdict = next((verdicts[topic] for topic in row.topics if topic in verdicts), None)
+    return None if verdict is None else verdict.encode()
