@@ -171,6 +171,13 @@ class Spout(Component):
     def on_timer(self) -> None:
         """Do periodic upkeep: see ``timer_interval_s``."""
 
+    def may_send(self) -> bool:
+        """Tell whether the tuples of this turn may leave; asked after the emits, before they do.
+
+        False: they are taken back, and their messages fail as lost. For a spout whose right to emit ends with time.
+        """
+        return True
+
     def caught_up(self) -> bool:
         """Tell whether this task has nothing more to emit, for ``--until-caught-up``.
 

@@ -155,7 +155,7 @@ News = Joined | RejoinNeeded | MembershipLost | Fatal
 TAKES_LONG = "If one round of work takes long, raise max_poll_interval_ms or lower max_poll_records."
 """Advice of a reason that has none of its own."""
 NEVER_S = -float("inf")
-"""A moment before all others."""
+"""Seconds of a moment before all others."""
 JOIN_GRACE_S = 5.0
 """Seconds to wait for a JoinGroup answer beyond the rebalance time-out."""
 

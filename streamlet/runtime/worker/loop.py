@@ -530,7 +530,11 @@ class WorkerLoop:
             try:
                 if spout.active:
                     ask = partial(spout.turn, self._budgets[spout.task_id], now)
-                    emitted |= self.ledgers.guard(spout, "next_tuple", ask)
+                    if self.ledgers.guard(spout, "next_tuple", ask):
+                        emitted = True
+                        # A process may stand still in the middle of a turn, and wake when its tuples are another's.
+                        if not self.ledgers.guard(spout, "may_send", spout.spout.may_send):
+                            self._take_back(self.tasks[spout.task_id])
                 elif travels:
                     self.ledgers.guard(spout, "ack", spout.deliver_complete)
             finally:
@@ -538,6 +542,10 @@ class WorkerLoop:
                     self._collect(self.tasks[spout.task_id])  # also what it emitted before it raised
         self.census.begin_if_due(now)
         return emitted
+
+    def _take_back(self, live: LiveTask) -> None:
+        """Drop what a spout's outboxes hold; its messages fail as lost."""
+        self.ledgers.fail_unsendable([run for box in live.boxes if box for run in box.take()])
 
     def _weigh_spouts(self, now: float) -> None:
         """Let spouts that keep too much emit nothing new."""

@@ -102,7 +102,7 @@ class Deposed(StreamletError):
 
 
 class RunDeposed(StreamletError):
-    """Another run took the topic over in the consumer group; ``other``: its id and topology."""
+    """Another run has the topic now; ``other``: its id and topology."""
 
     def __init__(self, topic: str, group: str, run: str, other: tuple[str, str] | None) -> None:
         who = "Another run" if other is None else f"Run {other[0][:8]} of topology {other[1]!r}"
@@ -114,8 +114,8 @@ class RunDeposed(StreamletError):
         )
 
 
-class Replaced(StreamletError):
-    """A newer worker of the same run has this task's place in the group."""
+class TaskReplaced(StreamletError):
+    """Another worker of the run has this task's place."""
 
     def __init__(self, topic: str, group: str, instance: str) -> None:
         super().__init__(
@@ -126,12 +126,12 @@ class Replaced(StreamletError):
 
 
 class ForeignMembers(StreamletError):
-    """The group has members that are no tasks of a KafkaSpout."""
+    """The group has ordinary consumers among its members."""
 
     def __init__(self, topic: str, group: str) -> None:
         super().__init__(
-            f"The spout on topic {topic!r} cannot join consumer group {group!r}: the group has members that are no "
-            "KafkaSpout (an ordinary consumer uses its name), and they would share the partitions out in another way. "
+            f"The spout on topic {topic!r} cannot join consumer group {group!r}: the group has ordinary consumers "
+            "among its members, and they would share the partitions out in another way. "
             "Stop them, or give the spout an `id` (or GroupOffsets a group) of its own."
         )
 

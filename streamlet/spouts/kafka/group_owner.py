@@ -6,8 +6,8 @@ stop earlier, nor emit later. It counts from when the answered request was *sent
 while a process stands still. A process that slept finds its lease over when it wakes.
 
 A rebalance is a question: may others have your place? The next generation begins once every member has joined again, or
-has been silent for a session time-out. So a task stops emitting, commits what is done (``FLUSH_S`` at most), and only
-then joins again. What begins in the new generation begins after everybody of the old one has stopped.
+has been silent for a session time-out. So a task stops emitting, commits finished records (``FLUSH_S`` at most), and
+only then joins again. A new generation begins after everybody of the old one has stopped.
 
     not a member --granted--> checking --our claim stands--> open --rebalance--> closing --flushed--> not a member
                                   |                            |
@@ -45,7 +45,7 @@ from streamlet.kafka.consumer.membership import (
 )
 from streamlet.kafka.errors import KafkaError, UnsupportedVersion
 from streamlet.spouts.kafka.activity import Activity, NextPoll, Steps
-from streamlet.spouts.kafka.errors import ForeignMembers, Replaced, RunDeposed, SessionRefused
+from streamlet.spouts.kafka.errors import ForeignMembers, RunDeposed, SessionRefused, TaskReplaced
 from streamlet.spouts.kafka.newest_run import NEWCOMER, Claim, NewestRunAssignor, decode_verdict
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ QUICK_BEAT_S = 0.1
 """Seconds between two heartbeats while tasks of the run are still joining: each of them waits for one of ours."""
 
 QUICK_S = 10.0
-"""Seconds after the first share for which heartbeats may be quick."""
+"""Seconds after the first share until heartbeats are quick no more."""
 
 FLUSH_S = 1.0
 """Seconds that the commit before a rebalance may take."""
@@ -88,7 +88,7 @@ class GroupOwner:
         self.check: Callable[[], Steps[None]] = nothing
         """Reads the store before emitting begins again. Raises Deposed when another owner was there meanwhile."""
         self.flush: Callable[[], Steps[None]] = nothing
-        """Commits what is done before a rebalance."""
+        """Commits finished records before a rebalance."""
         self._topic = topic
         self._claim = claim
         self._wake = wake
@@ -106,9 +106,9 @@ class GroupOwner:
         self._membership = Membership(settings, random.random)
         self._lease_s = LEASE_SHARE * self.session_timeout_s
         self._lock = threading.Lock()
-        """Guards the moment in which the gate opens, closes, or a rebalance is heard of. Nothing waits under it."""
+        """Guards opening and closing of the gate, and news of a rebalance. Nothing waits under it."""
         self._granted: Generation | None = None
-        """The generation in which our run has the topic; None while joining."""
+        """The generation that gave our run the topic; None while joining."""
         self._error: StreamletError | None = None
         self._rejoin = False
         self._open = False
@@ -118,6 +118,8 @@ class GroupOwner:
         self._closing_by_s: float | None = None
         self._checked: Generation | None = None
         self._quick_until_s = float("inf")
+        self._paused = False
+        """Whether it was said that the lease is over."""
         self._thread = GroupThread(
             config, self._membership, {NewestRunAssignor.name: NewestRunAssignor()}, self._heard, clock
         )
@@ -153,7 +155,7 @@ class GroupOwner:
             raise self._error
 
     def waiting_for(self) -> str:
-        """Return what a start may wait for while it is no member, in words."""
+        """Say why a start may wait to become a member."""
         return (
             f" It is not a member of consumer group {self.group_id!r} yet. A run whose processes were all killed keeps "
             f"its place for session_timeout_ms={self.session_timeout_s * 1e3:.0f}, a spout that waits for a long call "
@@ -172,12 +174,28 @@ class GroupOwner:
             self._close_further(now_s)
         elif not self._open:
             self._open_when_checked()
-        elif self._rejoin:
+        elif not self._rejoin:
+            self._tell_of_the_lease(now_s)
+        else:
             # Nothing is emitted from here on: the loop that emits is the one that is here.
             with self._lock:
                 self._open, self._closing_by_s = False, now_s + FLUSH_S
             self._step = Activity(self.flush())
             self._close_further(now_s)
+
+    def _tell_of_the_lease(self, now_s: float) -> None:
+        over_s = now_s - self._membership.granted_s - self._lease_s
+        if over_s < 0 and self._paused:
+            log.info("topic %s: the coordinator of group %r answers, emitting again", self._topic, self.group_id)
+        elif 0 <= over_s < float("inf") and not self._paused:
+            log.warning(
+                "topic %s: nothing is emitted. The coordinator of group %r has not answered for %.1f s, so another run "
+                "may have this topic by now",
+                self._topic,
+                self.group_id,
+                over_s + self._lease_s,
+            )
+        self._paused = over_s >= 0
 
     def _close_further(self, now_s: float) -> None:
         assert self._closing_by_s is not None and self._step is not None
@@ -286,8 +304,8 @@ class GroupOwner:
             self._granted = None
         self._membership.granted_s = -float("inf")
 
-    def _replaced(self) -> Replaced:
-        return Replaced(self._topic, self.group_id, self._membership.settings.group_instance_id or "")
+    def _replaced(self) -> TaskReplaced:
+        return TaskReplaced(self._topic, self.group_id, self._membership.settings.group_instance_id or "")
 
     def _explained(self, error: KafkaError) -> StreamletError:
         if isinstance(error, (MembershipFenced, FencedInstanceId)):

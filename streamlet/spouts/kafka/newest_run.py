@@ -22,6 +22,9 @@ from streamlet.kafka.metadata.cluster import TopicPartition
 NEWCOMER = -1
 """The generation of a run that has not been given its topic yet."""
 
+FORGOTTEN = 0
+"""The generation that the replacement of a worker names: before all that a run was given its topic in."""
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
@@ -33,7 +36,7 @@ class Claim:
     count: int
     started_ms: int
     since: int = NEWCOMER
-    """The generation in which the run was given the topic."""
+    """The generation that gave the run the topic."""
     numbers: tuple[int, ...] | None = None
     """Partitions of a list written by hand; None: by arithmetic."""
 
@@ -115,7 +118,7 @@ def _rank(rows: list[Claim]) -> tuple[bool, int, int, str]:
 
 
 class NewestRunAssignor(PartitionAssignor):
-    """Gives each topic to the tasks of the newest run that claims it; by arithmetic, with no memory."""
+    """Gives each topic to the tasks of the newest run, by arithmetic."""
 
     name: ClassVar[str] = "streamlet"
 
@@ -150,7 +153,7 @@ def _verdicts(subscriptions: Mapping[str, Subscription]) -> dict[str, Verdict]:
 
 
 def _share(claim: Claim, topic: str, partitions: int) -> list[TopicPartition]:
-    # By arithmetic, as the task itself computes it: an assignor that balanced anew would move partitions at each
+    # By arithmetic, as the task itself computes it: an assignor that balanced would move partitions at each
     # rebalance, and each move costs what was read and not committed.
     numbers = range(claim.task, partitions, max(1, claim.count)) if claim.numbers is None else claim.numbers
     return [TopicPartition(topic, number) for number in numbers]

@@ -39,6 +39,8 @@ class KafkaSpout(Spout):
         lines = KafkaSpout.spec(config=SpoutConfig(ZkHosts("zk:2181"), "lines", "/streamlet", "demo"))
     """
 
+    # Long: the methods that the runtime calls, most of them short, over one list of managers and one set of parts.
+
     timer_interval_s: ClassVar[float | None] = 0.1
     answers_for_failures = True  # replayed, or given up by ``on_poison``
 
@@ -166,6 +168,9 @@ class KafkaSpout(Spout):
             if state is not NO_EMITTED:
                 return
 
+    def may_send(self) -> bool:
+        return self._owner is None or self._owner.may_emit(self._clock.monotonic())
+
     def _end_turn(self) -> None:
         self._turn_left = 0
         self._curr_partition_index += 1
@@ -233,6 +238,8 @@ class KafkaSpout(Spout):
         now = self._clock.monotonic()
         if self._owner is not None:
             self._owner.poll(now)
+            if not self._owner.may_emit(now):
+                self._turn_left = 0  # a partition's turn lasts for many calls: it ends here
         # Failures first: the look or reset that they cause begins in the same turn.
         parts.coordinator.fetch_failed(parts.fetcher.collect(now))
         parts.coordinator.poll()

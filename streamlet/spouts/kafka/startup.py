@@ -32,7 +32,7 @@ from streamlet.spouts.kafka.errors import NoSuchTopic, NoZooKeeper, SpoutCannotS
 from streamlet.spouts.kafka.group_owner import BEAT_SHARE, GroupOwner
 from streamlet.spouts.kafka.hosts import KafkaBrokerReader, KafkaHosts, StaticBrokerReader, StaticHosts, ZkBrokerReader
 from streamlet.spouts.kafka.manager import PartitionManager
-from streamlet.spouts.kafka.newest_run import Claim
+from streamlet.spouts.kafka.newest_run import FORGOTTEN, NEWCOMER, Claim
 from streamlet.spouts.kafka.partition import Broker
 from streamlet.spouts.kafka.partition_opening import PartitionOpener
 from streamlet.spouts.kafka.scheme import Scheme
@@ -325,6 +325,9 @@ class _Start:
             context.task_index,
             context.task_count,
             int(time.time() * 1e3),
+            # Rule: the replacement of a worker is no newcomer. Else a run that was paused, and whose workers are
+            # started again when it wakes, would take the topic back from the run that has it now.
+            NEWCOMER if context.epoch == 1 else FORGOTTEN,
             numbers=None if numbers is None else tuple(numbers[context.task_index :: context.task_count]),
         )
         session_ms = config.session_timeout_ms

@@ -54,7 +54,7 @@ class CommitRounds:
             self._begin(managers, now)
 
     def flush(self, managers: Callable[[], Iterable[PartitionManager]]) -> Steps[None]:
-        """Write what is done now, in a round of its own; ``poll`` moves it on."""
+        """Write finished records in a round of its own; ``poll`` moves it on."""
         yield from self._until_idle()
         self._begin(managers(), self._clock.monotonic())
         yield from self._until_idle()

@@ -43,12 +43,12 @@ RECOMMIT_INTERVAL_S = 3600.0
 """Seconds before an unchanged offset is written again, so that the broker does not expire it."""
 
 
-_NO_MEMBER = (IllegalGeneration, RebalanceInProgress, UnknownMemberId)
-"""Refusals of a member whose generation is over: its heartbeats tell what becomes of it."""
+_NO_MEMBER = (FencedInstanceId, IllegalGeneration, RebalanceInProgress, UnknownMemberId)
+"""Refusals of a member whose generation is over: its heartbeats decide about it."""
 
 
-class Place(Protocol):
-    """Place of this task in the group."""
+class GroupPlace(Protocol):
+    """The place of a task in its group."""
 
     @property
     def member(self) -> ConsumerGroupMetadata | None:
@@ -74,7 +74,7 @@ class KafkaGroupOffsets:
 
     recommit_interval_s: float | None = RECOMMIT_INTERVAL_S
 
-    def __init__(self, client: KafkaClient, group: str, owner: Owner, place: Place) -> None:
+    def __init__(self, client: KafkaClient, group: str, owner: Owner, place: GroupPlace) -> None:
         self._group = GroupOffsetCalls(client, group)
         self._owner = owner
         self._place = place
@@ -184,6 +184,10 @@ class KafkaGroupOffsets:
     ) -> Steps[dict[Partition, CommitOutcome]]:
         rows = {each.tp: self._row(each, position, claims[each]) for each, position in positions.items()}
         said = yield from answer_to(self._group.commit(rows, member))
+        # An answer counts for the membership that asked. A member that was forgotten and has joined again has another
+        # id: its own older commit is refused as fenced, by itself.
+        if FencedInstanceId in said.values() and self._place.member == member:
+            self._place.fenced()
         return {partition: self._outcome(partition, said.get(partition.tp)) for partition in positions}
 
     def _row(self, partition: Partition, position: CommitPosition, owned: _Owned) -> OffsetAndMetadata:
@@ -196,6 +200,4 @@ class KafkaGroupOffsets:
         said = f"The offset of {partition} could not be committed to group {self._group.group_id!r}"
         if kind in _NO_MEMBER:
             return NotAMember(f"{said}: the group rebalances")
-        if kind is FencedInstanceId:
-            self._place.fenced()
         return kind(said)

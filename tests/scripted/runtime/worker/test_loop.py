@@ -227,6 +227,24 @@ def test_many_short_runs_do_not_keep_the_loop_from_reading() -> None:
         assert one.bolt.seen == list(range(100)) and one.loop.inbox.tuples == 0
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_tuples_of_a_turn_that_outlived_the_right_to_emit_are_taken_back(workers: int) -> None:
+    """The process stood still in the middle of the turn; what it emitted is another's now."""
+    links = Held()
+    with rig(0, links, workers) as one:
+        one.spout.may_send = lambda: False
+        one.spout.todo = [1]
+        one.loop.turn()
+        one.loop.turn()
+        assert one.spout.heard == [("fail", 0)] and one.spout.reasons == [FailReason.LOST]
+        assert not any(out.runs for out in links.sent) and one.loop.idle
+        one.spout.may_send = lambda: True
+        one.spout.todo = [2]
+        one.loop.turn()
+        one.loop.turn()
+        assert any(out.runs for out in links.sent) or one.bolt.seen == [2]
+
+
 def test_what_a_tick_failed_goes_home_in_the_next_turn() -> None:
     """Not only when something else wakes the loop."""
     with rig(1, topology__tick__tuple__freq__secs=1.0) as one:

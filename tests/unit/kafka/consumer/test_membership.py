@@ -338,3 +338,36 @@ class AnyGroup(RuleBasedStateMachine):
 
 
 TestAnyGroup = AnyGroup.TestCase
+
+
+def test_a_place_is_granted_from_when_the_answered_request_was_sent_and_by_good_answers_alone() -> None:
+    """A lease: the coordinator cannot have given the place away within a session time-out from then on."""
+    membership = machine()
+    membership.join(PROTOCOLS, 0.0)
+    steps(membership, 0.0)
+    membership.coordinator_found(0.0)
+    steps(membership, 0.0)
+    membership.joined(FIRST, False, {}, 1.0)
+    assert steps(membership, 1.0) == [Sync(FIRST, {})]
+    assert membership.granted_s == -float("inf"), "joined, but no share yet"
+    membership.sync_sent(1.0)
+    membership.synced(b"share", 7.0)
+    assert membership.granted_s == 1.0, "the process may have slept until the answer"
+    assert steps(membership, 7.0) == [Heartbeat(FIRST)]
+    membership.beat_answered(None, FIRST, 9.0)
+    assert membership.granted_s == 7.0
+    assert steps(membership, 10.5) == [Heartbeat(FIRST)]
+    membership.beat_answered(RebalanceInProgress("a test"), FIRST, 10.6)
+    assert membership.granted_s == 7.0, "others may get the place: nothing is granted by that answer"
+    assert steps(membership, 14.0) == [Heartbeat(FIRST)]
+    membership.beat_answered(UnknownMemberId("a test"), FIRST, 14.1)
+    assert membership.granted_s == -float("inf")
+
+
+def test_a_static_member_that_never_comes_back_under_its_id_says_that_it_leaves() -> None:
+    membership = stable(group_instance_id="run-1-lines-0", static_leaves=True)
+    membership.leave()
+    assert steps(membership, 0.0) == [Leave("m-1")]
+    stays = stable(group_instance_id="a")
+    stays.leave()
+    assert steps(stays, 0.0) == []

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from streamlet.kafka.broker_errors import BrokerRequestTimedOut
+from streamlet.kafka.broker_errors import (
+    BrokerRequestTimedOut,
+    FencedInstanceId,
+    IllegalGeneration,
+    RebalanceInProgress,
+    UnknownMemberId,
+)
 from streamlet.kafka.client.group_requests import ConsumerGroupMetadata
+from streamlet.kafka.errors import BrokerError
 from streamlet.spouts.kafka.activity import Activity, NextPoll, Steps
-from streamlet.spouts.kafka.errors import Deposed
+from streamlet.spouts.kafka.errors import Deposed, NotAMember
 from streamlet.spouts.kafka.partition import Partition
 from streamlet.spouts.kafka.stores.group_offsets import KafkaGroupOffsets
 from streamlet.spouts.kafka.stores.offset_store import CommitPosition, Owner, Reason, StartDecision, StoredOffset
@@ -148,3 +156,70 @@ def test_a_claim_without_an_answer_takes_nothing_back_from_a_new_owner(lost: Any
     opened(group, "run-2")
     with pytest.raises(Deposed):
         finish(store.open(P, None, None, from_three))
+
+
+def test_while_the_group_rebalances_nothing_is_committed_and_the_next_round_tries_again() -> None:
+    group = Group()
+    store = opened(group)
+    before = dict(group.offsets)
+    store._place.member = None  # type: ignore[misc]
+    (outcome,) = finish(store.commit({P: CommitPosition(5)})).values()
+    assert isinstance(outcome, NotAMember) and outcome.retriable
+    assert group.offsets == before
+
+
+def test_nothing_is_read_and_claimed_before_the_run_has_the_topic() -> None:
+    """What the former owner commits last is where the next one begins."""
+    group, place = Group(), Member()
+    place.member = None
+    store = KafkaGroupOffsets(None, "demo", Owner("run-2", "words"), place)  # type: ignore[arg-type]
+    store._group = group  # type: ignore[assignment]
+    opening = Activity(store.open(P, None, None, from_three))
+    for _ in range(3):
+        assert not opening.poll()
+    assert not group.answers
+    place.member = MEMBER
+    while not opening.poll():
+        pass
+    assert opening.take().offset == 3
+
+
+@pytest.mark.parametrize("refused", [IllegalGeneration, RebalanceInProgress, UnknownMemberId])
+def test_a_commit_refused_for_its_generation_deposes_nobody(refused: type[BrokerError]) -> None:
+    """The heartbeats tell what becomes of the membership."""
+    group = LostAnswers()
+    store = opened(group)
+    group.lose = refused
+    (outcome,) = finish(store.commit({P: CommitPosition(5)})).values()
+    assert isinstance(outcome, NotAMember)
+
+
+def test_a_commit_refused_as_fenced_ends_the_place_at_once() -> None:
+    group = LostAnswers()
+    store = opened(group)
+    group.lose = FencedInstanceId
+    finish(store.commit({P: CommitPosition(5)}))
+    assert store._place.is_fenced  # type: ignore[attr-defined]
+
+
+def test_a_commit_that_our_own_next_membership_fenced_ends_nothing() -> None:
+    """A member that was forgotten while it slept has joined again, under another member id."""
+    group = LostAnswers()
+    store = opened(group)
+    group.lose, group.done = FencedInstanceId, False
+    commit = Activity(store.commit({P: CommitPosition(5)}))
+    while not commit.poll():
+        group.answers[-1].done = True
+        store._place.member = replace(MEMBER, member_id="m-2")  # type: ignore[misc]
+    assert isinstance(commit.take()[P], NotAMember)
+    assert not store._place.is_fenced  # type: ignore[attr-defined]
+
+
+def test_a_run_that_was_away_finds_that_another_one_had_its_partitions_meanwhile() -> None:
+    """The other one is gone again, so the group itself tells nothing."""
+    group = Group()
+    store = opened(group)
+    finish(store.check())
+    opened(group, "run-2")
+    with pytest.raises(Deposed):
+        finish(store.check())
