@@ -15,7 +15,6 @@ from streamlet.base.errors import StreamletError, hurts_one_tuple
 from streamlet.components.bolt import Bolt
 from streamlet.components.component import BoltPort
 from streamlet.components.tuples import Tuple, TupleId
-from streamlet.model.spec import ComponentSpec
 from streamlet.model.validate import TICKS
 
 
@@ -139,13 +138,6 @@ class TicklessBatchingBolt(BatchingBolt):
     secs_between_batches: ClassVar[float] = 2
 
     @classmethod
-    def spec(
-        cls,
-        name: str | None = None,
-        inputs: Any = None,
-        par: int | None = None,
-        config: Mapping[str, Any] | None = None,
-        outputs: Any = None,
-    ) -> ComponentSpec:
+    def _own_config(cls) -> Mapping[str, Any]:
         # The runtime's ticks are timers of the loop: no thread of the bolt's own is needed, as pystorm's has.
-        return super().spec(name, inputs, par, {TICKS: cls.secs_between_batches, **(config or {})}, outputs)
+        return {**cls.config, TICKS: cls.secs_between_batches}

@@ -61,9 +61,14 @@ class Bolt(Component):
         outputs: Any = None,
     ) -> ComponentSpec:
         """Make this bolt a line of a topology. ``inputs``: a list of sources, or ``{source: Grouping}``."""
-        merged = {**cls.config, **(config or {})}
+        merged = {**cls._own_config(), **(config or {})}
         tasks = cls.par if par is None else par
         return ComponentSpec(cls, BOLT, name=name, inputs=inputs, par=tasks, config=merged, outputs=outputs)
+
+    @classmethod
+    def _own_config(cls) -> Mapping[str, Any]:
+        """Return the settings of every task of this class."""
+        return cls.config
 
     def process(self, tup: Tuple) -> None:
         """Handle one tuple."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import textwrap
 
 import pytest
 
@@ -49,6 +50,13 @@ class Sink(Bolt):
 """
 
 
+T = """
+class T(Topology):
+    lines = Lines.spec()
+    sink = Sink.spec(inputs=[lines])
+"""
+
+
 def test_no_broker_at_the_address_is_told_with_its_remedy(streamlet: Streamlet, free_port: int) -> None:
     """What, where, why and what to do; and after a second of waiting, what is waited for, once."""
     said, before = refused(streamlet, 2, f"lines.hosts=kafka://127.0.0.1:{free_port}")
@@ -65,10 +73,13 @@ def test_a_run_of_some_seconds_says_within_them_what_it_waits_for(
 ) -> None:
     """And not after the 15 s that a start may take otherwise; it says how long it has waited in all."""
     where = f"lines.hosts={scheme}://127.0.0.1:{free_port}"
-    done = streamlet("run", WORD_COUNT, "-t", "3", "--backend", backend, "-c", where)
+    for seconds in (3, 9, 27):  # on a machine under load the workers may start for longer than the whole run
+        done = streamlet("run", WORD_COUNT, "-t", seconds, "--backend", backend, "-c", where)
+        if done.returncode:
+            break
     last = done.stderr.splitlines()[-1]
     assert done.returncode == 2 and last.startswith("Error: ") and said in last, done.stderr
-    assert 2 <= float(last.partition(said)[2].split()[0]) < 3, last
+    assert 0.7 * seconds <= float(last.partition(said)[2].split()[0]) < seconds, last
 
 
 def test_no_zookeeper_at_the_address_is_told_with_its_remedy(streamlet: Streamlet, free_port: int) -> None:
@@ -109,6 +120,14 @@ def test_a_broker_that_is_too_old_ends_the_run_with_its_version(streamlet: Strea
     assert "too old" in said and "2.1" in said
 
 
+def failed_in_a_worker(streamlet: Streamlet, file: object) -> str:
+    """Run a file whose workers cannot import it; the last line of stderr."""
+    done = streamlet("run", file, "-t", "20", "--workers", "2")
+    assert done.returncode == 1, done
+    assert "Traceback" not in done.stderr
+    return done.stderr.splitlines()[-1]
+
+
 def test_a_class_that_cannot_be_imported_in_the_worker(streamlet: Streamlet) -> None:
     """The file imports here and not there: the worker's own words come back, and say where that was, and why."""
     file = streamlet.write(
@@ -118,16 +137,9 @@ if any("streamlet.runtime.worker.worker" in word for word in sys.orig_argv):
     raise ModuleNotFoundError("No module named 'only_here'")
 """
         + LINES_AND_SINK
-        + """
-class T(Topology):
-    lines = Lines.spec()
-    sink = Sink.spec(inputs=[lines])
-"""
+        + T
     )
-    done = streamlet("run", file, "-t", "20", "--workers", "2")
-    assert done.returncode == 1, done
-    assert "Traceback" not in done.stderr
-    last = done.stderr.splitlines()[-1]
+    last = failed_in_a_worker(streamlet, file)
     assert re.match(rf"Error: In worker [01], on importing {re.escape(str(file))} there: ", last), last
     assert all(
         word in last for word in ("ModuleNotFoundError (line 4): No module named 'only_here'", "sys.path", "`if`")
@@ -141,12 +153,8 @@ def test_a_topology_that_is_there_only_where_the_run_was_started(streamlet: Stre
         + """
 import sys
 if not any("streamlet.runtime.worker.worker" in word for word in sys.orig_argv):
-    class T(Topology):
-        lines = Lines.spec()
-        sink = Sink.spec(inputs=[lines])
 """
+        + textwrap.indent(T, "    ")
     )
-    done = streamlet("run", file, "-t", "20", "--workers", "2")
-    assert done.returncode == 1, done
-    last = done.stderr.splitlines()[-1]
+    last = failed_in_a_worker(streamlet, file)
     assert "on importing" in last and "holds no topology" in last and "`if`" in last, last

@@ -193,15 +193,14 @@ ENDLESS = (
 )
 
 
-def test_a_reader_that_stands_still_holds_nothing_up_and_is_told(streamlet: Any) -> None:
-    """The pipe is opened, and never read: the run goes on, says so, and drains in time."""
-    file = streamlet.write(ENDLESS)
-    pipe = streamlet.folder / "pipe"
-    os.mkfifo(pipe)
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+def drains_beside_a_pipe_that_nobody_reads(streamlet: Any, pipe: str, options: tuple[object, ...], told: str) -> None:
+    """Run with these options until it has told of the pipe, then interrupt it: all is done, nobody was replaced."""
+    path = streamlet.folder / pipe
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        process = streamlet.start("run", file, "--workers", "2", "--log-file", "pipe")
-        seen = wait_for(process, "The log file pipe lacks lines: its disk, or the reader of its pipe")
+        process = streamlet.start("run", streamlet.write(ENDLESS), "--workers", "2", *options)
+        seen = wait_for(process, told)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=PATIENCE_S)
     finally:
@@ -209,6 +208,12 @@ def test_a_reader_that_stands_still_holds_nothing_up_and_is_told(streamlet: Any)
     assert process.returncode == 130, seen + err
     assert "everything that was emitted is done." in out.splitlines()[-1]
     assert "started again" not in seen + err
+
+
+def test_a_reader_that_stands_still_holds_nothing_up_and_is_told(streamlet: Any) -> None:
+    """The pipe is opened, and never read: the run goes on, says so, and drains in time."""
+    told = "The log file pipe lacks lines: its disk, or the reader of its pipe"
+    drains_beside_a_pipe_that_nobody_reads(streamlet, "pipe", ("--log-file", "pipe"), told)
 
 
 def test_a_disk_that_fills_up_costs_lines_and_not_the_run(streamlet: Any) -> None:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.patience import PATIENCE_S
-from tests.scripted.cli.test_kept_view import CHATTY, ENDLESS
-from tests.scripted.cli.test_run import wait_for
+from tests.scripted.cli.test_kept_view import CHATTY, drains_beside_a_pipe_that_nobody_reads
 
 PLAIN = """
 [logging.formatters.plain]
@@ -117,21 +113,9 @@ def test_a_table_named_logging_of_the_topology_itself_stays_its_own(streamlet: A
 
 def test_a_handler_that_hangs_holds_nothing_up(streamlet: Any) -> None:
     """Its pipe is opened, and never read: the run goes on, says so, and ends."""
-    file = streamlet.write(ENDLESS)
     config = streamlet.write(TO_FILE, "run.toml")
-    pipe = streamlet.folder / "section.log"
-    os.mkfifo(pipe)
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        process = streamlet.start("run", file, "--workers", "2", "--config", config)
-        seen = wait_for(process, "lacks lines: one of its handlers has not returned for")
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=PATIENCE_S)
-    finally:
-        os.close(reader)
-    assert process.returncode == 130, seen + err
-    assert "everything that was emitted is done." in out.splitlines()[-1]
-    assert "started again" not in seen + err
+    told = "lacks lines: one of its handlers has not returned for"
+    drains_beside_a_pipe_that_nobody_reads(streamlet, "section.log", ("--config", config), told)
 
 
 def test_a_full_disk_under_a_handler_is_told_once(streamlet: Any) -> None:

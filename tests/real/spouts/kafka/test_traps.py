@@ -7,7 +7,7 @@ import json
 import socket
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
@@ -21,6 +21,21 @@ from tests.patience import PATIENCE_S
 
 Make = Callable[..., Any]
 UNTIL = {"streamlet.until.caught.up": True}
+
+
+class Place(NamedTuple):
+    """A cluster, another client's view of it, and a topic of the test's own there."""
+
+    kafka: DevCluster
+    witness: Any
+    topic: str
+
+
+@pytest.fixture(params=["kafka39", "kafka4"])
+def place(request: pytest.FixtureRequest, make_topic: Make) -> Place:
+    kafka = request.getfixturevalue(request.param)
+    witness = request.getfixturevalue("witness" + request.param.removeprefix("kafka"))
+    return Place(kafka, witness, make_topic(kafka))
 
 
 def zk_config(cluster: DevCluster, topic: str, **more: Any) -> SpoutConfig:
@@ -166,13 +181,8 @@ def test_while_running_a_loss_stops_the_spout(
         spout.until(lambda: False)
 
 
-@pytest.mark.parametrize("cluster", ["kafka39", "kafka4"])
-def test_a_topic_re_created_while_stopped_is_not_taken_for_the_old_one(
-    cluster: str, request: pytest.FixtureRequest, make_topic: Make, harness: Make
-) -> None:
-    kafka = request.getfixturevalue(cluster)
-    witness = request.getfixturevalue("witness" + cluster.removeprefix("kafka"))
-    topic = make_topic(kafka)
+def test_a_topic_re_created_while_stopped_is_not_taken_for_the_old_one(place: Place, harness: Make) -> None:
+    kafka, witness, topic = place
     witness.produce(topic, ["old-0", "old-1"])
     spout = harness(group_config(kafka, topic))
     read_all(spout, "old-1")
@@ -180,7 +190,7 @@ def test_a_topic_re_created_while_stopped_is_not_taken_for_the_old_one(
     # The group keeps no offsets of a deleted topic: they are put back, as an operator's backup would.
     re_create(kafka, topic)
     witness.produce(topic, [f"new-{i}" for i in range(5)])
-    if cluster == "kafka39":
+    if kafka.zookeeper:
         config = zk_config(kafka, topic)
         body = {"offset": 2, "topic": topic, "partition": 0, "topic_id": "AAAAAAAAAAAAAAAAAAAAAQ"}
         with witness.zookeeper() as zk:
@@ -193,13 +203,8 @@ def test_a_topic_re_created_while_stopped_is_not_taken_for_the_old_one(
     assert read_all(again, "new-4") == [f"new-{i}" for i in range(5)]
 
 
-@pytest.mark.parametrize("cluster", ["kafka39", "kafka4"])
-def test_a_topic_re_created_while_running_begins_again_or_stops(
-    cluster: str, request: pytest.FixtureRequest, make_topic: Make, harness: Make
-) -> None:
-    kafka = request.getfixturevalue(cluster)
-    witness = request.getfixturevalue("witness" + cluster.removeprefix("kafka"))
-    topic = make_topic(kafka)
+def test_a_topic_re_created_while_running_begins_again_or_stops(place: Place, harness: Make) -> None:
+    kafka, witness, topic = place
     witness.produce(topic, ["old-0", "old-1"])
     strict = harness(group_config(kafka, topic, id=topic + "-strict"))
     spout = harness(group_config(kafka, topic, fail_on_data_loss=False))
@@ -294,14 +299,9 @@ def test_t14_what_is_fetched_ahead_is_bounded(
     assert 100_000 <= most <= 200_000 + 20_000, "the budget, and one batch that always comes whole"
 
 
-@pytest.mark.parametrize("cluster", ["kafka39", "kafka4"])
-def test_k9_7_gaps_of_transactions_hold_nothing_up(
-    cluster: str, request: pytest.FixtureRequest, make_topic: Make, harness: Make
-) -> None:
+def test_k9_7_gaps_of_transactions_hold_nothing_up(place: Place, harness: Make) -> None:
     """Aborted records never come; an open transaction is waited for; markers at the end leave no lag."""
-    kafka = request.getfixturevalue(cluster)
-    witness = request.getfixturevalue("witness" + cluster.removeprefix("kafka"))
-    topic = make_topic(kafka)
+    kafka, witness, topic = place
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": topic})
     producer.init_transactions(20)
     for number, commits in enumerate([True, False, True]):

@@ -18,14 +18,12 @@ from hypothesis import strategies as st
 
 from streamlet import Bolt, Grouping, Spout, Topology, Tuple
 from streamlet.base.clock import ManualClock
-from streamlet.model.plan import make_plan
-from streamlet.model.settings import resolve
 from streamlet.model.topology import TopologySpec
 from streamlet.runtime.links.links import Links, Traffic
 from streamlet.runtime.links.wire import decode_data, encode_data
-from streamlet.runtime.tasks.building import WorkerContext
 from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run
 from streamlet.runtime.worker.loop import LEAVING, WorkerLoop
+from tests.worker_contexts import made_context
 
 MOST_TURNS = 30_000
 """Far more turns of all workers than any of these takes; a lock takes for ever."""
@@ -111,16 +109,14 @@ class Workers:
         self.wires = [Wire() for _ in range(workers)]
         self.loops = [
             WorkerLoop(
-                WorkerContext(
-                    plan=make_plan(spec, workers),
-                    worker=worker,
-                    epoch=1,
-                    topology_id="t",
-                    conf=resolve({}, conf),
+                made_context(
+                    spec,
+                    workers,
+                    worker,
+                    conf,
                     clock=self.clock,
                     rng=random.Random(self.rng.random()),
                     report=lambda *error: pytest.fail(str(error)),
-                    wake=lambda: None,
                 ),
                 wire,
             )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import random
 import selectors
 import socket
 from collections.abc import Iterator
@@ -17,19 +16,17 @@ from streamlet import Bolt, Spout, Topology, Tuple
 from streamlet.base.clock import ManualClock
 from streamlet.base.errors import ValueCannotTravel
 from streamlet.components.spout import FailReason
-from streamlet.model.plan import make_plan
-from streamlet.model.settings import resolve
 from streamlet.runtime.links import links as links_module
 from streamlet.runtime.links.dialing import Secured
 from streamlet.runtime.links.handshake import DATA, Hello
 from streamlet.runtime.links.links import Links, SocketLinks, Traffic
 from streamlet.runtime.links.wire import FrameReader, FrameWriter, data_payloads, decode_data
-from streamlet.runtime.tasks.building import WorkerContext
 from streamlet.runtime.tasks.emitter import WHOLE, Incoming, Outgoing, Run
 from streamlet.runtime.tasks.user_errors import ComponentFailed
 from streamlet.runtime.worker.loop import BOLTS_S, WorkerLoop
 from streamlet.testing import TopologyTester
 from streamlet.tracking.census import Answer, Ask
+from tests.worker_contexts import made_context
 
 SPOUT, BOLT = 1, 2
 """Task ids; with two workers the spout is on worker 0, the bolt on worker 1."""
@@ -124,17 +121,9 @@ class Rig:
     def __init__(self, index: int, links: Any, workers: int = 2, **conf: Any) -> None:
         self.clock = ManualClock()
         self.reported: list[BaseException] = []
-        shared = WorkerContext(
-            plan=make_plan(Pair.__topology__, workers),
-            worker=index,
-            epoch=1,
-            topology_id="t",
-            conf=resolve({}, {key.replace("__", "."): value for key, value in conf.items()}),
-            clock=self.clock,
-            rng=random.Random(1),
-            report=lambda component, task, error, tup, called: self.reported.append(error),
-            wake=lambda: None,
-        )
+        own = {key.replace("__", "."): value for key, value in conf.items()}
+        report: Any = lambda component, task, error, tup, called: self.reported.append(error)  # noqa: E731
+        shared = made_context(Pair.__topology__, workers, index, own, clock=self.clock, report=report)
         self.loop = WorkerLoop(shared, links)
         self.loop.initialize()
         for spout in self.loop.spouts.values():

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import random
 from collections.abc import Iterator
 from typing import Any
 
 from streamlet import Bolt, Spout, Topology, Tuple
 from streamlet.base.clock import ManualClock
 from streamlet.components.spout import FailReason
-from streamlet.model.plan import make_plan
-from streamlet.model.settings import resolve
 from streamlet.runtime.links.links import NoLinks, Traffic
-from streamlet.runtime.tasks.building import WorkerContext
 from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run
 from streamlet.runtime.worker.loop import BOLTS_S, WorkerLoop
 from streamlet.tracking.census import Answer, Ask
+from tests.worker_contexts import made_context
 
 SPOUT, BOLT = 1, 2
 """Task ids: the spout is on worker 0, the bolt on worker 1."""
@@ -76,16 +73,12 @@ class Rig:
     def __init__(self, index: int, workers: int = 2, **conf: Any) -> None:
         self.clock, self.wire = ManualClock(), Wire()
         self.told: list[str] = []
-        shared = WorkerContext(
-            plan=make_plan(Pair.__topology__, workers),
-            worker=index,
-            epoch=1,
-            topology_id="t",
-            conf=resolve({}, {key.replace("__", "."): value for key, value in conf.items()}),
+        shared = made_context(
+            Pair.__topology__,
+            workers,
+            index,
+            {key.replace("__", "."): value for key, value in conf.items()},
             clock=self.clock,
-            rng=random.Random(1),
-            report=lambda component, task, error, tup, called: None,
-            wake=lambda: None,
             tell=lambda level, text, *where: self.told.append(text),
         )
         self.loop = WorkerLoop(shared, self.wire)

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from streamlet import BadInput, Bolt, Spout, Stream, Topology, Tuple
-from streamlet.base.clock import ManualClock
 from streamlet.model.grouping import Grouping
 from streamlet.model.plan import make_plan
 from streamlet.model.settings import resolve
 from streamlet.runtime.tasks.bolt_task import BoltTask
-from streamlet.runtime.tasks.building import LiveTask, WorkerContext, build_task, component_names
+from streamlet.runtime.tasks.building import LiveTask, build_task, component_names
 from streamlet.runtime.tasks.other_threads import OtherThreads
 from streamlet.runtime.tasks.spout_task import SpoutTask
+from tests.worker_contexts import made_context
 
 
 class Words(Spout):
@@ -50,16 +50,13 @@ class Building:
 
     def __init__(self, workers: int = 1, seed: int = 1, **more: Any) -> None:
         self.reported: list[tuple[str, int, Any]] = []
-        self.shared = WorkerContext(
-            plan=make_plan(Counting.__topology__, workers),
-            worker=0,
+        self.shared = made_context(
+            Counting.__topology__,
+            workers,
             epoch=3,
             topology_id="run",
-            conf=resolve({}, {}),
-            clock=ManualClock(),
             rng=random.Random(seed),
             report=lambda component, task, error, tup, called: self.reported.append((component, task, called)),
-            wake=lambda: None,
             **more,
         )
         self.tasks = [
