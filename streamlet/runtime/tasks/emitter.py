@@ -16,10 +16,10 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, compress, repeat
-from operator import is_, itemgetter
+from itertools import chain, compress
+from operator import itemgetter
 from sys import getsizeof
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from streamlet.base.errors import BadEmit
 from streamlet.components.columns import Columns, Rows
@@ -432,8 +432,11 @@ Pick = Callable[[Sequence[Any]], Outbox]
 Select = Callable[[list[Any]], list[Any]]
 """Takes out of a column what belongs to one share of its rows."""
 
-FEW_BOXES = 4
+FEW_BOXES = 8
 """Most outboxes that rows are shared out to by a mask each; to more of them, by number."""
+
+_IS = tuple(bytes(number == one for number in range(256)) for one in range(FEW_BOXES))
+"""Tables for ``bytes.translate``: 1 for one number, 0 for all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -446,26 +449,29 @@ class Target:
     local: tuple[Outbox, ...]
 
 
-class KeyCache(dict[Any, Outbox]):
-    """Key -> outbox, a bounded cache in front of the hash."""
+C = TypeVar("C")
 
-    __slots__ = ("_boxes",)
 
-    def __init__(self, boxes: Sequence[Outbox]) -> None:
+class KeyCache(dict[Any, C]):
+    """Key -> its task's outbox, or that one's number: a bounded cache in front of the hash."""
+
+    __slots__ = ("_choices",)
+
+    def __init__(self, choices: Sequence[C]) -> None:
         super().__init__()
-        self._boxes = boxes
+        self._choices = choices
 
-    def __missing__(self, key: Any) -> Outbox:
-        box = self.choose((key,))
+    def __missing__(self, key: Any) -> C:
+        choice = self.choose((key,))
         if _is_short(key):
             if len(self) >= CACHED_KEYS:
                 self.clear()
-            self[key] = box
-        return box
+            self[key] = choice
+        return choice
 
-    def choose(self, key: Sequence[Any]) -> Outbox:
-        """Return the outbox of a key without the cache: a list or dict cannot be looked up."""
-        return self._boxes[key_hash(key) % len(self._boxes)]
+    def choose(self, key: Sequence[Any]) -> C:
+        """Return the choice for a key without the cache: a list or dict cannot be looked up."""
+        return self._choices[key_hash(key) % len(self._choices)]
 
 
 def _is_short(key: Any) -> bool:
@@ -526,7 +532,9 @@ def _shuffle_picker(boxes: Sequence[Outbox], uniform: Callable[[], float]) -> Pi
 
 def _fields_picker(target: Target) -> Picker:
     """Make what chooses by the key of a row: the value itself for one field, a tuple for several."""
-    cache, fields, key_of = KeyCache(target.boxes), target.key, itemgetter(*target.key)
+    boxes, fields, key_of = target.boxes, target.key, itemgetter(*target.key)
+    cache, number_of = KeyCache(boxes), KeyCache(range(len(boxes))).__getitem__
+    share_out = _by_mask if len(boxes) <= FEW_BOXES else _by_number
 
     def one(values: Sequence[Any]) -> Outbox:
         key = key_of(values)
@@ -538,28 +546,29 @@ def _fields_picker(target: Target) -> Picker:
     def shares(columns: Columns) -> Iterable[tuple[Outbox, Select]]:
         by_field = columns.by_field
         keys = by_field[fields[0]] if len(fields) == 1 else zip(*map(by_field.__getitem__, fields), strict=True)
-        return _shares_of([*map(cache.__getitem__, keys)])
+        return share_out(boxes, map(number_of, keys))
 
     return Picker(one, cache.__getitem__, shares)
 
 
-def _shares_of(chosen: Sequence[Outbox]) -> Iterator[tuple[Outbox, Select]]:
-    """Yield the outboxes chosen for rows, and what selects each one's."""
-    boxes = dict.fromkeys(chosen)
-    if len(boxes) == 1:
-        yield chosen[0], list
-    elif len(boxes) <= FEW_BOXES:
-        for box in boxes:
-            yield box, partial(_masked, [*map(is_, chosen, repeat(box))])
-    else:
-        rows_of: dict[Outbox, list[int]] = defaultdict(list)
-        for at, box in enumerate(chosen):
-            rows_of[box].append(at)
-        for box, rows in rows_of.items():
-            yield box, partial(_numbered, rows)
+def _by_mask(boxes: Sequence[Outbox], numbers: Iterable[int]) -> Iterator[tuple[Outbox, Select]]:
+    """Yield the chosen outboxes, and what selects the rows of each."""
+    # As bytes: a mask of each box is made, and read, without a call or an object for each row.
+    chosen = bytes(numbers)
+    for number in set(chosen):
+        yield boxes[number], partial(_masked, chosen.translate(_IS[number]))
 
 
-def _masked(mask: list[bool], column: list[Any]) -> list[Any]:
+def _by_number(boxes: Sequence[Outbox], numbers: Iterable[int]) -> Iterator[tuple[Outbox, Select]]:
+    """Do the same for many outboxes: a mask each would read all rows as often."""
+    rows_of: dict[int, list[int]] = defaultdict(list)
+    for at, number in enumerate(numbers):
+        rows_of[number].append(at)
+    for number, rows in rows_of.items():
+        yield boxes[number], partial(_numbered, rows)
+
+
+def _masked(mask: bytes, column: list[Any]) -> list[Any]:
     return [*compress(column, mask)]
 
 

@@ -216,29 +216,40 @@ class SpoutTask:
                 self.emit_from_other_thread(self.emit, row, tup_id, None, None, False)
             return
         routes = self.emitter.routes(None, None)
-        columns = routes.plain_columns(rows) if rows and self.tracked and None not in ids and not self._spares else None
+        columns = routes.plain_columns(rows) if rows and None not in ids and not self._spares else None
         if columns is None:
             checked = [self.emitter.checked(row, routes) for row in rows]
             for row, tup_id in zip(checked, ids, strict=True):
                 self.emit(row, tup_id)
             return
-        first = self.pending.next_root
-        roots = range(first, first + len(rows))
-        drawn = self.getrandbits(64 * len(rows)).to_bytes(8 * len(rows), "little")
-        edges = memoryview(drawn).cast("Q").tolist()
-        # Opened before anything is sent, as in `_open`.
-        self.pending.next_root = roots.stop
-        self.pending.ids.update(zip(roots, ids, strict=True))
-        self.ledger.open.update(zip(roots, edges, strict=True))
         self.emits += len(rows)
-        for root in range(first + (-first & SAMPLE), roots.stop, SAMPLE + 1):
-            self._emitted_at[root] = self._now
+        roots, edges = self._open_each(ids) if self.tracked else self._complete_each(ids)
         if len(rows) < FEW and (pick := routes.single) is not None:
             for row, root, edge in zip(columns, roots, edges, strict=True):
                 pick(row).switch(routes.name)((root, edge, row))
             return
         for box, select in routes.shares(columns):
-            box.put_run(routes.name, select([*roots]), select(edges), columns.select(select))
+            box.put_run(routes.name, select(roots), select(edges), columns.select(select))
+
+    def _open_each(self, ids: Sequence[Hashable]) -> tuple[list[int], list[int]]:
+        """Open a tree of one edge for each message; return roots and edges."""
+        # Before anything is sent, as in `_open`.
+        count = len(ids)
+        first = self.pending.next_root
+        self.pending.next_root = end = first + count
+        roots = [*range(first, end)]
+        drawn = self.getrandbits(64 * count).to_bytes(8 * count, "little")
+        edges = memoryview(drawn).cast("Q").tolist()
+        self.pending.ids.update(zip(roots, ids, strict=True))
+        self.ledger.open.update(zip(roots, edges, strict=True))
+        for root in range(first + (-first & SAMPLE), end, SAMPLE + 1):
+            self._emitted_at[root] = self._now
+        return roots, edges
+
+    def _complete_each(self, ids: Sequence[Hashable]) -> tuple[list[int], list[int]]:
+        """Take messages for done as they are emitted; return roots and edges of no tree."""
+        self._complete += ids
+        return [0] * len(ids), [0] * len(ids)
 
     def emit_from_other_thread(
         self,
@@ -379,8 +390,10 @@ class SpoutTask:
         return self.emits != first
 
     def room(self) -> int:
-        """Return how many trees may still be opened in this turn."""
-        return max(0, min(self.window.size - len(self.pending), self._most_emits - self.emits))
+        """Return how many tuples may still be emitted in this turn."""
+        left = self._most_emits - self.emits
+        # Without trees nothing tells the window how long tuples wait: it stays as it began, at one.
+        return max(0, min(self.window.size - len(self.pending), left) if self.tracked else left)
 
     def _asked(self, next_tuple: Callable[[], None], before: int) -> bool:
         next_tuple()
