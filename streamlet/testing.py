@@ -51,6 +51,7 @@ from streamlet.runtime.tasks.values import travelling
 from streamlet.runtime.worker.loop import WorkerLoop
 from streamlet.tracking.acker import AckLedger
 from streamlet.tracking.pending import PendingSet
+from streamlet.tracking.roots import STEP
 from streamlet.tracking.shared_roots import Root, each_root
 
 __all__ = ["BoltTester", "Emitted", "ManualClock", "Raised", "TopologyTester"]
@@ -284,13 +285,14 @@ class Tester:
 
         return recorded
 
-    def _recording_many(self, live: LiveTask, emit_many: Callable[..., None], stream_at: int) -> Callable[..., None]:
-        def recorded(tuples: Iterable[Sequence[Any]], *rest: Any, **more: Any) -> None:
+    def _recording_many(self, live: LiveTask, emit_many: Callable[..., Any], stream_at: int) -> Callable[..., Any]:
+        def recorded(tuples: Iterable[Sequence[Any]], *rest: Any, **more: Any) -> Any:
             rows = [*tuples]
-            emit_many(rows, *rest, **more)
+            result = emit_many(rows, *rest, **more)
             stream = more.get("stream", rest[stream_at] if len(rest) > stream_at else None)
             for row in rows:
                 self._note(live, stream, copy.deepcopy([*row]), None)
+            return result
 
         return recorded
 
@@ -389,8 +391,8 @@ class BoltTester(Tester, Generic[B]):
         for (component, name), alike in itertools.groupby(rows, lambda row: self._origin(row, source, stream)):
             values = [travelling(row, component, name, ()) for row in map(_row, alike)]
             first = self._trees.next_root
-            self._trees.next_root += len(values)
-            roots = list(range(first, self._trees.next_root))
+            self._trees.next_root = end = first + len(values) * STEP
+            roots = list(range(first, end, STEP))
             self._rows.update(zip(roots, map(copy.deepcopy, values), strict=True))
             edges = [self._edges.getrandbits(64) for _ in roots]
             self._ledger.open.update(zip(roots, edges, strict=True))

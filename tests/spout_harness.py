@@ -41,8 +41,9 @@ class Harness:
 
     emit_many = emit
 
-    def emit_each(self, tuples: Sequence[Sequence[Any]], tup_ids: Sequence[Any]) -> None:
+    def emit_each(self, tuples: Sequence[Sequence[Any]], tup_ids: Sequence[Any]) -> bool:
         self.tuples += zip(tuples, tup_ids, strict=True)
+        return False
 
     def room(self) -> int:
         return self.most

@@ -171,8 +171,9 @@ class ReliableSpout(Spout):
             send_many(kept, tup_id, stream)
             self.unacked_tuples[tup_id] = Unacked(kept, stream, many=True)
 
-        def emit_each(tuples: Iterable[Sequence[Any]], tup_ids: Iterable[Hashable]) -> None:
+        def emit_each(tuples: Iterable[Sequence[Any]], tup_ids: Iterable[Hashable]) -> bool:
             for tup, tup_id in zip(tuples, tup_ids, strict=True):
                 emit(tup, tup_id)
+            return False
 
         vars(self).update(emit=emit, emit_many=emit_many, emit_each=emit_each)

@@ -25,7 +25,7 @@ class SpoutPort(TaskPort, Protocol):
     @property
     def emit_many(self) -> Callable[..., None]: ...
     @property
-    def emit_each(self) -> Callable[..., None]: ...
+    def emit_each(self) -> Callable[..., bool]: ...
     @property
     def room(self) -> Callable[[], int]: ...
     @property
@@ -112,10 +112,11 @@ class Spout(Component):
         """Send several tuples of one tree: acked when all are, failed with one."""
         raise not_running("emit_many")
 
-    def emit_each(self, tuples: Iterable[Sequence[Any]], tup_ids: Iterable[Hashable]) -> None:
+    def emit_each(self, tuples: Iterable[Sequence[Any]], tup_ids: Iterable[Hashable]) -> bool:
         """Send tuples on the default stream, each with its own tree.
 
-        None of them unless all can travel.
+        None of them unless all can travel. Returns whether they are tracked as one set, which is so where all readers
+        take batches: ``ack_many`` gets all their ids in one call then, but for those that fail.
         """
         raise not_running("emit_each")
 

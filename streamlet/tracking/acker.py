@@ -13,9 +13,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import takewhile
 
+from streamlet.tracking.roots import entry_of
+
 
 class AckLedger:
     """Values of the open trees by root. One thread.
+
+    A set of trees (``tracking.roots``) has one entry, under its first root: the XOR of all edges of all its trees. It
+    is zero when every tuple of every tree is done. So a tuple that fails must be XORed out, too, as if it were acked:
+    which trees have failed, ``PendingSet`` knows.
 
     All methods are O(number of roots given). ``unknown`` counts deltas and failures for roots that were not open: late
     ones after a time-out, a failure or the loss of a link.
@@ -45,6 +51,9 @@ class AckLedger:
         done = []
         for root, delta in deltas:
             value = get(root)
+            if value is None and root & 1:
+                root = entry_of(root)
+                value = get(root)
             if value is None:
                 self.unknown += 1
             # Zero after this delta: it cancels all that is left.
@@ -56,7 +65,7 @@ class AckLedger:
         return done
 
     def fail(self, roots: Iterable[int]) -> list[int]:
-        """Close trees as failed; return the given roots that were open."""
+        """Close trees, or whole sets, as failed; return the given roots that were open."""
         failed = []
         for root in roots:
             if self.open.pop(root, None) is None:

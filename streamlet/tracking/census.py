@@ -39,7 +39,7 @@ class Answer(NamedTuple):
     received: Mapping[int, int]
     """Frames over the present link, by worker at the other end."""
     waiting: Sequence[int]
-    """Roots below the bounds that have a tuple in a queue."""
+    """The ledgers' entries of trees below the bounds that have a tuple in a queue."""
     held: Sequence[Sequence[float]]
     """(root, task, seconds) of tuples that user code was given so long ago and neither acked nor failed."""
 

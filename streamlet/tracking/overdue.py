@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Iterable, Mapping
 
 from streamlet.tracking.census import CensusResult
+from streamlet.tracking.roots import end_of, entry_of
 
 ROUNDS = 2
 """Rounds in a row without any tuple of a tree before it counts as nobody's."""
@@ -22,6 +23,8 @@ NOBODY = 0
 
 class Overdue:
     """Old trees of one spout task: still queued, held by a bolt, or nobody's.
+
+    A set of trees is looked for as one, under its entry in the ledger: it waits while any tuple of it does.
 
     The time-out is for tuples that user code was given and did not ack. A tree with a tuple in a queue has not timed
     out, however old it is: failed now, it would be queued a second time, and a slow bolt would work for ever with
@@ -54,8 +57,8 @@ class Overdue:
             if root in trees
         }
         if len(self._doubtful) > MOST_ASKED:
-            return heapq.nsmallest(MOST_ASKED, self._doubtful)[-1]
-        return max(self._doubtful, default=-1) + 1
+            return end_of(heapq.nsmallest(MOST_ASKED, self._doubtful)[-1])
+        return end_of(max(self._doubtful)) if self._doubtful else 0
 
     def judge(self, found: CensusResult, bound: int, trees: Mapping[int, int], now: float) -> dict[int, int]:
         """Return the trees that timed out, each with its holder.
@@ -66,6 +69,10 @@ class Overdue:
         queued: list[int] = []
         soon: list[int] = []
         soonest_s = self._timeout_s
+        held: dict[int, tuple[int, float]] = {}
+        for root, (task, seconds) in found.held.items():
+            if held.get(entry_of(root), (0, -1.0))[1] < seconds:
+                held[entry_of(root)] = task, seconds
         for root, (value, rounds) in list(self._doubtful.items()):
             if root >= bound:
                 continue
@@ -75,9 +82,9 @@ class Overdue:
                 del self._doubtful[root]
                 queued.append(root)
             # The time-out counts from when user code was given the tuple, not from when the tree was opened.
-            elif root in found.held:
+            elif root in held:
                 del self._doubtful[root]
-                task, seconds = found.held[root]
+                task, seconds = held[root]
                 if seconds >= self._timeout_s:
                     expired[root] = task
                 else:

@@ -6,7 +6,9 @@ and an ack of such a tuple is one delta for all of them, until it reaches the le
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+
+from streamlet.tracking.roots import are_one_set, entry_of
 
 
 class SharedRoots:
@@ -15,10 +17,12 @@ class SharedRoots:
     Equal to itself only: tuples emitted for one batch share one object, so a look-up costs what an int costs.
     """
 
-    __slots__ = ("roots",)
+    __slots__ = ("entries", "roots")
 
-    def __init__(self, roots: tuple[int, ...]) -> None:
+    def __init__(self, roots: Sequence[int], entries: Sequence[int] | None = None) -> None:
         self.roots = roots
+        self.entries = [*dict.fromkeys(map(entry_of, roots))] if entries is None else entries
+        """The ledger's entries of these trees, each once: an edge is XORed into a set once, not into each tree."""
 
     def __repr__(self) -> str:
         return f"SharedRoots({self.roots!r})"
@@ -28,15 +32,20 @@ Root = int | SharedRoots
 """A tree, several, or none (0)."""
 
 
-def as_one_root(roots: Iterable[Root]) -> Root:
+def as_one_root(roots: Sequence[Root]) -> Root:
     """Return these trees as one: 0, the only root, or SharedRoots."""
+    first = roots[0] if roots else 0
+    if roots.count(first) == len(roots):
+        return first
+    if are_one_set(roots):
+        return SharedRoots(roots, (entry_of(first),))  # type: ignore[arg-type]  # ints, by the question above
     # Each tree once. Twice the same edge would cancel out, and a tree be acked before its tuples are done.
     distinct = dict.fromkeys(roots)
     if SharedRoots in set(map(type, distinct)):
         distinct = dict.fromkeys(each_root(distinct))
     distinct.pop(0, None)
     if len(distinct) > 1:
-        return SharedRoots(tuple(distinct))  # type: ignore[arg-type]  # no SharedRoots is left
+        return SharedRoots([*distinct])  # type: ignore[list-item]  # no SharedRoots is left
     return next(iter(distinct), 0)
 
 
@@ -49,8 +58,17 @@ def each_root(roots: Iterable[Root]) -> Iterator[int]:
             yield root
 
 
+def each_entry(roots: Iterable[Root]) -> Iterator[int]:
+    """Yield the ledger's entry of each tree, 0 for each untracked tuple."""
+    for root in roots:
+        if isinstance(root, SharedRoots):
+            yield from root.entries
+        else:
+            yield entry_of(root)
+
+
 def spread(deltas: dict[Root, int]) -> dict[int, int]:
-    """Return deltas by tree. Those of shared roots are XORed into each."""
+    """Return deltas by tree or entry. Those of shared roots are XORed into each entry."""
     if SharedRoots not in set(map(type, deltas)):
         return deltas  # type: ignore[return-value]  # no SharedRoots among them
     by_root: dict[int, int] = {}
@@ -58,6 +76,6 @@ def spread(deltas: dict[Root, int]) -> dict[int, int]:
         if not isinstance(root, SharedRoots):
             by_root[root] = by_root.get(root, 0) ^ delta
         elif delta:  # 0 where all that was emitted for a batch was also done here since
-            for one in root.roots:
+            for one in root.entries:
                 by_root[one] = by_root.get(one, 0) ^ delta
     return by_root

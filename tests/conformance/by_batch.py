@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from streamlet import Batch, Bolt, Grouping, ReliableSpout, Topology, TopologyContext, Tuple
+from streamlet import Batch, Bolt, Grouping, ReliableSpout, Spout, Topology, TopologyContext, Tuple
 
 LINES = 2_500
 WORDS = 8
 """A line has words ``LINE:0`` to ``LINE:7``: 20 000 in all."""
+
+
+def line_of(n: int) -> str:
+    return " ".join(f"{n}:{word}" for word in range(WORDS))
 
 
 class Lines(ReliableSpout):
@@ -24,11 +29,40 @@ class Lines(ReliableSpout):
 
     def next_tuple(self) -> None:
         if self.n < LINES:
-            self.emit([" ".join(f"{self.n}:{word}" for word in range(WORDS))], tup_id=self.n)
+            self.emit([line_of(self.n)], tup_id=self.n)
             self.n += 1
 
     def caught_up(self) -> bool:
         return self.n == LINES and not self.has_unfinished()
+
+
+class LinesTogether(Spout):
+    """Emits many lines in one call, each with a tree of its own; what fails comes again."""
+
+    outputs = ["line"]
+    answers_for_failures = True
+
+    def initialize(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        self.todo = deque(range(LINES))
+        self.open: set[int] = set()
+        self.together = 0
+
+    def next_tuple(self) -> None:
+        ids = [self.todo.popleft() for _ in range(min(self.room(), 300, len(self.todo)))]
+        if ids:
+            self.open.update(ids)
+            self.together += self.emit_each([[line_of(n)] for n in ids], ids)
+            self.report_metric("together", self.together)
+
+    def ack(self, tup_id: Any) -> None:
+        self.open.remove(tup_id)
+
+    def fail(self, tup_id: Any) -> None:
+        self.open.remove(tup_id)
+        self.todo.append(tup_id)
+
+    def caught_up(self) -> bool:
+        return not self.todo and not self.open
 
 
 class Split(Bolt):
@@ -111,6 +145,14 @@ class Count(Bolt):
 class ByBatch(Topology):
     config = {"batch.folder": ""}
     lines = Lines.spec()
+    split = Split.spec(inputs=[lines], par=2)
+    passes = Pass.spec(inputs=[split], par=2)
+    count = Count.spec(inputs={passes: Grouping.fields("word"), split: Grouping.fields("word")}, par=2)
+
+
+class TogetherByBatch(Topology):
+    config = {"batch.folder": ""}
+    lines = LinesTogether.spec()
     split = Split.spec(inputs=[lines], par=2)
     passes = Pass.spec(inputs=[split], par=2)
     count = Count.spec(inputs={passes: Grouping.fields("word"), split: Grouping.fields("word")}, par=2)

@@ -18,11 +18,15 @@ from tests.run_observer import Watcher
 FILE = Path(__file__).with_name("by_batch.py")
 
 
-def ran(folder: Path, backend: str, workers: int) -> RunResult:
-    topology = load_topology(FILE, "ByBatch")
+WAYS = ["ByBatch", "TogetherByBatch"]
+"""A tree for each line; and sets of trees."""
+
+
+def ran(folder: Path, backend: str, workers: int, way: str) -> RunResult:
+    topology = load_topology(FILE, way)
     conf = resolve(topology.config, {"batch.folder": str(folder), "streamlet.until.caught.up": True})
     request = RunRequest(
-        topology, conf, file=FILE, attribute="ByBatch", workers=workers, seconds=PATIENCE_S, until_caught_up=True
+        topology, conf, file=FILE, attribute=way, workers=workers, seconds=PATIENCE_S, until_caught_up=True
     )
     return backend_named(backend).run(request, Watcher(), Stop())
 
@@ -34,25 +38,28 @@ def counted_outside(folder: Path) -> int:
     return merged.count(b"\n")
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("backend", "workers"), [("inline", 1), ("processes", 1), ("processes", 2)])
 def test_every_word_is_counted_though_batches_and_tuples_of_them_fail(
-    backend: str, workers: int, tmp_path: Path
+    backend: str, workers: int, way: str, tmp_path: Path
 ) -> None:
     (tmp_path / "fail").touch()
-    result = ran(tmp_path, backend, workers)
+    result = ran(tmp_path, backend, workers, way)
     assert (result.reason, result.drained, result.left) == ("caught_up", True, {})
     assert counted_outside(tmp_path) == LINES * WORDS
     lines, split = result.components["lines"], result.components["split"]
+    assert way == "ByBatch" or lines.metrics["together"] > 2, "they were not tracked as sets"
     assert lines.acked == LINES and lines.failed > 0 and lines.given_up == 0
     assert split.errors > 0 and (tmp_path / "failed").exists(), "nothing failed"
     assert result.components["count"].failed == 0 and result.components["count"].errors == 0, "split spares them"
 
 
 @pytest.mark.faults
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_worker_killed_in_a_batch_loses_nothing(workers: int, tmp_path: Path) -> None:
+def test_a_worker_killed_in_a_batch_loses_nothing(workers: int, way: str, tmp_path: Path) -> None:
     (tmp_path / "kill").touch()
-    result = ran(tmp_path, "processes", workers)
+    result = ran(tmp_path, "processes", workers, way)
     assert (tmp_path / "killed").exists()
     assert (result.reason, result.drained) == ("caught_up", True)
     assert counted_outside(tmp_path) == LINES * WORDS
@@ -60,6 +67,6 @@ def test_a_worker_killed_in_a_batch_loses_nothing(workers: int, tmp_path: Path) 
 
 @pytest.mark.spark
 def test_batches_on_executors_count_every_word_once(tmp_path: Path) -> None:
-    result = ran(tmp_path, "spark", 2)
+    result = ran(tmp_path, "spark", 2, "ByBatch")
     assert (result.reason, result.drained) == ("caught_up", True)
     assert counted_outside(tmp_path) == LINES * WORDS

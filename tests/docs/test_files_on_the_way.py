@@ -37,7 +37,7 @@ from streamlet.runtime.tasks.building import WorkerContext
 from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Work
 from streamlet.runtime.worker.loop import WorkerLoop
 from streamlet.spouts.kafka import KafkaHosts, KafkaSpout, SpoutConfig
-from streamlet.tracking.pending import first_root
+from streamlet.tracking.roots import first_root
 from tests.docs.pages import ROOT
 from tests.patience import PATIENCE_S
 from tests.scripted.fake_cluster import FakeCluster

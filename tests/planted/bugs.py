@@ -45,7 +45,7 @@ BUGS = (
     ),
     Bug(
         "roots are those of the epoch before",
-        "tracking/pending.py",
+        "tracking/roots.py",
         "task_id << EPOCH_BITS | epoch & (1 << EPOCH_BITS) - 1",
         "task_id << EPOCH_BITS",
         LEDGER,
@@ -81,8 +81,8 @@ BUGS = (
     Bug(
         "two anchors of one tree share an edge",
         "runtime/tasks/bolt_task.py",
-        "edges[root] = edges.get(root, 0) ^ edge",
-        "edges[root] = edge",
+        "edges[root] = edges.get(root, 0) ^ (0 if entry in entries else edge)",
+        "edges[root] = 0 if entry in entries else edge",
         TASKS,
     ),
     Bug(
@@ -102,8 +102,8 @@ BUGS = (
     Bug(
         "a failed batch of anchors fails its first root only",
         "runtime/tasks/settling.py",
-        "each_root(root for root, _ in tup.anchors or ((tup.root, 0),))",
-        "each_root(root for root, _ in (tup.anchors or ((tup.root, 0),))[:1])",
+        "drop(_left_of(tup), acks, fails)",
+        "drop(_left_of(tup)[:1], acks, fails)",
         TASKS,
     ),
     # -- replay
@@ -139,8 +139,8 @@ BUGS = (
     Bug(
         "a key beyond the cache goes to the first task",
         "runtime/tasks/emitter.py",
-        "return self._boxes[key_hash(key) % len(self._boxes)]",
-        "return self._boxes[0 if len(self) > 2 else key_hash(key) % len(self._boxes)]",
+        "return self._choices[key_hash(key) % len(self._choices)]",
+        "return self._choices[0 if len(self) > 2 else key_hash(key) % len(self._choices)]",
         TASKS,
     ),
     Bug(
@@ -254,8 +254,8 @@ BUGS = (
     Bug(
         "records behind the fixed end are emitted",
         "spouts/kafka/manager.py",
-        "while self.waiting and self.waiting[-1][0] >= self._end:",
-        "while self.waiting and self.waiting[-1][0] > self._end:",
+        "for offset in self.waiting.cut(self._end):",
+        "for offset in self.waiting.cut(self._end + 1):",
         SPOUT,
     ),
     Bug(

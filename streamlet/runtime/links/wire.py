@@ -152,7 +152,7 @@ def encode_data(outgoing: Outgoing) -> bytes:
         if kept.__class__ is not SharedRoots:
             raise TypeError(f"a {type(kept).__name__} does not travel")
         if kept not in place_of:
-            places.append(kept.roots)
+            places.append([*dict.fromkeys(kept.roots)])
             place_of[kept] = -len(places)
         return place_of[kept]
 
@@ -238,7 +238,7 @@ def _shared_roots(places: Any) -> list[SharedRoots]:
         # Twice the same tree would cancel the edge out, and the tree would be acked too early.
         if len(roots) < 2 or len(set(roots)) != len(roots) or min(roots) < 1:
             raise BadFrame("Trees that share an edge are fewer than two, named twice, or none.")
-    return [SharedRoots(tuple(roots)) for roots in places]
+    return [SharedRoots(roots) for roots in places]
 
 
 def _run(item: Any, shared: list[SharedRoots]) -> Run:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from streamlet.runtime.tasks.in_hand import CALLS, Holding, Key
-from streamlet.tracking.pending import owner_task
+from streamlet.tracking.roots import owner_task
 
 _K = TypeVar("_K")
 

@@ -29,6 +29,7 @@ from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.tasks.user_errors import bolt_ended_run, every_tuple_failed
 from streamlet.runtime.tasks.values import INT_MAX, INT_MIN, PLAIN, copies
+from streamlet.tracking.roots import entry_of
 from streamlet.tracking.shared_roots import Root, each_root
 
 SLICE = 64
@@ -363,8 +364,13 @@ class BoltTask:
             for anchor in tracked:
                 edge = self.getrandbits(64)
                 anchor.children ^= edge
+                # Into each entry of the ledger once, as `settling` does with the children: two trees of one set would
+                # cancel each other out. The others are named, with nothing.
+                entries: set[int] = set()
                 for root in each_root(root for root, _ in anchor.anchors or ((anchor.root, 0),)):
-                    edges[root] = edges.get(root, 0) ^ edge
+                    entry = entry_of(root)
+                    edges[root] = edges.get(root, 0) ^ (0 if entry in entries else edge)
+                    entries.add(entry)
             box.switch(stream, multi=True)((list(edges), list(edges.values()), values))
             box.switch(stream)  # the fast closure appends without asking what the outbox holds
 
@@ -388,12 +394,11 @@ class BoltTask:
         if not self.calls.here():
             self.calls.put(partial(self.fail, tup), "fail", waits=False)
         elif isinstance(tup, Batch):
-            settling.settle_children(tup, self.acks)
-            self._count_failed(settling.fail(tup, self.fails))
+            self._count_failed(settling.fail(tup, self.acks, self.fails))
             self._release(tup)
         else:
             one = tuple_of(tup)
-            self._count_failed(settling.fail_tuple(one, self.fails))
+            self._count_failed(settling.fail_tuple(one, self.acks, self.fails))
             if self.held:
                 self.held.pop(one, None)
 

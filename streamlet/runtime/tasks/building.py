@@ -113,6 +113,7 @@ def build_task(shared: WorkerContext, task: TaskPlan, other_threads: OtherThread
             crashes=shared.crashes.get(task.task_id, {}),
             most_crashes=conf["streamlet.tuple.crashes.max"],
             calls=calls,
+            by_batch=_readers_take_batches(shared.plan, task.component),
         )
     else:
         assert isinstance(component, Bolt)
@@ -138,6 +139,17 @@ def build_task(shared: WorkerContext, task: TaskPlan, other_threads: OtherThread
             resting=shared.resting,
         )
     return LiveTask(task, component, conf, context, list(boxes.values()), run)
+
+
+def takes_batches(plan: Plan, component: str) -> bool:
+    """Tell whether a component is a bolt that takes batches."""
+    cls = plan.topology.component(component).cls
+    return issubclass(cls, Bolt) and cls.takes_batches()
+
+
+def _readers_take_batches(plan: Plan, component: str) -> bool:
+    readers = {route.target for route in plan.routes if route.source.component == component}
+    return bool(readers) and all(takes_batches(plan, reader) for reader in readers)
 
 
 def _context(shared: WorkerContext, task: TaskPlan, definition: ComponentDef, rng: random.Random) -> TopologyContext:

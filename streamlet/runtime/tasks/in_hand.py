@@ -108,7 +108,7 @@ class InHand:
         """
         words = self.words
         words[TASK] = 0
-        roots = [one for one in each_root(root if isinstance(root, list) else [root]) if one]
+        roots = [*dict.fromkeys(one for one in each_root(root if isinstance(root, list) else [root]) if one)]
         found = [(one, self._message_of(one)) for one in roots[:MOST_ROOTS]]
         messages = [(one, message_key(name), shortened(name)) for one, name in found if name is not None]
         details: bytes = msgpack.packb([roots[:MOST_ROOTS], messages, shortened(values)])

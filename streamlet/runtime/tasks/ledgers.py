@@ -16,10 +16,11 @@ from streamlet.components.spout import FailReason, Spout
 from streamlet.model.plan import Plan
 from streamlet.runtime.tasks.emitter import Outgoing, Run
 from streamlet.runtime.tasks.in_hand import InHand
+from streamlet.runtime.tasks.settling import drop, left_of_run
 from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.user_errors import spout_failed
-from streamlet.tracking.pending import owner_task
-from streamlet.tracking.shared_roots import Root, each_root, spread
+from streamlet.tracking.roots import owner_task
+from streamlet.tracking.shared_roots import Root, spread
 
 
 class Ledgers:
@@ -110,10 +111,21 @@ class Ledgers:
         """Fail the trees of tuples for a worker without a link."""
         # Only trees of spouts here. A frame says that a tree failed, not why, so a failure sent to another worker would
         # count against the message; that worker hears of the lost link itself, and then fails everything it has open.
-        roots: set[int] = set()
+        # So its edges stay in its ledgers, too: without the failure, its sets would look as if they were done.
+        roots: list[int] = []
+        acks: dict[Root, int] = {}
         for run in runs:
-            roots.update(*run.roots) if run.multi else roots.update(each_root(run.roots))
-        self.apply_fails([root for root in roots if owner_task(root) in self.spouts], FailReason.LOST)
+            drop(left_of_run(run), acks, roots)
+        self.apply_fails([root for root in set(roots) if owner_task(root) in self.spouts], FailReason.LOST)
+        for entry, edge in spread(acks).items():
+            if owner_task(entry) in self.spouts:
+                self._acks[entry] = self._acks.get(entry, 0) ^ edge
+
+    def drop(self, run: Run) -> None:
+        """Fail the trees of tuples that cannot be sent."""
+        roots: list[int] = []
+        drop(left_of_run(run), self._acks, roots)
+        self.apply_fails(roots)
 
     def fail_everything(self) -> int:
         """Fail every open tree; return how many there were. Any of them may have used a link that is gone."""
@@ -155,7 +167,7 @@ class Ledgers:
     def message_of(self, root: int) -> Any:
         """Return what the root's spout calls its message in every run; None unless it is open here."""
         spout = self.spouts.get(owner_task(root))
-        tup_id = spout.pending.ids.get(root) if spout is not None else None
+        tup_id = spout.pending.message_of(root) if spout is not None else None
         if spout is None or tup_id is None:
             return None
         return self.guard(spout, "lasting_id", partial(spout.spout.lasting_id, tup_id))

@@ -2,19 +2,23 @@
 
 A batch stands for its tuples as one anchor (``tracking.shared_roots``). Its ack is the XOR of the edges of its tuples,
 by tree, and of the tuples emitted for the batch as a whole, in each tree once. Pure.
+
+Where a tuple fails, its trees are failed. What it leaves of a *set* of trees (``tracking.roots``) is XORed out as if it
+were acked: the other trees of the set are done when all their tuples are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
-from itertools import chain
+from itertools import chain, compress
 from operator import xor
 
 from streamlet.components.batch import Batch
 from streamlet.components.tuples import ACKED, FAILED, OPEN, Tuple
 from streamlet.runtime.tasks.emitter import Run
-from streamlet.tracking.shared_roots import Root, as_one_root, each_root
+from streamlet.tracking.roots import are_one_set, entry_of
+from streamlet.tracking.shared_roots import Root, SharedRoots, as_one_root
 
 
 def take_batch(
@@ -22,7 +26,7 @@ def take_batch(
 ) -> Batch:
     """Return some rows of a run as a batch. Without ``tracks`` nothing is emitted for it as a whole."""
     roots, edges, rows = run.roots[start:stop], run.edges[start:stop], run.values[start:stop]
-    root = as_one_root(chain.from_iterable(roots) if run.multi else roots) if tracks else 0
+    root = as_one_root([*chain.from_iterable(roots)] if run.multi else roots) if tracks else 0
     return Batch(rows, component, run.stream, run.source, fields, roots=roots, edges=edges, root=root, kind=kind)
 
 
@@ -35,16 +39,19 @@ def ack(batch: Batch, acks: dict[Root, int]) -> int:
     batch.state = ACKED  # of tuples, too, that are made later
     if tuples is not None:
         return sum(ack_tuple(tup, acks) for tup in tuples)
-    # Deltas of one tree are joined before they go into the dictionary: neighbours mostly belong to one.
-    roots = batch.roots
-    last: Root = roots[0]
-    # One tree, as in the rows of one `emit_many`: 50 ns a tuple, where the loop below takes 60.
-    if roots.count(last) == len(roots):
-        if last:
-            acks[last] = acks.get(last, 0) ^ reduce(xor, batch.edges)
+    roots, edges = batch.roots, batch.edges
+    entry = _one_entry(batch)
+    if entry is not None:  # one tree, as in the rows of one `emit_many`, or one set: no loop over tuples
+        if entry:
+            acks[entry] = acks.get(entry, 0) ^ reduce(xor, edges)
         return len(roots)
+    # Deltas of one entry are joined before they go into the dictionary: neighbours mostly belong to one. Rows of a
+    # block have edge 0, but the last.
+    last: Root = 0
     delta = 0
-    for root, edge in zip(roots, batch.edges, strict=True):
+    for root, edge in compress(zip(roots, edges, strict=True), edges):
+        if root.__class__ is int and root & 1:
+            root = entry_of(root)
         if root == last:
             delta ^= edge
         else:
@@ -56,15 +63,40 @@ def ack(batch: Batch, acks: dict[Root, int]) -> int:
     return len(roots)
 
 
+def _one_entry(batch: Batch) -> Root | None:
+    """Return what all edges of a batch are XORed into; None: not into one and the same."""
+    roots, whole = batch.roots, batch.root
+    first: Root = roots[0]
+    if whole.__class__ is SharedRoots:  # found out when the batch was taken
+        return whole.entries[0] if len(whole.entries) == 1 else None
+    if roots.count(first) == len(roots):
+        return first
+    return entry_of(first) if are_one_set(roots) else None  # type: ignore[arg-type]  # ints, by the question
+
+
 def ack_tuple(tup: Tuple, acks: dict[Root, int]) -> bool:
     """XOR what a tuple leaves of its trees into ``acks``; False if it was acked or failed before."""
     if tup.state != OPEN:
         return False
     tup.state = ACKED
-    for root, edge in tup.anchors or ((tup.root, tup.edge),):
-        acks[root] = acks.get(root, 0) ^ edge ^ tup.children
+    for root, left in _left_of(tup):
+        acks[root] = acks.get(root, 0) ^ left
     tup.anchors = ()  # sends a later emit with this anchor to the slow path, which refuses it
     return True
+
+
+def _left_of(tup: Tuple) -> list[tuple[Root, int]]:
+    """Return what a tuple leaves of each of its trees: its edge, and those of the tuples emitted for it."""
+    if not tup.anchors:
+        return [(tup.root, tup.edge ^ tup.children)]
+    # The children into each entry of the ledger once, as they were emitted (`BoltTask._put`).
+    left: list[tuple[Root, int]] = []
+    entries: set[int] = set()
+    for root, edge in tup.anchors:
+        entry = entry_of(root)
+        left.append((root, edge if entry in entries else edge ^ tup.children))
+        entries.add(entry)
+    return left
 
 
 def settle_children(batch: Batch, acks: dict[Root, int]) -> None:
@@ -75,26 +107,49 @@ def settle_children(batch: Batch, acks: dict[Root, int]) -> None:
         batch.children = 0
 
 
-def fail(batch: Batch, fails: list[int]) -> int:
+def fail(batch: Batch, acks: dict[Root, int], fails: list[int]) -> int:
     """Add the trees of tuples that are still open to ``fails``; return how many tuples fail by it."""
+    settle_children(batch, acks)
     if batch.state != OPEN:
         return 0
     tuples = batch.tuples if batch.multi else batch.made
     batch.state = FAILED
     if tuples is not None:
-        return sum(fail_tuple(tup, fails) for tup in tuples)
-    fails.extend(root for root in each_root(batch.roots) if root)
+        return sum(fail_tuple(tup, acks, fails) for tup in tuples)
+    drop(zip(batch.roots, batch.edges, strict=True), acks, fails)
     return len(batch)
 
 
-def fail_tuple(tup: Tuple, fails: list[int]) -> bool:
+def fail_tuple(tup: Tuple, acks: dict[Root, int], fails: list[int]) -> bool:
     """Add a tuple's trees to ``fails``; False if it was acked or failed before."""
     if tup.state != OPEN:
         return False
     tup.state = FAILED
-    fails.extend(root for root in each_root(root for root, _ in tup.anchors or ((tup.root, 0),)) if root)
+    drop(_left_of(tup), acks, fails)
     tup.anchors = ()
     return True
+
+
+def left_of_run(run: Run) -> Iterable[tuple[Root, int]]:
+    """Yield the trees and edges of tuples that nobody will receive."""
+    if not run.multi:
+        return zip(run.roots, run.edges, strict=True)
+    return chain.from_iterable(map(zip, run.roots, run.edges))
+
+
+def drop(left: Iterable[tuple[Root, int]], acks: dict[Root, int], fails: list[int]) -> None:
+    """Fail trees, given with what their tuple leaves of each."""
+    # Rule: what a failed tuple leaves of a set is XORed out of it, never before the failure is known. So the failure is
+    # brought to the ledger first, in the same frame or an earlier one; else the tree would count as done.
+    failed: dict[int, None] = {}
+    for root, edge in left:
+        if root.__class__ is SharedRoots:
+            failed.update(dict.fromkeys(root.roots))
+        elif root:
+            failed[root] = None  # type: ignore[index]  # an int
+        if edge and (root.__class__ is SharedRoots or root & 1):  # type: ignore[operator]  # an int otherwise
+            acks[root] = acks.get(root, 0) ^ edge
+    fails.extend(failed)
 
 
 def batch_of_one(batch: Batch, index: int) -> Batch:

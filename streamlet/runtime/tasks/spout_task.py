@@ -7,28 +7,35 @@ before anything of it is sent, so a delta for an unknown root is late, never ear
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
+from itertools import chain
+from operator import xor
 from typing import Any
 
 from streamlet.base.clock import Clock
 from streamlet.base.errors import BadEmit
 from streamlet.components.columns import Columns
+from streamlet.components.message_ids import MessageIds
 from streamlet.components.reliable_spout import ReliableSpout
 from streamlet.components.spout import FailReason, Spout
 from streamlet.runtime.tasks.bolt_task import ReportError
-from streamlet.runtime.tasks.emitter import Emitter, Outbox, row_bytes
+from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, row_bytes
 from streamlet.runtime.tasks.in_hand import Key, message_key
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.tasks.values import INT_MAX, INT_MIN, PLAIN, copies
 from streamlet.tracking.acker import AckLedger
 from streamlet.tracking.census import CensusResult
-from streamlet.tracking.overdue import Overdue
+from streamlet.tracking.overdue import NOBODY, Overdue
 from streamlet.tracking.pending import PendingSet
+from streamlet.tracking.roots import SET_TREES, STEP, entry_of
 from streamlet.tracking.window import PendingWindow
 
-SAMPLE = 0x1F
-"""Mask that picks one tree in 32, which is timed from emit to last ack."""
+SAMPLED = 32
+"""One tree of its own in so many is timed from emit to last ack; of sets, every one."""
+
+SAMPLE = SAMPLED * STEP - 1
+"""Mask of a root that is timed."""
 
 
 ASK_S = 0.005
@@ -69,6 +76,7 @@ class SpoutTask:
         crashes: Mapping[Key, int] = {},
         most_crashes: int = 0,
         calls: TaskCalls | None = None,
+        by_batch: bool = False,
     ) -> None:
         self.spout = spout
         self.calls = TaskCalls(OtherThreads(), emitter.component) if calls is None else calls
@@ -79,6 +87,8 @@ class SpoutTask:
         self.clock = clock
         self.report = report
         self.tracked = tracked
+        self.by_batch = by_batch
+        """Whether all its readers take batches."""
         self.window = window
         self.ledger = AckLedger()
         self.overdue = Overdue(timeout_s)
@@ -157,7 +167,7 @@ class SpoutTask:
             if len(tup) != width:
                 return slow(tup, tup_id)
             root = pending.next_root
-            pending.next_root = root + 1
+            pending.next_root = root + STEP
             edge = bits(64)
             ids[root] = tup_id
             trees[root] = edge
@@ -202,54 +212,72 @@ class SpoutTask:
             rows.extend(zip(boxes, copies(checked, len(boxes)), strict=False))
         self._open(rows, tup_id, routes.name)
 
-    def emit_each(self, tuples: Iterable[Sequence[Any]], tup_ids: Iterable[Hashable]) -> None:
+    def emit_each(self, tuples: Iterable[Sequence[Any]], tup_ids: Iterable[Hashable]) -> bool:
         """Emit tuples on the default stream, a tree each. Any thread.
 
-        None of them unless all can travel.
+        None of them unless all can travel. Returns whether they are one set: ``ack_many`` gets ``tup_ids`` back whole
+        then, if none of them fails.
         """
         rows = tuples if isinstance(tuples, Columns) else [*tuples]
-        ids = [*tup_ids]
+        ids: Sequence[Hashable] = tup_ids if isinstance(tup_ids, MessageIds) else [*tup_ids]
         if len(rows) != len(ids):
             raise BadEmit(f"{self.emitter.component} called emit_each with {len(rows)} tuples and {len(ids)} ids.")
         if not self.here():
             for row, tup_id in zip(rows, ids, strict=True):
                 self.emit_from_other_thread(self.emit, row, tup_id, None, None, False)
-            return
+            return False
         routes = self.emitter.routes(None, None)
-        columns = routes.plain_columns(rows) if rows and None not in ids and not self._spares else None
+        named = isinstance(ids, MessageIds) or None not in ids
+        columns = routes.plain_columns(rows) if rows and named and not self._spares else None
         if columns is None:
             checked = [self.emitter.checked(row, routes) for row in rows]
             for row, tup_id in zip(checked, ids, strict=True):
                 self.emit(row, tup_id)
-            return
+            return False
         self.emits += len(rows)
-        roots, edges = self._open_each(ids) if self.tracked else self._complete_each(ids)
-        if len(rows) < FEW and (pick := routes.single) is not None:
+        if len(rows) <= SET_TREES:
+            return self._send_each(columns, ids, routes)
+        for first in range(0, len(rows), SET_TREES):
+            some = slice(first, first + SET_TREES)
+            self._send_each(columns[some], ids[some], routes)
+        return False
+
+    def _send_each(self, columns: Columns, ids: Sequence[Hashable], routes: StreamRoutes) -> bool:
+        as_one = self.tracked and self.by_batch and len(ids) >= FEW
+        if not self.tracked:
+            self._complete.extend(ids)
+            roots = edges = [0] * len(ids)
+        else:
+            roots, edges = self._open_each(ids, as_one=as_one)
+        if len(ids) < FEW and (pick := routes.single) is not None:
             for row, root, edge in zip(columns, roots, edges, strict=True):
                 pick(row).switch(routes.name)((root, edge, row))
-            return
+            return as_one
         for box, select in routes.shares(columns):
             box.put_run(routes.name, select(roots), select(edges), columns.select(select))
+        return as_one
 
-    def _open_each(self, ids: Sequence[Hashable]) -> tuple[list[int], list[int]]:
+    def _open_each(self, ids: Sequence[Hashable], *, as_one: bool) -> tuple[list[int], list[int]]:
         """Open a tree of one edge for each message; return roots and edges."""
         # Before anything is sent, as in `_open`.
-        count = len(ids)
-        first = self.pending.next_root
-        self.pending.next_root = end = first + count
-        roots = [*range(first, end)]
+        count, pending = len(ids), self.pending
         drawn = self.getrandbits(64 * count).to_bytes(8 * count, "little")
         edges = memoryview(drawn).cast("Q").tolist()
-        self.pending.ids.update(zip(roots, ids, strict=True))
+        # As a set where bolts take and ack batches: one entry in the ledger, and one delta for all. Not for bolts that
+        # ack tuple by tuple: of a set, all trees that are not known to have failed time out together.
+        if as_one:
+            roots = pending.open_set(ids)
+            self.ledger.open[roots.start] = reduce(xor, edges)
+            self._emitted_at[roots.start] = self._now
+            return [*roots], edges
+        first = pending.next_root
+        pending.next_root = end = first + count * STEP
+        roots = range(first, end, STEP)
+        pending.ids.update(zip(roots, ids, strict=True))
         self.ledger.open.update(zip(roots, edges, strict=True))
         for root in range(first + (-first & SAMPLE), end, SAMPLE + 1):
             self._emitted_at[root] = self._now
-        return roots, edges
-
-    def _complete_each(self, ids: Sequence[Hashable]) -> tuple[list[int], list[int]]:
-        """Take messages for done as they are emitted; return roots and edges of no tree."""
-        self._complete += ids
-        return [0] * len(ids), [0] * len(ids)
+        return [*roots], edges
 
     def emit_from_other_thread(
         self,
@@ -288,7 +316,7 @@ class SpoutTask:
             self._complete.append(tup_id)
             return
         root = self.pending.next_root
-        self.pending.next_root += 1
+        self.pending.next_root += STEP
         value = 0
         edges = []
         # Edges are random, roots are not: a root need only be unique, an edge must be independent under XOR.
@@ -346,11 +374,11 @@ class SpoutTask:
 
     def apply_crashes(self, roots: Iterable[int], how: str) -> None:
         """Fail the trees whose tuples a worker died of; ``how`` says how, for a sentence."""
-        for root in self.ledger.fail(roots):
-            key = message_key(self.spout.lasting_id(self.pending.ids[root]))
+        for tup_id in chain.from_iterable(self._take_failed([root]) for root in roots):
+            key = message_key(self.spout.lasting_id(tup_id))
             deaths = self._crashes[key] = self._crashes.get(key, 0) + 1
             times = f"{deaths} time{'' if deaths == 1 else 's'} so far"
-            self._failed([root], FailReason.CRASHED, f"{how} ({times})", final=self._kills_too_often(deaths))
+            self._failed([tup_id], FailReason.CRASHED, f"{how} ({times})", final=self._kills_too_often(deaths))
 
     def _fail_poison(self) -> None:
         ids, self._poison_ids = self._poison_ids, []
@@ -369,7 +397,8 @@ class SpoutTask:
         if not self.active:
             return False
         self._now = now
-        ids, limit, replay, next_tuple = self.pending.ids, self.window.size, self._replay, self.spout.next_tuple
+        pending, limit, replay, next_tuple = self.pending, self.window.size, self._replay, self.spout.next_tuple
+        ids = pending.ids
         if self.spout.holds_back and replay is not None:
             next_tuple = _emit_nothing
         first, monotonic = self.emits, self.clock.monotonic
@@ -377,7 +406,7 @@ class SpoutTask:
         over = monotonic() + ASK_S
         try:
             for asked in range(1, budget + 1):
-                if len(ids) >= limit or self.emits >= most:
+                if len(ids) + pending.in_sets >= limit or self.emits >= most:
                     break
                 before = self.emits
                 if (replay is None or not replay()) and self._asked(next_tuple, before):
@@ -436,39 +465,70 @@ class SpoutTask:
         done = self.ledger.apply(deltas)
         if not done:
             return
+        were_open, before = len(self.pending), self.stats.acked
+        entries: list[int] = []
+        if self.pending.sets:
+            entries = [entry for entry in done if entry & 1]
+            done = [root for root in done if not root & 1]
         emitted_at = self._emitted_at
         if emitted_at:
             for root in done:
                 if not root & SAMPLE:
                     started = emitted_at.pop(root, None)
                     if started is not None:
-                        self.stats.latency.add(now - started, SAMPLE + 1)
-        self.stats.acked += len(done)
-        self.window.done(len(done), len(self.pending))
-        ids = self.pending.resolve(done)
-        if self._failed_ids:
-            self._failed_ids.difference_update(map(_key, ids))
-            self.stats.unreplayed = len(self._failed_ids)
-        self.spout.ack_many(ids)
+                        self.stats.latency.add(now - started, SAMPLED)
+        acked: list[Sequence[Any]] = [self.pending.resolve(done)] if done else []
+        for entry in entries:
+            ids, started = self.pending.close_set(entry), emitted_at.pop(entry)
+            if ids:
+                acked.append(ids)
+                self.stats.latency.add(now - started, len(ids))
+        self.stats.acked += sum(map(len, acked))
+        self.window.done(self.stats.acked - before, were_open)
+        for ids in acked:
+            if self._failed_ids:
+                self._failed_ids.difference_update(map(_key, ids))
+                self.stats.unreplayed = len(self._failed_ids)
+            self.spout.ack_many(ids)
 
     def apply_fails(self, roots: Iterable[int], reason: FailReason = FailReason.FAILED) -> None:
         """Fail trees that a bolt failed, or that could not be sent."""
-        failed = self.ledger.fail(roots)
-        self.window.done(len(failed), len(self.pending))
-        self._failed(failed, reason)
+        ids = self._take_failed(roots)
+        self.window.done(len(ids), len(self.pending))
+        self._failed(ids, reason)
 
     def fail_all(self) -> int:
         """Fail every open tree; return how many there were. Any of them may have used a link that is gone."""
-        failed = self.ledger.fail_all()
-        self._failed(failed, FailReason.LOST)
-        return len(failed)
+        ids = self._close_failed(self.ledger.fail_all())
+        self._failed(ids, FailReason.LOST)
+        return len(ids)
+
+    def _take_failed(self, roots: Iterable[int]) -> list[Any]:
+        """Close trees as failed; return the messages of those that were open."""
+        ids: list[Any] = []
+        for root in roots:
+            # A set lives on: the other trees of it are done when its XOR says so.
+            if root & 1 and self.pending.fail_in_set(root):
+                ids.append(self.pending.message_of(root))
+            elif not root & 1:
+                ids += self._close_failed(self.ledger.fail([root]))
+        return ids
+
+    def _close_failed(self, entries: Iterable[int]) -> list[Any]:
+        """Forget entries of the ledger; return the messages of their open trees."""
+        ids: list[Any] = []
+        for entry in entries:
+            # The time of a tree that failed says nothing about the latency of those that are acked.
+            self._emitted_at.pop(entry, None)
+            ids += self.pending.close_set(entry) if entry & 1 else self.pending.resolve([entry])
+        return ids
 
     # -- the census ----------------------------------------------------------------------------------------
 
     @property
     def wants_census(self) -> bool:
         """Whether trees are open, or were since the last round began."""
-        return bool(self.pending.ids) or self.emits != self._emits_asked
+        return bool(self.pending) or self.emits != self._emits_asked
 
     def census_begins(self, now: float) -> tuple[int, int]:
         """Return the oldest open root, and the bound of overdue ones.
@@ -498,21 +558,35 @@ class SpoutTask:
     def expire(self, found: CensusResult, now: float) -> dict[int, int]:
         """Fail the trees that timed out; return them with the task that holds a tuple of each."""
         assert self.counting is not None
-        expired = self.overdue.judge(found, self.counting[-1], self.ledger.open, now)
+        entries = self.overdue.judge(found, self.counting[-1], self.ledger.open, now)
         self.counting = None
-        self.ledger.fail(expired)
-        self.stats.timed_out += len(expired)
-        self._failed(list(expired), FailReason.TIMED_OUT)
+        sets = {entry for entry in entries if entry & 1}
+        expired = {entry: task for entry, task in entries.items() if entry not in sets}
+        if sets:
+            expired |= self._expired_in_sets(sets, found)
+        ids = self._take_failed(expired)
+        self.stats.timed_out += len(ids)
+        self._failed(ids, FailReason.TIMED_OUT)
+        # The other trees of a set fail with it, since nobody knows whether they are done: as lost, for which no message
+        # is blamed.
+        self._failed(self._close_failed(self.ledger.fail(sets)), FailReason.LOST)
         return expired
 
-    def _failed(self, roots: list[int], reason: FailReason, detail: str = "", *, final: bool = False) -> None:
-        if not roots:
-            return
-        # The time of a tree that failed says nothing about the latency of those that are acked.
-        for root in roots:
-            self._emitted_at.pop(root, None)
-        self.stats.failed += len(roots)
-        self._tell_failed(self.pending.resolve(roots), reason, detail, final=final)
+    def _expired_in_sets(self, sets: set[int], found: CensusResult) -> dict[int, int]:
+        """Return the trees that bolts hold for too long; of a set without one, all. With their holders."""
+        expired = {
+            root: task
+            for root, (task, seconds) in found.held.items()
+            if seconds >= self.pending.timeout_s and entry_of(root) in sets
+        }
+        for entry in sets.difference(map(entry_of, expired)):
+            expired |= dict.fromkeys(self.pending.open_in_set(entry), NOBODY)
+        return expired
+
+    def _failed(self, ids: list[Any], reason: FailReason, detail: str = "", *, final: bool = False) -> None:
+        if ids:
+            self.stats.failed += len(ids)
+            self._tell_failed(ids, reason, detail, final=final)
 
     def _tell_failed(self, ids: list[Any], reason: FailReason, detail: str, *, final: bool) -> None:
         spout = self.spout

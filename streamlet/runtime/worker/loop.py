@@ -29,7 +29,7 @@ from streamlet.model.plan import TICK_PERIOD, Plan
 from streamlet.runtime.links.links import Departures, Links
 from streamlet.runtime.links.wire import MAX_DATA_FRAME
 from streamlet.runtime.tasks.bolt_task import BoltTask
-from streamlet.runtime.tasks.building import LiveTask, WorkerContext, build_task
+from streamlet.runtime.tasks.building import LiveTask, WorkerContext, build_task, takes_batches
 from streamlet.runtime.tasks.emitter import WHOLE, Inbox, Run, Work
 from streamlet.runtime.tasks.ledgers import Ledgers
 from streamlet.runtime.tasks.other_threads import OtherThreads
@@ -38,7 +38,6 @@ from streamlet.runtime.tasks.user_errors import ComponentFailed, could_not_close
 from streamlet.runtime.worker.log_lines import keep_shown
 from streamlet.runtime.worker.queue_census import QueueCensus
 from streamlet.runtime.worker.timers import Timers
-from streamlet.tracking.shared_roots import each_root
 
 logger = logging.getLogger("streamlet")
 
@@ -102,18 +101,6 @@ def _too_large_error(component: str, stream: str) -> StreamletError:
     )
 
 
-def _takes_batches(plan: Plan, component: str) -> bool:
-    cls: type[Bolt] = plan.topology.component(component).cls
-    return cls.takes_batches()
-
-
-def _budget(plan: Plan, spout: int) -> int:
-    component = plan.tasks[spout - 1].component
-    readers = {route.target for route in plan.routes if route.source.component == component}
-    by_batch = bool(readers) and all(_takes_batches(plan, reader) for reader in readers)
-    return BATCH_BUDGET if by_batch else SPOUT_BUDGET
-
-
 class WorkerLoop:
     """All tasks of one worker, and their turns.
 
@@ -149,13 +136,12 @@ class WorkerLoop:
             [task.task_id for task in sorted(bolts, key=lambda task: depths[task.component], reverse=True)],
             shared.conf["streamlet.inbox.high.water.tuples"],
             memory // 4,
-            [task.task_id for task in bolts if _takes_batches(shared.plan, task.component)],
+            [task.task_id for task in bolts if takes_batches(shared.plan, task.component)],
         )
         self._ahead = {task.task_id: shared.plan.ahead_of(task, depths) for task in bolts}
         self._spouts_keep = memory // 2
         self._weighs_at = 0.0
         self._holds_back_since: dict[int, float] = {}
-        self._budgets: dict[int, int] = {}
         """Spout -> the most calls in one turn."""
         self._polls: list[SpoutTask] = []
         self._descriptors: list[tuple[SpoutTask, int]] = []
@@ -217,7 +203,6 @@ class WorkerLoop:
 
     def _add_spout(self, spout: SpoutTask, now: float) -> None:
         self.spouts[spout.task_id] = spout
-        self._budgets[spout.task_id] = _budget(self.plan, spout.task_id)
         name = self.plan.tasks[spout.task_id - 1].component
         descriptor = self.ledgers.guard(spout, "fileno", spout.spout.fileno)
         if descriptor is None or not self._can_watch(name, descriptor):
@@ -529,7 +514,7 @@ class WorkerLoop:
         for spout in self.spouts.values():
             try:
                 if spout.active:
-                    ask = partial(spout.turn, self._budgets[spout.task_id], now)
+                    ask = partial(spout.turn, BATCH_BUDGET if spout.by_batch else SPOUT_BUDGET, now)
                     if self.ledgers.guard(spout, "next_tuple", ask):
                         emitted = True
                         # A process may stand still in the middle of a turn, and wake when its tuples are another's.
@@ -687,7 +672,7 @@ class WorkerLoop:
         for run in runs:
             component = self.plan.tasks[run.source - 1].component
             self.shared.report(component, run.source, _too_large_error(component, run.stream), None, None)
-            self.ledgers.apply_fails(run.roots[0] if run.multi else [*each_root(run.roots)])
+            self.ledgers.drop(run)
             sender, gone = self.tasks[run.source].run, len(run.untracked().roots)
             if isinstance(sender, SpoutTask):
                 sender.too_large += gone

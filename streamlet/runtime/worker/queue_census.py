@@ -25,8 +25,8 @@ from streamlet.runtime.tasks.user_errors import AGAIN_S, timed_out, waits_long
 from streamlet.runtime.worker.timers import Timers
 from streamlet.tracking.census import Answer, Ask, Census, CensusResult
 from streamlet.tracking.overdue import NOBODY
-from streamlet.tracking.pending import owner_task
-from streamlet.tracking.shared_roots import each_root
+from streamlet.tracking.roots import entry_of, owner_task
+from streamlet.tracking.shared_roots import each_entry, each_root
 
 SOON_S = 0.005
 """Seconds to the next round after one that let no window grow; doubled each time, up to LATEST_S."""
@@ -79,7 +79,7 @@ class QueueCensus:
 
     def begin_if_due(self, now: float) -> None:
         """Begin asking if a spout has open trees. Called once a turn."""
-        if not self._scheduled and any(spout.pending.ids for spout in self._ledgers.spouts.values()):
+        if not self._scheduled and any(spout.pending for spout in self._ledgers.spouts.values()):
             self._next(now)
 
     def reset(self) -> None:
@@ -228,9 +228,9 @@ class QueueCensus:
 
 
 def _older(multi: bool, roots: Iterable[Any], bounds: Mapping[int, int]) -> Iterator[int]:
-    """Yield the trees of tuples that are below their spout's bound."""
-    flat = chain.from_iterable(roots) if multi else each_root(roots)
-    return (root for root in flat if root < bounds.get(owner_task(root), 0))
+    """Yield the ledger's entries of old trees: below their spout's bound."""
+    flat = map(entry_of, chain.from_iterable(roots)) if multi else each_entry(roots)
+    return (entry for entry in flat if entry < bounds.get(owner_task(entry), 0))
 
 
 class _Pace:

@@ -22,13 +22,16 @@ from __future__ import annotations
 import enum
 import heapq
 import logging
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from operator import lt
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from streamlet.base.errors import StreamletError, ValueCannotTravel, hurts_one_tuple, text_of
+from streamlet.components.message_ids import MessageIds
 from streamlet.components.spout import Spout
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.fetch.truncation import LeaderEpochs
@@ -73,13 +76,16 @@ class OffsetLedger(Generic[V]):
     """One partition's open offsets, and up to where it may be committed.
 
     The one owner of per-offset state. Values (``V``, never None) are kept while an offset is open: a retry emits them
-    from memory. An emitted offset is in exactly one of three dicts; all other offsets below ``position`` are done, were
+    from memory. An emitted offset is in exactly one of these; all other offsets below ``position`` are done, were
     never there, or were reported lost:
 
-        emitted --> _first (in flight, first try) --ack--> done
-                       | fail                        ^
-                       v                             | ack
-                    _failed (waits) --retried--> _again (in flight again)
+        all_emitted -> _sets (in flight, first try) --all_acked--> done
+                       | stand_alone               \
+                       v                            | ack or fail of one of them
+        emitted --> _first (in flight, first try) --+-ack--> done
+                       | fail                       v ^
+                       v                            | | ack
+                    _failed (waits) --retried--> _again (in flight)
                        |        ^------fail---------/
                        v given_up: done, counted
     """
@@ -92,7 +98,9 @@ class OffsetLedger(Generic[V]):
         "_again",
         "_failed",
         "_first",
+        "_in_sets",
         "_low",
+        "_sets",
         "committed",
         "failed_count",
         "given_up_count",
@@ -106,6 +114,9 @@ class OffsetLedger(Generic[V]):
         self._first: dict[int, V] = {}
         self._failed: dict[int, V] = {}
         self._again: dict[int, V] = {}
+        # First offset of a set -> its offsets and values: what was emitted together costs one entry.
+        self._sets: dict[int, tuple[Sequence[int], Sequence[V]]] = {}
+        self._in_sets = 0
         # Heap of all offsets in _failed and _again, and of some that are done: these are dropped when they come up. A
         # scan of half a million failed offsets at each commit would take the loop's time.
         self._low: list[int] = []
@@ -125,21 +136,51 @@ class OffsetLedger(Generic[V]):
         self._first[offset] = values
         self.position = offset + 1
 
-    def all_emitted(self, records: Sequence[tuple[int, V]]) -> None:
+    def all_emitted(self, offsets: Sequence[int], values: Sequence[V]) -> None:
         """Note the first emit of records, in ascending order. For what no emit took back: ``not_emitted``."""
-        offsets = [offset for offset, _ in records]
         if offsets[0] < self.position or not all(map(lt, offsets, offsets[1:])):
             raise LedgerViolation(
                 f"offsets {offsets[0]} to {offsets[-1]} emitted below {self.position} or not in order"
             )
-        self._first.update(records)
+        self._sets[offsets[0]] = offsets, values
+        self._in_sets += len(offsets)
         self.position = offsets[-1] + 1
 
-    def not_emitted(self, records: Sequence[tuple[int, V]], position: int) -> None:
+    def not_emitted(self, offsets: Sequence[int], position: int) -> None:
         """Undo ``all_emitted``: an emit refused all of them. ``position``: where it stood before."""
-        for offset, _ in records:
-            del self._first[offset]
+        del self._sets[offsets[0]]
+        self._in_sets -= len(offsets)
         self.position = position
+
+    def all_acked(self, offsets: Sequence[int]) -> bool:
+        """Close records that were emitted together; False: not as a whole, for their set is parted or closed."""
+        found = self._sets.get(offsets[0])
+        if found is None or found[0] is not offsets:
+            return False
+        del self._sets[offsets[0]]
+        self._in_sets -= len(offsets)
+        return True
+
+    def stand_alone(self, offsets: Sequence[int]) -> None:
+        """Let the records that were emitted last stand each for itself: they will be acked one by one."""
+        _, values = self._sets.pop(offsets[0])
+        self._in_sets -= len(offsets)
+        self._first.update(zip(offsets, values, strict=True))
+
+    def _part(self, offset: int) -> bool:
+        """Let the records of an offset's set stand each for itself; False: it is in none."""
+        for first, (offsets, values) in self._sets.items():
+            if first <= offset <= offsets[-1]:
+                if offset not in offsets:  # it was never there, or gave no tuple
+                    return False
+                del self._sets[first]
+                self._in_sets -= len(offsets)
+                # Into `_again`, whose lowest offset the heap knows: in `_first` they would stand behind later ones.
+                self._again.update(zip(offsets, values, strict=True))
+                for one in offsets:
+                    heapq.heappush(self._low, one)
+                return True
+        return False
 
     def pass_to(self, next_offset: int) -> None:
         """Pass everything below ``next_offset``: records without tuples, and gaps."""
@@ -158,10 +199,13 @@ class OffsetLedger(Generic[V]):
 
     def acked(self, offset: int) -> bool:
         """Close a processed record; False, and counted: it is not in flight (late, double, foreign)."""
-        if self._first.pop(offset, None) is None and self._again.pop(offset, None) is None:
-            self.ignored_count += 1
-            return False
-        return True
+        if self._first.pop(offset, None) is not None or self._again.pop(offset, None) is not None:
+            return True
+        if self._part(offset):
+            del self._again[offset]
+            return True
+        self.ignored_count += 1
+        return False
 
     def first_acked(self, offsets: Iterable[int]) -> list[int]:
         """Close processed records that are in their first try; return the other offsets."""
@@ -173,8 +217,8 @@ class OffsetLedger(Generic[V]):
         values = self._first.pop(offset, None)
         if values is not None:
             heapq.heappush(self._low, offset)
-        else:
-            values = self._again.pop(offset, None)
+        elif offset in self._again or self._part(offset):
+            values = self._again.pop(offset)
         if values is None:
             self.ignored_count += 1
             return False
@@ -209,7 +253,7 @@ class OffsetLedger(Generic[V]):
         low = self._low
         while low and low[0] not in self._failed and low[0] not in self._again:
             heapq.heappop(low)
-        lowest = next(iter(self._first), self.position)
+        lowest = min(next(iter(self._first), self.position), next(iter(self._sets), self.position))
         return min(lowest, low[0]) if low else lowest
 
     def committed_to(self, offset: int) -> None:
@@ -222,7 +266,7 @@ class OffsetLedger(Generic[V]):
     @property
     def open_count(self) -> int:
         """Offsets emitted and neither acked nor given up."""
-        return len(self._first) + len(self._failed) + len(self._again)
+        return self._in_sets + len(self._first) + len(self._failed) + len(self._again)
 
     @property
     def waiting_count(self) -> int:
@@ -231,6 +275,59 @@ class OffsetLedger(Generic[V]):
 
 
 # -- the buffer: fetched, not yet emitted ----------------------------------------------------------------------------
+
+
+class WaitingRecords:
+    """Unpacked records on their way out, in order: offsets, and rows or Records."""
+
+    # Two columns and a place in them: what leaves together is cut out, without a look at each.
+
+    __slots__ = ("_at", "_offsets", "_rows")
+
+    def __init__(self) -> None:
+        self._offsets: list[int] = []
+        self._rows: list[Any] = []
+        self._at = 0
+
+    def __len__(self) -> int:
+        return len(self._offsets) - self._at
+
+    def extend(self, offsets: Iterable[int], rows: Iterable[Any]) -> None:
+        """Add records behind the others."""
+        if self._at == len(self._offsets):
+            self.clear()
+        self._offsets.extend(offsets)
+        self._rows.extend(rows)
+
+    def take(self, most: int) -> tuple[list[int], list[Any]]:
+        """Take the next records, up to ``most``; return offsets and rows."""
+        some = slice(self._at, self._at + most)
+        offsets, rows = self._offsets[some], self._rows[some]
+        self._at += len(offsets)
+        return offsets, rows
+
+    def next(self) -> tuple[int, Any]:
+        """Take the next record; return its offset and row."""
+        at = self._at
+        self._at = at + 1
+        return self._offsets[at], self._rows[at]
+
+    def put_back(self, count: int) -> None:
+        """Undo the taking of the last ``count`` records."""
+        self._at -= count
+
+    def cut(self, end: int) -> list[int]:
+        """Drop the records from offset ``end`` on; return their offsets."""
+        at = bisect_left(self._offsets, end, self._at)
+        dropped = self._offsets[at:]
+        del self._offsets[at:], self._rows[at:]
+        return dropped
+
+    def clear(self) -> None:
+        """Drop all records."""
+        self._offsets.clear()
+        self._rows.clear()
+        self._at = 0
 
 
 class _BufferedAnswer(NamedTuple):
@@ -263,8 +360,8 @@ class ReadBuffer:
         """The leader epoch of the record before ``position``; -1 unknown."""
         self.size_bytes = 0
         """Bytes of all answers here; each counts whole until its last record is out."""
-        self.waiting: deque[tuple[int, Any]] = deque()
-        """(offset, row or Record) of the batch that is being emitted. Never replaced: the manager holds it too."""
+        self.waiting = WaitingRecords()
+        """The records of the batch that is being emitted. Never replaced: the manager holds it too."""
         self.heavy: dict[int, int] = {}
         """Offset -> bytes of large records, until they are done. Never replaced: the manager holds it too."""
         self.usual_bytes = 0.0
@@ -366,11 +463,11 @@ class ReadBuffer:
             self._epochs.forget_below(self._ledger.committed)
             self._epochs.note(batch.base_offset, batch.leader_epoch)
         if len(batch):
-            self.waiting.extend(self._unpack(batch))
+            self.waiting.extend(*self._unpack(batch))
             # A batch may reach over the fixed end (--until-caught-up): records after it belong to a later run.
             if self._end is not None and batch.next_offset > self._end:
-                while self.waiting and self.waiting[-1][0] >= self._end:
-                    self.heavy.pop(self.waiting.pop()[0], None)
+                for offset in self.waiting.cut(self._end):
+                    self.heavy.pop(offset, None)
         if not self.waiting:
             self.batch_done()
 
@@ -381,7 +478,7 @@ class ReadBuffer:
     def _limited(self, offset: int) -> int:
         return offset if self._end is None else min(offset, max(self._end, self._ledger.position))
 
-    def _from_columns(self, batch: RecordBatch) -> Iterator[tuple[int, Any]]:
+    def _from_columns(self, batch: RecordBatch) -> tuple[Sequence[int], Sequence[Any]]:
         try:
             assert self._columns is not None
             rows: Sequence[Row | None] = self._columns(batch.keys, batch.values)
@@ -392,16 +489,17 @@ class ReadBuffer:
                 raise
             return self._one_by_one(batch)
         self._weigh(batch)
-        return zip(batch.offsets(), rows, strict=True)
+        return batch.offsets(), rows
 
-    def _one_by_one(self, batch: RecordBatch) -> Iterator[tuple[int, Any]]:
+    def _one_by_one(self, batch: RecordBatch) -> tuple[Sequence[int], Sequence[Any]]:
         topic, number = self._partition.topic, self._partition.number
         self._weigh(batch)
         columns = zip(batch.offsets(), batch.timestamps(), batch.keys, batch.values, strict=True)
-        return (
-            (offset, Record(topic, number, offset, timestamp, key, value, batch.headers(index)))
+        records = [
+            Record(topic, number, offset, timestamp, key, value, batch.headers(index))
             for index, (offset, timestamp, key, value) in enumerate(columns)
-        )
+        ]
+        return batch.offsets(), records
 
     def _weigh(self, batch: RecordBatch) -> None:
         # Passes in C over the column do for the usual batch of small records.
@@ -419,6 +517,31 @@ class ReadBuffer:
 
 
 # -- the manager: buffer, ledger, retries and scheme together --------------------------------------------------------
+
+
+class OffsetIds(MessageIds):
+    """Message ids ``(slot, offset)`` of records that were emitted together."""
+
+    __slots__ = ("offsets", "slot")
+
+    def __init__(self, slot: int, offsets: Sequence[int]) -> None:
+        self.slot = slot
+        self.offsets = offsets
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    @overload
+    def __getitem__(self, at: int) -> tuple[int, int]: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> OffsetIds: ...
+
+    def __getitem__(self, at: int | slice) -> tuple[int, int] | OffsetIds:
+        return OffsetIds(self.slot, self.offsets[at]) if isinstance(at, slice) else (self.slot, self.offsets[at])
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return zip(repeat(self.slot), self.offsets)
 
 
 class EmitState(enum.Enum):
@@ -516,7 +639,7 @@ class PartitionManager:
         while waiting or self._load():
             if most > 1 and self._has_columns and not self._heavy and self._emit_each(collector, most):
                 return self._after_emit()
-            offset, values = waiting.popleft()
+            offset, values = waiting.next()
             if values is None or values.__class__ is Record:
                 values = self._deserialize(offset, values)
                 if values is None:
@@ -550,21 +673,22 @@ class PartitionManager:
         False: nothing was emitted, for one of them needs a look of its own.
         """
         waiting, ledger = self._waiting, self.ledger
-        records = [waiting.popleft() for _ in range(min(most, len(waiting)))]
-        rows = [row for _, row in records]
+        offsets, rows = waiting.take(most)
         if not set(map(type, rows)) <= ROWS:
-            waiting.extendleft(reversed(records))
+            waiting.put_back(len(offsets))
             return False
         before = ledger.position
-        ledger.all_emitted(records)
+        ledger.all_emitted(offsets, rows)
         try:
-            collector.emit_each(rows, [(self.slot, offset) for offset, _ in records])
+            as_one = collector.emit_each(rows, OffsetIds(self.slot, offsets))
         except (ValueCannotTravel, TypeError, ValueError):
             # One by one, the record that cannot be emitted is named.
-            ledger.not_emitted(records, before)
-            waiting.extendleft(reversed(records))
+            ledger.not_emitted(offsets, before)
+            waiting.put_back(len(offsets))
             return False
-        self.count = len(records)
+        if not as_one:
+            ledger.stand_alone(offsets)
+        self.count = len(offsets)
         return True
 
     def _deserialize(self, offset: int, record: Record | None) -> Any:
@@ -591,7 +715,7 @@ class PartitionManager:
     def _undecodable(self, offset: int, record: Record, what: str, cause: BaseException | None = None) -> None:
         if self._limits.on_poison == STOP:
             # Put back: the record stays the next one, so nothing past it is emitted or committed.
-            self._waiting.appendleft((offset, record))
+            self._waiting.put_back(1)
             raise PoisonRecord(self.partition, offset, what) from cause
         log.error("%s offset %d passed over (on_poison=skip): it %s", self.partition, offset, what)
         self.ledger.passed_poison(offset)
@@ -686,6 +810,11 @@ class PartitionManager:
         """Note that all tuples of these records were processed."""
         for offset in offsets if self._troubled else self.ledger.first_acked(offsets):
             self.ack(offset)
+
+    def ack_set(self, ids: OffsetIds) -> None:
+        """Note that all tuples of records that were emitted together were processed."""
+        if not self.ledger.all_acked(ids.offsets):
+            self.ack_many(ids.offsets)
 
     def fail(self, offset: int, now_s: float, *, lost: bool = False) -> None:
         """Retry the record after a pause, or give it up: one of its tuples failed or timed out.

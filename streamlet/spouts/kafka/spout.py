@@ -20,7 +20,7 @@ from streamlet.components.spout import FailReason, Spout
 from streamlet.kafka.errors import KafkaError
 from streamlet.model.spec import SPOUT, ComponentSpec
 from streamlet.spouts.kafka.group_owner import GroupOwner
-from streamlet.spouts.kafka.manager import EMITTED_MORE_LEFT, NO_EMITTED, PartitionManager
+from streamlet.spouts.kafka.manager import EMITTED_MORE_LEFT, NO_EMITTED, OffsetIds, PartitionManager
 from streamlet.spouts.kafka.partition import Broker, Partition
 from streamlet.spouts.kafka.scheme import as_scheme
 from streamlet.spouts.kafka.spout_config import SpoutConfig, override_names
@@ -195,6 +195,11 @@ class KafkaSpout(Spout):
             manager.ack(offset)
 
     def ack_many(self, tup_ids: Sequence[Any]) -> None:
+        if isinstance(tup_ids, OffsetIds):
+            manager = self._slots.get(tup_ids.slot)
+            if manager is not None:
+                manager.ack_set(tup_ids)
+            return
         offsets_of: dict[int, list[int]] = defaultdict(list)
         for slot, offset in tup_ids:
             offsets_of[slot].append(offset)

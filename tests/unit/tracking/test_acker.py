@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from streamlet.tracking.acker import AckLedger
-from streamlet.tracking.pending import first_root
+from streamlet.tracking.roots import STEP, first_root
 
 
 class LedgerAgainstOracle(RuleBasedStateMachine):
@@ -29,7 +29,7 @@ class LedgerAgainstOracle(RuleBasedStateMachine):
     @rule(fanout=st.integers(0, 4))
     def init(self, fanout: int) -> None:
         """A spout emits: the tree is open before anything can come back; without receivers it is done."""
-        root, self.next_root = self.next_root, self.next_root + 1
+        root, self.next_root = self.next_root, self.next_root + STEP
         edges = [self.rng.getrandbits(64) for _ in range(fanout)]
         value = 0
         for edge in edges:
@@ -77,13 +77,13 @@ class LedgerAgainstOracle(RuleBasedStateMachine):
     def fail(self, data: st.DataObject) -> None:
         """A bolt fails a tree; a second failure and one for an unknown root change nothing."""
         root = data.draw(st.sampled_from(sorted(self.live)))
-        assert self.ledger.fail([root, root, self.next_root + 1000]) == [root]
+        assert self.ledger.fail([root, root, self.next_root + 1000 * STEP]) == [root]
         self.close([root])
 
     @rule(steps=st.integers(0, 5))
     def time_out(self, steps: int) -> None:
         """Trees below a bound expire, oldest first."""
-        bound = self.next_root - steps
+        bound = self.next_root - steps * STEP
         expected = [root for root in sorted(self.live) if root < bound]
         assert self.ledger.below(bound) == self.ledger.fail(expected) == expected
         self.close(expected)
@@ -99,7 +99,7 @@ class LedgerAgainstOracle(RuleBasedStateMachine):
     def unknown_delta(self, delta: int) -> None:
         """A delta for a root that was never opened is counted and dropped."""
         before = self.ledger.unknown
-        assert self.ledger.apply([(self.next_root + 5000, delta)]) == []
+        assert self.ledger.apply([(self.next_root + 5000 * STEP, delta)]) == []
         assert self.ledger.unknown == before + 1
 
     def close(self, roots: list[int]) -> None:

@@ -13,12 +13,13 @@ from streamlet.runtime.links.links import NoLinks, Traffic
 from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run
 from streamlet.runtime.worker.loop import BOLTS_S, WorkerLoop
 from streamlet.tracking.census import Answer, Ask
+from streamlet.tracking.roots import STEP
 from tests.worker_contexts import made_context
 
 SPOUT, BOLT = 1, 2
 """Task ids: the spout is on worker 0, the bolt on worker 1."""
 
-ROOT = 1 << 48 | 5
+ROOT = 1 << 48 | 4
 """A root of the spout task."""
 
 
@@ -135,22 +136,22 @@ def test_an_answer_counts_what_arrived_before_the_question() -> None:
         one.arrives(ROOT)
         one.loop.turn()
         one.clock.advance(2.0)
-        one.arrives(ROOT + 1, ROOT + 2, ask=Ask(9, [ROOT], [ROOT + 2]))
+        one.arrives(ROOT + STEP, ROOT + 2 * STEP, ask=Ask(9, [ROOT], [ROOT + 2 * STEP]))
         one.loop.turn()
         answer = one.answer()
         assert (answer.number, answer.queued, answer.sent, answer.received) == (9, 2, {1: 7}, {1: 8})
-        assert set(answer.waiting) == {ROOT + 1}, "ROOT + 2 is not below the bound"
+        assert set(answer.waiting) == {ROOT + STEP}, "ROOT + 2 * STEP is not below the bound"
         assert [[*held] for held in answer.held] == [[ROOT, BOLT, 2.0]]
 
 
 def test_an_answer_counts_what_stays_here_until_another_worker_has_room() -> None:
     """It is queued, though in no inbox: its tree has not timed out."""
     with rig(0, streamlet__link__high__water__bytes=100) as one:
-        run = Run(BOLT, SPOUT, "default", False, [ROOT, *[ROOT + 1] * 99], [3] * 100, [[1]] * 100)
+        run = Run(BOLT, SPOUT, "default", False, [ROOT, *[ROOT + STEP] * 99], [3] * 100, [[1]] * 100)
         one.loop.departures.add(1, [run])
         one.wire.arrived.append(Incoming([], [], [], [], full=[BOLT], worker=1))
         one.loop.turn()
-        one.wire.arrived.append(Incoming([], [], [], [], worker=1, ask=Ask(9, [ROOT], [ROOT + 1])))
+        one.wire.arrived.append(Incoming([], [], [], [], worker=1, ask=Ask(9, [ROOT], [ROOT + STEP])))
         one.loop.turn()
         answer = one.answer()
         assert (answer.queued, answer.waiting, answer.slowest) == (100, [ROOT], 0)
@@ -159,7 +160,7 @@ def test_an_answer_counts_what_stays_here_until_another_worker_has_room() -> Non
 def test_an_answer_estimates_how_long_the_queue_takes() -> None:
     with rig(1) as one:
         one.bolt.takes_s = BOLTS_S
-        one.arrives(*range(ROOT, ROOT + 10))
+        one.arrives(*range(ROOT, ROOT + 10 * STEP, STEP))
         one.loop.turn()
         one.arrives(ask=Ask(9, [ROOT], []))
         one.loop.turn()
@@ -171,11 +172,11 @@ def test_an_answer_estimates_how_long_the_queue_takes() -> None:
 def test_tuples_of_closed_trees_are_held_no_longer() -> None:
     """A tree that failed elsewhere; a bolt that forgets would keep them for ever."""
     with rig(1) as one:
-        one.arrives(ROOT, ROOT + 1)
+        one.arrives(ROOT, ROOT + STEP)
         one.loop.turn()
-        one.arrives(ask=Ask(9, [ROOT + 1], [ROOT + 9]))
+        one.arrives(ask=Ask(9, [ROOT + STEP], [ROOT + 9 * STEP]))
         one.loop.turn()
-        assert [held[0] for held in one.answer().held] == [ROOT + 1]
+        assert [held[0] for held in one.answer().held] == [ROOT + STEP]
         assert len(one.loop.tasks[BOLT].run.held) == 1  # type: ignore[union-attr]
 
 

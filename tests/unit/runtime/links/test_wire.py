@@ -305,8 +305,8 @@ def test_trees_that_share_an_edge_travel_once_and_arrive_as_one_object() -> None
     second = Run(4, 1, "default", False, [both], [5], [["b"]])
     (one, two) = decode_data(encode_data(Outgoing([first, second]))).runs
     got, again, untracked, third, plain = one.roots
-    assert got is again is two.roots[0] and got.roots == (5, 1 << 60)
-    assert (untracked, third.roots, plain) == (0, (5, 7), 9)
+    assert got is again is two.roots[0] and [*got.roots] == [5, 1 << 60]
+    assert (untracked, [*third.roots], plain) == (0, [5, 7], 9)
     assert (one.edges, one.values) == (first.edges, first.values)
 
 
@@ -331,7 +331,7 @@ def test_halves_of_a_run_name_their_trees_again() -> None:
     payloads, too_large = data_payloads(Outgoing([run]), 1000)
     runs = [run for payload in payloads for run in decode_data(payload).runs]
     assert len(payloads) > 2 and not too_large
-    assert {root.roots for run in runs for root in run.roots} == {(5, 6)}
+    assert {(*root.roots,) for run in runs for root in run.roots} == {(5, 6)}
     assert [edge for run in runs for edge in run.edges] == [0] * 39 + [8]
 
 

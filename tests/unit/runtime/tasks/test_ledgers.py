@@ -17,7 +17,8 @@ from streamlet.runtime.tasks.in_hand import InHand, holding
 from streamlet.runtime.tasks.ledgers import Ledgers
 from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.user_errors import ComponentFailed
-from streamlet.tracking.pending import owner_task
+from streamlet.tracking.roots import owner_task, roots_of_set
+from streamlet.tracking.shared_roots import SharedRoots
 from streamlet.tracking.window import PendingWindow
 
 
@@ -105,7 +106,7 @@ class Rig:
             if self.task.pending.ids[root] in ids
         }
 
-    def foreign_root(self, number: int = 1) -> int:
+    def foreign_root(self, number: int = 2) -> int:
         return (self.far << 48) + number
 
 
@@ -162,6 +163,16 @@ def test_trees_that_could_not_be_sent_are_lost_ones_and_only_those_of_spouts_her
     )
     assert sorted(rig.spout.heard) == [("fail", "a"), ("fail", "b")]
     assert rig.spout.reasons == [FailReason.LOST] * 2 and not rig.sent
+
+
+def test_what_could_not_be_sent_leaves_no_edge_in_sets_here_and_tells_others_nothing() -> None:
+    """For another worker's spout the set would be done without the failure, and its records acked that are lost."""
+    rig = Rig()
+    here = roots_of_set(rig.task.pending.next_root, 20)
+    far = roots_of_set(rig.foreign_root(2), 20)
+    run = Run(9, 1, "default", False, [here[3], SharedRoots([*far[:3], here[4]]), far[5]], [1, 2, 4], [["x"]] * 3)
+    rig.ledgers.fail_unsendable([run])
+    assert rig.acks == {here[3]: 1, here.start: 2} and not rig.sent
 
 
 def test_after_a_lost_link_every_open_tree_fails_once() -> None:

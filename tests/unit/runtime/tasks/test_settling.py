@@ -13,12 +13,16 @@ from hypothesis import strategies as st
 from streamlet import Batch, Bolt, Stream
 from streamlet.base.clock import ManualClock
 from streamlet.base.errors import BadEmit
+from streamlet.components.tuples import OPEN
 from streamlet.model.grouping import Grouping
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.emitter import Emitter, Inbox, Outbox, Run, StreamRoutes, Target, Work
+from streamlet.tracking.roots import entry_of, first_root, roots_of_set
 from streamlet.tracking.shared_roots import Root, each_root, spread
 
-ROOTS = 6
+SETS = [roots_of_set(first_root(5, 1) + at * 5000, 4) for at in range(2)]
+TREES = [0, 2, 4, 6, *SETS[0], *SETS[1]]
+"""Trees of their own, and of two sets."""
 
 
 class Acker:
@@ -35,11 +39,12 @@ class Acker:
         self.failed.update(self.fails)
         self.fails.clear()
         for root, delta in spread(self.acks).items():
-            self.trees[root] ^= delta
+            self.trees[entry_of(root)] ^= delta
         self.acks.clear()
 
     def open(self) -> set[int]:
-        return {root for root, value in self.trees.items() if root and value and root not in self.failed}
+        """The entries of trees that are open, and of sets of which some tuple is not done."""
+        return {root for root, value in self.trees.items() if root and value and root not in own(self.failed)}
 
     def task(self, bolt: Bolt, boxes: list[Outbox], grouping: Grouping, seed: int) -> BoltTask:
         targets = [Target(grouping, (0,), tuple(boxes), ())] if boxes else []
@@ -63,7 +68,12 @@ def name(roots: set[int], number: int) -> str:
 
 
 def meant(value: str) -> set[int]:
-    return {int(root) for root in value.split("/")[0].split()}
+    return {entry_of(int(root)) for root in value.split("/")[0].split()}
+
+
+def own(roots: set[int]) -> set[int]:
+    """Those that are trees of their own. A set lives on when a tree of it has failed."""
+    return {root for root in roots if not root & 1}
 
 
 @given(data=st.data())
@@ -131,17 +141,18 @@ def test_a_tree_is_complete_exactly_when_all_its_tuples_are_done(data: st.DataOb
     for task_id in (9, 10):
         bolt = SecondByBatch() if by_batch else Second()
         seconds[task_id] = (bolt, acker.task(bolt, [], grouping, seed + task_id))
-    roots = [rng.randint(0, ROOTS) for _ in range(12)]
+    trees = data.draw(st.sampled_from([TREES, [*SETS[0]], [*SETS[0], *SETS[1]], [0, 2, 4, 6]]))
+    roots = [rng.choice(trees) for _ in range(12)]
     edges = [rng.getrandbits(64) if root else 0 for root in roots]
     for root, edge in zip(roots, edges, strict=True):
-        acker.trees[root] ^= edge
+        acker.trees[entry_of(root)] ^= edge
     first.execute(Work(Run(1, 5, "default", False, roots, edges, [[str(n)] for n in range(12)])), until=1e9)
     acker.settle()
     if split:  # only what was at fault has failed
         assert acker.failed == {roots[n] for n in raising if roots[n]}
     waiting = [(run.target, row) for box in boxes for run in box.take() for row in _rows(run)]
     undone = [value for _, (_, _, (value,)) in waiting]
-    assert acker.open() == set().union(*map(meant, undone)) - acker.failed
+    assert acker.open() == set().union(*map(meant, undone)) - own(acker.failed)
     queues = {task: [row for target, row in waiting if target == task] for task in (9, 10)}
     while any(queues.values()):
         task_id = rng.choice([task for task, rows in queues.items() if rows])
@@ -158,8 +169,8 @@ def test_a_tree_is_complete_exactly_when_all_its_tuples_are_done(data: st.DataOb
                 task.ack(tup)
                 acker.settle()
                 bolt.done.append(tup.values[0])
-                assert acker.open() == _still_open(seconds, queues) - acker.failed
-        assert acker.open() == _still_open(seconds, queues) - acker.failed
+                assert acker.open() == _still_open(seconds, queues) - own(acker.failed)
+        assert acker.open() == _still_open(seconds, queues) - own(acker.failed)
     for bolt, task in seconds.values():
         for tup in bolt.kept:
             task.ack(tup)
@@ -170,7 +181,7 @@ def test_a_tree_is_complete_exactly_when_all_its_tuples_are_done(data: st.DataOb
 def _still_open(seconds: Any, queues: Any) -> set[int]:
     """Trees of what waits, or is kept by a bolt that acks by hand."""
     waiting = [row[2][0] for rows in queues.values() for row in rows]
-    kept = [tup.values[0] for bolt, _ in seconds.values() for tup in bolt.kept]
+    kept = [tup.values[0] for bolt, _ in seconds.values() for tup in bolt.kept if tup.state == OPEN]
     return set().union(*map(meant, waiting + kept))
 
 
@@ -259,15 +270,15 @@ def test_a_batch_whose_call_emitted_for_another_is_not_split() -> None:
 
     acker, bolt, box = Acker(), Keeps(), Outbox(1, 9, "default")
     task = acker.task(bolt, [box], Grouping.SHUFFLE, 1)
-    acker.trees.update({1: 11, 2: 22, 3: 33})
-    task.execute(Work(Run(1, 5, "default", False, [1], [11], [["1"]])), 1e9)
-    task.execute(Work(Run(1, 5, "default", False, [2, 3], [22, 33], [["2"], ["3"]])), 1e9)
+    acker.trees.update({2: 11, 4: 22, 6: 33})
+    task.execute(Work(Run(1, 5, "default", False, [2], [11], [["1"]])), 1e9)
+    task.execute(Work(Run(1, 5, "default", False, [4, 6], [22, 33], [["2"], ["3"]])), 1e9)
     acker.settle()
-    assert acker.failed == {2, 3} and acker.open() == {1}
+    assert acker.failed == {4, 6} and acker.open() == {2}
     assert bolt.kept is not None
     task.ack(bolt.kept)
     acker.settle()
-    assert acker.open() == {1}, "what was emitted for it is under way"
+    assert acker.open() == {2}, "what was emitted for it is under way"
     rows = [row for run in box.take() for row in _rows(run)]
     acker.acks[rows[0][0]] = rows[0][1]
     acker.settle()
@@ -283,15 +294,15 @@ def test_a_batch_that_was_kept_is_acked_or_failed_whole_later() -> None:
 
     acker, bolt = Acker(), Keeps()
     task = acker.task(bolt, [Outbox(1, 9, "default")], Grouping.SHUFFLE, 1)
-    acker.trees.update({1: 11, 2: 22})
-    task.execute(Work(Run(1, 5, "default", False, [1, 2], [11, 22], [["1"], ["2"]])), 1e9)
+    acker.trees.update({2: 11, 4: 22})
+    task.execute(Work(Run(1, 5, "default", False, [2, 4], [11, 22], [["1"], ["2"]])), 1e9)
     acker.settle()
-    assert acker.open() == {1, 2} and len(task.held) == 2
+    assert acker.open() == {2, 4} and len(task.held) == 2
     bolt.emit(["x"], anchors=bolt.kept)
     bolt.fail(bolt.kept.tuples[0])
     bolt.ack(bolt.kept)
     acker.settle()
-    assert acker.failed == {1} and acker.open() == {2}, "what was emitted for it is under way"
+    assert acker.failed == {2} and acker.open() == {4}, "what was emitted for it is under way"
     assert not task.held and (task.stats.acked, task.stats.failed) == (1, 1)
 
 
@@ -312,12 +323,12 @@ def test_whatever_is_acked_twice_counts_once(auto_ack: bool) -> None:
     acker, bolt = Acker(), Twice()
     vars(bolt)["auto_ack"] = auto_ack
     task = acker.task(bolt, [Outbox(1, 9, "default")], Grouping.SHUFFLE, 1)
-    acker.trees.update({1: 11, 2: 22})
-    task.execute(Work(Run(1, 5, "default", False, [1, 2], [11, 22], [["1"], ["2"]])), 1e9)
+    acker.trees.update({2: 11, 4: 22})
+    task.execute(Work(Run(1, 5, "default", False, [2, 4], [11, 22], [["1"], ["2"]])), 1e9)
     bolt.ack(bolt.batch)
     bolt.ack(bolt.batch.tuples[0])
     acker.settle()
-    assert acker.trees == {1: 0, 2: 0} and not acker.failed and task.stats.acked == 2
+    assert acker.trees == {2: 0, 4: 0} and not acker.failed and task.stats.acked == 2
     with pytest.raises(BadEmit, match="already acked"):
         bolt.emit(["x"], anchors=bolt.batch)
 
@@ -332,12 +343,12 @@ def test_a_batch_is_an_anchor_where_nothing_is_anchored_by_itself() -> None:
 
     acker, box = Acker(), Outbox(1, 9, "default")
     task = acker.task(Unanchored(), [box], Grouping.SHUFFLE, 1)
-    acker.trees.update({1: 11, 2: 22})
-    task.execute(Work(Run(1, 5, "default", False, [1, 2], [11, 22], [["1"], ["2"]])), 1e9)
+    acker.trees.update({2: 11, 4: 22})
+    task.execute(Work(Run(1, 5, "default", False, [2, 4], [11, 22], [["1"], ["2"]])), 1e9)
     acker.settle()
     (free, tied) = [row for run in box.take() for row in _rows(run)]
-    assert free[0] == 0 and [*each_root([tied[0]])] == [1, 2]
-    assert acker.open() == {1, 2}
+    assert free[0] == 0 and [*each_root([tied[0]])] == [2, 4]
+    assert acker.open() == {2, 4}
 
 
 def test_a_bolt_that_acks_by_hand_parts_each_row_of_a_block_once() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import random
+from functools import reduce
 from typing import Any
 
 import pytest
@@ -11,12 +13,14 @@ from streamlet import ReliableSpout, Spout, Stream
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import ManualClock
 from streamlet.base.errors import BadEmit, ValueCannotTravel
+from streamlet.components.message_ids import MessageIds
 from streamlet.components.spout import FailReason
 from streamlet.model.grouping import Grouping
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, Target
 from streamlet.runtime.tasks.in_hand import message_key
 from streamlet.runtime.tasks.spout_task import FEW, SpoutTask
 from streamlet.tracking.census import CensusResult
+from streamlet.tracking.roots import are_one_set
 from streamlet.tracking.window import PendingWindow
 
 
@@ -174,6 +178,110 @@ def test_emit_each_opens_a_tree_for_each_tuple(count: int) -> None:
     assert rig.spout.heard == [("ack", f"m{n}") for n in range(last)]
     rig.task.apply_fails([rows[last][0]])
     assert rig.spout.heard[-1] == ("fail", f"m{last}") and not len(rig.task.pending)
+
+
+def set_of(count: int, **more: Any) -> tuple[Rig, list[str], list[tuple[int, int, Any]]]:
+    """A rig, the ids of messages that were emitted as one set, and what was sent."""
+    rig, ids = Rig(by_batch=True, max_pending=1000, **more), [f"m{n}" for n in range(count)]
+    rig.turn(lambda spout: spout.emit_each([[n] for n in range(count)], ids), budget=1000)
+    return rig, ids, rig.emitted()
+
+
+def xor(edges: list[int]) -> int:
+    return reduce(operator.xor, edges)
+
+
+def test_for_readers_that_take_batches_tuples_of_one_emit_are_one_entry_of_the_ledger() -> None:
+    rig, ids, rows = set_of(40)
+    assert len(rig.task.ledger) == 1 and len(rig.task.pending) == 40
+    assert len({root for root, _, _ in rows}) == 40 and are_one_set([root for root, _, _ in rows])
+    rig.task.apply_acks([(rows[0][0], xor([edge for _, edge, _ in rows[:30]]))], 1.0)
+    assert rig.spout.heard == [] and len(rig.task.pending) == 40
+    rig.task.apply_acks([(root, edge) for root, edge, _ in rows[30:]], 2.0)
+    assert rig.spout.heard == [("ack", one) for one in ids]
+    assert not rig.task.ledger.open and not rig.task.pending and rig.task.stats.acked == 40
+
+
+def test_of_a_set_that_one_has_failed_of_the_others_are_acked_when_they_are_done() -> None:
+    rig, ids, rows = set_of(40)
+    rig.task.apply_fails([rows[7][0]])
+    assert rig.spout.heard == [("fail", "m7")] and len(rig.task.pending) == 39
+    rig.task.apply_fails([rows[7][0], rows[7][0]])
+    rig.task.apply_acks([(root, edge) for root, edge, _ in rows[:-1]], 1.0)
+    assert rig.spout.heard == [("fail", "m7")]
+    rig.ack_all(rows[-1:])
+    assert rig.spout.heard[1:] == [("ack", one) for one in ids if one != "m7"]
+    assert not rig.task.pending and (rig.task.stats.acked, rig.task.stats.failed) == (39, 1)
+
+
+def test_a_set_of_which_all_have_failed_is_closed_and_nothing_of_it_is_acked() -> None:
+    rig, ids, rows = set_of(20)
+    rig.task.apply_fails([root for root, _, _ in rows])
+    rig.ack_all(rows)
+    assert rig.spout.heard == [("fail", one) for one in ids] and not rig.task.ledger.open and not rig.task.pending.sets
+
+
+def test_ids_that_are_made_when_asked_for_come_back_as_they_were_given() -> None:
+    class Numbers(MessageIds):
+        def __len__(self) -> int:
+            return 20
+
+        def __getitem__(self, at: Any) -> Any:
+            return [*range(20)][at]
+
+    rig, given, heard = Rig(by_batch=True), Numbers(), []
+    rig.spout.ack_many = heard.append
+    assert rig.turn(lambda spout: heard.append(spout.emit_each([[n] for n in range(20)], given)))
+    rig.ack_all(rig.emitted())
+    assert heard[0] is True and heard[1] is given
+
+
+def test_more_than_a_set_can_hold_are_several() -> None:
+    rig, ids, rows = set_of(700)
+    assert len(rig.task.ledger) == 2
+    rig.ack_all(rows)
+    assert [tup_id for _, tup_id in rig.spout.heard] == ids
+
+
+def test_of_a_set_what_a_bolt_holds_times_out_and_the_others_are_lost_without_blame() -> None:
+    """Nobody knows whether the others are done. All of them come again, and only one is charged a try."""
+    rig, ids, rows = set_of(20)
+    holding = {rows[3][0]: (7, 31.0), rows[4][0]: (8, 3.0)}
+    seconds = (counted(rig, float(second), held=holding) for second in range(300))
+    assert next(found for found in seconds if found) == {rows[3][0]: 7}
+    assert rig.spout.heard == [("fail", "m3"), *(("fail", one) for one in ids if one != "m3")]
+    assert [reason for reason, _ in rig.spout.reasons] == [FailReason.TIMED_OUT] + [FailReason.LOST] * 19
+    assert rig.task.stats.timed_out == 1 and not rig.task.pending and not rig.task.ledger.open
+    rig.ack_all(rows)
+    assert len(rig.spout.heard) == 20
+
+
+def test_a_set_that_nobody_has_a_tuple_of_times_out_whole() -> None:
+    rig, ids, rows = set_of(20)
+    rig.task.apply_fails([rows[5][0]])
+    for second in range(300):
+        counted(rig, float(second), waiting={rows[0][0]})
+    assert len(rig.spout.heard) == 1, "some of it waits in a queue"
+    seconds = (counted(rig, float(second)) for second in range(300, 400))
+    found = next(found for found in seconds if found)
+    assert found == {root: 0 for root, _, (n,) in rows if n != 5}
+    assert [one for _, one in rig.spout.heard[1:]] == [one for one in ids if one != "m5"]
+    assert set(rig.spout.reasons[1:]) == {(FailReason.TIMED_OUT, False)}
+
+
+def test_a_lost_link_fails_the_messages_of_every_set_once() -> None:
+    rig, ids, rows = set_of(20)
+    rig.task.apply_fails([rows[5][0]])
+    assert rig.task.fail_all() == 19 and sorted(one for _, one in rig.spout.heard) == sorted(ids)
+    rig.ack_all(rows)
+    assert len(rig.spout.heard) == 20 and not rig.task.pending
+
+
+def test_a_tree_of_a_set_that_killed_its_worker_counts_for_its_message() -> None:
+    rig, _, rows = set_of(20, most_crashes=2)
+    assert rig.task.pending.message_of(rows[9][0]) == "m9"
+    rig.task.apply_crashes([rows[9][0]], "was killed by signal 9")
+    assert rig.spout.heard == [("fail", "m9")] and rig.spout.reasons == [(FailReason.CRASHED, False)]
 
 
 @pytest.mark.parametrize("rows", [[[1], [{1}]], [[1], [1, 2]], [[1], "a"]])

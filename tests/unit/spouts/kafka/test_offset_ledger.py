@@ -38,6 +38,8 @@ class LedgerMachine(RuleBasedStateMachine):
         self.oracle = Oracle(start)
         self.stored = start
         self.ignored = 0
+        self.together: list[list[int]] = []
+        self.touched: set[int] = set()
 
     def pick(self, data: st.DataObject, offsets: set[int]) -> int:
         return data.draw(st.sampled_from(sorted(offsets)))
@@ -60,11 +62,44 @@ class LedgerMachine(RuleBasedStateMachine):
         self.oracle.position = offset + tail
         self.ledger.pass_to(self.oracle.position)
 
+    @rule(gaps=st.lists(st.integers(0, 2), min_size=1, max_size=6), refused=st.booleans(), alone=st.booleans())
+    def emit_together(self, gaps: list[int], refused: bool, alone: bool) -> None:
+        """Records of one emit, with holes; an emit may refuse them all, or track them one by one."""
+        oracle, offset, offsets = self.oracle, self.oracle.position, []
+        for gap in gaps:
+            offset += gap
+            offsets.append(offset)
+            offset += 1
+        self.ledger.all_emitted(offsets, [[one] for one in offsets])
+        if refused:
+            self.ledger.not_emitted(offsets, oracle.position)
+            return
+        if alone:
+            self.ledger.stand_alone(offsets)
+        else:
+            self.together.append(offsets)
+        oracle.void |= set(range(oracle.position, offset)) - set(offsets)
+        oracle.in_flight |= set(offsets)
+        oracle.position = offset
+
+    @precondition(lambda self: self.together)
+    @rule(data=st.data())
+    def ack_together(self, data: st.DataObject) -> None:
+        """All that were emitted together, as one; not if one of them was acked or has failed alone."""
+        offsets = self.together.pop(data.draw(st.integers(0, len(self.together) - 1)))
+        whole = set(offsets) <= self.oracle.in_flight and not self.touched & set(offsets)
+        assert self.ledger.all_acked(offsets) == whole
+        if whole:
+            assert not self.ledger.all_acked(offsets)
+            self.oracle.in_flight -= set(offsets)
+            self.oracle.done |= set(offsets)
+
     @precondition(lambda self: self.oracle.in_flight)
     @rule(data=st.data())
     def ack(self, data: st.DataObject) -> None:
         offset = self.pick(data, self.oracle.in_flight)
         assert self.ledger.acked(offset)
+        self.touched.add(offset)
         self.oracle.in_flight.remove(offset)
         self.oracle.done.add(offset)
 
@@ -73,6 +108,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def fail(self, data: st.DataObject) -> None:
         offset = self.pick(data, self.oracle.in_flight)
         assert self.ledger.failed(offset)
+        self.touched.add(offset)
         self.oracle.in_flight.remove(offset)
         self.oracle.failed.add(offset)
 
@@ -125,6 +161,8 @@ class LedgerMachine(RuleBasedStateMachine):
         self.ledger = OffsetLedger(self.stored)
         self.oracle = Oracle(self.stored)
         self.ignored = 0
+        self.together.clear()
+        self.touched.clear()
 
     @invariant()
     def agrees_with_the_oracle(self) -> None:
