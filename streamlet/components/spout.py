@@ -19,6 +19,16 @@ class FailReason(enum.Enum):
     CRASHED = "its worker died while a bolt was at work on it"
 
 
+class MessageIds(Sequence[Hashable]):
+    """Ids for ``emit_each`` that are made when one is asked for. Never changes; none of them is None.
+
+    The spout gets the same object back, in ``ack_many``, where all of these messages are done.
+    """
+
+    # A spout whose ids can be told from a few numbers pays for no object for each message.
+    __slots__ = ()
+
+
 class SpoutPort(TaskPort, Protocol):
     """The runtime's half of a spout, beside a component's."""
 

@@ -15,9 +15,8 @@ from typing import Any
 from streamlet.base.clock import Clock
 from streamlet.base.errors import BadEmit
 from streamlet.components.columns import Columns
-from streamlet.components.message_ids import MessageIds
 from streamlet.components.reliable_spout import ReliableSpout
-from streamlet.components.spout import FailReason, Spout
+from streamlet.components.spout import FailReason, MessageIds, Spout
 from streamlet.runtime.tasks.bolt_task import ReportError
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, row_bytes
 from streamlet.runtime.tasks.in_hand import Key, message_key

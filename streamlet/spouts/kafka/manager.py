@@ -31,8 +31,7 @@ from operator import lt
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from streamlet.base.errors import StreamletError, ValueCannotTravel, hurts_one_tuple, text_of
-from streamlet.components.message_ids import MessageIds
-from streamlet.components.spout import Spout
+from streamlet.components.spout import MessageIds, Spout
 from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.fetch.truncation import LeaderEpochs
 from streamlet.kafka.records.record_batch import RecordBatch

@@ -13,8 +13,7 @@ from streamlet import ReliableSpout, Spout, Stream
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import ManualClock
 from streamlet.base.errors import BadEmit, ValueCannotTravel
-from streamlet.components.message_ids import MessageIds
-from streamlet.components.spout import FailReason
+from streamlet.components.spout import FailReason, MessageIds
 from streamlet.model.grouping import Grouping
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, Target
 from streamlet.runtime.tasks.in_hand import message_key
