@@ -3,19 +3,21 @@
     python -m tests.benchmarks.kafka_to_kafka [--lines 500000] [--rounds 3]
 
 Each system reads lines, makes a key of the first word and a value of the line in capitals, and writes both with acks of
-all replicas, idempotent. Prints records/s (median, and every round) and ratios. The output topic's broker stamps each
-record as it is appended; the clock goes from the first stamp to the last. A figure is shown only if librdkafka reads
-back exactly the records that the lines give, each once.
+all replicas, idempotent. Prints records/s (median, and every round), ratios, and the CPU time of the system's processes
+for a record, start and end included: that figure depends least on what else runs on the machine. The output topic's
+broker stamps each record as it is appended; the clock goes from the first stamp to the last. A figure is shown only if
+librdkafka reads back exactly the records that the lines give, each once.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import resource
 import statistics
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,6 +32,12 @@ TOPIC = "lines"
 PARTITIONS = 2
 
 
+def cpu_of_children_s() -> float:
+    """Return the CPU seconds of all processes that have ended below this one."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 class Rig:
     """The broker, the truth, and how each system is run."""
 
@@ -38,6 +46,10 @@ class Rig:
         self.lines = lines
         self.truth = Counter((line.split(" ", 1)[0].encode(), line.upper().encode()) for line in generate(lines))
         self.runs = 0
+        self.cpu_us: dict[str, list[float]] = defaultdict(list)
+        """CPU microseconds a record, of each run of a system."""
+        self.name = ""
+        """The system that runs now."""
 
     def run(self, *command: str, **environment: str) -> float:
         """Run a system to its end; records/s."""
@@ -47,9 +59,11 @@ class Rig:
         admin = AdminClient({"bootstrap.servers": self.servers})
         admin.create_topics([topic])[output].result(30)
         env = {"BENCHMARK_BOOTSTRAP": self.servers, "BENCHMARK_TOPIC": TOPIC, "BENCHMARK_OUTPUT": output}
+        before = cpu_of_children_s()
         subprocess.run(
             [sys.executable, *command], check=True, env={**os.environ, **env, **environment}, stdout=subprocess.DEVNULL
         )
+        self.cpu_us[self.name].append((cpu_of_children_s() - before) / self.lines * 1e6)
         return self.rate(output)
 
     def streamlet(self, workers: int, *settings: str, **environment: str) -> float:
@@ -92,24 +106,30 @@ def main() -> None:
         bytewax = str(HERE / "rivals" / "bytewax_kafka_to_kafka.py") + ":flow"
         systems: dict[str, Callable[[], float]] = {
             "streamlet, 1 worker": lambda: rig.streamlet(1),
-            "streamlet by batch, 1 worker": lambda: rig.streamlet(1, BENCHMARK_BY_BATCH="1"),
-            "streamlet by batch, 2 workers": lambda: rig.streamlet(2, BENCHMARK_BY_BATCH="1"),
+            "streamlet by batch, 1 worker": lambda: rig.streamlet(
+                1, "topology.max.spout.pending=20000", BENCHMARK_BY_BATCH="1"
+            ),
+            "streamlet by batch, 2 workers": lambda: rig.streamlet(
+                2, "topology.max.spout.pending=20000", BENCHMARK_BY_BATCH="1"
+            ),
             "bytewax, 1 worker": lambda: rig.run("-m", "bytewax.run", bytewax),
             "confluent-kafka loop": lambda: rig.run(str(HERE / "rivals" / "loop_kafka_to_kafka.py")),
         }
         rates: dict[str, list[float]] = {name: [] for name in systems if options.only in name}
         for _ in range(options.rounds):
             for name, row in rates.items():
+                rig.name = name
                 row.append(systems[name]())
                 print(f"  {name}: {row[-1]:,.0f} records/s", file=sys.stderr, flush=True)
-    report(rates)
+    report(rates, rig.cpu_us)
 
 
-def report(rates: dict[str, list[float]]) -> None:
+def report(rates: dict[str, list[float]], cpu_us: dict[str, list[float]]) -> None:
     """Print the table and the ratios."""
     middle = {name: statistics.median(row) for name, row in rates.items()}
     for name, row in rates.items():
-        print(f"{name:32} {middle[name]:10,.0f}   {', '.join(f'{rate:,.0f}' for rate in row)}")
+        rounds = ", ".join(f"{rate:,.0f}" for rate in row)
+        print(f"{name:32} {middle[name]:10,.0f} /s  {statistics.median(cpu_us[name]):5.1f} us   {rounds}")
     print()
     for name in rates:
         for rival in ("bytewax, 1 worker", "confluent-kafka loop"):

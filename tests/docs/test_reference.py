@@ -15,6 +15,7 @@ import pytest
 from streamlet import Bolt, Grouping, ReliableSpout, Spout, TopologyContext
 from streamlet.backends.contract import RunResult, RunStatus
 from streamlet.base import errors
+from streamlet.bolts.kafka import KafkaBolt
 from streamlet.cli import show
 from streamlet.cli.main import COMMANDS, streamlet
 from streamlet.devcluster.jars import RELEASES
@@ -101,6 +102,13 @@ def test_the_page_lists_every_spout_setting_with_its_default() -> None:
         dataclasses.fields(SpoutConfig), key=lambda field: field.name not in vars(SpoutConfig)["__annotations__"]
     )
     assert written == [(f"`{field.name}`", shown(field)) for field in there]
+
+
+def test_the_page_lists_every_argument_of_a_kafka_bolt() -> None:
+    written = {name for cells in rows(section("## KafkaBolt")) for name in re.findall(r"`(\w+)`", cells[0])}
+    parameters = inspect.signature(KafkaBolt.spec).parameters.values()
+    own = {parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY}
+    assert written == own | {"key_serializer", "value_serializer", "max_block_ms"}
 
 
 def test_the_page_lists_every_scheme_with_its_fields() -> None:

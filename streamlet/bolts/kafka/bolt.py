@@ -160,18 +160,27 @@ class KafkaBolt(Bolt):
                 "next run.",
                 "warning",
             )
+        self._report()
         shared.leave(max(deadline - time.monotonic(), 0.1))
 
     # -- tuples ---------------------------------------------------------------------------------------------
 
     def process_batch(self, batch: Batch) -> None:
         """Give the records of a batch to the producer."""
-        self._out.add(batch, self._maker.make(batch), self._now())
+        made = self._maker.make(batch)
+        self._skipped += made.skipped
+        self._out.add(batch, made, self._now())
         self._weigh()
 
     def on_timer(self) -> None:
-        """Offer again what waits; take in what the producer's thread has noted."""
+        """Offer waiting records again, settle those that are over, report the metrics."""
         self._go_on()
+        self._report()
+
+    def _report(self) -> None:
+        self.report_metric("records_waiting", self._out.waiting_records)
+        self.report_metric("records_under_way", self._out.under_way)
+        self.report_metric("tuples_skipped", self._skipped)
 
     def _go_on(self) -> None:
         # Before the notes are taken: one that comes from here on wakes the loop again.

@@ -128,6 +128,8 @@ class Outbound:
     """Lots that were not taken whole, oldest first."""
     waiting_records: int = 0
     open_deliveries: int = 0
+    under_way: int = 0
+    """Records that were taken and are not over."""
     wait: Wait | None = None
     """Why the oldest lot waits."""
 
@@ -176,6 +178,7 @@ class Outbound:
 
     def part_over(self, delivery: Delivery, places: Sequence[int], failed: Sequence[tuple[int, KafkaError]]) -> None:
         """Note that records which the producer had taken are over."""
+        self.under_way -= len(places)
         for at, error in failed:
             delivery.failed[places[at]] = error
         self._done(delivery)
@@ -219,6 +222,7 @@ class Outbound:
             lot.at += len(taken)
             lot.waits_since = None
             self.waiting_records -= len(taken)
+            self.under_way += len(taken)
             lot.delivery.open += 1
             self.watch(taken, lot.delivery, places)
         return found

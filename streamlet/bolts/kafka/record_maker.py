@@ -105,6 +105,14 @@ class Records:
         """Whether a record is only key and value: many fit into one call."""
         return self.headers is None and self.partitions is None and self.timestamps is None
 
+    @property
+    def skipped(self) -> int:
+        """The number of tuples that are to be skipped."""
+        topics = self.topics
+        if isinstance(topics, str):
+            return 0
+        return sum(topic is None and at not in self.failed for at, topic in enumerate(topics))
+
     def shares(self) -> Iterator[tuple[str, int | None, Sequence[int]]]:
         """Yield topic, partition (None: not named) and places in the batch of what goes there, in order.
 

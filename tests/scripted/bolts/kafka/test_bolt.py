@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,10 +16,12 @@ from streamlet.backends.contract import RunRequest, RunResult, Stop
 from streamlet.backends.inline import InlineBackend
 from streamlet.bolts.kafka import KafkaBolt
 from streamlet.bolts.kafka.errors import OutputTopicMissing
+from streamlet.kafka.broker_errors import TopicAuthorizationFailed
 from streamlet.kafka.protocol.schema import ApiKey
 from streamlet.model.settings import resolve
 from streamlet.spouts.kafka import KafkaHosts, KafkaSpout, SpoutConfig
 from tests.run_observer import Watcher
+from tests.scripted.fake_broker import SILENCE
 from tests.scripted.fake_cluster import FakeCluster
 
 
@@ -188,10 +191,12 @@ def test_tuples_that_are_not_tracked_are_written_before_the_run_ends() -> None:
         assert Counter(written(cluster)) == Counter(numbers(500))
 
 
-def test_a_broker_that_is_away_is_waited_for_and_told_once() -> None:
-    with FakeCluster({"out": 1}, brokers=1) as cluster:
-        cluster.fill("lines", 2000)
-        topology = copying(cluster, buffer_memory=4096, batch_size=1024, max_block_ms=100, reconnect_backoff_max_ms=100)
+def test_a_broker_that_is_away_is_waited_for_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """For longer than the time-out of tuples and max_block_ms; the spout reads of another cluster meanwhile."""
+    with FakeCluster() as source, FakeCluster({"out": 1}) as cluster:
+        source.fill("lines", 5000)
+        bounds = {"buffer_memory": 4096, "batch_size": 1024, "max_block_ms": 100, "reconnect_backoff_max_ms": 100}
+        topology = copying(source, hosts=cluster.broker.address, **bounds)
 
         def away() -> None:
             while not cluster.produced:
@@ -202,13 +207,14 @@ def test_a_broker_that_is_away_is_waited_for_and_told_once() -> None:
 
         stops = threading.Thread(target=away)
         stops.start()
-        result, watch = run(topology)
+        caplog.set_level("INFO", "streamlet")
+        result, watch = run(topology, **{"topology.message.timeout.secs": 1})
         stops.join()
         assert result.reason == "caught_up"
-        assert {*written(cluster)} == {*numbers(2000)}
-        assert row(watch, "out").failed == 0
-        said = [line for line in watch.texts if "waits with records for topic 'out'" in line]
-        assert len(said) <= 1
+        assert {*written(cluster)} == {*numbers(5000)}
+        assert (row(watch, "out").failed, row(watch, "lines").timed_out) == (0, 0)
+        assert caplog.text.count("waits with records for topic 'out': buffer_memory") == 1
+        assert caplog.text.count("goes on writing to topic 'out'") == 1
 
 
 def test_a_topic_of_each_tuple_that_appears_later_is_written_to_then() -> None:
@@ -227,3 +233,44 @@ def test_a_topic_of_each_tuple_that_appears_later_is_written_to_then() -> None:
         makes.join()
         assert result.reason == "caught_up"
         assert written(cluster, "late") == [b"3"]
+
+
+def test_a_record_whose_outcome_is_unknown_fails_its_tuple_which_says_so() -> None:
+    with FakeCluster({"out": 1}) as cluster:
+        cluster.fill("lines", 10)
+        cluster.answers = [(SILENCE, True)]
+        bounds = {"request_timeout_ms": 300, "delivery_timeout_ms": 300, "retries": 0, "enable_idempotence": False}
+        result, watch = run(copying(cluster, **bounds))
+        assert result.reason == "caught_up"
+        assert {*written(cluster)} == {*numbers(10)}
+        assert len(written(cluster)) > 10, "those of the first answer are there twice"
+        said = next(line for line in watch.texts if "could not write" in line)
+        assert "Whether the record was written is not known: sent again, it may be there twice." in said
+
+
+def test_a_topic_that_may_not_be_written_ends_the_start_with_the_brokers_error() -> None:
+    with FakeCluster({"out": 1}) as cluster:
+        cluster.fill("lines", 10)
+
+        def refusing(request: Any) -> Any:
+            found = cluster.metadata(request)
+            rows = (replace(row, error_code=29, partitions=()) if row.name == "out" else row for row in found.topics)
+            return replace(found, topics=tuple(rows))
+
+        cluster.broker.on(ApiKey.METADATA, refusing)
+        with pytest.raises(TopicAuthorizationFailed, match="Topic 'out'"):
+            run(copying(cluster))
+
+
+def test_what_waits_and_what_is_skipped_is_reported() -> None:
+    with FakeCluster({"out": 1}) as cluster:
+        cluster.fill("lines", 10)
+        result, watch = run(copying(cluster, topic=lambda tup: "out" if tup.values.line in "357" else None))
+        assert result.reason == "caught_up"
+        assert sorted(written(cluster)) == [b"3", b"5", b"7"]  # type: ignore[type-var]
+        assert row(watch, "out").acked == 10
+        assert result.status.components[2].metrics == {
+            "records_waiting": 0.0,
+            "records_under_way": 0.0,
+            "tuples_skipped": 7.0,
+        }
