@@ -203,9 +203,7 @@ def _done(steps: Steps[T]) -> T:
 
 
 @contextlib.contextmanager
-def writer(
-    network: Network, host: str, servers: str, topology_id: str = "run-1", session_s: float = 4.0
-) -> Iterator[Writer]:
+def writer(network: Network, host: str, servers: str, topology_id: str = "run-1") -> Iterator[Writer]:
     """A writer whose connections are those of ``host``."""
     with network.inside(host):
         store = ZooKeeperNodeStore(servers, session_timeout_s=SESSION_S, request_timeout_s=3)

@@ -39,7 +39,7 @@ def started(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @pytest.fixture
-def ensemble(network: Network, started: ThreeZooKeepers, request: pytest.FixtureRequest) -> Iterator[ThreeZooKeepers]:
+def ensemble(network: Network, started: ThreeZooKeepers) -> Iterator[ThreeZooKeepers]:
     """All three serve, before each test."""
     started.await_leader()
     yield started

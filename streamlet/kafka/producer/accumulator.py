@@ -339,7 +339,7 @@ class RecordAccumulator:
             return 0.0  # a new leader: nothing is left to wait for (KIP-951)
         return head.last_attempt_s + self._settings.retry.delay(head.attempts, self._uniform) - now_s
 
-    def drain(self, queues: Iterable[PartitionQueue], cluster: Cluster, now_s: float) -> list[ProducerBatch]:
+    def drain(self, queues: Iterable[PartitionQueue], cluster: Cluster) -> list[ProducerBatch]:
         """Take one batch of each queue for one request; they are in flight from here on.
 
         Up to ``max_request_size`` in all; a larger one goes alone.

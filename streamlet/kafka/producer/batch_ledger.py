@@ -120,9 +120,9 @@ class BatchLedger:
 
     # -- sending
 
-    def drain(self, queues: Iterable[PartitionQueue], cluster: Cluster, now_s: float) -> list[ProducerBatch]:
+    def drain(self, queues: Iterable[PartitionQueue], cluster: Cluster) -> list[ProducerBatch]:
         """Take the batches of one request off their queues; they are in flight from here on."""
-        batches = self._accumulator.drain(queues, cluster, now_s)
+        batches = self._accumulator.drain(queues, cluster)
         for batch in batches:
             self.on_wire[batch] = None
             # Without sequences the broker cannot see the order: a batch sent again would land after a later one.

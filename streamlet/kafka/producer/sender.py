@@ -479,7 +479,7 @@ class Sender:
             # Several requests in one turn, each with the next batch of its partitions, up to max_in_flight.
             while until <= 0:
                 with self.lock:
-                    batches = self.ledger.drain(queues, cluster, now)
+                    batches = self.ledger.drain(queues, cluster)
                 if not batches:
                     break
                 self._send_batches(batches, broker)

@@ -37,7 +37,7 @@ class Kept:
 
     def written(self, tp: TopicPartition) -> ProducerBatch:
         batch = self.put(tp)
-        assert self.accumulator.drain([self.accumulator.queue(tp)], cluster("busy", "idle"), 0.0) == [batch]
+        assert self.accumulator.drain([self.accumulator.queue(tp)], cluster("busy", "idle")) == [batch]
         batch.answered()
         batch.complete(0, -1)
         self.sequences.acked(batch)
@@ -78,7 +78,7 @@ def test_what_is_queued_or_on_its_way_keeps_its_topic() -> None:
     queued = kept.put(IDLE)
     kept.topics.take_cluster(cluster("busy"))
     assert kept.topics.get("idle") is not None and kept.accumulator.queue(IDLE).batches[0] is queued
-    assert kept.accumulator.drain([kept.accumulator.queue(IDLE)], cluster("idle"), 0.0) == [queued]
+    assert kept.accumulator.drain([kept.accumulator.queue(IDLE)], cluster("idle")) == [queued]
     kept.topics.take_cluster(cluster("busy"))
     assert kept.topics.get("idle") is not None
     kept.accumulator.forget(queued)

@@ -69,7 +69,7 @@ def test_p6_ready_groups_by_leader_and_drains_one_batch_a_partition() -> None:
         append(made, partition, b"x", 0.0)
     assert ready_nodes(made, 0.0) == {1: [0, 2], 2: [1]}
     queues = made.ready(cluster(), 0.0).nodes[1]
-    assert sorted(batch.topic_partition.partition for batch in made.drain(queues, cluster(), 0.0)) == [0, 2]
+    assert sorted(batch.topic_partition.partition for batch in made.drain(queues, cluster())) == [0, 2]
     assert ready_nodes(made, 0.0) == {2: [1]}
 
 
@@ -134,7 +134,7 @@ def test_p4_a_retry_waits_for_its_back_off_unless_the_leader_is_new() -> None:
     """100 ms, more each time; a newer leader epoch ends the wait (KIP-951)."""
     made = accumulator()
     append(made, 0, b"x", 0.0)
-    (batch,) = made.drain(made.ready(cluster(), 0.0).nodes[1], cluster(), 0.0)
+    (batch,) = made.drain(made.ready(cluster(), 0.0).nodes[1], cluster())
     batch.answered()
     made.reenqueue(batch, 1.0)
     assert batch.attempts == 1
@@ -151,7 +151,7 @@ def test_p4_batches_without_sequences_come_back_in_the_order_they_went() -> None
     gone = []
     for n in range(3):
         append(made, 0, b"%d" % n, 0.0)
-        gone += made.drain([queue], cluster(), 0.0)
+        gone += made.drain([queue], cluster())
     append(made, 0, b"fresh", 0.0)
     for batch in gone:
         batch.answered()
@@ -215,7 +215,7 @@ class BatchLife(RuleBasedStateMachine):
             free: list[PartitionQueue] = [
                 queue for queue in queues if len(self.wire[queue.topic_partition.partition]) < 5
             ]
-            for batch in self.ledger.drain(free, cluster(), self.now):
+            for batch in self.ledger.drain(free, cluster()):
                 self.wire[batch.topic_partition.partition].append(batch)
 
     def _arrive(self, partition: int) -> ProducerBatch | None:

@@ -42,7 +42,7 @@ class Books:
 
     def sent(self, records: int = 1) -> ProducerBatch:
         batch = self.batch(records)
-        assert self.ledger.drain([self.accumulator.queue(TP)], CLUSTER, 0.0) == [batch]
+        assert self.ledger.drain([self.accumulator.queue(TP)], CLUSTER) == [batch]
         return batch
 
     def answer(self, batch: ProducerBatch, error: KafkaError | None, now_s: float = 0.0) -> None:
@@ -100,7 +100,7 @@ def test_a_batch_is_sent_again_until_its_tries_are_used_up() -> None:
     for _ in range(2):
         books.answer(batch, NotLeaderOrFollower())
         assert batch.state is BatchState.QUEUED and not books.ledger.ended
-        assert books.ledger.drain([books.accumulator.queue(TP)], CLUSTER, 1.0) == [batch]
+        assert books.ledger.drain([books.accumulator.queue(TP)], CLUSTER) == [batch]
     books.answer(batch, NotLeaderOrFollower())
     assert batch.state is BatchState.FAILED and books.ledger.ended == [batch]
     assert books.ledger.failures == [("t", 1, batch.error)] and set(heard) == {"t"}
@@ -170,6 +170,6 @@ def test_one_at_a_time_keeps_the_partition_until_the_answer() -> None:
     books = Books(one_at_a_time=True)
     first = books.sent()
     books.batch()
-    assert books.ledger.drain([books.accumulator.queue(TP)], CLUSTER, 0.0) == []
+    assert books.ledger.drain([books.accumulator.queue(TP)], CLUSTER) == []
     books.answer(first, None)
-    assert len(books.ledger.drain([books.accumulator.queue(TP)], CLUSTER, 0.0)) == 1
+    assert len(books.ledger.drain([books.accumulator.queue(TP)], CLUSTER)) == 1
