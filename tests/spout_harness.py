@@ -58,6 +58,7 @@ class Harness:
     def turn(self) -> bool:
         """What the runtime's loop does once; whether anything was emitted."""
         before = len(self.tuples)
+        self.spout.rests = False
         self.spout.next_tuple()
         self.spout.on_timer()
         return len(self.tuples) > before

@@ -67,6 +67,12 @@ class Spout(Component):
     1).
     """
 
+    rests: bool = False
+    """Set True by a ``next_tuple`` after whose emits there is no work before the descriptor of ``fileno`` is readable.
+
+    The runtime then sleeps on that, and sets it back before the next turn.
+    """
+
     fail_reason: FailReason = FailReason.FAILED
     """The reason of the present ``fail`` or ``fail_many``.
 

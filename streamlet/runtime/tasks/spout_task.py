@@ -391,7 +391,7 @@ class SpoutTask:
     def turn(self, budget: int, now: float) -> bool:
         """Ask for tuples while there is room; tell whether any was emitted.
 
-        At most ``budget`` times, and for ASK_S.
+        At most ``budget`` times, and for ASK_S. Where the spout ``rests``, it need not be asked again at once.
         """
         if not self.active:
             return False
@@ -400,6 +400,7 @@ class SpoutTask:
         ids = pending.ids
         if self.spout.holds_back and replay is not None:
             next_tuple = _emit_nothing
+        self.spout.rests = False
         first, monotonic = self.emits, self.clock.monotonic
         self._most_emits = most = first + budget
         over = monotonic() + ASK_S

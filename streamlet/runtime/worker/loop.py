@@ -425,8 +425,8 @@ class WorkerLoop:
         in_hand.clear()
         self.ledgers.settle()
         self.timers.run_due(now)
-        emitted = bool(self.other_threads.waiting) and self._take_calls()
-        emitted |= self._ask_spouts(now)
+        again = bool(self.other_threads.waiting) and self._take_calls()
+        again |= self._ask_spouts(now)
         # Worked off in the same turn, so that what a lone tuple leads to leaves with this turn's frames.
         if self.inbox:
             self._run_bolts(now)
@@ -436,7 +436,7 @@ class WorkerLoop:
         paused = bool(self.paused)
         self._watch_marks()
         self._flush()
-        if emitted or self.inbox.ready or self._posted or self.shared.acks or self.shared.fails or self.departures:
+        if again or self.inbox.ready or self._posted or self.shared.acks or self.shared.fails or self.departures:
             return 0.0
         return 0.0 if paused and not self.paused else self._sleep(now)
 
@@ -505,9 +505,10 @@ class WorkerLoop:
             live.run.stats.emitted += emitted
 
     def _ask_spouts(self, now: float) -> bool:
+        """Ask each spout for tuples; return whether one should be asked again at once."""
         self._watch_marks()
         self._weigh_spouts(now)
-        emitted = False
+        again = False
         # What a spout emits while it may not be asked (in `initialize`, `fail`, `on_timer`) waits in its outboxes until
         # tuples may travel, and then travels at once, in a drain too.
         travels = self.paused.isdisjoint(LINKS_MISSING)
@@ -516,7 +517,7 @@ class WorkerLoop:
                 if spout.active:
                     ask = partial(spout.turn, BATCH_BUDGET if spout.by_batch else SPOUT_BUDGET, now)
                     if self.ledgers.guard(spout, "next_tuple", ask):
-                        emitted = True
+                        again |= not spout.spout.rests
                         # A process may stand still in the middle of a turn, and wake when its tuples are another's.
                         if not self.ledgers.guard(spout, "may_send", spout.spout.may_send):
                             self._take_back(self.tasks[spout.task_id])
@@ -526,7 +527,7 @@ class WorkerLoop:
                 if travels:
                     self._collect(self.tasks[spout.task_id])  # also what it emitted before it raised
         self.census.begin_if_due(now)
-        return emitted
+        return again
 
     def _take_back(self, live: LiveTask) -> None:
         """Drop what a spout's outboxes hold; its messages fail as lost."""

@@ -865,6 +865,11 @@ class PartitionManager:
         return self.ledger.next_committable()
 
     @property
+    def at_hand(self) -> bool:
+        """Whether something can be emitted without another fetch."""
+        return bool(self._waiting or self._due or self.buffer)
+
+    @property
     def at_end(self) -> bool:
         """Whether everything below the fixed end was emitted or passed over."""
         return self.end is not None and self.ledger.position >= self.end

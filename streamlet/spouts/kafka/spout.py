@@ -141,8 +141,18 @@ class KafkaSpout(Spout):
                 return
             self._end_turn()
             if state is not NO_EMITTED:
+                self._rest_if_dry()
                 return
+        if self.rests:  # else the upkeep would be done a second time for one answer
+            return
         self._walk()
+
+    def _rest_if_dry(self) -> None:
+        """Rest where all that was fetched is emitted and the next answer wakes the loop."""
+        # A run that ends by itself does not rest: its last commit waits for nothing.
+        assert self._parts is not None
+        at_hand = any(manager.at_hand for manager in self._managers)
+        self.rests = not (at_hand or self._until_caught_up) and self._parts.fetcher.all_asked
 
     def _walk(self) -> None:
         """Do the upkeep, then walk from partition to partition until one emits."""
@@ -166,6 +176,7 @@ class KafkaSpout(Spout):
                 return
             self._end_turn()
             if state is not NO_EMITTED:
+                self._rest_if_dry()
                 return
 
     def may_send(self) -> bool:

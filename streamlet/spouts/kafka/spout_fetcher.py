@@ -133,6 +133,11 @@ class SpoutFetcher:
                 wait_ms = min(wait_ms, BUSY_WAIT_MS) if broker in busy else wait_ms
                 self._ask(connection, state, mine, rooms[broker], wait_ms)
 
+    @property
+    def all_asked(self) -> bool:
+        """Whether every broker owes an answer."""
+        return bool(self._brokers) and all(state.answer is not None for state in self._brokers.values())
+
     def forget_unused(self) -> None:
         """Drop the state of brokers that no partition uses any more."""
         used = {connection.broker for connection in self._connections.connections()}

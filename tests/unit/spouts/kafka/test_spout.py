@@ -40,6 +40,11 @@ class Manager:
         self.failed: list[int] = []
         self.lost: list[int] = []
         self.count = 1
+        self.at_end = False
+
+    @property
+    def at_hand(self) -> bool:
+        return self.left > 0
 
     def begin_turn(self, now_s: float, records: int, *, holds_back: bool = False) -> None: ...
 
@@ -87,6 +92,7 @@ class Rig:
                 collect=lambda now: self.steps.append("collect") or [],
                 send=lambda managers, topic_id, now: self.steps.append("fetch"),
                 forget_unused=lambda: None,
+                all_asked=True,
             ),
             commits=SimpleNamespace(poll=self.commit_poll),
         )
@@ -96,6 +102,7 @@ class Rig:
 
     def ask(self, times: int) -> list[int]:
         for _ in range(times):
+            self.spout.rests = False  # as before each turn
             self.spout.next_tuple()
         return self.emitted
 
@@ -148,6 +155,29 @@ def test_no_answer_is_read_after_the_last_look_at_answers() -> None:
     rig = Rig(Manager(0, 0))
     rig.ask(1)
     assert rig.steps == ["poll", "collect", "fetch", "send_queued"]
+
+
+def test_after_the_last_record_at_hand_it_rests_until_its_descriptor_is_readable() -> None:
+    """A second upkeep for one answer would find nothing, and costs as much as the first."""
+    rig = Rig(Manager(0, 1), Manager(1, 1))
+    rig.ask(1)
+    assert not rig.spout.rests, "the other partition has something"
+    rig.ask(1)
+    assert rig.spout.rests and rig.emitted == [0, 1]
+    upkeeps = rig.commits
+    rig.spout.next_tuple()
+    assert rig.commits == upkeeps, "asked again in the same turn"
+    rig.ask(1)
+    assert rig.commits == upkeeps + 1 and not rig.spout.rests
+
+
+@pytest.mark.parametrize("why", ["no fetch is under way", "the run ends by itself"])
+def test_it_does_not_rest_where_nothing_would_wake_it(why: str) -> None:
+    rig = Rig(Manager(0, 1))
+    rig.spout._parts.fetcher.all_asked = why != "no fetch is under way"  # type: ignore[union-attr, misc]
+    rig.spout._until_caught_up = why == "the run ends by itself"
+    rig.ask(1)
+    assert rig.emitted == [0] and not rig.spout.rests
 
 
 def test_answers_go_to_the_manager_of_their_slot_and_unknown_ones_nowhere() -> None:
