@@ -148,7 +148,7 @@ class KafkaSpout(Spout):
         self._walk()
 
     def _rest_if_dry(self) -> None:
-        """Rest where all that was fetched is emitted and the next answer wakes the loop."""
+        """Rest where nothing is left and the next answer wakes the loop."""
         # A run that ends by itself does not rest: its last commit waits for nothing.
         assert self._parts is not None
         at_hand = any(manager.at_hand for manager in self._managers)
