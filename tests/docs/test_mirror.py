@@ -13,7 +13,6 @@ RUNGS = ("unit", "scripted")
 
 DECLARATIONS = {
     "base/errors",
-    "bolts/kafka/errors",
     "components/bolt",
     "components/spout",
     "devcluster/errors",

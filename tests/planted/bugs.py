@@ -29,6 +29,7 @@ SPOUT = ("tests/unit/spouts", "tests/scripted/spouts")
 RECORDS = ("tests/unit/kafka/records", "tests/unit/kafka/fetch")
 PRODUCER = ("tests/unit/kafka/producer", "tests/scripted/kafka/producer")
 CONSUMER = ("tests/unit/kafka/consumer", "tests/scripted/kafka/consumer")
+BOLT = ("tests/unit/bolts", "tests/scripted/bolts")
 NET = ("tests/unit/kafka/net", "tests/scripted/kafka/net", "tests/unit/kafka/metadata")
 
 BUGS = (
@@ -423,5 +424,48 @@ BUGS = (
         "self._fetch_again_from(self._batch_end)",
         "self._fetch_again_from(self.position)",
         SPOUT,
+    ),
+    # -- KafkaBolt
+    Bug(
+        "a tuple of a KafkaBolt is acked when its record is sent",
+        "bolts/kafka/outbound.py",
+        "            lot.delivery.open += 1\n            self.watch",
+        "            self.watch",
+        BOLT,
+    ),
+    Bug(
+        "a KafkaBolt acks a tuple whose record failed",
+        "bolts/kafka/bolt.py",
+        "                self.fail(tup)\n",
+        "",
+        BOLT,
+    ),
+    Bug(
+        "a record of a KafkaBolt passes one that waits for the same topic",
+        "bolts/kafka/outbound.py",
+        "            if place in behind or lot.offer_after > now:",
+        "            if lot.offer_after > now:",
+        BOLT,
+    ),
+    Bug(
+        "what a KafkaBolt keeps is in no answer of a census",
+        "runtime/worker/queue_census.py",
+        "            for batch in live.run.answered_for if isinstance(live.run, BoltTask) else ():",
+        "            for batch in ():",
+        (*LOOP, *BOLT),
+    ),
+    Bug(
+        "a part of a split batch is not waited for",
+        "kafka/producer/record_future.py",
+        "        if not self._groups[0][0].children:\n            self._take_off()",
+        "        self._groups.popleft()",
+        PRODUCER,
+    ),
+    Bug(
+        "a bolt that rests is given tuples",
+        "runtime/worker/loop.py",
+        "        self._blocked_bolts |= self._rested\n",
+        "",
+        LOOP,
     ),
 )

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Unpack
 from streamlet.base.errors import SettingError, StreamletError, text_of
 from streamlet.base.notices import Notices
 from streamlet.bolts.kafka.bolt_config import KafkaBoltConfig, override_names, wrong_fields
+from streamlet.bolts.kafka.errors import outcome_is_unknown
 from streamlet.bolts.kafka.outbound import Delivery, Outbound, Wait
 from streamlet.bolts.kafka.shared_producer import SharedProducer, share
 from streamlet.components.batch import Batch
@@ -24,7 +25,6 @@ from streamlet.components.component import BoltPort
 from streamlet.components.context import TopologyContext
 from streamlet.kafka.errors import KafkaError, copy_of
 from streamlet.kafka.producer import FutureRecordMetadata
-from streamlet.kafka.producer.errors import OutcomeUnknown
 from streamlet.kafka.producer.producer_config import ProducerOptions
 from streamlet.kafka.producer.record_future import FailedRecords, call_when_over
 from streamlet.model.spec import BOLT, ComponentSpec
@@ -248,7 +248,7 @@ class KafkaBolt(Bolt):
     def _told_of(self, error: Exception, tracked: bool) -> Exception:
         """Return a record's own error as a paragraph about its tuple."""
         said = text_of(error)
-        if isinstance(error, OutcomeUnknown):
+        if outcome_is_unknown(error):
             said += " Whether the record was written is not known: sent again, it may be there twice."
         then = (
             "Its tuple has failed, and its spout was informed."

@@ -159,3 +159,13 @@ def test_records_with_more_than_key_and_value_go_one_by_one() -> None:
     rig.producer.room = 1
     rig.out.offer(0.0)
     assert rig.producer.took[1:] == [("t", b"b", b"l", [], 2, None)]
+
+
+def test_a_later_record_of_a_topic_waits_behind_an_earlier_one_though_the_topic_is_known_by_now() -> None:
+    rig = Rig(Producer())
+    rig.add(b"a", topic="new")
+    rig.producer.known.add("new")
+    rig.add(b"b", topic="new", now=OFFER_AGAIN_S / 2)
+    assert rig.producer.took == []
+    rig.out.offer(2 * OFFER_AGAIN_S)
+    assert [value for _, value in rig.producer.took] == [b"a", b"b"]
