@@ -259,10 +259,9 @@ def test_the_next_run_starts_at_once_after_a_stop_and_after_a_session_when_all_w
     for pid in group.processes("b"):
         os.kill(pid, signal.SIGKILL)
     killed = time.monotonic_ns()
-    run = group.start("c")
+    group.start("c")
     first = group.wait_for_emits("c", patience_s=SESSION_S + 40)
     print(f"emits {(first - killed) / 1e9:.2f} s after the older run was killed")
-    assert "is not a member of consumer group" in run.said()
     assert group.never_both() == ["a", "b", "c"]
 
 
