@@ -161,6 +161,7 @@ class Outbound:
             lot = self.waiting.popleft()
             place = lot.topic, lot.partition
             if place in behind or lot.offer_after > now:
+                self.wait = self.wait or Wait.TOPIC
                 behind.add(place)
                 later.append(lot)
                 continue

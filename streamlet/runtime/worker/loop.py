@@ -142,7 +142,6 @@ class WorkerLoop:
         self._spouts_keep = memory // 2
         self._weighs_at = 0.0
         self._holds_back_since: dict[int, float] = {}
-        """Spout -> the most calls in one turn."""
         self._polls: list[SpoutTask] = []
         self._descriptors: list[tuple[SpoutTask, int]] = []
         self._watched: set[int] = set()

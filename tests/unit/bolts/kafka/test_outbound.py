@@ -104,6 +104,14 @@ def test_a_topic_that_is_not_known_holds_up_its_own_records_only() -> None:
     assert [value for _, value in rig.producer.took] == [b"b", b"a", b"c", b"d"]
 
 
+def test_that_a_record_waits_for_its_topic_is_said_between_two_offers_too() -> None:
+    """Each batch looks at what waits: forgotten in between, a long wait would never be told."""
+    rig = Rig(Producer())
+    rig.add(b"a", topic="new", now=10.0)
+    rig.add(b"b", now=10.0 + OFFER_AGAIN_S / 2)
+    assert rig.out.wait is Wait.TOPIC and [taken[1] for taken in rig.producer.took] == [b"b"]
+
+
 def test_too_many_records_that_wait_for_a_topic_end_the_wish_for_more() -> None:
     rig = Rig(Producer())
     rig.add(*[b"x"] * (MOST_WAITING + 1), topic="new")
