@@ -106,12 +106,8 @@ def main() -> None:
         bytewax = str(HERE / "rivals" / "bytewax_kafka_to_kafka.py") + ":flow"
         systems: dict[str, Callable[[], float]] = {
             "streamlet, 1 worker": lambda: rig.streamlet(1),
-            "streamlet by batch, 1 worker": lambda: rig.streamlet(
-                1, "topology.max.spout.pending=20000", BENCHMARK_BY_BATCH="1"
-            ),
-            "streamlet by batch, 2 workers": lambda: rig.streamlet(
-                2, "topology.max.spout.pending=20000", BENCHMARK_BY_BATCH="1"
-            ),
+            "streamlet by batch, 1 worker": lambda: rig.streamlet(1, BENCHMARK_BY_BATCH="1"),
+            "streamlet by batch, 2 workers": lambda: rig.streamlet(2, BENCHMARK_BY_BATCH="1"),
             "bytewax, 1 worker": lambda: rig.run("-m", "bytewax.run", bytewax),
             "confluent-kafka loop": lambda: rig.run(str(HERE / "rivals" / "loop_kafka_to_kafka.py")),
         }

@@ -28,6 +28,7 @@ class UpperByBatch(Bolt):
 
 
 class Copy(Topology):
+    config = {"topology.max.spout.pending": 20_000}  # 2000 are two batches on their way to the broker
     lines = KafkaSpout.spec(
         config=SpoutConfig(KafkaHosts(SERVERS), os.environ["BENCHMARK_TOPIC"], id=os.environ["BENCHMARK_OUTPUT"])
     )
