@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Unpack
 from streamlet.base.errors import SettingError, StreamletError, text_of
 from streamlet.base.notices import Notices
 from streamlet.bolts.kafka.bolt_config import KafkaBoltConfig, override_names, wrong_fields
-from streamlet.bolts.kafka.errors import outcome_is_unknown
+from streamlet.bolts.kafka.errors import RecordsLeft, outcome_is_unknown
 from streamlet.bolts.kafka.outbound import Delivery, Outbound, Wait
 from streamlet.bolts.kafka.shared_producer import SharedProducer, share
 from streamlet.components.batch import Batch
@@ -150,18 +150,20 @@ class KafkaBolt(Bolt):
         if shared is None:
             return
         deadline = time.monotonic() + CLOSE_S
-        while self._out.open_deliveries and time.monotonic() < deadline:
+        while self._out.open and time.monotonic() < deadline:
             self._go_on()
             time.sleep(0.002)
-        if self._out.open_deliveries:
-            self.log(
-                f"stops with {self._out.open_deliveries} batches of tuples under way to {self.bolt_config.where}, "
-                f"after {CLOSE_S:g} s: their records may or may not be written. Tracked tuples are read again by the "
-                "next run.",
-                "warning",
-            )
+        left, untracked = len(self._out.open), self._out.untracked
         self._report()
         shared.leave(max(deadline - time.monotonic(), 0.1))
+        said = f"{left} batches of tuples are under way to {self.bolt_config.where}, {CLOSE_S:g} s after the drain"
+        if untracked:
+            raise RecordsLeft(
+                f"{said}. {untracked} of these tuples are not tracked: their records may not be written, and nobody "
+                "sends them again. See whether the brokers run; with tracking a spout reads such tuples again."
+            )
+        if left:
+            self.log(f"{said}: their records may or may not be written, and the next run reads them again.", "warning")
 
     # -- tuples ---------------------------------------------------------------------------------------------
 

@@ -18,6 +18,10 @@ class OutputTopicMissing(BadInput):
     """The topic to write to does not exist."""
 
 
+class RecordsLeft(StreamletError):
+    """A run ended before records of untracked tuples were acknowledged."""
+
+
 class RecordNotMade(StreamletError):
     """A tuple gave no record: a function of the user's raised, or a value has no bytes."""
 

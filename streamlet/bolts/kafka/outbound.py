@@ -127,7 +127,8 @@ class Outbound:
     waiting: deque[Lot] = field(default_factory=deque)
     """Lots that were not taken whole, oldest first."""
     waiting_records: int = 0
-    open_deliveries: int = 0
+    open: dict[Delivery, None] = field(default_factory=dict)
+    """The deliveries that are not over."""
     under_way: int = 0
     """Records that were taken and are not over."""
     wait: Wait | None = None
@@ -138,10 +139,15 @@ class Outbound:
         """Whether further tuples should wait in the bolt's queue."""
         return self.wait is Wait.MEMORY or self.waiting_records > MOST_WAITING
 
+    @property
+    def untracked(self) -> int:
+        """The number of tuples under way that no spout sends again."""
+        return sum(delivery.batch.roots.count(0) for delivery in self.open)
+
     def add(self, batch: Batch, records: Records, now: float) -> None:
         """Take in a batch, and offer its records."""
         delivery = Delivery(batch, records, open=1, failed=records.failed)
-        self.open_deliveries += 1
+        self.open[delivery] = None
         for topic, partition, places in records.shares():
             lot = Lot(delivery, topic, partition, places)
             delivery.open += 1
@@ -187,7 +193,7 @@ class Outbound:
     def _done(self, delivery: Delivery) -> None:
         delivery.open -= 1
         if not delivery.open:
-            self.open_deliveries -= 1
+            del self.open[delivery]
             self.over(delivery)
 
     def _offer(self, lot: Lot, now: float) -> Wait | None:

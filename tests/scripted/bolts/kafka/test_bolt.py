@@ -14,6 +14,7 @@ import pytest
 from streamlet import Bolt, Grouping, Topology, TopologyContext, Tuple
 from streamlet.backends.contract import RunRequest, RunResult, Stop
 from streamlet.backends.inline import InlineBackend
+from streamlet.base.errors import StreamletError
 from streamlet.bolts.kafka import KafkaBolt
 from streamlet.bolts.kafka.errors import OutputTopicMissing
 from streamlet.kafka.broker_errors import TopicAuthorizationFailed
@@ -189,6 +190,17 @@ def test_tuples_that_are_not_tracked_are_written_before_the_run_ends() -> None:
         result, _ = run(copying(cluster), **{"topology.acker.executors": 0})
         assert result.reason == "caught_up"
         assert Counter(written(cluster)) == Counter(numbers(500))
+
+
+def test_a_run_that_leaves_records_of_untracked_tuples_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamlet.bolts.kafka.bolt.CLOSE_S", 0.3)
+    with FakeCluster({"out": 1}) as cluster:
+        cluster.fill("lines", 10)
+        cluster.broker.on(ApiKey.PRODUCE, SILENCE)
+        with pytest.raises(
+            StreamletError, match="10 of these tuples are not tracked: their records may not be written"
+        ):
+            run(copying(cluster), **{"topology.acker.executors": 0})
 
 
 def test_a_broker_that_is_away_is_waited_for_and_told_once(caplog: pytest.LogCaptureFixture) -> None:

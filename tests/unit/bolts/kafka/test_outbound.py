@@ -70,7 +70,7 @@ def test_a_batch_is_over_when_all_that_was_taken_of_it_is() -> None:
     assert rig.over == []
     rig.part_over()
     assert [delivery.failed for delivery in rig.over] == [{}]
-    assert (rig.out.open_deliveries, rig.out.waiting_records) == (0, 0)
+    assert (len(rig.out.open), rig.out.waiting_records) == (0, 0)
 
 
 def test_what_finds_no_memory_is_offered_again_in_order_and_no_more_is_wanted_meanwhile() -> None:
