@@ -88,7 +88,7 @@ def validate(
             *_component(component, imported),
             *_ticks(topology, component),
             *input_problems(topology, component),
-            *wiring_problems(topology, component),
+            *wiring_problems(topology, component, (overrides or {}).get(component.name, {})),
             *config_problems(component.config),
             *misplaced_settings(component),
             *override_problems(component, (overrides or {}).get(component.name, {})),
@@ -321,7 +321,7 @@ def input_problems(topology: TopologySpec, component: ComponentDef) -> Iterator[
             )
 
 
-def wiring_problems(topology: TopologySpec, component: ComponentDef) -> Iterator[Finding]:
+def wiring_problems(topology: TopologySpec, component: ComponentDef, overrides: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield the problems that a component's class finds with its arguments."""
     find = getattr(component.cls, "wiring_problems", None)
     if find is None:
@@ -333,7 +333,10 @@ def wiring_problems(topology: TopologySpec, component: ComponentDef) -> Iterator
         for stream in outputs.get(sub.source.component, ())
         if stream.name == sub.source.stream
     }
-    yield from find(component.kwargs, sources.items())
+    kwargs = component.kwargs
+    if overrides and not any(override_problems(component, overrides)):
+        kwargs = component.cls.with_overrides(kwargs, overrides)
+    yield from find(kwargs, sources.items())
 
 
 def _subscription(topology: TopologySpec, component: ComponentDef, sub: BoltInput) -> Iterator[Finding]:

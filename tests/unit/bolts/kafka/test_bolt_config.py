@@ -82,12 +82,12 @@ def test_no_password_and_no_code_is_taken_from_a_command_line() -> None:
         config().with_text({"linger_ms": "5x"})
 
 
-def problems(**more: Any) -> list[str]:
+def problems(overrides: dict[str, Any] | None = None, **more: Any) -> list[str]:
     class Counts(Topology):
         words = Words.spec()
         out = KafkaBolt.spec(inputs=[words], hosts=HOSTS, topic="t", **more)
 
-    return [str(problem) for problem in validate(Counts.__topology__, imported=False)]
+    return [str(problem) for problem in validate(Counts.__topology__, {"out": overrides or {}}, imported=False)]
 
 
 def test_check_names_fields_that_a_stream_does_not_have() -> None:
@@ -102,6 +102,14 @@ def test_check_names_fields_that_a_stream_does_not_have() -> None:
         "out: value is not given, and words has 2 fields: 'word', 'count'. Say which one is the record's value, as in "
         'value="count", or give a function of the tuple.'
     ]
+
+
+def test_check_looks_at_the_fields_that_a_command_line_names() -> None:
+    assert problems({"key": "count"}, value="word") == []
+    (said,) = problems({"key": "wrd"}, value="word")
+    assert said.startswith("out: key is the field 'wrd', and words has no such field.")
+    (said,) = problems({"linger": "5"}, key="word", value="word")
+    assert said.startswith("out: It has no setting 'linger' that a run could change. Did you mean 'linger_ms'?")
 
 
 def test_a_bolt_of_the_users_is_asked_for_nothing() -> None:
