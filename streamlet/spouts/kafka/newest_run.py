@@ -12,6 +12,7 @@ runs that come at once.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
@@ -21,6 +22,8 @@ from streamlet.kafka.metadata.cluster import TopicPartition
 
 NEWCOMER = -1
 """The generation of a run that has not been given its topic yet."""
+
+_LEGAL = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 FORGOTTEN = 0
 """The generation that the replacement of a worker names: before all that a run was given its topic in."""
@@ -57,6 +60,13 @@ class Verdict:
     def encode(self) -> bytes:
         """Return the user data of an assignment."""
         return json.dumps(asdict(self), separators=(",", ":")).encode()
+
+
+def member_name(run: str, component: str, task_id: int, task_index: int) -> str:
+    """Return the instance id of a task's member; a component with an odd name goes by its task's number."""
+    # Kafka takes for an instance id what it takes for a topic's name.
+    name = f"{run}-{component}-{task_index}"
+    return name if _LEGAL.fullmatch(name) else f"{run}-task-{task_id}"
 
 
 def decode_claim(data: bytes | None) -> Claim | None:

@@ -32,7 +32,7 @@ from streamlet.spouts.kafka.errors import NoSuchTopic, NoZooKeeper, SpoutCannotS
 from streamlet.spouts.kafka.group_owner import BEAT_SHARE, GroupOwner
 from streamlet.spouts.kafka.hosts import KafkaBrokerReader, KafkaHosts, StaticBrokerReader, StaticHosts, ZkBrokerReader
 from streamlet.spouts.kafka.manager import PartitionManager
-from streamlet.spouts.kafka.newest_run import FORGOTTEN, NEWCOMER, Claim
+from streamlet.spouts.kafka.newest_run import FORGOTTEN, NEWCOMER, Claim, member_name
 from streamlet.spouts.kafka.partition import Broker
 from streamlet.spouts.kafka.partition_opening import PartitionOpener
 from streamlet.spouts.kafka.scheme import Scheme
@@ -337,7 +337,9 @@ class _Start:
             request_timeout_ms=config.request_timeout_ms,
             group_id=group,
             # The place of a task outlives its process: the replacement of a worker that died takes it over at once.
-            group_instance_id=f"{context.topology_id}-{context.component_name}-{context.task_index}",
+            group_instance_id=member_name(
+                context.topology_id, context.component_name, context.task_id, context.task_index
+            ),
             session_timeout_ms=session_ms,
             # Rule: not below the session time-out. The coordinator goes on without a member that is silent in a
             # rebalance for that long, and until its session is over that member may still emit.

@@ -19,6 +19,7 @@ from streamlet.spouts.kafka.newest_run import (
     Verdict,
     decode_claim,
     decode_verdict,
+    member_name,
     newest,
 )
 
@@ -118,6 +119,12 @@ def test_the_tasks_of_the_newest_run_get_what_the_arithmetic_of_tasks_gives_them
 def test_a_task_without_a_partition_is_told_that_its_run_has_the_topic() -> None:
     found = shared({"lines": 1}, {"m1": of(replace(NEW, task=1, count=2))}.items())
     assert found["m1"] == ([], Verdict("run-b", "words", NEWCOMER, 1))
+
+
+def test_a_component_with_an_odd_name_has_a_member_with_a_name_that_kafka_takes() -> None:
+    assert member_name("run-1", "lines", 7, 0) == "run-1-lines-0"
+    assert member_name("run-1", "häufige wörter", 7, 0) == "run-1-task-7"
+    assert member_name("run-1", "x" * 250, 8, 1) == "run-1-task-8"
 
 
 def test_each_topic_has_a_run_of_its_own() -> None:
