@@ -377,15 +377,16 @@ class GroupThread:
             return
         self._share = None
         self._counts = self._counts_of(topics)
+        assignor = self._assignors.get(share.protocol)
+        level = logging.DEBUG if assignor is not None and assignor.quiet else logging.INFO
         if share.skip:
-            _log.info("group %r is led from here again; what is shared out stays", self._config.group_id)
+            _log.log(level, "group %r is led from here again; what is shared out stays", self._config.group_id)
             self._hand_in({})
             return
-        assignor = self._assignors.get(share.protocol)
         if assignor is None:
             raise KafkaError(f"The group chose the assignor {share.protocol!r}, which this member did not offer.")
         shares = assignor.assign(self._counts, subscriptions)
-        _log.info("group %r is led from here; %s gives %s", self._config.group_id, share.protocol, shares)
+        _log.log(level, "group %r is led from here; %s gives %s", self._config.group_id, share.protocol, shares)
         self._hand_in(assignor.encode(shares, subscriptions))
 
     def _hand_in(self, shares: Mapping[str, bytes]) -> None:

@@ -131,6 +131,7 @@ class NewestRunAssignor(PartitionAssignor):
     """Gives each topic to the tasks of the newest run, by arithmetic."""
 
     name: ClassVar[str] = "streamlet"
+    quiet: ClassVar[bool] = True  # each task says itself what it reads
 
     def assign(
         self, partition_counts: Mapping[str, int], subscriptions: Mapping[str, Subscription]

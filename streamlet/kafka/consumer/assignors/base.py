@@ -147,6 +147,8 @@ class PartitionAssignor(ABC):
 
     name: ClassVar[str]
     """Name that members agree on; Java's names for Java's assignors."""
+    quiet: ClassVar[bool] = False
+    """Whether its shares are told at the level of debugging alone."""
     protocols: ClassVar[frozenset[RebalanceProtocol]] = frozenset({RebalanceProtocol.EAGER})
 
     def user_data(self, owned: tuple[TopicPartition, ...], generation_id: int) -> bytes | None:
