@@ -172,6 +172,15 @@ def check_offset(tp: TopicPartition, offset: object, leader_epoch: object) -> No
             raise ValueError(f"seek() in {tp}: {what} = {number!r} must be a whole number from {least} to {most - 1}.")
 
 
+def check_time(tp: TopicPartition, when: object) -> None:
+    """Check a time to look for. Raises WrongArgument, ValueError."""
+    remedy = "write whole milliseconds since 1970."
+    if isinstance(when, bool) or not isinstance(when, int):
+        raise WrongArgument(f"{when!r} is not a time to look for in {tp}: {remedy}")
+    if not is_whole(when, 0):
+        raise ValueError(f"{when!r} is not a time to look for in {tp}: {remedy}")
+
+
 # -- the producer's calls
 
 

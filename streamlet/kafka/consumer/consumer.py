@@ -213,11 +213,13 @@ class Consumer:
 
     def subscription(self) -> frozenset[str]:
         """Return the topics subscribed to, or matched by the pattern."""
-        return self._subscriptions.topics
+        with self._guarded():
+            return self._subscriptions.topics
 
     def assignment(self) -> frozenset[TopicPartition]:
         """Return the partitions read now."""
-        return frozenset(self._subscriptions.assigned)
+        with self._guarded():
+            return frozenset(self._subscriptions.assigned)
 
     # -- records
 
@@ -329,13 +331,15 @@ class Consumer:
 
     def paused(self) -> frozenset[TopicPartition]:
         """Return the paused partitions."""
-        return frozenset(row.topic_partition for row in self._subscriptions.rows() if row.paused)
+        with self._guarded():
+            return frozenset(row.topic_partition for row in self._subscriptions.rows() if row.paused)
 
     def lag(self, partition: TopicPartition) -> int | None:
         """Return offsets between position and last seen end; None before a fetch."""
-        row = self._subscriptions.require(TopicPartition.of(partition))
-        end = row.last_stable_offset if self._fetcher.settings.read_committed else row.high_watermark
-        return None if row.position is None or end < 0 else max(end - row.position.offset, 0)
+        with self._guarded():
+            row = self._subscriptions.require(TopicPartition.of(partition))
+            end = row.last_stable_offset if self._fetcher.settings.read_committed else row.high_watermark
+            return None if row.position is None or end < 0 else max(end - row.position.offset, 0)
 
     # -- the log
 
@@ -412,14 +416,15 @@ class Consumer:
 
         It changes with each rebalance: call this for each transaction.
         """
-        self._commits()
-        assert self.config.group_id is not None
-        # Rule: a lost member is named by its last generation and not by -1, which coordinators do not check: it could
-        # overwrite the offsets of the new owner.
-        generation = self._rebalancer.last_generation
-        return ConsumerGroupMetadata(
-            self.config.group_id, generation.generation_id, generation.member_id, self.config.group_instance_id
-        )
+        with self._guarded():
+            self._commits()
+            assert self.config.group_id is not None
+            # Rule: a lost member is named by its last generation and not by -1, which coordinators do not check: it
+            # could overwrite the offsets of the new owner.
+            generation = self._rebalancer.last_generation
+            return ConsumerGroupMetadata(
+                self.config.group_id, generation.generation_id, generation.member_id, self.config.group_instance_id
+            )
 
     # -- the end
 

@@ -112,7 +112,7 @@ class Poller:
             self._raise_if_stopped()
             # Not the group's whole step: the user may be at work on records, so nothing is committed here by itself and
             # no partition changes hands.
-            self._rebalancer.first_positions.ask()
+            self._rebalancer.first_positions.ask(tp)
             self._find_positions()
             self._client.poll(min(left, self._next_wake_s(self._now_s()), 0.1))
 

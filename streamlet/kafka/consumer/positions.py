@@ -23,8 +23,7 @@ from typing import NamedTuple, TypeVar
 
 from streamlet.base.backoff import Backoff
 from streamlet.base.clock import Clock
-from streamlet.base.errors import WrongArgument
-from streamlet.kafka.arguments import by_partition, is_whole, partitions_of
+from streamlet.kafka.arguments import by_partition, check_time, partitions_of
 from streamlet.kafka.broker_errors import LeaderNotAvailable, UnknownTopicOrPartition
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.client.group_requests import OffsetAndMetadata
@@ -400,9 +399,19 @@ class FirstPositions:
         """Return seconds until a failed question may be asked again, or infinity."""
         return self._not_before_s - now_s if self._not_before_s > now_s else float("inf")
 
-    def ask(self) -> None:
-        """Ask for committed offsets of partitions without a position."""
-        rows = [row for row in self._subscriptions.in_state(FetchState.INITIALIZING) if not row.pending_callback]
+    def ask(self, awaited: TopicPartition | None = None) -> None:
+        """Ask for committed offsets of partitions without a position.
+
+        ``awaited``: one that a caller of ``position()`` waits for.
+        """
+        # Rule: a partition whose on_partitions_assigned has not returned is asked about only by a position() for it.
+        # The listener may seek it, and a reset policy 'none' would raise before that. A position() is often called in
+        # that listener itself: without its question it would wait for its whole time.
+        rows = [
+            row
+            for row in self._subscriptions.in_state(FetchState.INITIALIZING)
+            if not row.pending_callback or row.topic_partition == awaited
+        ]
         if not rows or self._asking or self._clock.monotonic() < self._not_before_s:
             return
         tps = [row.topic_partition for row in rows]
@@ -496,8 +505,7 @@ class OffsetQueries:
         """Return the first record at or after a time, for each partition."""
         wanted = by_partition(timestamps, "milliseconds")
         for tp, when in wanted.items():
-            if not is_whole(when, 0):
-                raise WrongArgument(f"{when!r} is not a time to look for in {tp}: write whole milliseconds since 1970.")
+            check_time(tp, when)
         rows = self._ask(wanted, timeout_s)
         return {
             tp: None if row.offset < 0 else OffsetAndTimestamp(row.offset, row.timestamp, row.leader_epoch)

@@ -7,6 +7,7 @@ partition changes hands in two rounds, and has never two owners.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -31,10 +32,10 @@ Claims = dict[str, tuple[int, tuple[TopicPartition, ...]]]
 
 @message
 class StickyUserData:
-    """Java's ``StickyAssignorUserDataV1``: partitions of a member in a generation."""
+    """Partitions of a member in a generation: Java's ``StickyAssignorUserDataV0`` and ``V1``."""
 
     previous_assignment: tuple[TopicPartitions, ...] = wire(Array(TopicPartitions))
-    generation: int = wire(INT32, default=-1)
+    generation: int = wire(INT32, default=-1, since=1)
 
 
 class StickyAssignor(PartitionAssignor):
@@ -49,7 +50,7 @@ class StickyAssignor(PartitionAssignor):
         """Return the owned partitions; older members read them from here."""
         out = bytearray()
         row = StickyUserData(previous_assignment=grouped(owned), generation=generation_id)
-        codec_of(StickyUserData, 0, False).encode(row, out)
+        codec_of(StickyUserData, 1, False).encode(row, out)
         return bytes(out)
 
     def assign(
@@ -60,12 +61,13 @@ class StickyAssignor(PartitionAssignor):
 
     def claim(self, subscription: Subscription) -> tuple[int, tuple[TopicPartition, ...]]:
         """Return a member's claim, by user data or else by its subscription."""
-        try:
-            reader = Reader(subscription.user_data or b"")
-            row: StickyUserData = codec_of(StickyUserData, 0, False).decode(reader)
-        except MalformedFrame:
-            return subscription.generation_id, subscription.owned
-        return row.generation, flat(row.previous_assignment)
+        # The data does not say its format. Newest first: the old one is the beginning of the new one.
+        for version in (1, 0):
+            with contextlib.suppress(MalformedFrame):
+                reader = Reader(subscription.user_data or b"")
+                row: StickyUserData = codec_of(StickyUserData, version, False).decode(reader)
+                return row.generation, flat(row.previous_assignment)
+        return subscription.generation_id, subscription.owned
 
 
 def balance(
@@ -156,14 +158,22 @@ class CooperativeStickyAssignor(PartitionAssignor):
         shares = balance(partition_counts, subscriptions, claims)
         # Rule: a partition that another member still owns is given to nobody in this round. Its owner finds it missing
         # in its share and gives it back, which starts the round that gives it away. A claim of an older generation
-        # counts here, too: that member may still be reading.
-        owners: dict[TopicPartition, set[str]] = {}
-        for member, row in subscriptions.items():
-            for tp in row.owned:
-                owners.setdefault(tp, set()).add(member)
+        # counts here, too: that member may still be reading. Only the member with the newest claim keeps what it has:
+        # a zombie's memory, or a claim without a generation, takes nothing from the one that reads rightfully.
+        generations: dict[TopicPartition, dict[str, int]] = {}
+        for member, (generation, owned) in claims.items():
+            for tp in owned:
+                generations.setdefault(tp, {})[member] = generation
         return {
-            member: [tp for tp in share if not owners.get(tp, set()) - {member}] for member, share in shares.items()
+            member: [tp for tp in share if _free_for(member, generations.get(tp, {}))]
+            for member, share in shares.items()
         }
+
+
+def _free_for(member: str, generations: Mapping[str, int]) -> bool:
+    """Return whether a partition may go to a member; ``generations``: of those that claim it."""
+    others = [generation for other, generation in generations.items() if other != member]
+    return not others or (member in generations and generations[member] > max(others))
 
 
 def _generation(subscription: Subscription) -> int:

@@ -349,3 +349,31 @@ def test_c10_the_coordinator_knows_members_and_owners_without_a_zookeeper(
         finally:
             zookeeper.stop()
             zookeeper.close()
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_c5_a_listener_may_ask_for_the_positions_of_its_new_partitions(
+    cluster: DevCluster,
+    make_topic: Callable[..., str],
+    produce: Callable[..., None],
+    make_consumer: Make,
+    strategy: str,
+) -> None:
+    """Committed ones and those by the reset policy, before it returns, as Java's and aiokafka's clients answer."""
+    topic = make_topic(cluster, partitions=2)
+    zero, one = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    for partition in (0, 1):
+        produce(cluster, topic, [b"a", b"b", b"c"], partition=partition)
+    consumer = make_consumer(
+        cluster, group_id=topic, partition_assignment_strategy=[strategy], auto_offset_reset="latest", **QUICK
+    )
+    found: dict[TopicPartition, int] = {}
+
+    class Asks(ConsumerRebalanceListener):
+        def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+            found.update({tp: consumer.position(tp, timeout=PATIENCE_S) for tp in assigned})
+
+    consumer.commit({zero: OffsetAndMetadata(1)})
+    consumer.subscribe([topic], listener=Asks())
+    until([consumer], lambda: len(consumer.assignment()) == 2)
+    assert found == {zero: 1, one: 3}

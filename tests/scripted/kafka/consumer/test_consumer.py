@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from streamlet.base.errors import SettingError
-from streamlet.kafka import Consumer, KafkaError, OffsetAndMetadata
+from streamlet.kafka import Consumer, KafkaError, OffsetAndMetadata, TopicPartition
 from streamlet.kafka.broker_errors import TopicAuthorizationFailed
-from streamlet.kafka.consumer.errors import CommitFailed, GroupThreadDied
+from streamlet.kafka.consumer.errors import CommitFailed, ConsumerClosed, GroupThreadDied
 from streamlet.kafka.consumer.membership import Membership
 from streamlet.kafka.errors import ForeignProtocol
 from streamlet.kafka.protocol.messages.groups import FindCoordinatorResponse, JoinGroupResponse
@@ -131,3 +131,24 @@ def test_unknown_settings_are_refused_with_the_nearest(broker: FakeBroker) -> No
     ):
         with pytest.raises(SettingError, match=words):
             Consumer(bootstrap_servers=broker.address, **settings)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda consumer: consumer.subscription(),
+        lambda consumer: consumer.assignment(),
+        lambda consumer: consumer.paused(),
+        lambda consumer: consumer.lag(TopicPartition("t", 0)),
+        lambda consumer: consumer.group_metadata(),
+    ],
+    ids=["subscription", "assignment", "paused", "lag", "group_metadata"],
+)
+def test_c1_no_view_of_a_closed_consumer_answers_as_if_it_were_open(view: Callable[[Consumer], object]) -> None:
+    """A closed member's identity in a transaction would commit for a group that it has left."""
+    consumer = Consumer(bootstrap_servers="127.0.0.1:1", group_id="g")
+    consumer.assign([TopicPartition("t", 0)])
+    view(consumer)
+    consumer.close(0)
+    with pytest.raises(ConsumerClosed):
+        view(consumer)

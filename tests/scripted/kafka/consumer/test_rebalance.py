@@ -357,3 +357,30 @@ def test_a_listener_that_is_an_empty_list_too_is_heard() -> None:
     journal = Journal()
     assert rebalance.checked_listener(journal) is journal
     assert type(rebalance.checked_listener(None)) is ConsumerRebalanceListener
+
+
+class AsksPosition(ConsumerRebalanceListener):
+    def __init__(self, consumer: Consumer) -> None:
+        self.consumer, self.positions = consumer, dict[TopicPartition, int]()
+
+    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        self.positions = {tp: self.consumer.position(tp, timeout=5) for tp in assigned}
+
+
+def test_c5_a_listener_that_asks_for_a_position_is_answered_before_it_returns(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The committed offset, asked for there and then: nothing else asks before the listener has returned."""
+
+    def fetch(tps: Collection[TopicPartition], **_settings: Any) -> RequestFuture[Any]:
+        future: RequestFuture[Any] = RequestFuture()
+        future.complete({tp: OffsetAndMetadata(40 + tp.partition) for tp in tps})
+        return future
+
+    monkeypatch.setattr(rig, "fetch", fetch)
+    listener = AsksPosition(rig.consumer)
+    rig.consumer.subscribe(["t"], listener=listener)
+    rig.coordinator.poll()
+    rig.thread.news = [rig.joined(ZERO, ONE)]
+    rig.coordinator.poll()
+    assert listener.positions == {ZERO: 40, ONE: 41}

@@ -105,3 +105,44 @@ def test_c5_of_two_claims_the_later_generation_counts_and_equal_ones_void_each_o
         "new": Subscription(("a",), assignor.user_data(tps[:1], 5)),
     }
     assert assignor.assign({"a": 2}, rows) == {"old": [tps[1]], "new": [tps[0]]}
+
+
+def test_c5_a_cooperative_claim_of_an_older_generation_or_of_none_takes_nothing_for_a_round() -> None:
+    """The owner by the newest generation reads on; Java's assignor gives the same on this vector."""
+    owned = (TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t2", 1))
+    stale = (TopicPartition("t", 0), TopicPartition("t2", 1), TopicPartition("t", 2))
+    assignor = CooperativeStickyAssignor()
+    for generation in (9, -1):
+        rows = {
+            "c1": Subscription(("t", "t2"), assignor.user_data(owned, 10), owned, 10),
+            "c2": Subscription(("t", "t2"), assignor.user_data(stale, generation), stale, generation),
+        }
+        shares = assignor.assign({"t": 3, "t2": 3}, rows)
+        assert shares["c1"] == list(owned)
+        assert shares["c2"] == [TopicPartition("t", 2), TopicPartition("t2", 0), TopicPartition("t2", 2)]
+
+
+def test_c5_cooperative_gives_nobody_what_a_stale_or_a_leaving_reader_may_still_read() -> None:
+    """A claim of one generation twice, and the newest one of a member that wants the topic no more, hold it back."""
+    tp = TopicPartition("a", 0)
+    assignor = CooperativeStickyAssignor()
+    twice = {name: Subscription(("a",), None, (tp,), 5) for name in ("m1", "m2")}
+    assert assignor.assign({"a": 1}, twice) == {"m1": [], "m2": []}
+    leaving = {"old": Subscription(("a",), None, (tp,), 4), "new": Subscription(("b",), None, (tp,), 5)}
+    assert assignor.assign({"a": 1, "b": 0}, leaving) == {"old": [], "new": []}
+
+
+def test_c5_sticky_reads_user_data_of_the_first_format() -> None:
+    """Members older than generations (Kafka before 2.3) keep what they have, and any newer claim counts for more."""
+    tps = tuple(TopicPartition("a", number) for number in range(4))
+    assignor = StickyAssignor()
+
+    def first_format(member: str, *owned: TopicPartition) -> Subscription:
+        data = assignor.user_data(owned, 7)
+        assert data is not None
+        return Subscription(("a",), data[:-4])
+
+    rows = {"m1": first_format("m1", tps[3], tps[1]), "m2": first_format("m2", tps[2], tps[0])}
+    assert assignor.assign({"a": 4}, rows) == {"m1": [tps[1], tps[3]], "m2": [tps[0], tps[2]]}
+    rows["m3"] = Subscription(("a",), assignor.user_data((tps[1],), 0))
+    assert assignor.assign({"a": 4}, rows)["m3"] == [tps[1]]
