@@ -1,9 +1,14 @@
 // Storm's own word count from Kafka, every tuple tracked and acked, in one JVM (LocalCluster): the peer of
-// tests/benchmarks/topology_word_count.py. Ends when every record was acked, and writes what it counted.
+// tests/benchmarks/topology_word_count.py. Ends when every record was acked, and writes what it counted. Under live load
+// it ends after some seconds, and writes when each record was acked: pairs of offset and seconds, little-endian doubles.
 
 import java.io.PrintWriter;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -15,6 +20,7 @@ import org.apache.storm.LocalCluster;
 import org.apache.storm.kafka.spout.FirstPollOffsetStrategy;
 import org.apache.storm.kafka.spout.KafkaSpout;
 import org.apache.storm.kafka.spout.KafkaSpoutConfig;
+import org.apache.storm.kafka.spout.KafkaSpoutMessageId;
 import org.apache.storm.task.TopologyContext;
 import org.apache.storm.topology.BasicOutputCollector;
 import org.apache.storm.topology.OutputFieldsDeclarer;
@@ -30,6 +36,8 @@ public class WordCount {
     static final AtomicLong LAST = new AtomicLong();
     static final AtomicLong ACKED = new AtomicLong();
     static final CountDownLatch DONE = new CountDownLatch(1);
+    static final List<double[]> ACKED_AT = Collections.synchronizedList(new ArrayList<>());
+    static boolean live;
     static long lines;
 
     static class CountedSpout extends KafkaSpout<String, String> {
@@ -40,7 +48,10 @@ public class WordCount {
         @Override
         public void ack(Object messageId) {
             super.ack(messageId);
-            if (ACKED.incrementAndGet() == lines) {
+            if (live) {
+                double now = System.currentTimeMillis() / 1000.0;
+                ACKED_AT.add(new double[] {((KafkaSpoutMessageId) messageId).offset(), now});
+            } else if (ACKED.incrementAndGet() == lines) {
                 LAST.set(System.currentTimeMillis());
                 DONE.countDown();
             }
@@ -83,10 +94,20 @@ public class WordCount {
         }
     }
 
+    static void writeTimes(Path out) throws Exception {
+        double[][] rows = ACKED_AT.toArray(new double[0][]);
+        ByteBuffer bytes = ByteBuffer.allocate(16 * rows.length).order(ByteOrder.LITTLE_ENDIAN);
+        for (double[] row : rows) {
+            bytes.putDouble(row[0]).putDouble(row[1]);
+        }
+        Files.write(out, bytes.array());
+    }
+
     public static void main(String[] args) throws Exception {
         String bootstrap = args[0];
         String topic = args[1];
-        lines = Long.parseLong(args[2]);
+        live = args[2].equals("live");
+        lines = live ? 0 : Long.parseLong(args[2]);
         Path out = Path.of(args[3]);
         KafkaSpoutConfig<String, String> spout = KafkaSpoutConfig.builder(bootstrap, topic)
             .setProp("group.id", args[4])
@@ -103,6 +124,11 @@ public class WordCount {
         config.setMessageTimeoutSecs(120);
         try (LocalCluster cluster = new LocalCluster();
              LocalCluster.LocalTopology running = cluster.submitTopology("count", config, builder.createTopology())) {
+            if (live) {
+                Thread.sleep((long) (1000 * Double.parseDouble(args[5])));
+                writeTimes(out);
+                System.exit(0);
+            }
             DONE.await();
         }
         Map<String, Integer> total = new HashMap<>();
