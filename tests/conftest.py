@@ -62,7 +62,7 @@ def kafka39() -> Iterator[DevCluster]:
     It has TLS and SASL listeners too (``secure_servers``). A Kafka 2.1 in a run of ``tests.soak.old_broker``.
     """
     if "STREAMLET_TESTS_ON_KAFKA_2_1" in os.environ:
-        from tests import old_broker
+        from tests.soak import old_broker
 
         yield from old_broker.clusters()
         return
