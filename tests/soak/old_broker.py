@@ -80,7 +80,8 @@ class OldCluster(DevCluster):
 
     def start(self) -> OldCluster:
         java = Java(java11(), 11)
-        with mock.patch.object(cluster, "find_java", lambda: java), mock.patch.dict(RELEASES, {"3.9": RELEASE}):  # type: ignore[arg-type]
+        found = mock.patch.object(cluster, "find_java", lambda **_: java)
+        with found, mock.patch.dict(RELEASES, {"3.9": RELEASE}):
             super().start()
         return self
 
