@@ -28,7 +28,7 @@ class MemoryTree:
 class MemoryNodeStore:
     """A ``NodeStore`` over a ``MemoryTree``, with faults on demand. One thread."""
 
-    __slots__ = ("_closed", "_tree", "_waiting", "session_id", "state")
+    __slots__ = ("_announced", "_closed", "_tree", "_waiting", "session_id", "state")
 
     def __init__(self, tree: MemoryTree | None = None) -> None:
         self._tree = MemoryTree() if tree is None else tree
@@ -36,6 +36,7 @@ class MemoryNodeStore:
         self.state = StoreState.CONNECTED
         self._waiting: list[tuple[str, bytes, int, Future[int]]] = []
         self._closed = False
+        self._announced: dict[str, bytes] = {}
 
     # -- faults
 
@@ -51,6 +52,8 @@ class MemoryNodeStore:
         if self.state is StoreState.LOST:
             self.session_id = next(self._tree.sessions)
         self.state = StoreState.CONNECTED
+        for path, data in self._announced.items():
+            self.announce(path, data)
         waiting, self._waiting = self._waiting, []
         for path, data, version, future in waiting:
             self._carry_out(path, data, version, future)
@@ -58,6 +61,7 @@ class MemoryNodeStore:
     def expire(self) -> None:
         """Lose the session, and the writes that waited; ``resume`` brings a new one."""
         self.state = StoreState.LOST
+        self._forget_announced()
         self._fail_waiting("its session has expired")
 
     # -- NodeStore
@@ -111,6 +115,11 @@ class MemoryNodeStore:
             self._carry_out(path, data, version, future)
         return future
 
+    def announce(self, path: str, data: bytes) -> None:
+        self._announced[path] = data
+        if self.state is StoreState.CONNECTED and path not in self._tree.nodes:
+            self.create(path, data)
+
     def delete(self, path: str, version: int = ANY_VERSION) -> None:
         self._reach(path)
         old = self._tree.nodes.get(path)
@@ -122,6 +131,8 @@ class MemoryNodeStore:
         del self._tree.nodes[path]
 
     def close(self) -> None:
+        if not self._closed and self.state is not StoreState.LOST:
+            self._forget_announced()
         self._closed = True
         self.state = StoreState.LOST
         self._fail_waiting("it was closed")
@@ -139,6 +150,10 @@ class MemoryNodeStore:
             future.set_result(self.set(path, data, version))
         except (NodeStoreError, ValueError) as error:
             future.set_exception(error)
+
+    def _forget_announced(self) -> None:
+        for path in self._announced:
+            self._tree.nodes.pop(path, None)
 
     def _fail_waiting(self, why: str) -> None:
         waiting, self._waiting = self._waiting, []

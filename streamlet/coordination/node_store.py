@@ -125,6 +125,12 @@ class NodeStore(Protocol):
     def delete(self, path: str, version: int = ANY_VERSION) -> None:
         """Delete a node. Raises ``NodeMissing``, ``NodeNotEmpty``, ``VersionConflict``."""
 
+    def announce(self, path: str, data: bytes) -> None:
+        """Keep an ephemeral node as long as this store is open. Never blocks.
+
+        It is made at once or after reconnection, and made again in a new session; it goes with the session.
+        """
+
     def close(self) -> None:
         """End the session; futures still open fail. Bounded in time; may be repeated."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 import threading
@@ -111,6 +112,8 @@ class ZooKeeperNodeStore:
         # Writes that nobody has settled yet. kazoo answers on its own threads and `close` on the caller's: the
         # one that takes a future out of the set, under the lock, settles it.
         self._open: set[Future[int]] = set()
+        self._announced: dict[str, bytes] = {}
+        """Ephemeral nodes, by their full paths: made again in each new session."""
         self._closed = False
         self._connected = threading.Event()
         deadline = time.monotonic() + connect_timeout_s
@@ -189,6 +192,13 @@ class ZooKeeperNodeStore:
     def delete(self, path: str, version: int = ANY_VERSION) -> None:
         self._act(path, lambda node: self._client.delete_async(node, version), version)
 
+    def announce(self, path: str, data: bytes) -> None:
+        check_size(path, data)
+        node = self._node(path)
+        with self._lock:
+            self._announced[node] = data
+        self._make_ephemeral(node, data)
+
     def close(self) -> None:
         with self._lock:
             if self._closed:
@@ -251,6 +261,16 @@ class ZooKeeperNodeStore:
             self.state = StoreState[state]  # kazoo calls its states by the same names
         if state == KazooState.CONNECTED:
             self._connected.set()
+            with self._lock:
+                announced = dict(self._announced)
+            # In the same session the nodes are still there, and these requests are refused.
+            for node, data in announced.items():
+                self._make_ephemeral(node, data)
+
+    def _make_ephemeral(self, node: str, data: bytes) -> None:
+        # What fails for want of a connection is made at the next one. A user who may not write there announces nothing.
+        with contextlib.suppress(kz.KazooException):
+            self._client.create_async(node, data, ephemeral=True, makepath=True)
 
     def _node(self, path: str) -> str:
         check_path(path)

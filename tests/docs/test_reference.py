@@ -27,6 +27,9 @@ from tests.docs.pages import ROOT
 PAGE = (ROOT / "docs" / "reference" / "reference.md").read_text(encoding="utf-8")
 
 
+GROUPS = {"dev", "offsets"}
+
+
 def section(title: str) -> str:
     """What stands under a heading, up to the next of the same or a higher rank."""
     rank = title.split(" ", 1)[0]
@@ -58,7 +61,7 @@ def own_commands() -> Iterator[tuple[str, click.Command]]:
         yield name, command
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "dev"])
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in GROUPS])
 def test_a_command_has_exactly_the_options_of_its_table(name: str) -> None:
     title = next(line for line in PAGE.splitlines() if line.startswith(f"### streamlet {name} "))
     written = {cells[0].strip("`") for cells in rows(section(title))}
@@ -72,6 +75,21 @@ def test_dev_has_exactly_the_commands_and_options_of_its_table() -> None:
     written = [cells[0].strip("`").split() for cells in rows(section("### streamlet dev"))]
     assert {" ".join(words) for words in written if words[-1].startswith("--")} == there
     assert {words[0] for words in written} == set(dev.commands)
+
+
+def test_offsets_has_exactly_the_commands_and_options_of_its_tables() -> None:
+    """Its second table has the options, each with the commands that take it."""
+    group = dict(own_commands())["offsets"]
+    assert isinstance(group, click.Group)
+    there = {(name, option) for name, command in group.commands.items() for option in options(command)}
+    text = section("### streamlet offsets")
+    commands, taken = text.split("| option | of | meaning |")
+    assert {cells[0].strip("`").split()[0] for cells in rows(commands)} == set(group.commands)
+    written: set[tuple[str, str]] = set()
+    for option, of, _ in rows("|" + taken):
+        names = set(group.commands) if of == "all" else set(re.findall(r"`(\w+)`", of))
+        written |= {(name, option.strip("`")) for name in names}
+    assert written == there
 
 
 def test_the_page_lists_every_exit_status() -> None:

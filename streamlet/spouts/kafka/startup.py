@@ -38,6 +38,7 @@ from streamlet.spouts.kafka.partition_opening import PartitionOpener
 from streamlet.spouts.kafka.scheme import Scheme
 from streamlet.spouts.kafka.spout_config import GroupOffsets, SpoutConfig
 from streamlet.spouts.kafka.spout_fetcher import SpoutFetcher
+from streamlet.spouts.kafka.stores.announced_tasks import announce
 from streamlet.spouts.kafka.stores.commit_rounds import CommitRounds
 from streamlet.spouts.kafka.stores.group_offsets import KafkaGroupOffsets
 from streamlet.spouts.kafka.stores.offset_store import OffsetStore, Owner
@@ -93,7 +94,7 @@ def living_brokers(
     raise AssertionError("unreachable")
 
 
-def _refuse_foreign(brokers: Sequence[Broker]) -> None:
+def refuse_foreign(brokers: Sequence[Broker]) -> None:
     """Raise ForeignProtocol when every address speaks another protocol. TLS: the client itself says more."""
     spoken = [spoken_at(broker.host, broker.port) for broker in brokers]
     if not spoken or any(found in (None, "Kafka", "TLS") for found in spoken):
@@ -179,6 +180,25 @@ class Held:
             self.background.close()
 
 
+def find_brokers(
+    config: SpoutConfig, held: Held, timeout_s: float, deadline_s: float, clock: Clock
+) -> tuple[ZkBrokerReader | None, list[Broker]]:
+    """Return the brokers of ``hosts``, and their reader where that is ZooKeeper. Blocks. Raises as ``living_brokers``.
+
+    ``timeout_s``: of a first connection to ZooKeeper.
+    """
+    hosts = config.hosts
+    if isinstance(hosts, StaticHosts):
+        return None, sorted(set(hosts.brokers.values()))
+    if isinstance(hosts, KafkaHosts):
+        return None, list(hosts.brokers)
+    nodes = held.nodes(hosts.broker_zk_str, hosts.digest, timeout_s)
+    reader = ZkBrokerReader(
+        config.topic, nodes, held.thread(), hosts.broker_zk_path, hosts.broker_zk_str, config.security_protocol
+    )
+    return reader, living_brokers(reader.read_brokers, deadline_s, clock, held.say)
+
+
 def wire(
     config: SpoutConfig,
     scheme: Scheme,
@@ -228,7 +248,7 @@ class _Start:
 
     def run(self, scheme: Scheme, on_close: Callable[[PartitionManager], None], until_caught_up: bool) -> Parts:
         config, clock = self._config, self._clock
-        zk_reader, brokers = self._find_brokers()
+        zk_reader, brokers = find_brokers(config, self._held, self._timeout_s, self._deadline_s, clock)
         client = self._connect(brokers)
         connections = DynamicPartitionConnections(client)
         owner = Owner(self._context.topology_id, self._context.topology_name)
@@ -258,18 +278,6 @@ class _Start:
         commits = CommitRounds(store, clock, config.state_update_interval_ms / 1e3, coordinator.leader)
         return Parts(client, coordinator, fetcher, store, commits, self._held, self._held.owner)
 
-    def _find_brokers(self) -> tuple[ZkBrokerReader | None, list[Broker]]:
-        config, hosts, held = self._config, self._config.hosts, self._held
-        if isinstance(hosts, StaticHosts):
-            return None, sorted(set(hosts.brokers.values()))
-        if isinstance(hosts, KafkaHosts):
-            return None, list(hosts.brokers)
-        nodes = held.nodes(hosts.broker_zk_str, hosts.digest, self._timeout_s)
-        reader = ZkBrokerReader(
-            config.topic, nodes, held.thread(), hosts.broker_zk_path, hosts.broker_zk_str, config.security_protocol
-        )
-        return reader, living_brokers(reader.read_brokers, self._deadline_s, self._clock, held.say)
-
     def _connect(self, brokers: Sequence[Broker]) -> KafkaClient:
         """Return the client with its first metadata. Raises the errors of ``KafkaClient.bootstrap``."""
         config = self._config
@@ -290,13 +298,13 @@ class _Start:
                     client.bootstrap(TOLD_AFTER_S)
                     return client
                 except BootstrapFailed as error:
-                    _refuse_foreign(brokers)
+                    refuse_foreign(brokers)
                     causes = "; ".join(f"{address}: {cause}" for address, cause in error.causes.items())
                     left_s = self._left_s()
                     self._held.say(f"waiting for a Kafka broker, for up to {left_s:.0f} s more. So far: {causes}")
             client.bootstrap(self._left_s(), waited_s=self._clock.monotonic() - began_s)
         except (BootstrapFailed, HungUp, ForeignProtocol):
-            _refuse_foreign(brokers)
+            refuse_foreign(brokers)
             raise
         return client
 
@@ -314,6 +322,8 @@ class _Start:
         assert chosen.servers is not None
         nodes = self._held.nodes(chosen.servers, chosen.digest, self._timeout_s)
         root = f"{self._config.zk_root}/{self._config.id}"
+        # Told before the first claim, and gone with the session: the node of a partition outlives its owner.
+        announce(nodes, root, self._context)
         return ZooKeeperOffsets(nodes, self._held.thread(), root, owner, chosen.servers)
 
     def _join_group(self, group: str, client: KafkaClient, brokers: Sequence[Broker]) -> GroupOwner:

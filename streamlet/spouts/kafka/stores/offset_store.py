@@ -162,19 +162,19 @@ def decode(data: bytes | str, partition: Partition) -> OffsetNode:
         raise NotAnOffset("that is not the JSON of an offset") from None
     if not isinstance(fields, dict):
         raise NotAnOffset("that is not the JSON of an offset")
-    offset = _whole(fields, "offset")
+    offset = whole_number(fields, "offset")
     if offset is None or offset < 0:
         raise NotAnOffset('it has no usable "offset"')
     if fields.get("topic") != partition.topic:
         raise NotAnOffset(f"it belongs to topic {fields.get('topic')!r}: another spout uses the same zk_root and id")
-    if _whole(fields, "partition") != partition.number:
+    if whole_number(fields, "partition") != partition.number:
         raise NotAnOffset(f"it belongs to partition {fields.get('partition')!r}")
-    owner_epoch = _whole(fields, "owner_epoch")
+    owner_epoch = whole_number(fields, "owner_epoch")
     if owner_epoch is None:
         if "owner_epoch" in fields:
             raise NotAnOffset('its "owner_epoch" is not a whole number')
         owner_epoch = 0  # storm-kafka writes none
-    leader_epoch = _whole(fields, "leader_epoch")
+    leader_epoch = whole_number(fields, "leader_epoch")
     topology, topic_id = fields.get("topology"), fields.get("topic_id")
     stored = StoredOffset(
         offset=offset,
@@ -185,7 +185,7 @@ def decode(data: bytes | str, partition: Partition) -> OffsetNode:
     return OffsetNode(stored, owner_epoch, fields)
 
 
-def _whole(fields: Mapping[str, Any], key: str) -> int | None:
+def whole_number(fields: Mapping[str, Any], key: str) -> int | None:
     """Return a 64-bit whole number of the JSON; None for anything else."""
     value = fields.get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63 else None

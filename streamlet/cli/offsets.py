@@ -1,0 +1,464 @@
+"""``streamlet offsets``: what a topology's KafkaSpouts have stored, shown and changed while nothing runs."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from streamlet.base.errors import BadInput
+from streamlet.cli.options import given_in_file, given_on_line
+from streamlet.cli.target import TopologyTarget, debug_option, target_argument
+from streamlet.running import make_request
+from streamlet.spouts.kafka import KafkaSpout, SpoutConfig
+from streamlet.spouts.kafka.hosts import StaticHosts, ZkHosts
+from streamlet.spouts.kafka.offset_changes import (
+    Change,
+    StoredEntry,
+    Wish,
+    changes,
+    check_partitions,
+    check_topic,
+    export_document,
+    parse_offsets,
+    parse_place,
+    read_export,
+)
+from streamlet.spouts.kafka.partition import OffsetRange
+from streamlet.spouts.kafka.spout_config import GroupOffsets, ZkOffsets
+from streamlet.spouts.kafka.stored_offsets import OffsetPlace, SpoutOffsets, refuse_running
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The options that every command has: a topology and its spouts."""
+
+    target: TopologyTarget
+    pairs: tuple[str, ...]
+    config: Path | None
+    component: str | None
+
+    def spouts(self) -> tuple[str, dict[str, SpoutConfig]]:
+        """Return the topology's name, and its KafkaSpouts' settings with overrides. Raises BadInput."""
+        topology = self.target.load()
+        given = [*(given_in_file(self.config, topology) if self.config else []), *given_on_line(self.pairs)]
+        request = make_request(topology, given, backend="processes", file=self.target.file.absolute())
+        found = {
+            part.name: part.cls.with_overrides(part.kwargs, request.overrides.get(part.name, {}))["spout_config"]
+            for part in topology.components
+            if issubclass(part.cls, KafkaSpout)
+        }
+        if not found:
+            raise BadInput(f"{topology.name} in {self.target} has no KafkaSpout, so it stores no offsets.")
+        if self.component is None:
+            return topology.name, found
+        if self.component not in found:
+            raise BadInput(
+                f"{topology.name} in {self.target} has no KafkaSpout {self.component!r}. There are: {', '.join(found)}."
+            )
+        return topology.name, {self.component: found[self.component]}
+
+    @contextlib.contextmanager
+    def one(self) -> Iterator[SpoutOffsets]:
+        """Open the one spout that is meant. Raises BadInput where there are several."""
+        topology, found = self.spouts()
+        if len(found) > 1:
+            raise BadInput(
+                f"{topology} has {len(found)} KafkaSpouts, each with offsets of its own: say which one is meant with "
+                f"--component, {' or '.join(found)}."
+            )
+        ((name, config),) = found.items()
+        with SpoutOffsets(topology, name, config, _say) as spout:
+            yield spout
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
+
+
+def spout_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of every command; the command gets them as ``Chosen``."""
+
+    @functools.wraps(command)
+    def called(
+        target: TopologyTarget,
+        component: str | None,
+        pairs: tuple[str, ...],
+        config: Path | None,
+        debug: bool,
+        **options: Any,  # what click parsed for the command's own
+    ) -> None:
+        command(Chosen(target, pairs, config, component), **options)
+
+    for option in (
+        debug_option,
+        click.option("--config", type=click.Path(path_type=Path), metavar="FILE",
+                     help="Settings in TOML or JSON; -c wins."),
+        click.option("-c", "pairs", multiple=True, metavar="KEY=VALUE",
+                     help="A setting, as `streamlet run` takes it."),
+        click.option("--component", metavar="NAME", help="The spout, where the topology has several."),
+        target_argument,
+    ):  # fmt: skip
+        called = option(called)
+    return called
+
+
+_json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+_yes_option = click.option("--yes", is_flag=True, help="Do it. Without this the changes are only shown.")
+_partition_option = click.option(
+    "--partition", "numbers", type=click.IntRange(0), multiple=True, help="Only this partition. Repeatable."
+)
+
+
+@click.group()
+def offsets() -> None:
+    """Show and change the stored offsets of a topology's KafkaSpouts."""
+
+
+# -- looking
+
+
+@offsets.command()
+@spout_options
+@_json_option
+def show(chosen: Chosen, as_json: bool) -> None:
+    """Show where each partition goes on, and its log's bounds."""
+    topology, looks = _looks(chosen)
+    if as_json:
+        click.echo(json.dumps({"topology": topology, "spouts": [look.row() for look in looks]}))
+        return
+    for look in looks:
+        click.echo(look.heading())
+        _draw(
+            ("partition", "offset", "first", "end", "lag", "epoch", "written by"),
+            [
+                (
+                    number,
+                    _cell(entry and entry.offset),
+                    log.first,
+                    log.end,
+                    _cell(look.lag(number)),
+                    *_written(entry),
+                )
+                for number, log, entry in look.rows()
+            ],
+        )
+
+
+@offsets.command()
+@spout_options
+@_json_option
+def lag(chosen: Chosen, as_json: bool) -> None:
+    """Count the records between the stored offsets and the ends."""
+    topology, looks = _looks(chosen)
+    if as_json:
+        told = [
+            {
+                "component": look.spout.component,
+                "topic": look.spout.topic,
+                "lag": look.total(),
+                "partitions": {str(number): look.lag(number) for number in look.spout.partitions},
+            }
+            for look in looks
+        ]
+        click.echo(json.dumps({"topology": topology, "spouts": told}))
+        return
+    for look in looks:
+        click.echo(look.heading())
+        rows: list[Sequence[object]] = [
+            (number, _cell(entry and entry.offset), log.end, _cell(look.lag(number)))
+            for number, log, entry in look.rows()
+        ]
+        _draw(("partition", "offset", "end", "lag"), [*rows, ("all", "", "", look.total())])
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """One look at a spout's offsets."""
+
+    spout: SpoutOffsets
+    logs: Mapping[int, OffsetRange]
+    stored: Mapping[int, StoredEntry]
+    running: Sequence[str]
+
+    def rows(self) -> Iterator[tuple[int, OffsetRange, StoredEntry | None]]:
+        for number in self.spout.partitions:
+            yield number, self.logs[number], self.stored.get(number)
+
+    def lag(self, number: int) -> int | None:
+        """Return the records left in a partition; None where nothing is stored."""
+        entry = self.stored.get(number)
+        return None if entry is None else max(0, self.logs[number].end - entry.offset)
+
+    def total(self) -> int:
+        return sum(self.lag(number) or 0 for number in self.spout.partitions)
+
+    def heading(self) -> str:
+        spout = self.spout
+        state = f"running: {', '.join(self.running)}" if self.running else "not running"
+        return f"{spout.component}: topic {spout.topic}, {spout.place.where}, {state}"
+
+    def row(self) -> dict[str, Any]:
+        spout = self.spout
+        return {
+            "component": spout.component,
+            "topic": spout.topic,
+            "topic_id": spout.topic_id,
+            "id": spout.config.id,
+            "hosts": _hosts(spout.config),
+            "store": spout.place.where,
+            "running": list(self.running),
+            "partitions": [
+                {
+                    "partition": number,
+                    "offset": entry and entry.offset,
+                    "first": log.first,
+                    "end": log.end,
+                    "lag": self.lag(number),
+                    "leader_epoch": entry and entry.leader_epoch,
+                    "owner_epoch": entry and entry.owner_epoch,
+                    "topic_id": entry and entry.topic_id,
+                    "written_by": entry and entry.written_by,
+                }
+                for number, log, entry in self.rows()
+            ],
+        }
+
+
+def _looks(chosen: Chosen) -> tuple[str, list[_Look]]:
+    topology, found = chosen.spouts()
+    looks = []
+    for name, config in found.items():
+        with SpoutOffsets(topology, name, config, _say) as spout:
+            # Offsets first: a run that commits between the two looks would otherwise be ahead of the end.
+            stored = spout.place.read(spout.partitions)
+            looks.append(_Look(spout, spout.logs(), stored, spout.place.running()))
+    return topology, looks
+
+
+def _hosts(config: SpoutConfig) -> str:
+    hosts = config.hosts
+    if isinstance(hosts, ZkHosts):
+        return f"zk://{hosts.broker_zk_str}"
+    brokers = sorted(set(hosts.brokers.values())) if isinstance(hosts, StaticHosts) else hosts.brokers
+    return f"kafka://{','.join(map(str, brokers))}"
+
+
+# -- changing
+
+
+@offsets.command("set")
+@spout_options
+@click.argument("assignments", nargs=-1, required=True, metavar="PARTITION=OFFSET...")
+@_yes_option
+@_json_option
+def set_(chosen: Chosen, assignments: tuple[str, ...], yes: bool, as_json: bool) -> None:
+    """Set the next offset of some partitions."""
+    wishes = {number: Wish(offset) for number, offset in parse_offsets(assignments).items()}
+    with chosen.one() as spout:
+        refuse_running(spout.place)
+        _change(spout, wishes, spout.logs(), yes, as_json)
+
+
+@offsets.command()
+@spout_options
+@click.option(
+    "--to", "to", required=True, metavar="PLACE", help="earliest, latest, an offset, or a time with its zone."
+)
+@_partition_option
+@_yes_option
+@_json_option
+def reset(chosen: Chosen, to: str, numbers: tuple[int, ...], yes: bool, as_json: bool) -> None:
+    """Set partitions to a place: a time is that of the first record at or after it."""
+    place = parse_place(to)
+    with chosen.one() as spout:
+        check_partitions(spout.topic, numbers, spout.partitions)
+        refuse_running(spout.place)
+        logs = spout.logs()
+        _change(spout, spout.find(place, sorted(set(numbers)) or spout.partitions, logs), logs, yes, as_json)
+
+
+@offsets.command("import")
+@spout_options
+@click.argument("file", type=click.Path(path_type=Path), metavar="EXPORT")
+@_partition_option
+@_yes_option
+@_json_option
+def import_(chosen: Chosen, file: Path, numbers: tuple[int, ...], yes: bool, as_json: bool) -> None:
+    """Set the offsets that `streamlet offsets export` wrote."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise BadInput(f"The export in {file} cannot be read: {why}.") from error
+    exported = read_export(text, str(file))
+    with chosen.one() as spout:
+        check_topic(str(file), (exported.topic, exported.topic_id), (spout.topic, spout.topic_id))
+        refuse_running(spout.place)
+        _change(spout, _only(exported.wishes, numbers), spout.logs(), yes, as_json)
+
+
+@offsets.command()
+@spout_options
+@click.option("--from", "source", metavar="PLACE", help="Copy from there to where the topology keeps its offsets.")
+@click.option("--to", "goal", metavar="PLACE", help="Copy from where the topology keeps its offsets to there.")
+@_partition_option
+@_yes_option
+@_json_option
+def copy(
+    chosen: Chosen, source: str | None, goal: str | None, numbers: tuple[int, ...], yes: bool, as_json: bool
+) -> None:
+    """Copy offsets from or to another store or id.
+
+    PLACE is group:NAME, or zk://HOST:PORT,.../ROOT/ID.
+    """
+    if (source is None) == (goal is None):
+        raise click.UsageError("Give one of --from and --to.", click.get_current_context())
+    with chosen.one() as spout:
+        other = _other_place(spout, source or goal or "")
+        begin, end = (other, spout.place) if source else (spout.place, other)
+        if begin.where == end.where:
+            raise BadInput(f"Both places are {begin.where}: there is nothing to copy. Name another store or id.")
+        refuse_running(begin, end)
+        found = begin.read(spout.partitions)
+        if not found:
+            raise BadInput(f"There are no offsets of topic {spout.topic!r} in {begin.where}. Correct the place.")
+        for entry in found.values():
+            check_topic(begin.where, (spout.topic, entry.topic_id), (spout.topic, spout.topic_id))
+        wishes = {number: Wish(entry.offset, entry.leader_epoch) for number, entry in found.items()}
+        _change(spout, _only(wishes, numbers), spout.logs(), yes, as_json, end)
+
+
+@offsets.command()
+@spout_options
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+              help="Write there, and not to stdout.")  # fmt: skip
+def export(chosen: Chosen, output: Path | None) -> None:
+    """Write the stored offsets as JSON, for `streamlet offsets import`."""
+    with chosen.one() as spout:
+        stored = spout.place.read(spout.partitions)
+        for entry in stored.values():
+            check_topic(spout.place.where, (spout.topic, entry.topic_id), (spout.topic, spout.topic_id))
+        about = {"component": spout.component, "id": spout.config.id, "store": spout.place.where}
+        text = json.dumps(export_document(about, spout.topic, spout.topic_id, stored), indent=2)
+    if output is None:
+        click.echo(text)
+        return
+    try:
+        output.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"The export cannot be written to {output}: {error.strerror}.") from error
+    _say(f"{len(stored)} offsets of topic {spout.topic} written to {output}")
+
+
+def _only(wishes: Mapping[int, Wish], numbers: Sequence[int]) -> dict[int, Wish]:
+    missing = sorted(set(numbers) - set(wishes))
+    if missing:
+        raise BadInput(f"No offset is given for partition {', '.join(map(str, missing))}. Leave it out.")
+    return {number: wish for number, wish in wishes.items() if not numbers or number in numbers}
+
+
+def _other_place(spout: SpoutOffsets, text: str) -> OffsetPlace:
+    if text.startswith("group:") and text != "group:":
+        return spout.place_of(GroupOffsets(text.removeprefix("group:")), "", "")
+    servers, slash, path = text.removeprefix("zk://").partition("/")
+    root, _, spout_id = path.strip("/").rpartition("/")
+    if not text.startswith("zk://") or not servers or not slash or not root or not spout_id:
+        raise BadInput(
+            f"{text!r} is not a place of offsets: write group:NAME for a consumer group, or zk://HOST:PORT,.../ROOT/ID "
+            "for ZooKeeper, where ROOT and ID are the zk_root and the id of a spout."
+        )
+    return spout.place_of(ZkOffsets(servers, _digest(spout.config)), f"/{root}", spout_id)
+
+
+def _digest(config: SpoutConfig) -> tuple[str, str] | None:
+    # Of the topology's own settings: a password is given neither on a command line nor in a place's name.
+    chosen = config.offset_store if isinstance(config.offset_store, ZkOffsets) else config.hosts
+    return chosen.digest if isinstance(chosen, (ZkOffsets, ZkHosts)) else None
+
+
+def _change(
+    spout: SpoutOffsets,
+    wishes: Mapping[int, Wish],
+    logs: Mapping[int, OffsetRange],
+    yes: bool,
+    as_json: bool,
+    place: OffsetPlace | None = None,
+) -> None:
+    """Show what would change, and with ``yes`` do it."""
+    place = place or spout.place
+    check_partitions(spout.topic, wishes, logs)
+    rows = changes(spout.topic, spout.topic_id, wishes, place.read(sorted(wishes)), logs)
+    needed = [row for row in rows if row.needed]
+    if not as_json:
+        click.echo(f"{spout.component}: topic {spout.topic}, {place.where}")
+        _draw(
+            ("partition", "from", "to", "difference"),
+            [(row.partition, _cell(row.before and row.before.offset), row.after.offset, _signed(row)) for row in rows],
+        )
+    if yes and needed:
+        refuse_running(place)
+        place.write(needed, spout.topic_id)
+    if as_json:
+        click.echo(json.dumps(_changed(spout, place, rows, yes)))
+    elif not needed:
+        click.echo("Nothing to change.")
+    elif yes:
+        click.echo(f"{_partitions(len(needed))} written.")
+    else:
+        click.echo(f"{_partitions(len(needed))} would be written. Nothing was changed: --yes does it.")
+
+
+def _changed(spout: SpoutOffsets, place: OffsetPlace, rows: Sequence[Change], yes: bool) -> dict[str, Any]:
+    return {
+        "component": spout.component,
+        "topic": spout.topic,
+        "store": place.where,
+        "dry_run": not yes,
+        "changes": [
+            {
+                "partition": row.partition,
+                "from": row.before and row.before.offset,
+                "to": row.after.offset,
+                "difference": row.difference,
+                "written": yes and row.needed,
+            }
+            for row in rows
+        ],
+    }
+
+
+# -- tables
+
+
+def _partitions(count: int) -> str:
+    return f"{count} partition" if count == 1 else f"{count} partitions"
+
+
+def _signed(row: Change) -> str:
+    return "none" if row.difference is None else f"{row.difference:+}" if row.difference else "0"
+
+
+def _cell(value: object | None) -> object:
+    return "none" if value is None else value
+
+
+def _written(entry: StoredEntry | None) -> tuple[object, object]:
+    if entry is None:
+        return "none", ""
+    return entry.leader_epoch if entry.leader_epoch >= 0 else "none", entry.written_by
+
+
+def _draw(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    cells = [list(map(str, row)) for row in rows]
+    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
+    stroke = "─" if "utf" in (sys.stdout.encoding or "").lower() else "-"
+    for line in (list(heads), [stroke * width for width in widths], *cells):
+        click.echo("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)).rstrip())

@@ -1,0 +1,272 @@
+"""``streamlet offsets`` on real stores: what it moves is where the next run goes on, and nothing moves during one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from kazoo.client import KazooClient
+
+from streamlet.devcluster import DevCluster
+from tests.command_line import Streamlet
+from tests.patience import PATIENCE_S
+
+TOPOLOGY = """
+import os
+from streamlet import Bolt, Topology
+from streamlet.spouts.kafka import GroupOffsets, KafkaHosts, KafkaSpout, SpoutConfig, ZkOffsets
+
+
+class Note(Bolt):
+    def process(self, tup):
+        with open(os.environ["SEEN"], "a") as seen:
+            print(tup.values[0], file=seen)
+
+
+class Noting(Topology):
+    lines = KafkaSpout.spec(config=SpoutConfig(
+        KafkaHosts({servers!r}), {topic!r}, {root!r}, {id!r}, offset_store={store}, state_update_interval_ms=50,
+        session_timeout_ms=6000,
+    ))
+    note = Note.spec(inputs=[lines])
+"""
+
+BEGAN_MS = int(time.time() * 1000) - 3_600_000
+"""The time of the first record of each partition; the others follow by a second each."""
+
+
+@dataclass
+class Site:
+    """A topic of two partitions, and a topology for each store."""
+
+    streamlet: Streamlet
+    cluster: DevCluster
+    topic: str
+    zk: Path = field(init=False)
+    group: Path = field(init=False)
+    ends: list[int] = field(default_factory=lambda: [0, 0])
+
+    def __post_init__(self) -> None:
+        self.zk = self.write("zk.py", f"ZkOffsets({self.cluster.zookeeper!r})")
+        self.group = self.write("group.py", "GroupOffsets()")
+
+    def write(self, name: str, store: str, topic: str | None = None) -> Path:
+        servers, root = self.cluster.bootstrap_servers, f"/{self.topic}"
+        text = TOPOLOGY.format(servers=servers, topic=topic or self.topic, root=root, id=self.topic, store=store)
+        return self.streamlet.write(text, name)
+
+    @property
+    def seen(self) -> Path:
+        return self.streamlet.folder / "seen.txt"
+
+    def produce(self, count: int) -> None:
+        """``count`` records more in each partition, ``PARTITION-OFFSET``."""
+        producer = Producer({"bootstrap.servers": self.cluster.bootstrap_servers})
+        for partition in (0, 1):
+            for offset in range(self.ends[partition], self.ends[partition] + count):
+                value, at_ms = f"{partition}-{offset}", BEGAN_MS + 1000 * offset
+                producer.produce(self.topic, value, partition=partition, timestamp=at_ms)
+            self.ends[partition] += count
+        assert producer.flush(30) == 0
+
+    def run(self, file: Path) -> list[str]:
+        """Run until caught up; what it read, in order."""
+        self.seen.unlink(missing_ok=True)
+        done = self.streamlet("run", file, "--backend", "inline", "--until-caught-up", SEEN=str(self.seen))
+        assert done.returncode == 0, done.stderr
+        return sorted(self.seen.read_text().split()) if self.seen.exists() else []
+
+    def records(self, *first: int) -> list[str]:
+        """The records from these offsets to the ends."""
+        return sorted(f"{p}-{offset}" for p in (0, 1) for offset in range(first[p], self.ends[p]))
+
+    def offsets(self, command: str, file: Path, *arguments: object) -> str:
+        done = self.streamlet("offsets", command, file, *arguments, "--debug")
+        assert done.returncode == 0, done.stderr
+        return str(done.stdout)
+
+    def in_group(self) -> list[int]:
+        """The group's offsets, by librdkafka."""
+        witness = Consumer({"bootstrap.servers": self.cluster.bootstrap_servers, "group.id": self.topic})
+        try:
+            found = witness.committed([TopicPartition(self.topic, number) for number in (0, 1)], timeout=20)
+            return [row.offset for row in found]
+        finally:
+            witness.close()
+
+    def in_zookeeper(self) -> list[int]:
+        """The nodes' offsets, by kazoo."""
+        client = KazooClient(self.cluster.zookeeper)
+        client.start(20)
+        try:
+            path = f"/{self.topic}/{self.topic}/partition_%d"
+            return [json.loads(client.get(path % number)[0])["offset"] for number in (0, 1)]
+        finally:
+            client.stop()
+            client.close()
+
+
+@pytest.fixture
+def site(streamlet: Streamlet, kafka39: DevCluster, make_topic: Callable[..., str]) -> Site:
+    return Site(streamlet, kafka39, make_topic(kafka39, 2))
+
+
+def test_offsets_moved_from_zookeeper_to_a_group_and_back_are_where_each_run_goes_on(site: Site) -> None:
+    site.produce(10)
+    assert site.run(site.zk) == site.records(0, 0)
+    site.produce(5)
+    assert "2 partitions would be written" in site.offsets("copy", site.group, "--from", place_in_zookeeper(site))
+    assert site.in_group() == [-1001, -1001]
+    site.offsets("copy", site.group, "--from", place_in_zookeeper(site), "--yes")
+    assert site.in_group() == [10, 10]
+    assert {row.partition: row.lag for row in site.cluster.describe_groups(site.topic)} == {0: 5, 1: 5}
+    assert site.run(site.group) == site.records(10, 10)
+    assert site.in_group() == [15, 15]
+    site.produce(3)
+    site.offsets("copy", site.group, "--to", place_in_zookeeper(site), "--yes")
+    assert site.in_zookeeper() == [15, 15]
+    assert site.run(site.zk) == site.records(15, 15)
+
+
+def place_in_zookeeper(site: Site) -> str:
+    return f"zk://{site.cluster.zookeeper}/{site.topic}/{site.topic}"
+
+
+@pytest.mark.parametrize("store", ["zk", "group"])
+def test_after_a_reset_by_time_a_run_reads_from_that_time_on(site: Site, store: str) -> None:
+    file = getattr(site, store)
+    site.produce(10)
+    assert site.run(file) == site.records(0, 0)
+    at = datetime.fromtimestamp((BEGAN_MS + 6500) / 1000, UTC).isoformat()
+    shown = site.offsets("reset", file, "--to", at)
+    assert shown.splitlines()[3].split() == ["0", "10", "7", "-3"]
+    assert site.run(file) == []
+    site.offsets("reset", file, "--to", at, "--yes")
+    assert site.run(file) == site.records(7, 7)
+    site.offsets("reset", file, "--to", "4", "--partition", "1", "--yes")
+    assert site.run(file) == site.records(10, 4)
+    site.offsets("reset", file, "--to", "earliest", "--yes")
+    assert site.run(file) == site.records(0, 0)
+    site.offsets("set", file, "0=8", "1=9", "--yes")
+    assert site.run(file) == site.records(8, 9)
+    site.produce(2)
+    site.offsets("reset", file, "--to", "latest", "--yes")
+    assert site.run(file) == []
+    in_store = site.in_zookeeper() if store == "zk" else site.in_group()
+    assert in_store == [12, 12]
+
+
+@pytest.mark.parametrize("store", ["zk", "group"])
+def test_after_an_import_a_run_reads_from_the_exported_offsets_on(site: Site, store: str) -> None:
+    file, export = getattr(site, store), site.streamlet.folder / "export.json"
+    site.produce(4)
+    site.run(file)
+    site.offsets("export", file, "-o", export)
+    content = json.loads(export.read_text())
+    assert [(row["partition"], row["offset"]) for row in content["offsets"]] == [(0, 4), (1, 4)]
+    assert content["topic"] == site.topic and content["topic_id"]
+    assert {row["leader_epoch"] for row in content["offsets"]} == {0}
+    site.produce(6)
+    assert site.run(file) == site.records(4, 4)
+    site.offsets("import", file, export, "--yes")
+    assert site.run(file) == site.records(4, 4)
+
+
+def running(site: Site, file: Path) -> subprocess.Popen[str]:
+    """A run that goes on, once it has read everything."""
+    process = site.streamlet.start("run", file, "--workers", "1", "-t", "600", SEEN=str(site.seen))
+    deadline = time.monotonic() + PATIENCE_S
+    while not site.seen.exists() or sorted(site.seen.read_text().split()) != site.records(0, 0):
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.05)
+    return process
+
+
+@pytest.mark.parametrize("store", ["zk", "group"])
+def test_while_a_run_reads_offsets_are_shown_and_never_changed(
+    site: Site, store: str, refused: Callable[..., str]
+) -> None:
+    """Refused with the task's name; once the run has ended the same command is carried out."""
+    file, export = getattr(site, store), site.streamlet.folder / "export.json"
+    site.produce(4)
+    process = running(site, file)
+    (spout,) = json.loads(site.offsets("show", file, "--json"))["spouts"]
+    assert len(spout["running"]) == 1 and "lines-0" in spout["running"][0]
+    site.offsets("export", file, "-o", export)
+    other = f"zk://{site.cluster.zookeeper}/{site.topic}/other"
+    for command in (
+        ("reset", file, "--to", "earliest", "--yes"),
+        ("reset", file, "--to", "earliest"),
+        ("set", file, "0=1", "--yes"),
+        ("import", file, export, "--yes"),
+        ("copy", file, "--to", other, "--yes"),
+        ("copy", file, "--from", other, "--yes"),
+    ):
+        said = refused("offsets", *command)
+        assert "in use" in said and "lines-0" in said and "Nothing was changed" in said
+    process.terminate()
+    process.communicate(timeout=PATIENCE_S)
+    site.offsets("reset", file, "--to", "earliest", "--yes")
+    assert site.run(file) == site.records(0, 0)
+
+
+def test_lag_is_that_of_kafkas_own_tool(site: Site) -> None:
+    site.produce(4)
+    site.run(site.group)
+    site.produce(3)
+    (row,) = json.loads(site.offsets("lag", site.group, "--json"))["spouts"]
+    told = {str(each.partition): each.lag for each in site.cluster.describe_groups(site.topic)}
+    assert row["partitions"] == told == {"0": 3, "1": 3} and row["lag"] == 6
+
+
+def test_what_cannot_be_is_refused_in_one_paragraph_and_changes_nothing(
+    site: Site, refused: Callable[..., str], topic_name: Callable[[], str]
+) -> None:
+    site.produce(4)
+    site.run(site.zk)
+
+    def no(*arguments: Any) -> str:
+        return refused("offsets", *arguments)
+
+    assert "can go on from 0 (the first record there is) to 4 (the end)" in no("set", site.zk, "0=5", "--yes")
+    assert "has no partition 7: its partitions are 0 to 1" in no("set", site.zk, "7=0", "--yes")
+    assert "has no partition 2" in no("reset", site.zk, "--to", "earliest", "--partition", "2")
+    assert "has no zone" in no("reset", site.zk, "--to", "2026-01-01T00:00:00")
+    assert "give earliest, latest" in no("reset", site.zk, "--to", "yesterday")
+    assert "PARTITION=OFFSET" in no("set", site.zk, "0:5")
+    assert "no KafkaSpout 'other'" in no("show", site.zk, "--component", "other")
+    assert "does not exist" in no("show", site.write("missing.py", "GroupOffsets()", topic_name()))
+    assert "not a place of offsets" in no("copy", site.zk, "--from", "zk://somewhere")
+    assert "Give one of --from and --to" in no("copy", site.zk)
+    assert "no offsets of topic" in no("copy", site.zk, "--from", f"group:{topic_name()}")
+    export = site.streamlet.folder / "export.json"
+    assert "cannot be read" in no("import", site.zk, export)
+    export.write_text("{}")
+    assert "that `streamlet offsets export` wrote" in no("import", site.zk, export)
+    site.offsets("export", site.zk, "-o", export)
+    content = json.loads(export.read_text())
+    export.write_text(json.dumps({**content, "topic_id": "AAAAAAAAAAAAAAAAAAAAAQ"}))
+    assert "which was deleted" in no("import", site.zk, export, "--yes")
+    export.write_text(json.dumps({**content, "topic": "another"}))
+    assert "an offset means another record there" in no("import", site.zk, export, "--yes")
+    assert site.in_zookeeper() == [4, 4]
+
+
+def test_overrides_hold_as_in_a_run(site: Site) -> None:
+    """The offsets under another id are others."""
+    site.produce(4)
+    site.run(site.group)
+    other = ("-c", f"lines.id={site.topic}-other")
+    (spout,) = json.loads(site.offsets("show", site.group, "--json", *other))["spouts"]
+    assert [row["offset"] for row in spout["partitions"]] == [None, None]
+    site.offsets("copy", site.group, *other, "--from", f"group:{site.topic}", "--yes")
+    (spout,) = json.loads(site.offsets("show", site.group, "--json", *other))["spouts"]
+    assert [row["offset"] for row in spout["partitions"]] == [4, 4]
