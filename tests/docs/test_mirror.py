@@ -37,6 +37,7 @@ HELD_BY = {
     "docs/test_docs_command.py": ["cli/docs"],
     "real/backends/spark/test_spark_session.py": ["backends/spark/spark_session"],
     "real/cli/test_dev_topics.py": ["cli/dev_produce", "cli/dev_topics"],
+    "real/cli/test_offsets.py": ["cli/offsets"],
     "real/devcluster/test_dev_cluster.py": ["devcluster/dev_cluster", "devcluster/members", "devcluster/tools"],
     "real/kafka/settings/test_security.py": ["kafka/net/tls"],
     "scripted/backends/spark/test_launcher.py": ["backends/spark/jobs"],
@@ -52,6 +53,7 @@ HELD_BY = {
         )
     ],
     "unit/kafka/settings/test_foreign_calls.py": ["kafka/structs"],
+    "unit/spouts/kafka/test_stored_offsets.py": ["spouts/kafka/stores/announced_tasks"],
 }
 """Test file -> the modules that it holds besides its own."""
 
