@@ -6,7 +6,7 @@ One line an error: name, code, what it means, flags (``RETRIABLE``: the same req
 
 from __future__ import annotations
 
-from streamlet.kafka.errors import BrokerError
+from streamlet.kafka.errors import BrokerError, KafkaError
 
 _TABLE: dict[int, type[BrokerError]] = {}
 RETRIABLE = 1
@@ -212,3 +212,10 @@ _named = {kind: name for name, kind in globals().items() if isinstance(kind, typ
 for _kind in _TABLE.values():
     _kind.__name__ = _kind.__qualname__ = _named[_kind]
 del _kind, _named
+
+
+def forces_update(error: type[KafkaError]) -> bool:
+    """Return whether an error in an answer about a partition asks for new metadata."""
+    # An unauthorised topic is no stale metadata. But an update shows at once, by the topic's own error, that the topic
+    # may be read or written no more (or may again), and the next call fails by name instead of a whole request.
+    return error.stale_metadata or issubclass(error, TopicAuthorizationFailed)

@@ -35,13 +35,15 @@ class RequestFuture(Generic[T]):
     A listener that raises is logged, and the others run.
     """
 
-    __slots__ = ("_done", "_error", "_listeners", "_value")
+    __slots__ = ("_done", "_error", "_listeners", "_value", "correlation_id")
 
     def __init__(self) -> None:
         self._done = False
         self._value: T | None = None
         self._error: KafkaError | None = None
         self._listeners: list[Callable[[RequestFuture[T]], None]] = []
+        self.correlation_id = -1
+        """That of its request, once the request is written to a connection."""
 
     @property
     def done(self) -> bool:

@@ -73,6 +73,15 @@ def bootstrap_failed(bootstrap: Iterable[Broker], states: ConnectionStates, time
     )
 
 
+def no_such_partition(cluster: Cluster, topic: str) -> str:
+    """Return the sentences of a partition that a topic does not have, without their beginning."""
+    count = cluster.partition_count(topic) or 0
+    return (
+        f"the topic has {count} partition{'s' if count > 1 else ''}, numbered from 0. Name one of these, or let the "
+        "topic grow (Admin.create_partitions)."
+    )
+
+
 def metadata_timeout(
     cluster: Cluster, topic: str, partition: int | None, timeout_s: float, report: str, note: str = ""
 ) -> KafkaError:
@@ -83,9 +92,8 @@ def metadata_timeout(
     count = cluster.partition_count(topic)
     if count is not None:
         return ClientTimeout(
-            f"Partition {partition} of topic {topic!r} is not there after {timeout_s:.3g} s: the topic has "
-            f"{count} partition{'s' if count > 1 else ''}, numbered from 0. Name one of these, or let "
-            f"the topic grow (Admin.create_partitions). {note}".strip()
+            f"Partition {partition} of topic {topic!r} is not there after {timeout_s:.3g} s: "
+            f"{no_such_partition(cluster, topic)} {note}".strip()
         )
     info = cluster.topics.get(topic)
     if info is not None and info.error is not None:

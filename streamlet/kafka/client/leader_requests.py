@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from streamlet.kafka.broker_errors import error_class
+from streamlet.kafka.broker_errors import error_class, forces_update
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.errors import BrokerError, CorruptRecord
 from streamlet.kafka.future import RequestFuture
@@ -337,6 +337,6 @@ def partition_rows(topics: Iterable[Any]) -> Iterator[tuple[TopicPartition, Any]
 
 
 def note_error(client: KafkaClient, fault: type[BrokerError] | None) -> None:
-    """Ask for metadata when an answer says that ours is stale."""
-    if fault is not None and fault.stale_metadata:
+    """Ask for metadata when an answer about a partition says that ours is stale, or forbids the topic."""
+    if fault is not None and forces_update(fault):
         client.metadata.request_update(reset_equivalent=False)

@@ -64,6 +64,8 @@ class Metadata:
         self.cluster = Cluster()
         self.update_version = 0
         """Counts accepted answers; a caller that waits for an update compares it."""
+        self.full_updates = 0
+        """Counts accepted answers about all topics of interest; others are about new topics alone."""
         self.request_version = 0
         """Counts new topics; an answer asked for before does not settle the request for the newest."""
         self.last_refresh_s: float | None = None
@@ -200,6 +202,7 @@ class Metadata:
         if not ask.partial and (ask.request.topics is None) is self._all_topics:
             self._need_full = False
             self.last_success_s = now_s
+            self.full_updates += 1
         self.cluster = self._merge(ask, response)
         self._draw_wait()
         self._tell_listeners()

@@ -414,6 +414,8 @@ class NetworkClient:
         self.counts.requests += not sets_up
         deadline = self._clock.monotonic() + limit
         entry = InFlightRequest(broker, request, version, self._correlation_id, future, deadline, limit, sets_up)
+        if future is not None:
+            future.correlation_id = self._correlation_id
         self.in_flight.add(entry)
         entry.sent = self._selector.send(broker.address, frame)
         if entry.sent and not request.expects_response():

@@ -22,7 +22,13 @@ from streamlet.kafka.arguments import check_place, check_timestamp, check_topic,
 from streamlet.kafka.client import diagnosis
 from streamlet.kafka.errors import ClientTimeout, copy_of
 from streamlet.kafka.producer.accumulator import PartitionQueue, TopicState
-from streamlet.kafka.producer.errors import BufferExhausted, ProducerClosed, RecordTooLarge, SerializationFailed
+from streamlet.kafka.producer.errors import (
+    BufferExhausted,
+    PartitionOutOfRange,
+    ProducerClosed,
+    RecordTooLarge,
+    SerializationFailed,
+)
 from streamlet.kafka.producer.producer_batch import ProducerBatch
 from streamlet.kafka.producer.producer_config import ProducerConfig
 from streamlet.kafka.producer.record_future import FutureRecordMetadata
@@ -173,7 +179,7 @@ class Appender:
         deadline = self._clock.monotonic() + self._max_block_s
         need = self._check_size(topic, key, value, headers)
         while True:
-            state = self.await_topic(topic, partition, deadline)
+            state = self._known(topic, partition, deadline)
             count = state.count
             number = partition if partition is not None else self.topics.ask(topic, count, key, partition_key)
             with self._lock:
@@ -323,7 +329,7 @@ class Appender:
         """
         while len(done) < len(values):
             deadline = self._clock.monotonic() + self._max_block_s
-            state = self.await_topic(topic, partition, deadline)
+            state = self._known(topic, partition, deadline)
             count = state.count
             head = values[len(done)]
             need = self._check_size(topic, None, head, headers)
@@ -441,32 +447,50 @@ class Appender:
                 )
         return need
 
-    def await_topic(self, topic: str, partition: int | None, deadline: float, note: str = _NOT_TAKEN) -> TopicState:
-        """Return the topic's state, with the partition if one is named; wait for metadata until the deadline.
+    def _known(self, topic: str, partition: int | None, deadline: float) -> TopicState:
+        """Return the topic's state, with the partition if one is named; wait for metadata until the deadline."""
+        while True:
+            state = self.topics.get(topic)
+            if state is not None and (partition is None or partition < state.count):
+                return state
+            self.wait_on_metadata(topic, partition, max(deadline - self._clock.monotonic(), 0.0))
 
-        A long wait is named in the log. ``note``: the consequence for the caller, for the error's text.
+    def wait_on_metadata(self, topic: str, partition: int | None, max_wait_s: float, note: str = _NOT_TAKEN) -> float:
+        """Wait until the topic is known, with the partition if one is named; return the seconds that took.
+
+        A long wait is named in the log. ``note``: the consequence for the caller, for the error's text. Raises
+        ClientTimeout, PartitionOutOfRange, TopicAuthorizationFailed or another error of the topic that time does not
+        fix; ValueError for a negative wait.
         """
-        sender = self._sender
-        told_s = self._clock.monotonic() + TOLD_AFTER_S
+        if max_wait_s < 0:
+            raise ValueError(f"a wait of {max_wait_s} s: it cannot be negative")
+        sender, begun = self._sender, self._clock.monotonic()
+        deadline, told_s = begun + max_wait_s, begun + TOLD_AFTER_S
         with self._lock:
             self.check_open()
             state = self.topics.get(topic)
-            if state is not None and (partition is None or 0 <= partition < state.count):
-                return state
+            if state is not None and (partition is None or partition < state.count):
+                return 0.0
             check_topic(topic, note)
-            found = self._wait_for_topic(topic, partition, min(told_s, deadline), note)
+            seen = sender.client.metadata.full_updates
+            found = self._wait_for_topic(topic, partition, seen, min(told_s, deadline), note)
         if found is None and told_s < deadline:
             self._tell_wait(topic, deadline)
             with self._lock:
-                found = self._wait_for_topic(topic, partition, deadline, note)
+                found = self._wait_for_topic(topic, partition, seen, deadline, note)
         if found is None:
             raise diagnosis.metadata_timeout(
-                sender.client.cluster, topic, partition, self._max_block_s, sender.client.connections(), note
+                sender.client.cluster, topic, partition, max_wait_s, sender.client.connections(), note
             )
-        return found
+        return self._clock.monotonic() - begun
 
-    def _wait_for_topic(self, topic: str, partition: int | None, deadline: float, note: str) -> TopicState | None:
-        """Wait for metadata with the lock held; None when the time is up."""
+    def _wait_for_topic(
+        self, topic: str, partition: int | None, seen: int, deadline: float, note: str
+    ) -> TopicState | None:
+        """Wait for metadata with the lock held; None when the time is up.
+
+        ``seen``: the full updates that there were when the call began.
+        """
         sender = self._sender
         state = self.topics.get(topic)
         # A topic that is unknown is asked for because it is touched; one that lacks the partition needs newer metadata.
@@ -492,6 +516,13 @@ class Appender:
             info = self.topics.cluster.topics.get(topic)
             if info is not None and info.error is not None and not info.error.retriable:
                 raise info.error(f"Topic {topic!r}", note)
+            # Rule: the second answer decides that a partition is not there. The first may be to a question from before
+            # the call: a topic that has just grown would be told its old count.
+            if state is not None and sender.looks >= seen + 2:
+                raise PartitionOutOfRange(
+                    f"Partition {partition} of topic {topic!r} is not there: "
+                    f"{diagnosis.no_such_partition(self.topics.cluster, topic)} {note}".rstrip()
+                )
             if state is not None:
                 sender.wanted_update = True
                 sender.wake()

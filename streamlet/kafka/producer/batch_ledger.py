@@ -34,7 +34,7 @@ from streamlet.kafka.broker_errors import (
     RecordListTooLarge,
     error_class,
 )
-from streamlet.kafka.errors import KafkaError, with_sentence
+from streamlet.kafka.errors import KafkaError, copy_of, with_sentence
 from streamlet.kafka.metadata.cluster import Broker, Cluster, TopicPartition
 from streamlet.kafka.producer.accumulator import PartitionQueue, RecordAccumulator
 from streamlet.kafka.producer.errors import BatchExpired, OutcomeUnknown, TransactionAborted
@@ -175,7 +175,8 @@ class BatchLedger:
             self._metrics.splits += 1
             split_batch(batch, self._accumulator.split)
         else:
-            self._fail(batch, with_size(error, batch), now_s)
+            # Copied: an error of the whole request is one object for all its batches.
+            self._fail(batch, with_tries(with_size(copy_of(error), batch), batch), now_s)
 
     def _late(self, batch: ProducerBatch, outcome: Outcome) -> None:
         """Tell of a success that came after the batch was given up. Its futures have failed, and stay so."""
@@ -220,10 +221,11 @@ class BatchLedger:
                 f"{what} their batch was begun {limit}; they were never sent, so they are not in the log.{cause} "
                 f"{self._connections()}"
             )
+        tries = _tries(batch, batch.attempts + batch.on_wire)
         return OutcomeUnknown(
-            f"{what} their batch was begun {limit}; they had been sent (try {batch.attempts + batch.on_wire}), and "
-            "their outcome is unknown: they may be in the log, or may still be written. Sending them again can make "
-            "a second copy, unless a transaction is aborted and repeated."
+            f"{what} their batch was begun {limit}; they had been sent ({tries}), and their outcome is unknown: they "
+            "may be in the log, or may still be written. Sending them again can make a second copy, unless a "
+            "transaction is aborted and repeated."
         )
 
     def abort_queued(self) -> None:
@@ -363,6 +365,25 @@ def decide(
             BatchVerdict.RETRY if sequences.can_retry(batch, error, outcome.log_start_offset) else BatchVerdict.FAILED
         )
     return BatchVerdict.RETRY if error.retriable else BatchVerdict.FAILED
+
+
+def with_tries(error: KafkaError, batch: ProducerBatch) -> KafkaError:
+    """Return the error of a batch that is given up after an answer, with its topic, tries and requests."""
+    tp = batch.topic_partition
+    return with_sentence(
+        error,
+        f"Given up: {batch.count} record(s) for topic {tp.topic!r}, partition {tp.partition}, after "
+        f"{_tries(batch, batch.attempts + 1)}.",
+    )
+
+
+def _tries(batch: ProducerBatch, count: int) -> str:
+    """Return the number of tries in words, with the range of their correlation ids."""
+    tries = "1 try" if count == 1 else f"{count} tries"
+    if batch.correlation_ids is None:
+        return tries
+    first, last = batch.correlation_ids
+    return f"{tries}, correlation id {first}" if first == last else f"{tries}, correlation ids {first} to {last}"
 
 
 def with_size(error: KafkaError, batch: ProducerBatch) -> KafkaError:

@@ -39,6 +39,10 @@ class PartitionerFailed(KafkaError, BadInput):
     """A partitioner raised, or gave no index of a partition; the record was not taken."""
 
 
+class PartitionOutOfRange(KafkaError, BadInput):
+    """The topic has no partition of that number, by metadata that was asked for afresh; the record was not taken."""
+
+
 class ProducerClosed(KafkaError):
     """The producer was closed, or its process forked."""
 

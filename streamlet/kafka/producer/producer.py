@@ -202,7 +202,7 @@ class Producer:
         """Return the topic's partitions; wait for metadata, at most ``max_block_ms``."""
         check_topic(topic)
         self._sender.may_lock("partitions_for()")
-        self._appender.await_topic(topic, None, self._clock.monotonic() + self.config.max_block_ms / 1000, note="")
+        self._appender.wait_on_metadata(topic, None, self.config.max_block_ms / 1000, note="")
         return self._sender.client.cluster.partitions_for(topic)
 
     def _as_key(self, topic: str, key: Any) -> bytes | None:  # Any: what the user's serializer takes

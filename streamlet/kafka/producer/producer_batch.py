@@ -138,6 +138,8 @@ class ProducerBatch:
     keyed: bool = False
     attempts: int = 0
     last_attempt_s: float = 0.0
+    correlation_ids: tuple[int, int] | None = None
+    """Those of the first and of the last request that carried it."""
     leader_epoch: int = UNKNOWN_EPOCH
     drained_turn: int = 0
     """Its place among all that were drained: batches without sequences are sent again in this order."""
@@ -164,6 +166,12 @@ class ProducerBatch:
     def count(self) -> int:
         """The number of its records."""
         return self.record_count or len(self.parts)
+
+    def sent_as(self, correlation_id: int) -> None:
+        """Note the request that carries it; -1: none was written."""
+        if correlation_id >= 0:
+            first = correlation_id if self.correlation_ids is None else self.correlation_ids[0]
+            self.correlation_ids = first, correlation_id
 
     @property
     def has_sequence(self) -> bool:

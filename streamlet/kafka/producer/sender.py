@@ -25,6 +25,7 @@ from collections.abc import Callable
 from functools import partial
 
 from streamlet.base.clock import Clock
+from streamlet.kafka.broker_errors import forces_update
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.client.closing import TOLD_AFTER_S
 from streamlet.kafka.errors import KafkaError, MalformedFrame
@@ -111,6 +112,8 @@ class Sender:
         self._listener_error: Exception | None = None
         """An error that a listener of ours raised."""
         self._cluster_is_news = False
+        self.looks = 0
+        """The full updates of metadata that ``topics`` has taken in; under the lock."""
         self._seen_refresh: tuple[float | None, int] = (None, 0)
         self.client.metadata.add_listener(self._note_cluster)
 
@@ -392,6 +395,7 @@ class Sender:
         if self._cluster_is_news:
             self._cluster_is_news = False
             self.topics.take_cluster(self.client.cluster)
+            self.looks = self.client.metadata.full_updates
             self.changed.notify_all()
         # Only the thread may touch the client; callers leave their wishes in ``touched`` and ``wanted_update``.
         for topic in self.touched:
@@ -501,6 +505,8 @@ class Sender:
         future = self.client.send(request, broker)
         future.add_listener(supervised(lambda ended: self._answered(batches, broker, ended), self._note_error))
         self.client.send_queued()
+        for batch in batches:
+            batch.sent_as(future.correlation_id)
 
     def _answered(self, batches: list[ProducerBatch], broker: Broker, future: RequestFuture[ProduceResponse]) -> None:
         now = self.clock.monotonic()
@@ -524,8 +530,8 @@ class Sender:
         return {tp: found.get(tp) or Outcome(MalformedFrame(f"{broker} answered nothing about {tp}.")) for tp in asked}
 
     def _learn(self, tp: TopicPartition, outcome: Outcome, future: RequestFuture[ProduceResponse]) -> None:
-        """Take an error's news: the partition's new leader, or that metadata is stale."""
-        if outcome.error is None or not outcome.error.stale_metadata:
+        """Take an error's news: the partition's new leader, or that metadata must be asked for."""
+        if outcome.error is None or not forces_update(type(outcome.error)):
             return
         metadata = self.client.metadata
         if outcome.leader is not None and future.value is not None:

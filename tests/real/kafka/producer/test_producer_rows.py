@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from streamlet.devcluster import DevCluster
 from streamlet.kafka.broker_errors import MessageTooLarge
 from streamlet.kafka.producer import Producer
-from streamlet.kafka.producer.errors import PartitionerFailed
+from streamlet.kafka.producer.errors import PartitionerFailed, PartitionOutOfRange
 from tests.patience import PATIENCE_S
 from tests.read_back import read_back
 
@@ -189,3 +189,17 @@ def test_p4_a_refused_first_record_costs_no_other(cluster: DevCluster, make_topi
         assert first.get(20).offset == 0
         assert [producer.send(topic, b"%d" % n).get(20).offset for n in range(5)] == [1, 2, 3, 4, 5]
     assert [row.value for row in read_back(cluster, topic, 6)] == [b"first", b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_m2_a_partition_out_of_range_is_told_at_once_and_found_once_the_topic_has_grown(
+    cluster: DevCluster, make_topic: MakeTopic
+) -> None:
+    """The wait is for two fresh answers, however long max_block_ms is."""
+    topic = make_topic(cluster, partitions=2)
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, max_block_ms=600_000) as producer:
+        with pytest.raises(PartitionOutOfRange, match=f"Partition 2 of topic '{topic}'.* has 2 partitions"):
+            producer.send(topic, b"x", partition=2)
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        admin.create_partitions([NewPartitions(topic, 3)])[topic].result(PATIENCE_S)
+        producer.send(topic, b"x", partition=2).get(PATIENCE_S)
+    assert [(row.partition, row.value) for row in read_back(cluster, topic, 1)] == [(2, b"x")]

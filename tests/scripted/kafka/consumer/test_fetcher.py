@@ -18,7 +18,7 @@ from streamlet.kafka.protocol.messages.metadata import (
     MetadataResponse,
 )
 from streamlet.kafka.protocol.schema import ApiKey
-from tests.scripted.fake_broker import FakeBroker
+from tests.scripted.fake_broker import SILENCE, FakeBroker
 from tests.scripted.fake_cluster import FakeCluster, batch
 from tests.scripted.kafka.consumer.scripted import ONE, PATIENCE_S, ZERO, fetched, poll_until
 
@@ -172,3 +172,46 @@ def test_c4_records_before_an_error_are_handed_out_before_it_is_raised(
             found += [row.offset for rows in consumer.poll(50).values() for row in rows]
     found += [row.offset for rows in consumer.poll(50).values() for row in rows]
     assert found == list(range(10))
+
+
+def test_m4_an_unauthorised_partition_in_an_answer_forces_an_update(
+    broker: FakeBroker, consumer_of: Callable[..., Consumer]
+) -> None:
+    """The poll fails by the topic's name, and metadata is asked for at once."""
+    broker.cluster.fill("t", 10)
+    consumer = consumer_of(metadata_max_age_ms=600_000, enable_fetch_sessions=False)
+    consumer.assign([ZERO])
+    assert len(poll_until(consumer, lambda: consumer.position(ZERO) == 10)) == 10
+    assert consumer.poll(300) == {}
+    asked = len(broker.seen(ApiKey.METADATA))
+    broker.on(ApiKey.FETCH, fetched({0: (29, b"")}))
+    with pytest.raises(TopicAuthorizationFailed, match="grant READ"):
+        poll_until(consumer, lambda: False)
+    broker.on(ApiKey.FETCH, SILENCE)
+    poll_until(consumer, lambda: len(broker.seen(ApiKey.METADATA)) > asked)
+
+
+def test_m4_a_missing_leader_forces_updates_until_there_is_one(
+    broker: FakeBroker, consumer_of: Callable[..., Consumer]
+) -> None:
+    """Of a partition that has its position, and after its last leader is gone."""
+    log = broker.cluster.fill("t", 10)
+    consumer = consumer_of(metadata_max_age_ms=600_000)
+    consumer.assign([ZERO])
+    assert len(poll_until(consumer, lambda: consumer.position(ZERO) == 10)) == 10
+
+    def leaderless(request: MetadataRequest) -> MetadataResponse:
+        answer = broker.cluster.metadata(request)
+        (topic,) = answer.topics
+        rows = tuple(replace(row, leader_id=-1, leader_epoch=7) for row in topic.partitions)
+        return replace(answer, topics=(replace(topic, partitions=rows),))
+
+    broker.on(ApiKey.METADATA, leaderless)
+    consumer._client.request_update()
+    asked = len(broker.seen(ApiKey.METADATA))
+    poll_until(consumer, lambda: len(broker.seen(ApiKey.METADATA)) >= asked + 3)
+    broker.on(ApiKey.METADATA, broker.cluster.metadata)
+    log.topics["t"][0].elect(keeps=10)
+    log.topics["t"][0].epochs[-1] = (8, 10)
+    log.fill("t", 5)
+    assert len(poll_until(consumer, lambda: consumer.position(ZERO) == 15)) == 5

@@ -13,6 +13,7 @@ from streamlet.kafka.errors import ClientTimeout, KafkaError
 from streamlet.kafka.producer.errors import (
     BufferExhausted,
     PartitionerFailed,
+    PartitionOutOfRange,
     ProducerClosed,
     RecordTooLarge,
     SerializationFailed,
@@ -54,7 +55,7 @@ CASES: list[tuple[str, dict[str, Any], Callable[[Producer], object], type[Except
     ("partition", {}, whole([b"1", b"2"], partition=-1), ValueError, 0, "0 of 2 records were taken"),
     ("topic", {}, lambda producer: producer.send_many("", [b"1"]), KafkaError, 0, "0 of 1 records were taken"),
     ("metadata", {"max_block_ms": 200}, lambda p: p.send_many("no", [b"1", b"2"]), KafkaError, 0, "0 of 2 records"),
-    ("nowhere", {"max_block_ms": 200}, whole([b"1"], partition=7), ClientTimeout, 0, "0 of 1 records were taken"),
+    ("nowhere", {"max_block_ms": 200}, whole([b"1"], partition=7), PartitionOutOfRange, 0, "0 of 1 records were taken"),
     (
         "large",
         {"max_request_size": 20_000},

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from streamlet.kafka.broker_errors import InvalidTopic
+from streamlet.kafka.broker_errors import InvalidTopic, TopicAuthorizationFailed
 from streamlet.kafka.errors import AuthenticationFailed, KafkaError
 from streamlet.kafka.metadata.cluster import Broker, Cluster, PartitionInfo, TopicInfo, TopicPartition
 from streamlet.kafka.net.selector import Wakeup
@@ -17,10 +18,11 @@ from streamlet.kafka.producer import record_future
 from streamlet.kafka.producer.errors import BufferExhausted, ProducerClosed
 from streamlet.kafka.producer.producer_batch import BatchState, ProducerBatch
 from streamlet.kafka.producer.record_future import FutureRecordMetadata, run_callbacks, split_batch
+from streamlet.kafka.protocol.messages.metadata import MetadataResponse
 from streamlet.kafka.protocol.schema import ApiKey
 from streamlet.kafka.records.appending import encode_record
 from tests.patience import PATIENCE_S
-from tests.scripted.fake_broker import SILENCE
+from tests.scripted.fake_broker import SILENCE, FakeBroker
 from tests.scripted.kafka.producer.scripted import scripted, until
 
 
@@ -246,3 +248,37 @@ def test_a_wakeup_may_come_while_the_same_thread_takes_one() -> None:
     assert done.wait(5)
     wakeup.take()
     wakeup.close()
+
+
+def leaderless(request: Any, broker: FakeBroker, code: int) -> MetadataResponse:
+    """The broker's own answer, in which no partition has a leader."""
+    answer = broker.cluster.metadata(request)
+    rows = tuple(
+        replace(topic, partitions=tuple(replace(row, error_code=code, leader_id=-1) for row in topic.partitions))
+        for topic in answer.topics
+    )
+    return replace(answer, topics=rows)
+
+
+@pytest.mark.parametrize("code", [5, 0], ids=["with an error", "without one"])
+def test_m4_a_missing_leader_forces_updates_until_there_is_one(code: int) -> None:
+    """Whether the answer says so by an error, or only names none; the record waits and then goes out."""
+    with scripted(metadata_max_age_ms=600_000) as (broker, _log, producer):
+        broker.on(ApiKey.METADATA, lambda request: leaderless(request, broker, code))
+        future = producer.send("t", b"x")
+        asked = len(broker.seen(ApiKey.METADATA))
+        until(lambda: len(broker.seen(ApiKey.METADATA)) >= asked + 3)
+        assert not future.done()
+        broker.on(ApiKey.METADATA, broker.cluster.metadata)
+        assert future.get(PATIENCE_S).offset == 0
+
+
+def test_m4_an_unauthorised_partition_in_an_answer_forces_an_update() -> None:
+    """The record fails at once; metadata then says what may still be written to."""
+    with scripted(metadata_max_age_ms=600_000) as (broker, cluster, producer):
+        producer.send("t", b"x").get(PATIENCE_S)
+        asked = len(broker.seen(ApiKey.METADATA))
+        cluster.answers.append(29)
+        with pytest.raises(TopicAuthorizationFailed, match=r"after 1 try, correlation id [0-9]+"):
+            producer.send("t", b"y").get(PATIENCE_S)
+        until(lambda: len(broker.seen(ApiKey.METADATA)) > asked)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
 
 from streamlet.devcluster.machine import free_ports
@@ -9,6 +12,11 @@ from streamlet.kafka import Producer
 from streamlet.kafka.broker_errors import UnknownTopicOrPartition
 from streamlet.kafka.errors import ClientTimeout
 from streamlet.kafka.producer import append
+from streamlet.kafka.producer.errors import BufferExhausted, PartitionOutOfRange
+from streamlet.kafka.protocol.schema import ApiKey
+from tests.patience import PATIENCE_S
+from tests.scripted.fake_broker import SILENCE
+from tests.scripted.fake_cluster import Log
 from tests.scripted.kafka.producer.scripted import scripted
 
 
@@ -42,9 +50,35 @@ def test_a_topic_that_is_not_there_ends_the_send_by_name(
         assert "the brokers answer UnknownTopicOrPartition. Create the topic" in caplog.text
 
 
-def test_a_partition_that_is_not_there(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(append, "TOLD_AFTER_S", 1.0)
-    with scripted(max_block_ms=1300) as (_broker, _log, producer):
-        with pytest.raises(ClientTimeout, match=r"Partition 17 of topic 't' is not there.*The record was not taken\.$"):
-            producer.send("t", b"x", partition=17)
-        assert "a record for topic 't' waits, at most 0 s more (max_block_ms): the topic has no such" in caplog.text
+def test_m2_a_partition_out_of_range_ends_the_send_after_a_fresh_look_and_not_after_max_block_ms() -> None:
+    """It says how many there are, and that the record is still the caller's; a topic that has grown is found."""
+    with scripted({"t": 2}, max_block_ms=600_000) as (broker, cluster, producer):
+        said = r"Partition 17 of topic 't' is not there: the topic has 2 partitions.*The record was not taken\.$"
+        for known in (False, True):
+            asked = len(broker.seen(ApiKey.METADATA))
+            with pytest.raises(PartitionOutOfRange, match=said):
+                producer.send("t", b"x", partition=17)
+            assert len(broker.seen(ApiKey.METADATA)) >= asked + 2, f"the topic was known: {known}"
+        with pytest.raises(PartitionOutOfRange, match=r"0 of 2 records were taken\.$"):
+            producer.send_many("t", [b"x", b"y"], partition=17)
+        cluster.topics["t"].append(Log())
+        assert producer.send("t", b"x", partition=2).get(PATIENCE_S).partition == 2
+
+
+def test_m2_the_wait_is_returned_and_taken_off_max_block_ms() -> None:
+    """A record that waited for its topic has that much less time to wait for memory."""
+    with scripted({}, max_block_ms=1500, buffer_memory=20_000, linger_ms=60_000) as (broker, cluster, producer):
+        cluster.topics["u"] = [Log()]
+        waited = producer._appender.wait_on_metadata("u", None, 20)
+        assert waited > 0 and producer._appender.wait_on_metadata("u", 0, 0) == 0.0
+        with pytest.raises(ValueError, match="a wait of -1 s: it cannot be negative"):
+            producer._appender.wait_on_metadata("u", 0, -1)
+        broker.on(ApiKey.PRODUCE, SILENCE)
+        producer.send("u", bytes(15_000))
+        appears = threading.Timer(1.0, cluster.topics.update, [{"t": [Log()]}])
+        appears.start()
+        begun = time.monotonic()
+        with pytest.raises(BufferExhausted):
+            producer.send("t", bytes(15_000))
+        assert 1.4 <= time.monotonic() - begun < 2.4
+        appears.join()

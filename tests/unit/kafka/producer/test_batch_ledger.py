@@ -173,3 +173,28 @@ def test_one_at_a_time_keeps_the_partition_until_the_answer() -> None:
     assert books.ledger.drain([books.accumulator.queue(TP)], CLUSTER) == []
     books.answer(first, None)
     assert len(books.ledger.drain([books.accumulator.queue(TP)], CLUSTER)) == 1
+
+
+def test_p4_the_final_error_names_tries_topic_and_the_range_of_correlation_ids() -> None:
+    """Each batch's own, though one error of a broken connection ends them all."""
+    books = Books()
+    first, second = books.sent(3), books.sent()
+    lost = NotLeaderOrFollower()
+    for correlation_id in (11, 15, 19):
+        if correlation_id > 11:
+            assert books.ledger.drain([books.accumulator.queue(TP)], CLUSTER) == [first]
+        first.sent_as(correlation_id)
+        books.answer(first, lost)
+    assert first.error is not None and second.error is None
+    assert first.error.message.endswith(
+        "Given up: 3 record(s) for topic 't', partition 0, after 3 tries, correlation ids 11 to 19."
+    )
+    second.sent_as(12)
+    second.sent_as(-1)
+    books.answer(second, InvalidRecord())
+    assert second.error is not None and second.error.message.endswith("after 1 try, correlation id 12.")
+    assert "Given up" not in lost.message
+    late = books.sent()
+    late.sent_as(23)
+    books.ledger.expire(CLUSTER, 11.0)
+    assert isinstance(late.error, OutcomeUnknown) and "(1 try, correlation id 23)" in late.error.message
