@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from streamlet.kafka import Producer
-from streamlet.kafka.errors import ClientTimeout, KafkaError
+from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.producer.errors import (
     BufferExhausted,
     PartitionerFailed,
