@@ -215,7 +215,7 @@ del _kind, _named
 
 
 def forces_update(error: type[KafkaError]) -> bool:
-    """Return whether an error in an answer about a partition asks for new metadata."""
+    """Return whether a partition's error asks for new metadata."""
     # An unauthorised topic is no stale metadata. But an update shows at once, by the topic's own error, that the topic
     # may be read or written no more (or may again), and the next call fails by name instead of a whole request.
     return error.stale_metadata or issubclass(error, TopicAuthorizationFailed)

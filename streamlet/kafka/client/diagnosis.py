@@ -74,7 +74,7 @@ def bootstrap_failed(bootstrap: Iterable[Broker], states: ConnectionStates, time
 
 
 def no_such_partition(cluster: Cluster, topic: str) -> str:
-    """Return the sentences of a partition that a topic does not have, without their beginning."""
+    """Return the end of a message about a missing partition."""
     count = cluster.partition_count(topic) or 0
     return (
         f"the topic has {count} partition{'s' if count > 1 else ''}, numbered from 0. Name one of these, or let the "

@@ -337,6 +337,6 @@ def partition_rows(topics: Iterable[Any]) -> Iterator[tuple[TopicPartition, Any]
 
 
 def note_error(client: KafkaClient, fault: type[BrokerError] | None) -> None:
-    """Ask for metadata when an answer about a partition says that ours is stale, or forbids the topic."""
+    """Ask for metadata when a partition's error calls for it."""
     if fault is not None and forces_update(fault):
         client.metadata.request_update(reset_equivalent=False)

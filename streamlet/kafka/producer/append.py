@@ -448,7 +448,10 @@ class Appender:
         return need
 
     def _known(self, topic: str, partition: int | None, deadline: float) -> TopicState:
-        """Return the topic's state, with the partition if one is named; wait for metadata until the deadline."""
+        """Return a topic's state; wait for it until the deadline.
+
+        With ``partition``, until the topic has that one.
+        """
         while True:
             state = self.topics.get(topic)
             if state is not None and (partition is None or partition < state.count):
@@ -456,9 +459,9 @@ class Appender:
             self.wait_on_metadata(topic, partition, max(deadline - self._clock.monotonic(), 0.0))
 
     def wait_on_metadata(self, topic: str, partition: int | None, max_wait_s: float, note: str = _NOT_TAKEN) -> float:
-        """Wait until the topic is known, with the partition if one is named; return the seconds that took.
+        """Wait until a topic is known; return the seconds it took.
 
-        A long wait is named in the log. ``note``: the consequence for the caller, for the error's text. Raises
+        With ``partition``, until the topic has that one. A long wait is named in the log. ``note``: the consequence for the caller, for the error's text. Raises
         ClientTimeout, PartitionOutOfRange, TopicAuthorizationFailed or another error of the topic that time does not
         fix; ValueError for a negative wait.
         """

@@ -368,7 +368,7 @@ def decide(
 
 
 def with_tries(error: KafkaError, batch: ProducerBatch) -> KafkaError:
-    """Return the error of a batch that is given up after an answer, with its topic, tries and requests."""
+    """Add tries, topic and correlation ids to a final error."""
     tp = batch.topic_partition
     return with_sentence(
         error,
@@ -378,7 +378,7 @@ def with_tries(error: KafkaError, batch: ProducerBatch) -> KafkaError:
 
 
 def _tries(batch: ProducerBatch, count: int) -> str:
-    """Return the number of tries in words, with the range of their correlation ids."""
+    """Return tries in words, with their correlation ids."""
     tries = "1 try" if count == 1 else f"{count} tries"
     if batch.correlation_ids is None:
         return tries

@@ -40,7 +40,7 @@ class PartitionerFailed(KafkaError, BadInput):
 
 
 class PartitionOutOfRange(KafkaError, BadInput):
-    """The topic has no partition of that number, by metadata that was asked for afresh; the record was not taken."""
+    """The topic has no such partition, by fresh metadata; the record was not taken."""
 
 
 class ProducerClosed(KafkaError):
