@@ -461,9 +461,9 @@ class Appender:
     def wait_on_metadata(self, topic: str, partition: int | None, max_wait_s: float, note: str = _NOT_TAKEN) -> float:
         """Wait until a topic is known; return the seconds it took.
 
-        With ``partition``, until the topic has that one. A long wait is named in the log. ``note``: the consequence for the caller, for the error's text. Raises
-        ClientTimeout, PartitionOutOfRange, TopicAuthorizationFailed or another error of the topic that time does not
-        fix; ValueError for a negative wait.
+        With ``partition``, until the topic has that one. A long wait is named in the log. ``note``: the consequence for
+        the caller, for the error's text. Raises ClientTimeout, PartitionOutOfRange, TopicAuthorizationFailed or another
+        error of the topic that time does not fix; ValueError for a negative wait.
         """
         if max_wait_s < 0:
             raise ValueError(f"a wait of {max_wait_s} s: it cannot be negative")
