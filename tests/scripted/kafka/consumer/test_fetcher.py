@@ -174,7 +174,7 @@ def test_c4_records_before_an_error_are_handed_out_before_it_is_raised(
     assert found == list(range(10))
 
 
-def test_m4_an_unauthorised_partition_in_an_answer_forces_an_update(
+def test_m4_a_fetch_of_an_unauthorised_partition_forces_an_update(
     broker: FakeBroker, consumer_of: Callable[..., Consumer]
 ) -> None:
     """The poll fails by the topic's name, and metadata is asked for at once."""
@@ -191,7 +191,7 @@ def test_m4_an_unauthorised_partition_in_an_answer_forces_an_update(
     poll_until(consumer, lambda: len(broker.seen(ApiKey.METADATA)) > asked)
 
 
-def test_m4_a_missing_leader_forces_updates_until_there_is_one(
+def test_m4_a_partition_read_without_a_leader_forces_updates_until_there_is_one(
     broker: FakeBroker, consumer_of: Callable[..., Consumer]
 ) -> None:
     """Of a partition that has its position, and after its last leader is gone."""
