@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -21,6 +22,7 @@ from streamlet.coordination.node_store import (
     check_path,
 )
 from tests.memory_nodes import MemoryNodeStore, MemoryTree
+from tests.patience import PATIENCE_S
 
 Opener = Callable[[], NodeStore]
 
@@ -224,3 +226,22 @@ def test_memory_and_zookeeper_agree(kafka39: object, topic_name: Callable[[], st
             assert carry_out(real, act) == carry_out(twin, act), act
     finally:
         real.close()
+
+
+def test_an_announced_node_is_there_for_others_until_its_store_closes(opened: Opener) -> None:
+    """With its parents, which stay; announced twice is announced once."""
+    mine, other = opened(), opened()
+    mine.announce("/a/owners/one", b"data")
+    until(lambda: other.exists("/a/owners") is not None and other.children("/a/owners") == ["one"])
+    assert other.get("/a/owners/one") == (b"data", 0)
+    mine.announce("/a/owners/one", b"data")
+    mine.close()
+    until(lambda: other.children("/a/owners") == [])
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for the condition, with a deadline."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true"
+        time.sleep(0.02)

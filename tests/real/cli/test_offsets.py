@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -16,8 +17,14 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from kazoo.client import KazooClient
 
 from streamlet.devcluster import DevCluster
+from streamlet.spouts.kafka import GroupOffsets, KafkaHosts, SpoutConfig, ZkOffsets
+from streamlet.spouts.kafka.offset_changes import Wish, changes
+from streamlet.spouts.kafka.stored_offsets import OffsetsMoved, SpoutOffsets, StillRunning, refuse_running
 from tests.command_line import Streamlet
 from tests.patience import PATIENCE_S
+from tests.spout_harness import Harness, harness
+
+__all__ = ["harness"]
 
 TOPOLOGY = """
 import os
@@ -180,9 +187,9 @@ def test_after_an_import_a_run_reads_from_the_exported_offsets_on(site: Site, st
     assert site.run(file) == site.records(4, 4)
 
 
-def running(site: Site, file: Path) -> subprocess.Popen[str]:
+def running(site: Site, file: Path, *options: str) -> subprocess.Popen[str]:
     """A run that goes on, once it has read everything."""
-    process = site.streamlet.start("run", file, "--workers", "1", "-t", "600", SEEN=str(site.seen))
+    process = site.streamlet.start("run", file, "--workers", "1", "-t", "600", *options, SEEN=str(site.seen))
     deadline = time.monotonic() + PATIENCE_S
     while not site.seen.exists() or sorted(site.seen.read_text().split()) != site.records(0, 0):
         assert time.monotonic() < deadline and process.poll() is None
@@ -270,3 +277,55 @@ def test_overrides_hold_as_in_a_run(site: Site) -> None:
     site.offsets("copy", site.group, *other, "--from", f"group:{site.topic}", "--yes")
     (spout,) = json.loads(site.offsets("show", site.group, "--json", *other))["spouts"]
     assert [row["offset"] for row in spout["partitions"]] == [4, 4]
+
+
+@pytest.mark.parametrize("store", [ZkOffsets, GroupOffsets])
+def test_a_run_that_starts_between_look_and_write_is_not_overwritten(
+    site: Site, store: Any, harness: Callable[..., Harness]
+) -> None:
+    """It keeps its claim and commits on; the command's write is refused."""
+    site.produce(4)
+    place = ZkOffsets(site.cluster.zookeeper) if store is ZkOffsets else GroupOffsets()
+    hosts = KafkaHosts(site.cluster.bootstrap_servers)
+    config = SpoutConfig(
+        hosts, site.topic, f"/{site.topic}", site.topic, offset_store=place, state_update_interval_ms=50
+    )
+    with SpoutOffsets("words", "lines", config, lambda text: None) as offsets:
+        logs = offsets.logs()
+        first = changes(site.topic, offsets.topic_id, {0: Wish(2), 1: Wish(3)}, {}, logs)
+        offsets.place.write(first, offsets.topic_id)
+        stored = offsets.place.read([0, 1])
+        later = changes(site.topic, offsets.topic_id, {0: Wish(0), 1: Wish(0)}, stored, logs)
+        refuse_running(offsets.place)
+        spout = harness(config)
+        with pytest.raises(OffsetsMoved, match="Nothing was"):
+            offsets.place.write(later, offsets.topic_id)
+        assert sorted(row[0] for row, _ in spout.take(3)) == ["0-2", "0-3", "1-3"]
+        with pytest.raises(StillRunning):
+            refuse_running(offsets.place)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("store", ["zk", "group"])
+def test_a_run_that_slept_through_a_change_commits_nothing_and_stops(site: Site, store: str) -> None:
+    file = getattr(site, store)
+    site.produce(4)
+    process = running(site, file, "--backend", "inline")
+    committed = site.in_zookeeper if store == "zk" else site.in_group
+    deadline = time.monotonic() + PATIENCE_S
+    while committed() != [4, 4]:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGSTOP)
+    while True:
+        done = site.streamlet("offsets", "set", file, "0=1", "1=2", "--yes")
+        if done.returncode == 0:
+            break
+        assert "in use" in done.stderr and time.monotonic() < deadline, done
+        time.sleep(0.5)
+    process.send_signal(signal.SIGCONT)
+    site.produce(2)
+    _, said = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1 and "took over" in said, said
+    assert committed() == [1, 2]
+    assert site.run(file) == site.records(1, 2)

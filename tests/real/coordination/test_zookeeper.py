@@ -121,6 +121,31 @@ def test_an_expired_session_is_noticed(ensemble: DevCluster, store: ZooKeeperNod
     assert store.get("/a") == (b"", 0)
 
 
+@pytest.mark.faults
+def test_an_announced_node_is_made_again_in_a_new_session(ensemble: DevCluster, store: ZooKeeperNodeStore) -> None:
+    """It belongs to the session of the store, old or new, and goes with it."""
+    witness = KazooClient(ensemble.zookeeper)
+    witness.start(10)
+    node = f"{store._ensemble.chroot}/owners/one"
+
+    def owner() -> int | None:
+        stat = witness.exists(node)
+        return None if stat is None else stat.ephemeralOwner
+
+    try:
+        store.announce("/owners/one", b"data")
+        until(lambda: owner() == store.session_id)
+        session, password = store._client.client_id
+        ensemble.expire_session(session, password)
+        until(lambda: owner() not in (None, session))
+        assert owner() == store.session_id
+        store.close()
+        until(lambda: owner() is None)
+    finally:
+        witness.stop()
+        witness.close()
+
+
 def test_nodes_made_with_a_user_are_closed_to_another(ensemble: DevCluster, topic_name: Callable[[], str]) -> None:
     """Nodes made with a user belong to that user; another one is told so, and no secret appears."""
     hosts = f"{ensemble.zookeeper}/{topic_name()}"
