@@ -35,6 +35,7 @@ from streamlet.kafka.client.group_requests import ConsumerGroupMetadata, GroupOf
 from streamlet.kafka.consumer.consumer_config import ConsumerConfig
 from streamlet.kafka.consumer.errors import CommitFailed, MembershipFenced, RebalanceUnderWay
 from streamlet.kafka.consumer.membership import NO_GENERATION, TAKES_LONG, Generation
+from streamlet.kafka.consumer.subscription_state import SubscriptionState
 from streamlet.kafka.errors import BrokerError, ClientTimeout, KafkaError
 from streamlet.kafka.future import RequestFuture, failed_future
 from streamlet.kafka.metadata.cluster import TopicPartition
@@ -68,6 +69,7 @@ class Commits:
     def __init__(
         self,
         client: KafkaClient,
+        subscriptions: SubscriptionState,
         config: ConsumerConfig,
         now_s: Callable[[], float],
         rejoining: Callable[[Iterable[TopicPartition]], bool],
@@ -80,6 +82,7 @@ class Commits:
         """
         assert config.group_id is not None
         self._client = client
+        self._subscriptions = subscriptions
         self._config = config
         self._now_s = now_s
         self._group_id = config.group_id
@@ -102,8 +105,6 @@ class Commits:
         self._next_auto_s = now_s() + self._interval_s
         self._auto_running: RequestFuture[None] | None = None
         self._auto_failures = 0
-        self._stored: dict[TopicPartition, tuple[OffsetAndMetadata, float]] = {}
-        """Last commit of each partition, and its time."""
 
     # -- requests
 
@@ -129,7 +130,7 @@ class Commits:
 
         def judge(rows: Mapping[TopicPartition, type[BrokerError] | None]) -> None:
             self._judge(rows, generation)
-            self._stored.update((tp, (offset, self._now_s())) for tp, offset in sent.items())
+            self._subscriptions.note_committed(sent, self._now_s())
 
         return self._offsets.commit(sent, member).then(judge)
 
@@ -218,7 +219,11 @@ class Commits:
 
     def fetch(self, tps: Iterable[TopicPartition]) -> RequestFuture[dict[TopicPartition, OffsetAndMetadata]]:
         """Ask once for committed offsets; open transactions fail it with a retriable error."""
-        return self._offsets.fetch(tps, require_stable=True)
+        return self._offsets.fetch(tps, require_stable=True).then(self._fetched)
+
+    def _fetched(self, stored: dict[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, OffsetAndMetadata]:
+        self._subscriptions.note_committed(stored)
+        return stored
 
     def committed(self, tps: Iterable[TopicPartition], timeout_s: float) -> dict[TopicPartition, OffsetAndMetadata]:
         """Wait for committed offsets, with retries."""
@@ -275,9 +280,10 @@ class Commits:
 
     def _changed(self, offsets: Offsets) -> Offsets:
         # An idle consumer sends no commits, but for offsets that the broker would forget by their age.
-        now = self._now_s()
-        stored = {tp: offset for tp, (offset, at_s) in self._stored.items() if now - at_s < STORED_AGAIN_S}
-        return {tp: offset for tp, offset in offsets.items() if stored.get(tp) != offset}
+        since_s = self._now_s() - STORED_AGAIN_S
+        return {
+            tp: offset for tp, offset in offsets.items() if not self._subscriptions.is_committed(tp, offset, since_s)
+        }
 
     def _auto_ended(self, offsets: Offsets, error: KafkaError | None) -> None:
         self._auto_running = None
@@ -297,7 +303,7 @@ class Commits:
 
         Others may have committed those partitions meanwhile.
         """
-        self._stored.clear()
+        self._subscriptions.forget_commit_times()
         self._next_auto_s = self._now_s() + self._interval_s
 
     def next_wake_s(self, now_s: float) -> float:

@@ -297,6 +297,24 @@ class Consumer:
         """Read on at the end (with read_committed: the last stable offset)."""
         self._seek_to(ResetStrategy.LATEST, partitions)
 
+    def seek_to_committed(
+        self, *partitions: TopicPartition, timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Read on at the offsets that the group has stored; return them.
+
+        No partition named: all that are assigned. One without a stored offset stays where it is, and is not in the
+        answer. Raises NotAssigned, ClientTimeout.
+        """
+        with self._guarded():
+            named = [TopicPartition.of(tp) for tp in partitions] or list(self._subscriptions.assigned)
+            for tp in named:
+                self._subscriptions.require(tp)
+            stored = self._commits().committed(named, self._limit(timeout))
+            for tp, row in stored.items():
+                self._positions.start_at(tp, row.offset, row.leader_epoch)
+                self._handed_out.moved(tp)
+            return stored
+
     def _seek_to(self, strategy: ResetStrategy, partitions: tuple[TopicPartition, ...]) -> None:
         with self._guarded():
             for tp in partitions or self._subscriptions.assigned:
@@ -340,6 +358,24 @@ class Consumer:
             row = self._subscriptions.require(TopicPartition.of(partition))
             end = row.last_stable_offset if self._fetcher.settings.read_committed else row.high_watermark
             return None if row.position is None or end < 0 else max(end - row.position.offset, 0)
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """Return a log's end as the last fetch saw it.
+
+        None before a fetch.
+        """
+        with self._guarded():
+            end = self._subscriptions.require(TopicPartition.of(partition)).high_watermark
+            return None if end < 0 else end
+
+    def last_stable_offset(self, partition: TopicPartition) -> int | None:
+        """Return where the first open transaction begins, by the last fetch.
+
+        The end of the log where none is open; None before a fetch. With ``read_committed`` reading stops there.
+        """
+        with self._guarded():
+            end = self._subscriptions.require(TopicPartition.of(partition)).last_stable_offset
+            return None if end < 0 else end
 
     # -- the log
 

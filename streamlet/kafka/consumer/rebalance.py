@@ -110,7 +110,7 @@ class Rebalancer:
         self.commits: Commits | None = None
         """None without a ``group_id``."""
         if config.group_id is not None:
-            self.commits = Commits(client, config, clock.monotonic, self._rejoining, self._joined_since)
+            self.commits = Commits(client, subscriptions, config, clock.monotonic, self._rejoining, self._joined_since)
         self.first_positions = FirstPositions(subscriptions, positions, self.commits, self._retry, clock)
         self.listener = ConsumerRebalanceListener()
         self._thread: GroupThread | None = None

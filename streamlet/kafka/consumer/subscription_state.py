@@ -9,12 +9,14 @@ The order of the partitions is the order of fetching: one that has delivered goe
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from math import inf
 
 from streamlet.base.errors import WrongArgument
 from streamlet.kafka.arguments import check_topic, several
+from streamlet.kafka.client.group_requests import OffsetAndMetadata
 from streamlet.kafka.consumer.errors import IllegalSubscription, NotAssigned
 from streamlet.kafka.metadata.cluster import UNKNOWN_EPOCH, Cluster, TopicPartition
 
@@ -72,6 +74,10 @@ class AssignedPartition:
     topic_partition: TopicPartition
     state: FetchState = FetchState.INITIALIZING
     position: Position | None = None
+    committed: OffsetAndMetadata | None = None
+    """What the group has stored, as far as this consumer has read or written it; None: nothing known."""
+    committed_at_s: float = -inf
+    """When this consumer wrote it; minus infinity where it did not."""
     paused: bool = False
     pending_revocation: bool = False
     pending_callback: bool = False
@@ -224,6 +230,25 @@ class SubscriptionState:
         row = self._rows.pop(tp, None)
         if row is not None:
             self._rows[tp] = row
+
+    # -- committed offsets
+
+    def note_committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], at_s: float = -inf) -> None:
+        """Take offsets that the group has stored; ``at_s``: when this consumer wrote them."""
+        for tp, offset in offsets.items():
+            row = self._rows.get(tp)
+            if row is not None:
+                row.committed, row.committed_at_s = offset, at_s
+
+    def is_committed(self, tp: TopicPartition, offset: OffsetAndMetadata, since_s: float) -> bool:
+        """Return whether this consumer wrote this very offset after ``since_s``."""
+        row = self._rows.get(tp)
+        return row is not None and row.committed == offset and row.committed_at_s > since_s
+
+    def forget_commit_times(self) -> None:
+        """Take every committed offset for one that another may have written since."""
+        for row in self._rows.values():
+            row.committed_at_s = -inf
 
     # -- positions
 

@@ -246,7 +246,6 @@ _METHODS: Mapping[str, Mapping[str, str]] = {
         "delete_consumer_groups": "delete_groups deletes groups and their offsets",
     },
     "Consumer": {
-        "highwater": "lag(partition) is the distance to the end, end_offsets([partition]) the end itself",
         "metrics": "there are no metrics; lag(partition) is the distance to the end of a partition",
         "list_topics": "topics() gives the names, Admin.list_topics more",
         "enforce_rebalance": "the group decides when to rebalance; unsubscribe() and subscribe() join it again",

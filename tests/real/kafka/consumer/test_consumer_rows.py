@@ -9,7 +9,7 @@ from collections.abc import Callable
 from confluent_kafka.admin import AdminClient
 
 from streamlet.devcluster import DevCluster
-from streamlet.kafka import Consumer, TopicPartition
+from streamlet.kafka import Consumer, OffsetAndMetadata, TopicPartition
 from tests.consumers import take, until
 from tests.patience import PATIENCE_S
 
@@ -58,3 +58,23 @@ def test_c12_a_record_ends_the_long_poll_and_fetch_min_bytes_lets_it_wait(
     begun = time.monotonic()
     assert take(patient, 1)[0].value == b"x"
     assert time.monotonic() - begun >= 1.4
+
+
+def test_c2_committed_offsets_with_a_text_are_sought_again_and_the_ends_of_the_log_are_known(
+    cluster: DevCluster, make_topic: Callable[..., str], produce: Callable[..., None], make_consumer: Make
+) -> None:
+    """The partition's state has position, committed offset, high watermark and last stable offset."""
+    topic = make_topic(cluster, partitions=2)
+    zero, one = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    produce(cluster, topic, [b"a", b"b", b"c"])
+    consumer = make_consumer(cluster, group_id=topic, enable_auto_commit=False, auto_offset_reset="earliest")
+    consumer.assign([zero, one])
+    assert consumer.highwater(zero) is None is consumer.last_stable_offset(zero)
+    assert [row.value for row in take(consumer, 3)] == [b"a", b"b", b"c"]
+    assert consumer.highwater(zero) == consumer.last_stable_offset(zero) == 3
+    stored = OffsetAndMetadata(1, metadata="after a")
+    consumer.commit({zero: stored})
+    assert consumer._subscriptions.require(zero).committed == stored
+    assert consumer.seek_to_committed() == {zero: stored}
+    assert (consumer.position(zero), consumer.position(one)) == (1, 0)
+    assert [row.value for row in take(consumer, 2)] == [b"b", b"c"]

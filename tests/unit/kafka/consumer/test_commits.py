@@ -9,6 +9,7 @@ from streamlet.kafka.broker_errors import CoordinatorLoadInProgress
 from streamlet.kafka.client.group_requests import OffsetAndMetadata
 from streamlet.kafka.consumer.commits import STORED_AGAIN_S, Commits
 from streamlet.kafka.consumer.consumer_config import ConsumerConfig
+from streamlet.kafka.consumer.subscription_state import SubscriptionState
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import TopicPartition
 
@@ -23,7 +24,11 @@ class Rig:
         self.clock = ManualClock()
         config = ConsumerConfig.of({"bootstrap_servers": "b:1", "group_id": "g"})
         client: Any = None
-        self.commits = Commits(client, config, self.clock.monotonic, lambda tps: False, lambda: None)
+        self.subscriptions = SubscriptionState()
+        self.subscriptions.assign_from_user([TP, OTHER])
+        self.commits = Commits(
+            client, self.subscriptions, config, self.clock.monotonic, lambda tps: False, lambda: None
+        )
         self.sent: list[dict[TopicPartition, OffsetAndMetadata]] = []
         self.error: Any = None
         self.commits._offsets = self  # type: ignore[assignment]
@@ -100,3 +105,20 @@ def test_c7_waiting_for_earlier_commits_is_within_the_time_given() -> None:
     begun = rig.clock.monotonic()
     rig.commits.commit_sync({TP: OffsetAndMetadata(1)}, 10.0)
     assert rig.clock.monotonic() - begun < 10.1
+
+
+def test_c2_what_was_committed_and_what_the_group_answered_is_in_the_partitions_state() -> None:
+    """A refused commit is not, and neither is one of a partition that is not assigned."""
+    rig = Rig()
+    row = rig.subscriptions.require(TP)
+    assert row.committed is None
+    assert rig.after(5, p0=10, p7=1) == 2
+    assert row.committed == OffsetAndMetadata(10) and TopicPartition("t", 7) not in rig.subscriptions
+    rig.error = CoordinatorLoadInProgress
+    rig.after(5, p0=11)
+    assert row.committed == OffsetAndMetadata(10)
+    answer: RequestFuture[Any] = RequestFuture()
+    rig.fetch = lambda tps, require_stable: answer  # type: ignore[attr-defined]
+    rig.commits.fetch([TP, OTHER])
+    answer.complete({OTHER: OffsetAndMetadata(4, metadata="by another")})
+    assert rig.subscriptions.require(OTHER).committed == OffsetAndMetadata(4, metadata="by another")

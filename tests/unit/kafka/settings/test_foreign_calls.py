@@ -129,7 +129,6 @@ def test_an_unknown_name_of_the_package_is_an_ordinary_error() -> None:
         (Admin, "incremental_alter_configs", "alter_configs"),
         (Consumer, "enforce_rebalance", "subscribe"),
         (Admin, "bootstrap_connected", "list_topics"),
-        (Consumer, "highwater", "end_offsets"),
         (Consumer, "bootstrap_connected", "topics"),
         (Producer, "bootstrap_connected", "partitions_for"),
         (Producer, "produce", "send"),
