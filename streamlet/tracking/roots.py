@@ -24,6 +24,9 @@ _SHIFT = NUMBER_BITS + 1
 _INSIDE = SET_TREES * STEP - 1
 """The bits that tell the trees of one set apart."""
 
+SET_MASK = ~_INSIDE
+"""Bits that all trees of a set have alike; with the last one, its entry. For loops too hot for ``entry_of``."""
+
 
 def first_root(task_id: int, epoch: int) -> int:
     """Return the first root of a spout task in an epoch; its roots grow from here.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from streamlet.tracking.roots import are_one_set, entry_of
+from streamlet.tracking.roots import SET_MASK, are_one_set, entry_of
 
 
 class SharedRoots:
@@ -21,7 +21,9 @@ class SharedRoots:
 
     def __init__(self, roots: Sequence[int], entries: Sequence[int] | None = None) -> None:
         self.roots = roots
-        self.entries = [*dict.fromkeys(map(entry_of, roots))] if entries is None else entries
+        if entries is None:
+            entries = [*dict.fromkeys([root & SET_MASK | 1 if root & 1 else root for root in roots])]
+        self.entries = entries
         """The ledger's entries of these trees, each once: an edge is XORed into a set once, not into each tree."""
 
     def __repr__(self) -> str:
@@ -35,7 +37,7 @@ Root = int | SharedRoots
 def as_one_root(roots: Sequence[Root]) -> Root:
     """Return these trees as one: 0, the only root, or SharedRoots."""
     first = roots[0] if roots else 0
-    if roots.count(first) == len(roots):
+    if not roots or (first == roots[-1] and roots.count(first) == len(roots)):
         return first
     if are_one_set(roots):
         return SharedRoots(roots, (entry_of(first),))  # type: ignore[arg-type]  # ints, by the question above

@@ -17,7 +17,7 @@ from operator import xor
 from streamlet.components.batch import Batch
 from streamlet.components.tuples import ACKED, FAILED, OPEN, Tuple
 from streamlet.runtime.tasks.emitter import Run
-from streamlet.tracking.roots import are_one_set, entry_of
+from streamlet.tracking.roots import SET_MASK, are_one_set, entry_of
 from streamlet.tracking.shared_roots import Root, SharedRoots, as_one_root
 
 
@@ -51,7 +51,7 @@ def ack(batch: Batch, acks: dict[Root, int]) -> int:
     delta = 0
     for root, edge in compress(zip(roots, edges, strict=True), edges):
         if root.__class__ is int and root & 1:
-            root = entry_of(root)
+            root = root & SET_MASK | 1
         if root == last:
             delta ^= edge
         else:
@@ -69,7 +69,8 @@ def _one_entry(batch: Batch) -> Root | None:
     first: Root = roots[0]
     if whole.__class__ is SharedRoots:  # found out when the batch was taken
         return whole.entries[0] if len(whole.entries) == 1 else None
-    if roots.count(first) == len(roots):
+    # The last one is looked at first: to count objects that differ takes longer than all else here.
+    if first == roots[-1] and roots.count(first) == len(roots):
         return first
     return entry_of(first) if are_one_set(roots) else None  # type: ignore[arg-type]  # ints, by the question
 
