@@ -21,6 +21,7 @@ from streamlet.coordination.node_store import (
     VersionConflict,
 )
 from streamlet.kafka import Admin
+from streamlet.kafka.admin.errors import NewerGroupProtocol
 from streamlet.kafka.broker_errors import (
     GroupIdNotFound,
     IllegalGeneration,
@@ -167,6 +168,10 @@ class GroupOffsetPlace:
             (group,) = self._admin.describe_groups(self._group).values()
         except GroupIdNotFound:
             return []
+        except NewerGroupProtocol:
+            # Ordinary consumers under KIP-848; their names are not told.
+            state = self._admin.list_groups()[self._group].state
+            return [] if state == "Empty" else [f"ordinary consumers (the group is {state})"]
         return [f"member {row.group_instance_id or row.member_id} from {row.client_host}" for row in group.members]
 
     def write(self, changed: Sequence[Change], topic_id: str | None) -> None:

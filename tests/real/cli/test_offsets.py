@@ -20,6 +20,7 @@ from streamlet.devcluster import DevCluster
 from streamlet.spouts.kafka import GroupOffsets, KafkaHosts, SpoutConfig, ZkOffsets
 from streamlet.spouts.kafka.offset_changes import Wish, changes
 from streamlet.spouts.kafka.stored_offsets import OffsetsMoved, SpoutOffsets, StillRunning, refuse_running
+from tests.brokers import ON_KAFKA_2_1
 from tests.command_line import Streamlet
 from tests.patience import PATIENCE_S
 from tests.spout_harness import Harness, harness
@@ -62,7 +63,8 @@ class Site:
     ends: list[int] = field(default_factory=lambda: [0, 0])
 
     def __post_init__(self) -> None:
-        self.zk = self.write("zk.py", f"ZkOffsets({self.cluster.zookeeper!r})")
+        # Kafka 4 has no ZooKeeper: there nothing connects to the one that this names.
+        self.zk = self.write("zk.py", f"ZkOffsets({self.cluster.zookeeper or '127.0.0.1:1'!r})")
         self.group = self.write("group.py", "GroupOffsets()")
 
     def write(self, name: str, store: str, topic: str | None = None) -> Path:
@@ -329,3 +331,29 @@ def test_a_run_that_slept_through_a_change_commits_nothing_and_stops(site: Site,
     assert process.returncode == 1 and "took over" in said, said
     assert committed() == [1, 2]
     assert site.run(file) == site.records(1, 2)
+
+
+@pytest.mark.skipif(ON_KAFKA_2_1, reason="needs a Kafka 4")
+def test_on_kafka_4_too_a_group_with_members_is_refused_ordinary_consumers_as_well(
+    streamlet: Streamlet, kafka4: DevCluster, make_topic: Callable[..., str], refused: Callable[..., str]
+) -> None:
+    """Members under the newer group protocol, which have no description, count too."""
+    site = Site(streamlet, kafka4, make_topic(kafka4, 2))
+    site.produce(4)
+    assert site.run(site.group) == site.records(0, 0)
+    site.offsets("reset", site.group, "--to", "2", "--yes")
+    assert site.run(site.group) == site.records(2, 2)
+    site.offsets("reset", site.group, "--to", "earliest", "--yes")
+    servers = {"bootstrap.servers": kafka4.bootstrap_servers, "group.id": site.topic, "enable.auto.commit": False}
+    member = Consumer({**servers, "group.protocol": "consumer"})
+    try:
+        member.subscribe([site.topic])
+        deadline = time.monotonic() + PATIENCE_S
+        while len(member.assignment()) < 2:
+            assert time.monotonic() < deadline
+            member.poll(0.2)
+        assert "ordinary consumers" in refused("offsets", "set", site.group, "0=3", "--yes")
+    finally:
+        member.close()
+    site.offsets("set", site.group, "0=3", "1=1", "--yes")
+    assert site.in_group() == [3, 1]
