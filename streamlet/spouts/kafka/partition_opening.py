@@ -2,7 +2,7 @@
 
 Two questions, each a pure decision behind some requests that never block:
 
-- *Open*: the log's bounds are looked up, the offset store is read, and :func:`decide_start` chooses. The choice is
+- *Open*: the offset store is read, the log's bounds are looked up, and :func:`decide_start` chooses. The choice is
   stored under the next owner epoch before the first record is fetched.
 - *Reset*, of a partition that is being read, after "offset out of range", after an election, or when the topic was made
   again. The position is still good, or the log begins after it (read on at its start), or the log parted from ours
@@ -189,11 +189,13 @@ class PartitionOpener:
     def _open_once(
         self, partition: Partition, connection: Connection, topic_id: str | None, appeared: bool
     ) -> Steps[PartitionManager]:
-        bounds = yield from connection.log_bounds(partition, self._config.start_timestamp_ms())
-        found: list[StoredOffset | None] = []
+        found: list[tuple[StoredOffset | None, LogBounds]] = []
 
         def decide(stored: StoredOffset | None) -> Steps[StartDecision]:
-            found.append(stored)
+            # Rule: the log is asked after the store. A former owner goes on writing and committing until it hands over:
+            # against older bounds, what it has stored since would look as if the log were cut.
+            bounds = yield from connection.log_bounds(partition, self._config.start_timestamp_ms())
+            found.append((stored, bounds))
             end: int | None = None
             if stored is not None and bounds.start <= stored.offset <= bounds.end:
                 end = yield from connection.epoch_end(partition, stored.leader_epoch)
@@ -214,8 +216,8 @@ class PartitionOpener:
         if decision.is_loss:
             self._report_loss(partition, decision)
         log.info("%s: begins at offset %d (%s)", partition, decision.offset, decision.reason.value)
+        stored, bounds = found[-1]
         manager = self._manager(partition, decision.offset, bounds, topic_id)
-        stored = found[-1]
         if stored is not None and decision.reason is Reason.STORED:
             manager.buffer.starts_in(stored.leader_epoch)
         return manager
