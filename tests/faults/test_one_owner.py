@@ -5,10 +5,14 @@ The witness is a file that all spouts append to, before and after each emit: the
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
+import re
 import signal
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -89,6 +93,29 @@ class Scene:
     runs: dict[str, Kept] = field(default_factory=dict)
     marks: dict[str, str] = field(default_factory=dict)
 
+    @contextlib.contextmanager
+    def fed(self, a_second: int = 300) -> Iterator[set[str]]:
+        """Write records at a steady rate meanwhile; yields the values written so far."""
+        written: set[str] = set()
+        over = threading.Event()
+
+        def feed() -> None:
+            producer = Producer({"bootstrap.servers": self.cluster.bootstrap_servers, "linger.ms": 1})
+            while not over.wait(1 / a_second):
+                value = f"fed-{len(written)}"
+                producer.produce(self.topic, value, partition=len(written) % PARTITIONS)
+                written.add(value)
+                producer.poll(0)
+            assert producer.flush(30) == 0
+
+        thread = threading.Thread(target=feed)
+        thread.start()
+        try:
+            yield written
+        finally:
+            over.set()
+            thread.join()
+
     def fill(self, each: int = 15_000) -> None:
         admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers})
         admin.create_topics([NewTopic(self.topic, PARTITIONS, 1)])[self.topic].result(30)
@@ -144,6 +171,10 @@ class Scene:
         emitted, processed = ({value for row in rows if row.kind == kind for value in row.values} for kind in "bp")
         return emitted & processed
 
+    def sent_by_all(self) -> set[str]:
+        """Values that came to a bolt of any run."""
+        return {value for row in self.told() if row.kind == "p" for value in row.values}
+
     def wait_for_emits(self, run: str, count: int = 60, after_ns: int = 0, patience_s: float = 60.0) -> int:
         """Until it has emitted so often; when the first of them was (ns)."""
         rows = wait_for(
@@ -195,6 +226,17 @@ def group(kafka4: DevCluster, tmp_path: Path) -> Iterator[Scene]:
     scene.close()
 
 
+@pytest.fixture
+def live(kafka4: DevCluster, tmp_path: Path) -> Iterator[Scene]:
+    """As ``group``, with an empty topic."""
+    scene = Scene(
+        kafka4, tmp_path, f"KafkaHosts({kafka4.bootstrap_servers!r}), session_timeout_ms={int(SESSION_S * 1e3)}"
+    )
+    scene.fill(0)
+    yield scene
+    scene.close()
+
+
 def test_two_runs_with_one_id_never_emit_at_once(group: Scene) -> None:
     """The newer one takes over within seconds; the older one has stopped by then, and says why."""
     group.start("a")
@@ -208,6 +250,20 @@ def test_two_runs_with_one_id_never_emit_at_once(group: Scene) -> None:
     assert f"took over topic '{group.topic}'" in said and "give each its own `id`" in said
     group.wait_for_emits("b", 200)
     assert group.never_both() == ["a", "b"]
+
+
+def test_run_after_run_takes_over_while_records_arrive_and_none_of_them_speaks_of_a_loss(live: Scene) -> None:
+    """The older one commits what has arrived since the newer one first looked at the log."""
+    with live.fed() as written:
+        live.start("a")
+        live.wait_for_emits("a")
+        for older, newer in itertools.pairwise("abcd"):
+            live.start(newer)
+            live.wait_for_emits(newer)
+            assert "took over" in live.error_of(older)
+    wait_for("all that was written", lambda: written <= live.sent_by_all(), 60, live.said)
+    assert live.never_both() == [*"abcd"]
+    assert not re.search(r"truncated|is lost|are lost", live.said())
 
 
 def test_a_run_that_slept_longer_than_its_lease_emits_and_commits_nothing(group: Scene) -> None:
