@@ -9,6 +9,8 @@ from typing import Any
 
 from streamlet.base.errors import SettingError
 from streamlet.bolts.kafka.record_maker import RecordMaker, serializer
+from streamlet.kafka.arguments import check_topic
+from streamlet.kafka.broker_errors import InvalidTopic
 from streamlet.kafka.producer import ProducerConfig
 from streamlet.kafka.settings.security import SECRETS
 
@@ -137,10 +139,16 @@ class KafkaBoltConfig:
             )
         if not callable(self.topic) and (self.topic == "" or not isinstance(self.topic, (str, type(None)))):
             raise SettingError(f"KafkaBolt: topic is {self.topic!r}; it is the name of a topic, or a function.")
+        if isinstance(self.topic, str):
+            try:
+                check_topic(self.topic)
+            except InvalidTopic as error:
+                raise SettingError(f"KafkaBolt: {error.message}") from None
         for name in ("topic_field", "key", "value", "partition", "timestamp_ms"):
             given = getattr(self, name)
             if not (given is None or (isinstance(given, str) and given) or (callable(given) and name != "topic_field")):
-                raise SettingError(f"KafkaBolt: {name} is {given!r}; {_WANTED}.")
+                wanted = _WANTED if name != "topic_field" else "it is the name of a field; a function goes into `topic`"
+                raise SettingError(f"KafkaBolt: {name} is {given!r}; {wanted}.")
         headers = self.headers
         if headers is None or callable(headers):
             return
@@ -199,7 +207,7 @@ def wrong_fields(config: KafkaBoltConfig, sources: Sequence[tuple[str, Sequence[
             if wanted not in fields:
                 yield (
                     f"{setting} is the field {wanted!r}, and {name} has no such field. It has: {has}.",
-                    f"Name one of its fields, or give {setting} a function of the tuple.",
+                    f"Name one of its fields, or give {setting.removesuffix('_field')} a function of the tuple.",
                 )
         if config.value is None and len(fields) != 1:
             yield (

@@ -37,6 +37,11 @@ class Words(Spout):
         ({"topic": None}, "neither topic nor topic_field is given"),
         ({"topic_field": "where"}, "both topic and topic_field are given"),
         ({"topic": 7}, "topic is 7; it is the name of a topic, or a function"),
+        ({"topic": "a topic!"}, "topic = 'a topic!'.*Give a str of 1 to 249 letters"),
+        (
+            {"topic": None, "topic_field": max},
+            "it is the name of a field; a function goes into `topic`",
+        ),
         ({"key": 7}, "key is 7; it is the name of a field, or a function of the tuple"),
         ({"headers": {"a": 7}}, "headers is {'a': 7}; it is a dict such as"),
         ({"value_serializer": "avro"}, "value_serializer cannot be 'avro'"),
