@@ -19,6 +19,9 @@ from streamlet.kafka.producer import Producer, ProducerConfig
 LOOK_S = 0.02
 """Seconds between two looks whether the topic is known, at a start."""
 
+UNKNOWN_S = 3.0
+"""Seconds that brokers must say that there is no such topic: of one just made, not all know at once."""
+
 # Tasks of one worker share a thread, but a program may have several inline runs in threads of its own.
 _lock = threading.Lock()
 _shared: weakref.WeakValueDictionary[Any, SharedProducer] = weakref.WeakValueDictionary()
@@ -36,6 +39,7 @@ class SharedProducer:
     def await_topic(self, topic: str, limit_s: float) -> None:
         """Wait until the topic's partitions are known. Raises BoltCannotStart, OutputTopicMissing, KafkaError."""
         deadline = time.monotonic() + limit_s
+        believed = deadline
         while True:
             try:
                 self.producer.partitions_for(topic)
@@ -43,7 +47,12 @@ class SharedProducer:
             except KafkaError as error:
                 if not error.retriable:
                     raise
-                if time.monotonic() >= deadline:
+                now = time.monotonic()
+                if isinstance(error, UnknownTopicOrPartition):
+                    believed = min(believed, now + UNKNOWN_S)
+                else:
+                    believed = deadline
+                if now >= believed:
                     raise self._no_topic(topic, limit_s, error) from error
             time.sleep(LOOK_S)
 

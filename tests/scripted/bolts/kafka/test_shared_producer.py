@@ -53,6 +53,15 @@ def test_a_topic_that_no_broker_has_is_named() -> None:
         shared.leave(5)
 
 
+def test_that_a_topic_is_missing_is_told_long_before_brokers_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamlet.bolts.kafka.shared_producer.UNKNOWN_S", 0.3)
+    with FakeCluster({}) as cluster:
+        shared = made(cluster.broker.address)
+        with pytest.raises(OutputTopicMissing):
+            shared.await_topic("counts", 3600.0)
+        shared.leave(5)
+
+
 def test_brokers_that_do_not_answer_are_named_and_another_start_may_succeed() -> None:
     shared = made(f"127.0.0.1:{free_ports(1)[0]}")
     with pytest.raises(BoltCannotStart, match=r"no broker has said within 0\.2 s which partitions topic 'counts' has"):
