@@ -828,7 +828,9 @@ class PartitionManager:
             self._retries.lost(offset, now_s)
         elif not self._retries.failed(offset, now_s):
             tries = self._retries.tries(offset)
-            self._give_up(offset, f"failed {tries} times, which is more than retry_limit={tries - 1} allows.")
+            # A failure comes back as a root, without its reason: that is known where the bolt is.
+            more = f"which is more than retry_limit={tries - 1} allows; the log has what the bolt said of it."
+            self._give_up(offset, f"failed {tries} times, {more}")
 
     def crashed(self, offset: int, how: str) -> None:
         """Give the record up: its worker has died at work on it too often. ``how`` says how."""
