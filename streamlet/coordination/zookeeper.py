@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandl
 from kazoo.protocol.states import KazooState
 from kazoo.security import make_digest_acl
 
+from streamlet.base.chance import CHANCE
 from streamlet.base.keep_alive import keep_alive
 from streamlet.base.port_probe import spoken_at
 from streamlet.coordination.ensemble import Ensemble, NotZooKeeper, ask_for_session, server_name
@@ -235,7 +235,7 @@ class ZooKeeperNodeStore:
         """
         spoken: dict[str, str] = {}
         # Not always the first that is named: it would have the clients of all spouts.
-        hosts = random.sample(self._ensemble.addresses, len(self._ensemble.addresses))
+        hosts = CHANCE.sample(self._ensemble.addresses, len(self._ensemble.addresses))
         while True:
             answers: dict[str, str] = {}
             for host, port in hosts:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import random
 import select
 import shutil
 import signal
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from streamlet.base.chance import CHANCE
 from streamlet.base.process_identity import start_ticks
 
 _PREFIX = "streamlet-dev-"
@@ -146,7 +146,7 @@ def free_ports(count: int, preferred: Sequence[int] = ()) -> list[int]:
         while at not in chosen:
             if next(tries, None) is None:
                 raise OSError(f"no {count} free ports on 127.0.0.1 between {low} and {high}")
-            port = random.randrange(low, high)
+            port = CHANCE.randrange(low, high)
             if port not in chosen.values() and is_free(port):
                 chosen[at] = port
     return [chosen[at] for at in range(count)]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Never, Self, Unpack
 
+from streamlet.base.chance import uniform
 from streamlet.base.clock import SystemClock
 from streamlet.base.errors import BadInput
 from streamlet.kafka.admin import configs, groups, topics
@@ -399,7 +399,7 @@ class Admin:
         if not self._busy.acquire(blocking=False):
             raise KafkaError("This Admin is at work for another thread: it is not thread-safe. Make one for each.")
         try:
-            call = Call(self._client, self._clock, limit, self._retry, random.random)
+            call = Call(self._client, self._clock, limit, self._retry, uniform)
             self._client.bootstrap(call.left_s())
             yield call
         finally:

@@ -8,12 +8,12 @@ Driven by its caller: nothing moves but in :meth:`KafkaClient.poll` (and in the 
 from __future__ import annotations
 
 import os
-import random
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from streamlet.base import chance
 from streamlet.base.clock import Clock, SystemClock
 from streamlet.kafka.client import diagnosis
 from streamlet.kafka.errors import (
@@ -148,7 +148,7 @@ class KafkaClient:
         self,
         config: ClientConfig,
         clock: Clock | None = None,
-        uniform: Callable[[], float] = random.random,
+        uniform: Callable[[], float] = chance.uniform,
         *,
         topic_idle_s: float | None = None,
         allow_auto_topic_creation: bool = False,

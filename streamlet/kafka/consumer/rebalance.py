@@ -19,10 +19,10 @@ until the news of its end is taken.
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Collection, Iterable
 from typing import assert_never
 
+from streamlet.base.chance import uniform
 from streamlet.base.clock import Clock
 from streamlet.base.errors import WrongArgument
 from streamlet.kafka.client.client import KafkaClient
@@ -197,7 +197,7 @@ class Rebalancer:
             config.max_poll_interval_ms / 1000,
             self._retry,
         )
-        membership = Membership(settings, random.random)
+        membership = Membership(settings, uniform)
         self._thread = GroupThread(config, membership, self._assignors, self._client.wakeup, self._clock)
         self._thread.start()
         self.threads.append(self._thread)

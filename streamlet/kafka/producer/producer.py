@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import atexit
 import os
-import random
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import time
 from types import TracebackType
 from typing import Any, Never, Self, Unpack
 
+from streamlet.base import chance
 from streamlet.base.clock import Clock, SystemClock
 from streamlet.kafka.arguments import by_name_only, check_place, check_timestamp, check_topic, seconds
 from streamlet.kafka.client.closing import HASTE_S, in_haste
@@ -62,7 +62,7 @@ class Producer:
         self,
         *misplaced: Never,
         clock: Clock | None = None,
-        uniform: Callable[[], float] = random.random,
+        uniform: Callable[[], float] = chance.uniform,
         **settings: Unpack[ProducerSettings],
     ) -> None:
         by_name_only("Producer", misplaced)

@@ -20,12 +20,12 @@ group's thread joins again by itself, so a task that has not begun (its worker s
 from __future__ import annotations
 
 import logging
-import random
 import threading
 from collections.abc import Callable
 from dataclasses import replace
 
 from streamlet.base.backoff import Backoff
+from streamlet.base.chance import uniform
 from streamlet.base.clock import Clock
 from streamlet.base.errors import StreamletError
 from streamlet.kafka.broker_errors import FencedInstanceId, InconsistentGroupProtocol, InvalidSessionTimeout
@@ -103,7 +103,7 @@ class GroupOwner:
             RETRY,
             static_leaves=True,
         )
-        self._membership = Membership(settings, random.random)
+        self._membership = Membership(settings, uniform)
         self._lease_s = LEASE_SHARE * self.session_timeout_s
         self._lock = threading.Lock()
         """Guards opening and closing of the gate, and news of a rebalance. Nothing waits under it."""

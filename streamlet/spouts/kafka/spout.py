@@ -8,12 +8,12 @@ fetches out, commits, queued requests out.
 
 from __future__ import annotations
 
-import random
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
+from streamlet.base import chance
 from streamlet.base.errors import SettingError
 from streamlet.components.context import TopologyContext
 from streamlet.components.spout import FailReason, Spout
@@ -96,7 +96,7 @@ class KafkaSpout(Spout):
         self._clock = context.clock
         self._until_caught_up = bool(conf.get("streamlet.until.caught.up"))
         scheme = as_scheme(config.scheme, self._fields)
-        uniform = context.uniform or random.random
+        uniform = context.uniform or chance.uniform
         self._parts = wire(
             config,
             scheme,
