@@ -45,19 +45,19 @@ class TaskPort(Protocol):
 
 
 class BoltPort(TaskPort, Protocol):
-    """The functions that the runtime binds to a bolt besides."""
+    """The runtime's half of a bolt, beside a component's."""
 
     @property
     def hand_over(self) -> Callable[[Callable[[], None]], None]:
-        """Has the loop make a call soon. Any thread. Raises BadEmit when the run ends."""
+        """Have the loop make a call soon. Any thread. Raises BadEmit when the run ends."""
 
     @property
     def complain(self) -> Callable[[BaseException, Any], None]:
-        """Tells an error of a tuple or batch (None: of neither) as one that ``process`` raised. Fails nothing."""
+        """Tell an error of a tuple or batch (None: of neither) as one that ``process`` raised. Fails nothing."""
 
     @property
     def rest(self) -> Callable[[bool], None]:
-        """Says whether tuples are to wait in the bolt's queue for now; when that is full, spouts pause."""
+        """Say whether tuples are to wait in the bolt's queue for now; when that is full, spouts pause."""
 
 
 class Component:

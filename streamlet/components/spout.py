@@ -131,8 +131,8 @@ class Spout(Component):
     def emit_each(self, tuples: Iterable[Sequence[Any]], tup_ids: Iterable[Hashable]) -> bool:
         """Send tuples on the default stream, each with its own tree.
 
-        None of them unless all can travel. Returns whether they are tracked as one set, which is so where all readers
-        take batches: ``ack_many`` gets all their ids in one call then, but for those that fail.
+        None of them unless all can travel. Returns whether they are tracked as one set, which needs readers that take
+        batches and no bolt that acks by hand: ``ack_many`` then gets their ids in one call, but for those that fail.
         """
         raise not_running("emit_each")
 

@@ -145,7 +145,7 @@ class KafkaBolt(Bolt):
 
     def cleanup(self) -> None:
         """Wait, for a bounded time, for records under way; leave the producer."""
-        # The drain has waited for tracked tuples. What is left here is untracked, or the drain was cut short.
+        # The drain has waited for tracked tuples. The rest is untracked, or the drain was cut short.
         shared, self._shared = self._shared, None
         if shared is None:
             return

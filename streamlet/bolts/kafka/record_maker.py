@@ -114,9 +114,9 @@ class Records:
         return sum(topic is None and at not in self.failed for at, topic in enumerate(topics))
 
     def shares(self) -> Iterator[tuple[str, int | None, Sequence[int]]]:
-        """Yield topic, partition (None: not named) and places in the batch of what goes there, in order.
+        """Yield topic, partition (None: not named) and the places of their tuples in the batch, in order.
 
-        Without those that failed or are skipped.
+        Tuples that failed or are skipped are left out.
         """
         if isinstance(self.topics, str) and self.partitions is None and not self.failed:
             yield self.topics, None, range(self.count)
@@ -234,7 +234,7 @@ def _as_bytes(
     if isinstance(topics, str):
         return _each(what, raw, lambda value: serialize(topics, value), failed, None)
     with_topic = [*zip(topics, raw, strict=True)]
-    # What is skipped has no topic, and nothing to serialize.
+    # A skipped tuple has no topic, and nothing to serialize.
     return _each(what, with_topic, lambda row: None if row[0] is None else serialize(*row), failed, None)
 
 

@@ -113,7 +113,7 @@ class BoltTask:
         self.held: dict[Tuple, float] = {}
         """Tracked tuples that ``process`` has returned from without an ack or failure, and when they were given."""
         self.answered_for: dict[Batch, None] = {}
-        """Batches, with trees, that a bolt keeps which answers for how long."""
+        """Batches kept by a bolt that ``answers_for_held``: their trees count as queued."""
         self._resting = set() if resting is None else resting
         self._current: Tuple | Batch | None = None
         self._by_batch = bolt.takes_batches()
@@ -669,7 +669,7 @@ class BoltTask:
         self.calls.put(partial(self.call, act), "a function of its own", waits=False)
 
     def call(self, act: Callable[[], None]) -> None:
-        """Make a call of the bolt's that is about no tuple; its error is told like that of a tick."""
+        """Make a call of the bolt's own; tell its error like that of a tick."""
         try:
             act()
         except BaseException as error:

@@ -76,6 +76,7 @@ class SpoutTask:
         most_crashes: int = 0,
         calls: TaskCalls | None = None,
         by_batch: bool = False,
+        may_join: bool = False,
     ) -> None:
         self.spout = spout
         self.calls = TaskCalls(OtherThreads(), emitter.component) if calls is None else calls
@@ -88,6 +89,8 @@ class SpoutTask:
         self.tracked = tracked
         self.by_batch = by_batch
         """Whether all its readers take batches."""
+        self._as_sets = tracked and by_batch and may_join
+        """Whether trees of one ``emit_each`` are tracked as a set: readers take batches, and no bolt acks by hand."""
         self.window = window
         self.ledger = AckLedger()
         self.overdue = Overdue(timeout_s)
@@ -242,7 +245,7 @@ class SpoutTask:
         return False
 
     def _send_each(self, columns: Columns, ids: Sequence[Hashable], routes: StreamRoutes) -> bool:
-        as_one = self.tracked and self.by_batch and len(ids) >= FEW
+        as_one = self._as_sets and len(ids) >= FEW
         if not self.tracked:
             self._complete.extend(ids)
             roots = edges = [0] * len(ids)
@@ -262,9 +265,7 @@ class SpoutTask:
         count, pending = len(ids), self.pending
         drawn = self.getrandbits(64 * count).to_bytes(8 * count, "little")
         edges = memoryview(drawn).cast("Q").tolist()
-        # As a set where bolts take and ack batches: one entry in the ledger, and one delta for all. Not for bolts that
-        # ack tuple by tuple: of a set, all trees that are not known to have failed time out together.
-        if as_one:
+        if as_one:  # one entry in the ledger, one delta for all
             roots = pending.open_set(ids)
             self.ledger.open[roots.start] = reduce(xor, edges)
             self._emitted_at[roots.start] = self._now
@@ -567,8 +568,8 @@ class SpoutTask:
         ids = self._take_failed(expired)
         self.stats.timed_out += len(ids)
         self._failed(ids, FailReason.TIMED_OUT)
-        # The other trees of a set fail with it, since nobody knows whether they are done: as lost, for which no message
-        # is blamed.
+        # The other trees of a set fail with it, since nobody knows whether they are done: as lost, which blames no
+        # message.
         self._failed(self._close_failed(self.ledger.fail(sets)), FailReason.LOST)
         return expired
 

@@ -81,7 +81,7 @@ def _same(one: Look, other: Look) -> bool:
 
 def present_call(in_hand: InHand, tasks: Mapping[int, LiveTask]) -> tuple[Look, Tuple | Batch | None]:
     """Return a loop's present call, and what it is about."""
-    # What is read here may change meanwhile, and then nothing hangs.
+    # The loop may go on while this is read: then nothing hangs, and the next look tells.
     words = in_hand.words
     task, call = words[TASK], CALLS[min(words[CALL], len(CALLS) - 1)]
     live = tasks.get(task)

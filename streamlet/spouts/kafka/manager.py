@@ -472,6 +472,7 @@ class ReadBuffer:
 
     def batch_done(self) -> None:
         """Move the ledger past all unpacked records, gaps at its end included: its last record is out."""
+        self.waiting.clear()  # else an idle partition would keep its last batch
         self._ledger.pass_to(self._batch_end)
 
     def _limited(self, offset: int) -> int:

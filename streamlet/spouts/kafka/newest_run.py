@@ -1,4 +1,4 @@
-"""Which run reads a topic of a consumer group: the newest, decided by the group's leader from what its members say.
+"""Choose the run that reads a group's topic: the newest, by what the members tell the group's leader.
 
 A task joins with a :class:`Claim`. The assignor gives the tasks of one run all partitions of the topic, each task what
 the arithmetic of tasks gives it, and those of any other run nothing. Each member is told whose the topic is
@@ -50,7 +50,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a member is told: the run that has the topic, since when, with how many members so far."""
+    """The leader's answer to a member: the run that has the topic, since when, with how many members so far."""
 
     run: str
     topology: str

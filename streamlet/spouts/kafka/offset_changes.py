@@ -1,4 +1,4 @@
-"""Decide which stored offsets a command changes, and to what. Pure: entries and logs come in.
+"""Decide which stored offsets a command changes, and their new values. Pure: entries and logs come in.
 
 A *wish* says where a partition should go on. ``changes`` checks wishes against the partitions and the logs, and
 compares them with the entries of the store.

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streamlet import BadInput, Bolt, Grouping, ReliableSpout, Topology, TopologyContext, Tuple
+from streamlet import BadInput, Batch, Bolt, Grouping, ReliableSpout, Spout, Topology, TopologyContext, Tuple
 from streamlet.backends.contract import RunRequest, RunResult, Stop
 from streamlet.backends.inline import InlineBackend
 from streamlet.backends.outcome import TreesFailed
@@ -18,6 +18,7 @@ from tests.held_sizes import grown, sizes
 from tests.run_observer import Watcher
 
 LINES = 200
+COLLECTED = 1990
 
 
 class Ticking(ManualClock):
@@ -341,3 +342,71 @@ def test_a_component_that_exits_does_not_decide_the_exit_status() -> None:
     with pytest.raises(StreamletError, match=r"sys\.exit\(0\)") as raised:
         run(Left.__topology__)
     assert raised.value.exit_status == 1
+
+
+class Together(Spout):
+    """Emits what may be open, many at a time."""
+
+    outputs = ["number"]
+    answers_for_failures = True
+
+    def initialize(self, conf: Any, context: TopologyContext) -> None:
+        self.todo, self.open = 3 * COLLECTED, set[int]()
+
+    def next_tuple(self) -> None:
+        ids = range(self.todo, self.todo - min(self.room(), 300, self.todo), -1)
+        self.todo -= len(ids)
+        if ids:
+            self.open.update(ids)
+            self.emit_each([[n] for n in ids], ids)
+
+    def ack(self, tup_id: int) -> None:
+        self.open.remove(tup_id)
+
+    def caught_up(self) -> bool:
+        return not self.todo and not self.open
+
+
+class Passes(Bolt):
+    outputs = ["number"]
+
+    def process_batch(self, batch: Batch) -> None:
+        for tup in batch:
+            self.emit(tup.values, anchors=[tup])
+
+
+class Collects(Bolt):
+    """Acks by hand, always as many, and keeps the others."""
+
+    auto_ack = False
+
+    def initialize(self, conf: Any, context: TopologyContext) -> None:
+        self.kept: list[Tuple] = []
+
+    def process_batch(self, batch: Batch) -> None:
+        self.kept += batch.tuples
+        if len(self.kept) >= COLLECTED:
+            for tup in self.kept[:COLLECTED]:
+                self.ack(tup)
+            del self.kept[:COLLECTED]
+
+
+class CollectsAtOnce(Topology):
+    together = Together.spec()
+    collects = Collects.spec(inputs=[together])
+
+
+class CollectsBehind(Topology):
+    together = Together.spec()
+    passes = Passes.spec(inputs=[together])
+    collects = Collects.spec(inputs=[passes])
+
+
+@pytest.mark.parametrize("topology", [CollectsAtOnce, CollectsBehind])
+def test_a_bolt_may_collect_nearly_all_tuples_that_may_be_open(topology: Any) -> None:
+    """Each that it acks lets another in: were they acked as sets, the few that it keeps would hold up hundreds."""
+    conf = {"topology.max.spout.pending": COLLECTED + 10, "streamlet.until.caught.up": True}
+    spec = topology.__topology__
+    request = RunRequest(spec, resolve(spec.config, conf), seconds=20.0, until_caught_up=True)
+    result = InlineBackend().run(request, Watcher(), Stop())
+    assert result.reason == "caught_up" and result.components["together"].failed == 0

@@ -181,7 +181,7 @@ def test_emit_each_opens_a_tree_for_each_tuple(count: int) -> None:
 
 def set_of(count: int, **more: Any) -> tuple[Rig, list[str], list[tuple[int, int, Any]]]:
     """A rig, the ids of messages that were emitted as one set, and what was sent."""
-    rig, ids = Rig(by_batch=True, max_pending=1000, **more), [f"m{n}" for n in range(count)]
+    rig, ids = Rig(by_batch=True, may_join=True, max_pending=1000, **more), [f"m{n}" for n in range(count)]
     rig.turn(lambda spout: spout.emit_each([[n] for n in range(count)], ids), budget=1000)
     return rig, ids, rig.emitted()
 
@@ -228,7 +228,7 @@ def test_ids_that_are_made_when_asked_for_come_back_as_they_were_given() -> None
         def __getitem__(self, at: Any) -> Any:
             return [*range(20)][at]
 
-    rig, given, heard = Rig(by_batch=True), Numbers(), []
+    rig, given, heard = Rig(by_batch=True, may_join=True), Numbers(), []
     rig.spout.ack_many = heard.append
     assert rig.turn(lambda spout: heard.append(spout.emit_each([[n] for n in range(20)], given)))
     rig.ack_all(rig.emitted())

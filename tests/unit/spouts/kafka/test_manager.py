@@ -146,6 +146,28 @@ def test_of_many_records_the_one_that_cannot_be_emitted_is_named_and_no_other() 
     assert (one.ledger.given_up_count, one.ledger.position) == (1, 3)
 
 
+def test_records_that_are_out_are_not_kept_until_others_come() -> None:
+    """An idle partition of large batches would hold its last one for ever."""
+    one, out = manager(), Out()
+    one.add(*fetched(batch(0, [b"a", b"b", b"c"])), 3)
+    while one.next(out, 2) is not NO_EMITTED:
+        pass
+    assert out.offsets() == [0, 1, 2] and not one.buffer.waiting._rows
+
+
+@pytest.mark.parametrize("as_one", [False, True])
+def test_records_that_were_emitted_together_are_acked_by_their_ids_as_they_were_given(as_one: bool) -> None:
+    one, out = manager(), Out()
+    out.as_one = as_one
+    one.add(*fetched(batch(0, [b"a", b"b", b"c"])), 3)
+    while one.next(out, 10) is not NO_EMITTED:
+        pass
+    (ids,) = out.given
+    assert one.last_completed_offset() == 0 and [*ids] == [(one.slot, 0), (one.slot, 1), (one.slot, 2)]
+    one.ack_set(ids)
+    assert one.last_completed_offset() == 3 and not one.ledger.open_count
+
+
 def test_offsets_of_many_must_ascend_from_the_position() -> None:
     ledger: OffsetLedger[str] = OffsetLedger(5)
     for wrong in ([4, 6], [5, 5], [7, 6]):
