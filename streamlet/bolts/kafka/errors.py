@@ -8,7 +8,7 @@ from streamlet.kafka.errors import Disconnected, MalformedFrame
 from streamlet.kafka.producer.errors import BatchExpired, OutcomeUnknown, ProducerClosed
 
 
-class BoltCannotStart(StreamletError):
+class BoltCannotStart(BadInput):
     """No broker told in time which partitions the topic has."""
 
     retriable = True

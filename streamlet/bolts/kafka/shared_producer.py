@@ -64,8 +64,9 @@ class SharedProducer:
                 "Admin.create_topics), or correct `topic`."
             )
         return BoltCannotStart(
-            f"KafkaBolt: no broker has said within {limit_s:g} s which partitions topic {topic!r} has. {error.message} "
-            "Check hosts, and that the brokers run."
+            f"KafkaBolt: no broker has said within {limit_s:g} s which partitions topic {topic!r} has. "
+            f"{self.producer.connections()} Check `hosts` (host and port of the brokers' listener), and that the brokers "
+            "run."
         )
 
     def leave(self, limit_s: float) -> None:

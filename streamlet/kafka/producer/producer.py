@@ -205,6 +205,10 @@ class Producer:
         self._appender.wait_on_metadata(topic, None, self.config.max_block_ms / 1000, note="")
         return self._sender.client.cluster.partitions_for(topic)
 
+    def connections(self) -> str:
+        """Return the states of all connections as a sentence, for a message."""
+        return self._sender.client.connections()
+
     def _as_key(self, topic: str, key: Any) -> bytes | None:  # Any: what the user's serializer takes
         if self._key_serializer is not None:
             return self._key_serializer(topic, key)

@@ -154,7 +154,7 @@ def _readers_take_batches(plan: Plan, component: str) -> bool:
 
 
 def _is_acked_at_once(plan: Plan, component: str) -> bool:
-    """Tell whether no bolt that its tuples come to may leave some of them open."""
+    """Tell whether every bolt behind a spout acks and fails by itself."""
     # Rule: trees are tracked as a set only where no bolt acks by hand. One that collects all but a few of the tuples
     # that may be open would wait for the few that only its own acks can let in, for a set is open until its last tuple
     # is acked.

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from streamlet.base.errors import BadInput
 from streamlet.bolts.kafka.errors import BoltCannotStart, OutputTopicMissing
 from streamlet.bolts.kafka.shared_producer import SharedProducer, share
 from streamlet.devcluster.machine import free_ports
@@ -64,8 +65,12 @@ def test_that_a_topic_is_missing_is_told_long_before_brokers_are_given_up(monkey
 
 def test_brokers_that_do_not_answer_are_named_and_another_start_may_succeed() -> None:
     shared = made(f"127.0.0.1:{free_ports(1)[0]}")
-    with pytest.raises(BoltCannotStart, match=r"no broker has said within 0\.2 s which partitions topic 'counts' has"):
+    with pytest.raises(
+        BoltCannotStart, match=r"no broker has said within 0\.2 s which partitions topic 'counts'"
+    ) as no:
         shared.await_topic("counts", 0.2)
+    assert "Connections: 127.0.0.1:" in no.value.message and "after 0 s" not in no.value.message
+    assert isinstance(no.value, BadInput), "a wrong port is refused with status 2, as a spout's is"
     shared.leave(5)
     assert BoltCannotStart.retriable
     shared.leave(1)
