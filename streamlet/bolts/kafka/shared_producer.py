@@ -65,8 +65,8 @@ class SharedProducer:
             )
         return BoltCannotStart(
             f"KafkaBolt: no broker has said within {limit_s:g} s which partitions topic {topic!r} has. "
-            f"{self.producer.connections()} Check `hosts` (host and port of the brokers' listener), and that the brokers "
-            "run."
+            f"{self.producer.connections()} Check `hosts` (host and port of the brokers' listener), and that the "
+            "brokers run."
         )
 
     def leave(self, limit_s: float) -> None:
