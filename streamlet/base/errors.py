@@ -7,6 +7,7 @@ process exit status it leads to, so that the edge decides nothing.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 
 BAD_INPUT = 2
 """Exit status: refused before anything ran."""
@@ -64,6 +65,13 @@ class WrongArgument(BadInput, TypeError):
 
 class SettingError(BadInput):
     """An unknown setting, or a value that it cannot have."""
+
+
+def refuse_all(problems: Iterable[str]) -> None:
+    """Raise SettingError with every problem, a line each; nothing where there is none."""
+    # All of them at once: who mends settings wants one list and not one error a start.
+    if found := list(problems):
+        raise SettingError("\n".join(found))
 
 
 class ValueCannotTravel(StreamletError):

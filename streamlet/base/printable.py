@@ -24,5 +24,15 @@ def printable(text: str, encoding: str | None = None) -> str:
     return seen.encode(encoding, "backslashreplace").decode(encoding)
 
 
+def one_line(text: str) -> str:
+    """Escape control characters, line ends and tabs too.
+
+    >>> one_line("no customer\\n red")
+    'no customer\\\\n red'
+    """
+    # Rule: a reason of a bolt stands in one line of the log. A second line looks like another program's.
+    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
 def _escaped(found: re.Match[str]) -> str:
     return found.group().encode("unicode_escape").decode("ascii")

@@ -25,13 +25,17 @@ from streamlet.devcluster import resident
 from streamlet.kafka import Admin, AdminError, ClientConfig, Consumer, ConsumerConfig, TopicPartition
 from streamlet.kafka.broker_errors import UnknownTopicOrPartition
 from streamlet.kafka.consumer import ConsumerRebalanceListener
+from streamlet.kafka.consumer.consumer_config import CLASSIC_PROTOCOL, CONSUMER_PROTOCOL
 
 _POLL_MS = 200
 """Milliseconds of one poll: Ctrl-C is seen after each."""
 _COMMIT_S = 1.0
 """Seconds between two commits."""
-_NOTHING_LEFT_S = 5.0
-"""Seconds after which a member without a partition gets none: cooperative members give up theirs a heartbeat later."""
+_NOTHING_LEFT_S = {CLASSIC_PROTOCOL: 5.0, CONSUMER_PROTOCOL: 15.0}
+"""Seconds after which a member without a partition gets none, by protocol: others give up theirs a heartbeat later.
+
+In the newer one it hears of that a heartbeat later still, and brokers have heartbeats each 5 s.
+"""
 _REACH_S = 5.0
 """Seconds to wait for an address that takes no connection."""
 _TOLD_AFTER_S = 3.0
@@ -160,7 +164,7 @@ class Reading(ConsumerRebalanceListener):
         """Say once that this member has no partition: a quiet topic would look the same."""
         if self._told or self._wanted.until_end or self._given_s is None or self._consumer.assignment():
             return
-        if time.monotonic() - self._given_s >= _NOTHING_LEFT_S:
+        if time.monotonic() - self._given_s >= _NOTHING_LEFT_S[self._consumer.config.group_protocol]:
             self._told = True
             click.echo(
                 f"Other members of group {self._wanted.group!r} hold every partition of {self._wanted.topic}: waiting "
@@ -178,7 +182,8 @@ class Reading(ConsumerRebalanceListener):
         if not assigned:
             # An empty assignment is final only when it has stood for longer than a heartbeat: a cooperative member is
             # given nothing in its first round, because the others have yet to give partitions back.
-            self.left_out = self._given_s is not None and time.monotonic() - self._given_s >= _NOTHING_LEFT_S
+            patience_s = _NOTHING_LEFT_S[self._consumer.config.group_protocol]
+            self.left_out = self._given_s is not None and time.monotonic() - self._given_s >= patience_s
             return self.left_out
         # A partition that came since had nothing in it when the end was looked up.
         return all(self._consumer.position(tp) >= self._ends.get(tp, 0) for tp in assigned)

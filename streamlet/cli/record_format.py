@@ -42,14 +42,15 @@ class JsonLines:
             "partition": record.partition,
             "offset": record.offset,
             "timestamp": record.timestamp,
-            "key": _plain(record.key),
-            "value": _plain(record.value),
-            "headers": [[name, _plain(value)] for name, value in record.headers],
+            "key": plain(record.key),
+            "value": plain(record.value),
+            "headers": [[name, plain(value)] for name, value in record.headers],
         }
         return json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
-def _plain(data: bytes | None) -> str | dict[str, str] | None:
+def plain(data: bytes | None) -> str | dict[str, str] | None:
+    """Return bytes for JSON: as text, or under "base64" where they are not UTF-8."""
     if data is None:
         return None
     try:

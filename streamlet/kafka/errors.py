@@ -74,6 +74,14 @@ class AuthenticationFailed(KafkaError, BadInput):
     """The broker refuses user, password or mechanism, or does not prove itself."""
 
 
+class TokenFailed(AuthenticationFailed):
+    """There is no token to show to the broker: who refused it, and why."""
+
+
+class TokenUnavailable(Disconnected):
+    """There is no token at the moment: its source does not answer."""
+
+
 class TlsFailed(AuthenticationFailed):
     """The TLS handshake failed: whose certificate was refused, and why."""
 

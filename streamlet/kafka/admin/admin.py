@@ -1,19 +1,29 @@
-"""The administrator: topics, partitions, settings, records and groups of a cluster, one blocking call each."""
+"""The administrator: topics, settings, records, groups, replicas, ACLs and users, one blocking call each."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Never, Self, Unpack
+from typing import Any, ClassVar, Never, Self, TypeVar, Unpack
 
 from streamlet.base.chance import uniform
 from streamlet.base.clock import SystemClock
 from streamlet.base.errors import BadInput
-from streamlet.kafka.admin import configs, groups, topics
-from streamlet.kafka.admin.call_rounds import AdminCall, Anywhere, Call, ToBrokers, ToController, ToCoordinators
-from streamlet.kafka.admin.errors import admin_error
+from streamlet.kafka.admin import acls, configs, groups, replicas, scram_users, topics
+from streamlet.kafka.admin.acls import AclBinding, AclBindingFilter
+from streamlet.kafka.admin.call_rounds import (
+    AT_ONCE,
+    AdminCall,
+    Anywhere,
+    Call,
+    FindBrokers,
+    ToBrokers,
+    ToController,
+    ToCoordinators,
+)
+from streamlet.kafka.admin.errors import Answers, admin_error, for_each
 from streamlet.kafka.admin.model import (
     ClusterDescription,
     ConfigEntry,
@@ -27,6 +37,8 @@ from streamlet.kafka.admin.model import (
     TopicDescription,
     TopicListing,
 )
+from streamlet.kafka.admin.replicas import ElectionType, LogDirDescription, PartitionReassignment
+from streamlet.kafka.admin.scram_users import ScramCredentialInfo, UserScramCredentialAlteration
 from streamlet.kafka.admin.topics import ToLeaders
 from streamlet.kafka.arguments import (
     by_name_only,
@@ -38,6 +50,11 @@ from streamlet.kafka.arguments import (
     offset_of,
     partitions_of,
 )
+from streamlet.kafka.broker_errors import (
+    EligibleLeadersNotAvailable,
+    LeaderNotAvailable,
+    PreferredLeaderNotAvailable,
+)
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.client.group_requests import (
     ConsumerGroupMetadata,
@@ -48,10 +65,14 @@ from streamlet.kafka.client.group_requests import (
 from streamlet.kafka.client.leader_requests import ListedOffset
 from streamlet.kafka.errors import ClientClosed, KafkaError
 from streamlet.kafka.metadata.cluster import Broker, TopicPartition
+from streamlet.kafka.protocol.messages.fetch import least_version
 from streamlet.kafka.protocol.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from streamlet.kafka.protocol.messages.topics import HIGH_WATERMARK, DeleteTopicsRequest
+from streamlet.kafka.protocol.schema import Request
 from streamlet.kafka.settings.client_config import ClientConfig, ClientSettings
 from streamlet.kafka.settings.foreign_names import answers_foreign_calls
+
+V = TypeVar("V")
 
 SETTLE_S = 2.0
 """Seconds at most that a creation waits for the brokers to know the new topics."""
@@ -253,8 +274,9 @@ class Admin:
     ) -> dict[TopicPartition, ListedOffset]:
         """Return the first offsets ("earliest"), the end ("latest"), or offsets by time.
 
-        By time: the first record at or after it; the offset is -1 when no record is so late. Under "read_committed" the
-        end lies before open transactions.
+        By time: the first record at or after it; the offset is -1 when no record is so late. "max_timestamp": the
+        record with the latest time, -1 in an empty partition. Under "read_committed" the end lies before open
+        transactions.
         """
         timestamps = {tp: topics.timestamp_of(spec) for tp, spec in by_partition(specs, '"latest"').items()}
         topics.offsets_request({}, isolation_level)  # refuses an unknown level
@@ -384,6 +406,159 @@ class Admin:
             route: ToCoordinators[TopicPartition] = ToCoordinators(lambda _tp: group_id)
             call.run(wanted, route, make).value()
 
+    # -- replicas
+
+    def elect_leaders(
+        self,
+        election_type: ElectionType,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> dict[TopicPartition, bool]:
+        """Elect leaders, in these partitions or in all; return where that was needed.
+
+        False: the partition had the right leader already. Of all partitions only those with a new leader are named.
+        Errors: PreferredLeaderNotAvailable, EligibleLeadersNotAvailable.
+        """
+        kind = replicas.election_type_of(election_type)
+        wanted = None if partitions is None else partitions_of(partitions)
+        with self._call(timeout) as call:
+            if wanted is None:
+                request = replicas.election_request(kind, None, call.broker_timeout_ms())
+                return _whole(call, "Electing leaders", ToController(), request, replicas.read_elected).value()
+
+            def make(share: Sequence[TopicPartition], _broker: Broker | None) -> AdminCall[TopicPartition, bool]:
+                request = replicas.election_request(kind, share, call.broker_timeout_ms())
+                return AdminCall(request, lambda response: for_each(share, *replicas.read_elected(response)))
+
+            return call.run(wanted, ToController(), make, final=_NO_LEADER).value()
+
+    def alter_partition_reassignments(
+        self, reassignments: Mapping[TopicPartition, Sequence[int] | None], *, timeout: float | None = None
+    ) -> None:
+        """Let partitions go to other brokers, the preferred leader first; None cancels.
+
+        Returns when the copying has begun: list_partition_reassignments tells how far it is. Kafka 2.4 or later.
+        """
+        wanted = replicas.reassignments_of(reassignments)
+        with self._call(timeout) as call:
+
+            def make(share: Sequence[TopicPartition], _broker: Broker | None) -> AdminCall[TopicPartition, None]:
+                request = replicas.reassign_request({tp: wanted[tp] for tp in share}, call.broker_timeout_ms())
+                return AdminCall(request, lambda response: for_each(share, *replicas.read_reassigned(response)))
+
+            call.run(wanted, ToController(), make).value()
+
+    def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
+    ) -> dict[TopicPartition, PartitionReassignment]:
+        """Return the reassignments under way, in these partitions or in all. Kafka 2.4 or later."""
+        wanted = None if partitions is None else partitions_of(partitions)
+        with self._call(timeout) as call:
+            request = replicas.list_request(wanted, call.broker_timeout_ms())
+            return _whole(call, "Listing reassignments", ToController(), request, replicas.read_reassignments)
+
+    def describe_log_dirs(
+        self,
+        brokers: int | Iterable[int] | None = None,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> dict[int, dict[str, LogDirDescription]]:
+        """Return the log directories of brokers, by id and path."""
+        nodes = None if brokers is None else replicas.broker_ids(brokers)
+        wanted = None if partitions is None else partitions_of(partitions)
+        with self._call(timeout) as call:
+
+            def make(share: Sequence[int], _broker: Broker | None) -> AdminCall[int, dict[str, LogDirDescription]]:
+                request = replicas.log_dirs_request(wanted)
+                return AdminCall(request, lambda response: replicas.read_log_dirs(share[0], response))
+
+            route: ToBrokers[int] = ToBrokers(lambda node_id: node_id)
+            asked = sorted(self._client.cluster.brokers) if nodes is None else nodes
+            return call.run(asked, route, make).value()
+
+    # -- ACLs and users
+
+    def describe_acls(
+        self, wanted: AclBindingFilter | None = None, *, timeout: float | None = None
+    ) -> list[AclBinding]:
+        """Return the ACLs that fit, or all. Raises SecurityDisabled where brokers keep none."""
+        (row,) = acls.filters_of(AclBindingFilter() if wanted is None else wanted)
+        with self._call(timeout) as call:
+            return _whole(call, "Describing ACLs", Anywhere(), acls.describe_request(row), acls.read_described)
+
+    def create_acls(self, bindings: AclBinding | Iterable[AclBinding], *, timeout: float | None = None) -> None:
+        """Create ACLs; one that exists stays as it is. Brokers hear of it within moments."""
+        wanted = acls.bindings_of(bindings)
+        with self._call(timeout) as call:
+
+            def make(share: Sequence[AclBinding], _broker: Broker | None) -> AdminCall[AclBinding, None]:
+                return AdminCall(acls.create_request(share), lambda response: acls.read_created(share, response))
+
+            call.run(wanted, Anywhere(), make).value()
+
+    def delete_acls(
+        self,
+        filters: AclBindingFilter | AclBinding | Iterable[AclBindingFilter | AclBinding],
+        *,
+        timeout: float | None = None,
+    ) -> dict[AclBindingFilter, list[AclBinding]]:
+        """Delete all ACLs that fit one of the filters; return what each of them has deleted."""
+        wanted = acls.filters_of(filters)
+        with self._call(timeout) as call:
+
+            def make(
+                share: Sequence[AclBindingFilter], _broker: Broker | None
+            ) -> AdminCall[AclBindingFilter, list[AclBinding]]:
+                return AdminCall(acls.delete_request(share), lambda response: acls.read_deleted(share, response))
+
+            return call.run(wanted, Anywhere(), make).value()
+
+    def describe_user_scram_credentials(
+        self, users: str | Iterable[str] | None = None, *, timeout: float | None = None
+    ) -> dict[str, tuple[ScramCredentialInfo, ...]]:
+        """Return how these users (or all) may log in with SCRAM.
+
+        Raises ResourceNotFound for one who may not at all. Kafka 2.7 or later.
+        """
+        wanted = None if users is None else names_of(users, "user")
+        with self._call(timeout) as call:
+            if wanted is None:
+                request = scram_users.describe_request(None)
+                return _whole(call, "Describing users", Anywhere(), request, scram_users.read_described).value()
+
+            def make(share: Sequence[str], _broker: Broker | None) -> AdminCall[str, tuple[ScramCredentialInfo, ...]]:
+                request = scram_users.describe_request(share)
+                return AdminCall(request, lambda response: for_each(share, *scram_users.read_described(response)))
+
+            return call.run(wanted, Anywhere(), make).value()
+
+    def alter_user_scram_credentials(
+        self,
+        alterations: UserScramCredentialAlteration | Iterable[UserScramCredentialAlteration],
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        """Make users of SCRAM, change passwords, delete credentials. Kafka 2.7 or later.
+
+        Brokers hear of it within moments. Raises ResourceNotFound where there is nothing to delete.
+        """
+        parts = scram_users.alterations_by_mechanism(alterations)
+        told: Answers[UserScramCredentialAlteration, None] = Answers()
+        with self._call(timeout) as call:
+
+            def make(
+                share: Sequence[UserScramCredentialAlteration], _broker: Broker | None
+            ) -> AdminCall[UserScramCredentialAlteration, None]:
+                request = scram_users.alter_request(share)
+                return AdminCall(request, lambda response: scram_users.read_altered(share, response))
+
+            # A request for each mechanism: brokers of 4.x refuse one that names a user twice.
+            for part in parts:
+                told.add(call.run(part, ToController(), make))
+        told.value()
+
     # -- inside
 
     @contextmanager
@@ -428,6 +603,27 @@ class Admin:
 
 
 _BY_GROUP: ToCoordinators[str] = ToCoordinators(lambda group_id: group_id)
+_NO_LEADER = (*AT_ONCE, LeaderNotAvailable, PreferredLeaderNotAvailable, EligibleLeadersNotAvailable)
+"""Outcomes of an election: another try would find the same replicas."""
+
+
+def _whole(
+    call: Call,
+    what: str,
+    route: FindBrokers[str],
+    request: Request[Any],
+    read: Callable[[Any], tuple[V, KafkaError | None]],
+) -> V:
+    """Return the answer to one request that is not made of items; ``what`` names it in errors."""
+
+    def make(_share: Sequence[str], _broker: Broker | None) -> AdminCall[str, V]:
+        def read_one(response: Any) -> Answers[str, V]:
+            value, fault = read(response)
+            return Answers({what: value}) if fault is None else Answers({}, {what: fault})
+
+        return AdminCall(request, read_one)
+
+    return call.run([what], route, make).value()[what]
 
 
 def _list_offsets(
@@ -438,7 +634,14 @@ def _list_offsets(
             topics.offsets_request({tp: timestamps[tp] for tp in share}, isolation_level), topics.read_listed
         )
 
-    return call.run(timestamps, ToLeaders("Looking for offsets of"), make, final=()).value()
+    # A request goes out in a version that knows all its places. Those that take a newer broker go by themselves, so
+    # that an old one still answers for the others.
+    told: Answers[TopicPartition, ListedOffset] = Answers()
+    for version in sorted({least_version(timestamp) for timestamp in timestamps.values()}):
+        share = [tp for tp, timestamp in timestamps.items() if least_version(timestamp) == version]
+        told.add(call.run(share, ToLeaders("Looking for offsets of"), make, final=()))
+    rows = told.value()
+    return {tp: rows[tp] for tp in timestamps}
 
 
 def _look_up(call: Call, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndMetadata]:

@@ -20,7 +20,9 @@ from streamlet.kafka.broker_errors import (
     BrokerRequestTimedOut,
     GroupIdNotFound,
     InvalidPartitions,
+    NoReassignmentInProgress,
     NotController,
+    ResourceNotFound,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
@@ -38,7 +40,14 @@ T = TypeVar("T")
 AT_ONCE = (UnknownTopicOrPartition,)
 """Retriable errors that are raised without another try: a name is misspelt more often than its topic is new."""
 
-_PERHAPS_OURS = (TopicAlreadyExists, UnknownTopicOrPartition, GroupIdNotFound, InvalidPartitions)
+_PERHAPS_OURS = (
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+    GroupIdNotFound,
+    InvalidPartitions,
+    NoReassignmentInProgress,
+    ResourceNotFound,
+)
 """Answers to a second try after the first one, whose answer was lost, has done the work."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -66,11 +66,21 @@ class Answers(Generic[K, V]):
         else:
             self.errors[item] = error
 
+    def add(self, others: Answers[K, V]) -> None:
+        """Take over the outcomes of other items."""
+        self.results.update(others.results)
+        self.errors.update(others.errors)
+
     def value(self) -> dict[K, V]:
         """Return the results. Raises AdminError when there is any error."""
         if self.errors:
             raise admin_error(self.errors, self.results)
         return self.results
+
+
+def for_each(items: Iterable[K], rows: Answers[K, V], fault: KafkaError | None) -> Answers[K, V]:
+    """Return an answer's rows, or its error for each item."""
+    return rows if fault is None else Answers({}, dict.fromkeys(items, fault))
 
 
 _combined: dict[type[KafkaError], type[AdminError]] = {}
@@ -129,7 +139,7 @@ _UNAUTHORIZED = {e.TopicAuthorizationFailed, e.ClusterAuthorizationFailed, e.Gro
 
 _REMEDIES: dict[type[BrokerError], str] = {
     e.TopicAlreadyExists: "Choose another name, or use the topic as it is: describe_topics shows it.",
-    e.UnknownTopicOrPartition: "Create it, or correct its name: list_topics shows what there is.",
+    e.UnknownTopicOrPartition: "Correct its name: list_topics shows what there is.",
     e.InvalidTopic: (
         "A name has at most 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-', and is not '.' or '..'."
     ),
@@ -144,7 +154,12 @@ _REMEDIES: dict[type[BrokerError], str] = {
     e.GroupSubscribedToTopic: "Stop the members that are subscribed to it first: describe_groups names them.",
     e.OffsetOutOfRange: "An offset must lie between the partition's first one and its end: list_offsets shows both.",
     e.ClusterAuthorizationFailed: "",
-    e.SecurityDisabled: "",
+    e.SecurityDisabled: "The brokers keep no ACLs: their setting authorizer.class.name names who does.",
+    e.ResourceNotFound: "Correct its name: describe_user_scram_credentials shows what there is.",
+    e.PreferredLeaderNotAvailable: "Its first replica is not in sync: describe_topics shows which ones are.",
+    e.EligibleLeadersNotAvailable: "No living replica may lead it: start one of its brokers.",
+    e.NoReassignmentInProgress: "It may be done already: describe_topics shows who has the partition.",
+    e.InvalidReplicaAssignment: "describe_cluster shows which brokers there are.",
 }
 
 

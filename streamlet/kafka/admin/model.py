@@ -18,11 +18,12 @@ T = TypeVar("T")
 BROKER_DEFAULT: Final = -1
 """Number of partitions or replicas that leaves the choice to the broker (Kafka 2.8 or later)."""
 
-OffsetSpec = int | datetime | Literal["earliest", "latest"]
+OffsetSpec = int | datetime | Literal["earliest", "latest", "max_timestamp", "earliest_local", "latest_tiered"]
 """A place in a partition: its start, its end, or the first record at or after a time.
 
 A time is an aware ``datetime`` or milliseconds since 1970. (In ``alter_group_offsets`` a number is the
-offset itself.)
+offset itself.) "max_timestamp": the record with the latest time (KIP-734, Kafka 3.0 or later); "earliest_local" and
+"latest_tiered": the first record on the broker's own disk, the last in tiered storage (Kafka 3.9 or later).
 """
 
 

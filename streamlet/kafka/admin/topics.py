@@ -54,7 +54,13 @@ def totals_by_name(given: Mapping[str, int | NewPartitions]) -> dict[str, NewPar
     return {name: row if isinstance(row, NewPartitions) else NewPartitions(row) for name, row in given.items()}
 
 
-_WORDS = {"earliest": wire_offsets.EARLIEST_TIMESTAMP, "latest": wire_offsets.LATEST_TIMESTAMP}
+_WORDS = {
+    "earliest": wire_offsets.EARLIEST_TIMESTAMP,
+    "latest": wire_offsets.LATEST_TIMESTAMP,
+    "max_timestamp": wire_offsets.MAX_TIMESTAMP,
+    "earliest_local": wire_offsets.EARLIEST_LOCAL_TIMESTAMP,
+    "latest_tiered": wire_offsets.LATEST_TIERED_TIMESTAMP,
+}
 _ISOLATION = ("read_uncommitted", "read_committed")
 
 

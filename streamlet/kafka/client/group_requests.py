@@ -23,6 +23,7 @@ from streamlet.kafka.protocol.messages.offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitTopic,
+    OffsetFetchGroup,
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchTopic,
@@ -146,9 +147,9 @@ def find_coordinator(client: KafkaClient, group_id: str) -> RequestFuture[Broker
 
 
 def offset_commit_request(
-    group: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    group: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, by_epoch: bool = False
 ) -> OffsetCommitRequest:
-    """Return a request to store offsets.
+    """Return a request to store offsets; ``by_epoch``: the generation is a member epoch (KIP-848).
 
     As an outsider's (generation -1) the coordinator refuses it while the group has members.
     """
@@ -167,13 +168,20 @@ def offset_commit_request(
             ),
             lambda topic, rows: OffsetCommitTopic(name=topic, partitions=rows),
         ),
+        by_epoch=by_epoch,
     )
 
 
 def offset_fetch_request(
-    group_id: str, partitions: Iterable[TopicPartition] | None, require_stable: bool = False
+    group_id: str,
+    partitions: Iterable[TopicPartition] | None,
+    require_stable: bool = False,
+    member: ConsumerGroupMetadata | None = None,
 ) -> OffsetFetchRequest:
-    """Return a request for stored offsets; ``partitions`` None: all that the group has."""
+    """Return a request for stored offsets; ``partitions`` None: all that the group has.
+
+    ``member``: one with a member epoch, which the coordinator checks (KIP-848).
+    """
     topics = None
     if partitions is not None:
         topics = by_topic(
@@ -181,6 +189,11 @@ def offset_fetch_request(
             lambda number, _: number,
             lambda topic, numbers: OffsetFetchTopic(name=topic, partition_indexes=numbers),
         )
+    if member is not None:
+        row = OffsetFetchGroup(
+            group_id=group_id, member_id=member.member_id, member_epoch=member.generation_id, topics=topics
+        )
+        return OffsetFetchRequest(groups=(row,), require_stable=require_stable)
     return OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=require_stable)
 
 
@@ -192,6 +205,8 @@ class GroupOffsetCalls:
     group_id: str
     _purpose: str = ""
     """The connection it is kept apart for (:meth:`Broker.dedicated`)."""
+    _by_epoch: bool = False
+    """Whether a member's generation is a member epoch (KIP-848)."""
     coordinator: Broker | None = None
     _search: RequestFuture[Broker] | None = None
 
@@ -209,24 +224,31 @@ class GroupOffsetCalls:
                 self.coordinator = None
             return rows
 
-        return self._ask(lambda: offset_commit_request(group, offsets), read)
+        by_epoch = self._by_epoch and member is not None
+        return self._ask(lambda: offset_commit_request(group, offsets, by_epoch=by_epoch), read)
 
     def fetch(
-        self, partitions: Iterable[TopicPartition] | None, *, require_stable: bool = False
+        self,
+        partitions: Iterable[TopicPartition] | None,
+        *,
+        require_stable: bool = False,
+        member: ConsumerGroupMetadata | None = None,
     ) -> RequestFuture[dict[TopicPartition, OffsetAndMetadata]]:
         """Ask for stored offsets.
 
         A partition without one is not in the result. ``partitions`` None: all the group has. ``require_stable``: fails
         with UnstableOffsetCommit (retriable) while an open transaction is about to change one of them (KIP-447).
+        ``member``: see :func:`offset_fetch_request`.
         """
-        request = offset_fetch_request(self.group_id, partitions, require_stable)
+        request = offset_fetch_request(self.group_id, partitions, require_stable, member)
 
         def read(response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:
-            fault = error_class(response.error_code)
+            answer = response.groups[0] if response.groups else response
+            fault = error_class(answer.error_code)
             if fault is not None:
                 raise fault(f"Reading the offsets of group {self.group_id!r}")
             found: dict[TopicPartition, OffsetAndMetadata] = {}
-            for tp, row in partition_rows(response.topics):
+            for tp, row in partition_rows(answer.topics):
                 fault = error_class(row.error_code)
                 if fault is not None:
                     raise fault(f"Reading the offset of group {self.group_id!r} in {tp}")

@@ -12,6 +12,10 @@ commits them in between: its commit is refused as of an old generation, although
 - the commit is tried again, under the generation that the group's thread has joined meanwhile.
 
 That exception covers only partitions that stay owned through the join (``rejoining``).
+
+In the newer protocol (KIP-848) every heartbeat may move the member's epoch, and the coordinator takes commits of the
+newest one only. A member is always ``rejoining`` there: a refusal as of a stale epoch is a rebalance under way, and the
+commit is tried again under the epoch that the thread has heard meanwhile. Offsets are asked for under it, too.
 """
 
 from __future__ import annotations
@@ -32,9 +36,10 @@ from streamlet.kafka.broker_errors import (
 )
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.client.group_requests import ConsumerGroupMetadata, GroupOffsetCalls, OffsetAndMetadata
-from streamlet.kafka.consumer.consumer_config import ConsumerConfig
+from streamlet.kafka.consumer.consumer_config import CONSUMER_PROTOCOL, ConsumerConfig
 from streamlet.kafka.consumer.errors import CommitFailed, MembershipFenced, RebalanceUnderWay
 from streamlet.kafka.consumer.membership import NO_GENERATION, TAKES_LONG, Generation
+from streamlet.kafka.consumer.metrics import ConsumerMetrics
 from streamlet.kafka.consumer.subscription_state import SubscriptionState
 from streamlet.kafka.errors import BrokerError, ClientTimeout, KafkaError
 from streamlet.kafka.future import RequestFuture, failed_future
@@ -74,6 +79,7 @@ class Commits:
         now_s: Callable[[], float],
         rejoining: Callable[[Iterable[TopicPartition]], bool],
         joined_since: Callable[[], Generation | None],
+        metrics: ConsumerMetrics,
     ) -> None:
         """Take two questions about the group, which the rebalancer answers.
 
@@ -82,11 +88,13 @@ class Commits:
         """
         assert config.group_id is not None
         self._client = client
+        self._metrics = metrics
         self._subscriptions = subscriptions
         self._config = config
         self._now_s = now_s
         self._group_id = config.group_id
-        self._offsets = GroupOffsetCalls(client, config.group_id, "group")
+        self._by_epoch = config.group_protocol == CONSUMER_PROTOCOL
+        self._offsets = GroupOffsetCalls(client, config.group_id, "group", self._by_epoch)
         self._retry = config.retry_backoff
         self._order: deque[tuple[RequestFuture[None], Offsets, OffsetCommitCallback | None]] = deque()
         self.generation: Generation = NO_GENERATION
@@ -120,25 +128,32 @@ class Commits:
             if self._rejoining(offsets):
                 # Our generation is over for the coordinator, and its successor has not been heard of in a poll yet.
                 generation = self._joined_since() or generation
-            member = ConsumerGroupMetadata(
-                self._group_id,
-                generation.generation_id,
-                generation.member_id,
-                self._config.group_instance_id,
-            )
+            member = self._named(generation)
         sent = dict(offsets)
 
         def judge(rows: Mapping[TopicPartition, type[BrokerError] | None]) -> None:
             self._judge(rows, generation)
             self._subscriptions.note_committed(sent, self._now_s())
 
-        return self._offsets.commit(sent, member).then(judge)
+        future = self._offsets.commit(sent, member).then(judge)
+        future.add_listener(self._count)
+        return future
+
+    def _named(self, generation: Generation) -> ConsumerGroupMetadata:
+        instance = self._config.group_instance_id
+        return ConsumerGroupMetadata(self._group_id, generation.generation_id, generation.member_id, instance)
+
+    def _count(self, ended: RequestFuture[None]) -> None:
+        if ended.exception is None:
+            self._metrics.commits += 1
+        else:
+            self._metrics.failed_commits += 1
 
     def _judge(self, rows: Mapping[TopicPartition, type[BrokerError] | None], generation: Generation) -> None:
         for tp, error in rows.items():
             if error is None:
                 continue
-            if error is IllegalGeneration and self._rejoining(()):
+            if error in (IllegalGeneration, StaleMemberEpoch) and self._rejoining(()):
                 error = RebalanceInProgress  # the coordinator says so of every member that is joining again
             if error in (UnknownMemberId, IllegalGeneration, StaleMemberEpoch):
                 if self.in_group:
@@ -166,8 +181,9 @@ class Commits:
             )
         name = f" ({error.__name__})" if error is not None else ""
         # Each reason brings its own advice; only where none is known the usual causes stand for it.
+        session = "the broker's group.consumer.session.timeout.ms" if self._by_epoch else "session_timeout_ms"
         why = self.lost_reason or (
-            "it was silent for longer than session_timeout_ms, or did not poll for max_poll_interval_ms. " + TAKES_LONG
+            f"it was silent for longer than {session}, or did not poll for max_poll_interval_ms. {TAKES_LONG}"
         )
         return CommitFailed(
             f"The offsets were not committed: group {config.group_id!r} has gone on without this member{name}, and its "
@@ -219,7 +235,22 @@ class Commits:
 
     def fetch(self, tps: Iterable[TopicPartition]) -> RequestFuture[dict[TopicPartition, OffsetAndMetadata]]:
         """Ask once for committed offsets; open transactions fail it with a retriable error."""
-        return self._offsets.fetch(tps, require_stable=True).then(self._fetched)
+        identity = self._joined_since() if self._by_epoch and self.in_group else None
+        if identity is None or self.generation is NO_GENERATION:
+            return self._offsets.fetch(tps, require_stable=True).then(self._fetched)
+        member = self._named(identity)
+        after: RequestFuture[dict[TopicPartition, OffsetAndMetadata]] = RequestFuture()
+
+        def read(done: RequestFuture[dict[TopicPartition, OffsetAndMetadata]]) -> None:
+            # Whether the membership is lost is for a heartbeat to say: until then the question is asked again.
+            if isinstance(done.exception, (StaleMemberEpoch, UnknownMemberId)):
+                raise RebalanceUnderWay(
+                    f"Group {self._config.group_id!r} is rebalancing, so it did not tell its offsets. Ask again."
+                )
+            after.complete(self._fetched(done.value))
+
+        self._offsets.fetch(tps, require_stable=True, member=member).settle(after, read)
+        return after
 
     def _fetched(self, stored: dict[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, OffsetAndMetadata]:
         self._subscriptions.note_committed(stored)
@@ -259,8 +290,9 @@ class Commits:
                 self._client.poll(resume - self._now_s())
 
     def _ends_by_itself(self, error: KafkaError, committed: Iterable[TopicPartition]) -> bool:
-        # The group's thread gets through this rebalance without a poll, and then the commit succeeds.
-        return isinstance(error, RebalanceUnderWay) and self._rejoining(committed)
+        # The group's thread gets through this rebalance without a poll, and then the commit succeeds. A question for
+        # offsets is answered to anybody, and only a member's epoch may be in its way.
+        return isinstance(error, RebalanceUnderWay) and (not committed or self._rejoining(committed))
 
     # -- automatic commits
 

@@ -12,9 +12,9 @@ import os
 import re
 import threading
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Unpack
+from typing import Any, Unpack
 
 from streamlet.base.clock import Clock, SystemClock
 from streamlet.kafka import arguments
@@ -28,11 +28,13 @@ from streamlet.kafka.consumer.delivery import Deserializers, HandedOut, Taking
 from streamlet.kafka.consumer.errors import ConcurrentUse, ConsumerClosed, IllegalSubscription
 from streamlet.kafka.consumer.fetcher import Fetcher
 from streamlet.kafka.consumer.group_thread import GroupThread
+from streamlet.kafka.consumer.metrics import ConsumerMetrics
 from streamlet.kafka.consumer.poll import IdleReasons, Poller
 from streamlet.kafka.consumer.positions import OffsetAndTimestamp, OffsetQueries, Positions
 from streamlet.kafka.consumer.rebalance import ConsumerRebalanceListener, Rebalancer, checked_listener
 from streamlet.kafka.consumer.records import ConsumerRecord, RecordColumns
 from streamlet.kafka.consumer.subscription_state import (
+    AssignedPartition,
     ResetStrategy,
     SubscriptionState,
     SubscriptionType,
@@ -68,7 +70,7 @@ class OneThreadGuard:
         self._lock.release()
 
 
-def _end_dropped(client: KafkaClient, threads: list[GroupThread], client_id: str, group_id: str | None) -> None:
+def _end_dropped(client: KafkaClient, threads: list[GroupThread[Any]], client_id: str, group_id: str | None) -> None:
     """End thread and connections of a consumer dropped without close()."""
     # Rule: this waits for nothing and takes no lock. It runs in whatever thread drops the last reference, perhaps in
     # the group's own, in the middle of anything.
@@ -105,7 +107,8 @@ class Consumer:
         )
         self._subscriptions = SubscriptionState(ResetStrategy(self.config.auto_offset_reset))
         self._positions = Positions(self._client, self._subscriptions, self.config, now_s)
-        self._fetcher = Fetcher(self._client, self._subscriptions, self._positions, self.config, now_s)
+        self._metrics = ConsumerMetrics()
+        self._fetcher = Fetcher(self._client, self._subscriptions, self._positions, self.config, now_s, self._metrics)
         self._handed_out = HandedOut(self._subscriptions)
         # Named here, too: an iteration asks both for each record.
         self._undelivered, self._in_hand = self._handed_out.undelivered, self._handed_out.in_hand
@@ -117,6 +120,7 @@ class Consumer:
             self._handed_out,
             self.config,
             self._clock,
+            self._metrics,
         )
         self._queries = OffsetQueries(self._client, self.config, now_s)
         self._poller = Poller(
@@ -129,6 +133,7 @@ class Consumer:
             self._handed_out,
             now_s,
             IdleReasons(self._client, self._subscriptions, now_s()),
+            self._metrics,
         )
         self._guard = OneThreadGuard()
         self._closed = False
@@ -237,6 +242,32 @@ class Consumer:
             if self._undelivered:
                 return self._handed_out.take_undelivered(limit)
             return self._poller.poll(timeout_ms, limit, self._handed_out.records) or {}
+
+    def getmany(
+        self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Return records of these partitions only, else like :meth:`poll`; none named: of all.
+
+        The others keep their fetched records and their positions. Raises NotAssigned for a partition that is not read.
+        """
+        with self._taking():
+            limit = arguments.poll_limits(timeout_ms, max_records) or self.config.max_poll_records
+            only = frozenset(TopicPartition.of(tp) for tp in partitions) or None
+            for tp in only or ():
+                self._subscriptions.require(tp)
+            self._in_hand.clear()
+            if self._undelivered.of(only):
+                return self._handed_out.take_undelivered(limit, only)
+            return self._poller.poll(timeout_ms, limit, self._handed_out.records, only) or {}
+
+    def getone(self, *partitions: TopicPartition, timeout_ms: int = 0) -> ConsumerRecord | None:
+        """Return the next record of these partitions; see :meth:`getmany`.
+
+        None when the time is up.
+        """
+        for records in self.getmany(*partitions, timeout_ms=timeout_ms, max_records=1).values():
+            return records[0]
+        return None
 
     def poll_columns(self, timeout_ms: int = 0, max_records: int | None = None) -> dict[TopicPartition, RecordColumns]:
         """Return each partition's records as columns, without an object for each record.
@@ -355,9 +386,19 @@ class Consumer:
     def lag(self, partition: TopicPartition) -> int | None:
         """Return offsets between position and last seen end; None before a fetch."""
         with self._guarded():
-            row = self._subscriptions.require(TopicPartition.of(partition))
-            end = row.last_stable_offset if self._fetcher.settings.read_committed else row.high_watermark
-            return None if row.position is None or end < 0 else max(end - row.position.offset, 0)
+            return self._lag_of(self._subscriptions.require(TopicPartition.of(partition)))
+
+    def on_partition_end(self, callback: Callable[[TopicPartition, int], None] | None) -> None:
+        """Call ``callback(partition, offset)`` at each end of a partition.
+
+        It runs in a poll, in its thread, when all records before ``offset`` were handed out, which is the next one to
+        come (with ``read_committed``: the last stable offset). Once for each arrival: again after more records, or a
+        seek. None: tell nobody. An error that it raises leaves the poll; that end counts as told.
+        """
+        with self._guarded():
+            check_callable("callback", callback)
+            self._poller.on_partition_end = callback
+            self._fetcher.notes_ends = callback is not None
 
     def highwater(self, partition: TopicPartition) -> int | None:
         """Return a log's end as the last fetch saw it.
@@ -376,6 +417,22 @@ class Consumer:
         with self._guarded():
             end = self._subscriptions.require(TopicPartition.of(partition)).last_stable_offset
             return None if end < 0 else end
+
+    def metrics(self) -> dict[str, object]:
+        """Return the counts of :class:`ConsumerMetrics`, and the greatest lag.
+
+        ``lag_max``: of the partitions read now; None before a fetch. ``buffered_bytes``: fetched, and not handed out.
+        """
+        with self._guarded():
+            found = self._metrics.snapshot()
+            lags = [lag for row in self._subscriptions.rows() if (lag := self._lag_of(row)) is not None]
+            found["lag_max"] = max(lags, default=None)
+            found["buffered_bytes"] = self._fetcher.buffered_bytes
+            return found
+
+    def _lag_of(self, row: AssignedPartition) -> int | None:
+        end = row.last_stable_offset if self._fetcher.settings.read_committed else row.high_watermark
+        return None if row.position is None or end < 0 else max(end - row.position.offset, 0)
 
     # -- the log
 

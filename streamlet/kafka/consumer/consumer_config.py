@@ -13,6 +13,14 @@ from streamlet.kafka.settings.client_config import ClientConfig, ClientSettings
 
 READ_COMMITTED = "read_committed"
 READ_UNCOMMITTED = "read_uncommitted"
+CLASSIC_PROTOCOL, CONSUMER_PROTOCOL = "classic", "consumer"
+"""Values of ``group_protocol``."""
+_CLASSIC_ONLY = {
+    "partition_assignment_strategy": "the coordinator shares out; group_remote_assignor names its assignor",
+    "session_timeout_ms": "the broker says it, by its group.consumer.session.timeout.ms",
+    "heartbeat_interval_ms": "the broker says it, by its group.consumer.heartbeat.interval.ms",
+}
+"""Settings that the newer protocol has no place for, and what stands in theirs."""
 _OTHER_WORDS = {"smallest": "earliest", "beginning": "earliest", "largest": "latest", "end": "latest"}
 """Words of Kafka 0.8 and librdkafka for ``auto_offset_reset``."""
 
@@ -22,6 +30,8 @@ class ConsumerSettings(ClientSettings, total=False):
 
     group_id: str | None
     group_instance_id: str | None
+    group_protocol: Literal["classic", "consumer"]
+    group_remote_assignor: str | None
     auto_offset_reset: Literal["earliest", "latest", "none"]
     enable_auto_commit: bool
     auto_commit_interval_ms: int
@@ -54,6 +64,10 @@ class ConsumerConfig(ClientConfig):
     """Group that shares topics out and keeps offsets; None: ``assign`` only, no commits."""
     group_instance_id: str | None = None
     """Name of a static member (KIP-345), which may be away for the session time-out."""
+    group_protocol: str = CLASSIC_PROTOCOL
+    """``classic``, or ``consumer``: the newer one (KIP-848, Kafka 4.0), where the coordinator shares out."""
+    group_remote_assignor: str | None = None
+    """The coordinator's assignor, ``uniform`` or ``range``; None: its first. With ``group_protocol`` ``consumer``."""
     auto_offset_reset: str = "latest"
     """Where to read without a position: ``earliest``, ``latest``, or ``none`` for an error."""
     enable_auto_commit: bool = True
@@ -100,7 +114,21 @@ class ConsumerConfig(ClientConfig):
     CHOICES: ClassVar[Mapping[str, Sequence[object]]] = {
         "auto_offset_reset": ("earliest", "latest", "none"),
         "isolation_level": (READ_UNCOMMITTED, READ_COMMITTED),
+        "group_protocol": (CLASSIC_PROTOCOL, CONSUMER_PROTOCOL),
     }
+
+    @classmethod
+    def check_given(cls, given: Mapping[str, object]) -> None:
+        """Refuse settings of the classic protocol beside the newer one. Raises SettingError."""
+        # By what was given and not by values: a default must not be refused, and one that is given is meant.
+        if given.get("group_protocol") != CONSUMER_PROTOCOL:
+            return
+        for name, instead in _CLASSIC_ONLY.items():
+            if name in given:
+                raise SettingError(
+                    f"{name} = {given[name]!r} has no place in group_protocol = 'consumer': {instead}. Leave it out, "
+                    "or set group_protocol='classic'."
+                )
 
     def __post_init__(self) -> None:
         if isinstance(self.auto_offset_reset, str) and self.auto_offset_reset in _OTHER_WORDS:
@@ -115,6 +143,13 @@ class ConsumerConfig(ClientConfig):
             )
         if self.group_id == "":
             raise SettingError("group_id = '' is not a name of a group: give a name, or None to read without a group.")
+        if self.group_remote_assignor is not None and self.group_protocol != CONSUMER_PROTOCOL:
+            raise SettingError(
+                f"group_remote_assignor = {self.group_remote_assignor!r} is for group_protocol = 'consumer', where the "
+                "coordinator shares out. In a classic group a member does: name its partition_assignment_strategy."
+            )
+        if self.group_remote_assignor == "":
+            raise SettingError("group_remote_assignor = '' is not a name of an assignor: give one, or None.")
         if self.group_instance_id is not None and self.group_id is None:
             raise SettingError(f"group_instance_id = {self.group_instance_id!r} needs a group_id.")
         for name in ("key_deserializer", "value_deserializer"):

@@ -18,7 +18,7 @@ commit or close the consumer: at each moment the places must hold every record t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from types import TracebackType
@@ -228,11 +228,20 @@ class Undelivered:
             return record
         return None
 
-    def take(self, limit: int) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Remove and return at most ``limit`` records."""
+    def of(self, only: Collection[TopicPartition] | None) -> list[TopicPartition]:
+        """Return the partitions of ``only`` that have records here; None: all that have."""
+        return [tp for tp in self._rows if only is None or tp in only]
+
+    def take(
+        self, limit: int, only: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Remove and return at most ``limit`` records, of the partitions in ``only``."""
         taken: dict[TopicPartition, list[ConsumerRecord]] = {}
         rest: dict[TopicPartition, deque[ConsumerRecord]] = {}
         for tp, records in self._rows.items():
+            if only is not None and tp not in only:
+                rest[tp] = records
+                continue
             rows = list(records)
             if limit > 0:
                 taken[tp] = rows[:limit]
@@ -311,11 +320,16 @@ class HandedOut:
         """Make the records that an iteration gives one by one."""
         self.undelivered.put_all(records_by_partition(parts))
 
-    def take_undelivered(self, limit: int) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Give a poll what an iteration left, at most ``limit`` records."""
-        rows = (self._subscriptions.get(tp) for tp in self.undelivered.first_offsets())
+    def take_undelivered(
+        self, limit: int, only: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Give a poll what an iteration left, at most ``limit`` records.
+
+        ``only``: of these partitions; None: of all.
+        """
+        rows = (self._subscriptions.get(tp) for tp in self.undelivered.of(only))
         self._before = [(row, at) for row in rows if row is not None and (at := self._first_undelivered(row))]
-        found = self.undelivered.take(limit)
+        found = self.undelivered.take(limit, only)
         self._put_in_hand(found)
         return found
 

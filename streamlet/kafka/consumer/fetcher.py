@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from streamlet.kafka.broker_errors import (
     CorruptMessage,
@@ -34,6 +34,7 @@ from streamlet.kafka.client.leader_requests import (
     fetch_in_session,
 )
 from streamlet.kafka.consumer.consumer_config import READ_COMMITTED, ConsumerConfig
+from streamlet.kafka.consumer.metrics import ConsumerMetrics
 from streamlet.kafka.consumer.positions import Positions
 from streamlet.kafka.consumer.records import Chunk
 from streamlet.kafka.consumer.subscription_state import AssignedPartition, Position, SubscriptionState
@@ -113,6 +114,10 @@ class CompletedFetch:
         return batch
 
 
+def _handed_out(row: AssignedPartition, only: Collection[TopicPartition] | None) -> bool:
+    return row.fetchable and (only is None or row.topic_partition in only)
+
+
 class Fetcher:
     """Fetches of one consumer, and their records. User's thread."""
 
@@ -126,8 +131,10 @@ class Fetcher:
         positions: Positions,
         config: ConsumerConfig,
         now_s: Callable[[], float],
+        metrics: ConsumerMetrics,
     ) -> None:
         self._client = client
+        self._metrics = metrics
         self._subscriptions = subscriptions
         self._positions = positions
         self._now_s = now_s
@@ -148,6 +155,8 @@ class Fetcher:
         self._in_flight: set[int] = set()
         self._pauses: Pauses[int] = Pauses(self._retry)
         self.requests_sent = 0
+        self.notes_ends = False
+        """Whether somebody wants to hear of the ends of partitions."""
         self.prefetch = True
         """False: the next fetch waits for the next poll. For benchmarks."""
 
@@ -158,13 +167,16 @@ class Fetcher:
 
     # -- asking
 
-    def send_fetches(self) -> None:
-        """Ask each free broker for its partitions that have nothing waiting."""
+    def send_fetches(self, only: Collection[TopicPartition] | None = None) -> None:
+        """Ask each free broker for its partitions that have nothing waiting.
+
+        ``only``: the partitions that the poll hands out; None: all.
+        """
         now = self._now_s()
         waiting = {done.topic_partition for done in self._completed}
         # Rule: one fetch to a broker at a time, as its session demands. Paused after a failure, or with enough waiting
         # here, a broker is not asked either; its partitions are asked for in a later poll.
-        closed = self._full_nodes() | self._in_flight | self._pauses.active(now)
+        closed = self._full_nodes(only) | self._in_flight | self._pauses.active(now)
         wanted: dict[int, dict[TopicPartition, FetchPosition]] = {}
         brokers: dict[int, Broker] = {}
         for row in self._subscriptions.fetchable():
@@ -188,13 +200,14 @@ class Fetcher:
         if wanted:
             self._client.send_queued()
 
-    def _full_nodes(self) -> set[int]:
+    def _full_nodes(self, only: Collection[TopicPartition] | None) -> set[int]:
         """Return the brokers whose waiting answers reach ``fetch_max_bytes``."""
-        # Records of paused partitions do not count: they may wait for ever, and must not stop the others.
+        # Records of partitions that are paused, or not asked for in this poll, do not count: they may wait for ever,
+        # and must not stop the others.
         held: dict[int, int] = {}
         for done in self._completed:
             row = self._subscriptions.get(done.topic_partition)
-            if row is not None and row.fetchable:
+            if row is not None and _handed_out(row, only):
                 held[done.node] = held.get(done.node, 0) + len(done.fetched.records)
         return {node for node, size in held.items() if size >= self.settings.fetch_max_bytes}
 
@@ -237,6 +250,7 @@ class Fetcher:
     ) -> None:
         self._in_flight.discard(node)
         if done.exception is not None:
+            self._metrics.failed_fetches += 1
             session.lost()
             self._pauses.failed(node, self._now_s())
             for tp in wanted:  # from a replica that cannot be reached back to the leader
@@ -248,13 +262,34 @@ class Fetcher:
             return
         answer = done.value
         if answer.error is not None:
+            self._metrics.failed_fetches += 1
             session.refused(answer.error)
             self._pauses.failed(node, self._now_s())
             return
         session.answered(answer.session_id)
         self._pauses.ended(node)
+        size = sum(len(fetched.records) for fetched in answer.partitions.values())
+        self._metrics.fetches += 1
+        self._metrics.empty_fetches += not size
+        self._metrics.bytes += size
         for tp, fetched in answer.partitions.items():
             self._take_in(tp, fetched, wanted[tp], node)
+        if self.notes_ends:
+            self._note_ends(answer, wanted)
+
+    def _note_ends(self, answer: SessionAnswer, wanted: dict[TopicPartition, FetchPosition]) -> None:
+        # Rule: an end is an answer without records from the position on, and not the end that came with the last
+        # records: the log may have grown since. In a fetch session a partition without news is left out of the answer,
+        # so its last seen end still holds.
+        for tp, asked in wanted.items():
+            row, fetched = self._subscriptions.get(tp), answer.partitions.get(tp)
+            if row is None or row.position is None or row.position.offset != asked.offset:
+                continue
+            if fetched is not None and (fetched.error is not None or len(fetched.records)):
+                continue
+            end = row.last_stable_offset if self.settings.read_committed else row.high_watermark
+            if 0 <= end <= asked.offset:
+                row.end_reached = asked.offset
 
     def _take_in(self, tp: TopicPartition, fetched: FetchedPartition, asked: FetchPosition, node: int) -> None:
         # Rule: an answer to another position than the present one is dropped. The partition was revoked, sought, or its
@@ -278,8 +313,10 @@ class Fetcher:
 
     # -- handing out
 
-    def collect(self, limit: int) -> list[Chunk]:
+    def collect(self, limit: int, only: Collection[TopicPartition] | None = None) -> list[Chunk]:
         """Return up to ``limit`` records, move positions, send the next fetches.
+
+        ``only``: of these partitions; what waits of the others stays, errors too. None: of all.
 
         Raises a partition's error that retrying does not fix, when no records stand before it.
         """
@@ -287,7 +324,7 @@ class Fetcher:
         aside: list[CompletedFetch] = []
         try:
             while self._completed and limit > 0:
-                run = self._whole_answers(limit, aside)
+                run = self._whole_answers(limit, aside, only)
                 if run:
                     limit -= self._unpack_all(run, chunks)
                     continue
@@ -304,7 +341,7 @@ class Fetcher:
         finally:
             self._completed.extendleft(reversed(aside))
         if self.prefetch and chunks:  # without chunks the poll itself sends fetches, before it waits
-            self.send_fetches()
+            self.send_fetches(only)
         return chunks
 
     def _current(self, done: CompletedFetch) -> AssignedPartition | None:
@@ -318,10 +355,12 @@ class Fetcher:
     def _has_fault(done: CompletedFetch) -> bool:
         return done.fetched.error is not None or done.fetched.diverging_epoch is not None
 
-    def _whole_answers(self, limit: int, aside: list[CompletedFetch]) -> list[CompletedFetch]:
+    def _whole_answers(
+        self, limit: int, aside: list[CompletedFetch], only: Collection[TopicPartition] | None
+    ) -> list[CompletedFetch]:
         """Remove and return the answers that this poll uses up whole.
 
-        The fetches after them are sent. Paused answers go to ``aside``.
+        The fetches after them are sent. Answers that are paused, or not of ``only``, go to ``aside``.
         """
         run: list[CompletedFetch] = []
         while self._completed:
@@ -330,7 +369,7 @@ class Fetcher:
             if row is None or head.exhausted:
                 self._completed.popleft()
                 continue
-            if not row.fetchable:  # paused: the records wait until it is resumed
+            if not _handed_out(row, only):  # the records wait until it is resumed, or asked for
                 aside.append(self._completed.popleft())
                 continue
             if self._has_fault(head) or head.scan.records_at_most > limit:
@@ -341,7 +380,7 @@ class Fetcher:
         if run and self.prefetch:
             for done in run:
                 self._move(done.topic_partition, done.scan.next_offset, done.scan.leader_epoch)
-            self.send_fetches()
+            self.send_fetches(only)
         return run
 
     def _unpack_all(self, run: list[CompletedFetch], chunks: list[Chunk]) -> int:

@@ -128,6 +128,18 @@ class Joined:
     leads: bool
 
 
+PartitionsById = Mapping[str, frozenset[int]]
+"""Numbers of partitions by the id of their topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """A share in the newer protocol: all partitions to read from now on."""
+
+    identity: Generation
+    partitions: PartitionsById
+
+
 @dataclass(frozen=True, slots=True)
 class RejoinNeeded:
     """The group rebalances: commit, give partitions back, join again."""
@@ -149,7 +161,14 @@ class Fatal:
     error: KafkaError
 
 
-News = Joined | RejoinNeeded | MembershipLost | Fatal
+@dataclass(frozen=True, slots=True)
+class TopicsRefused:
+    """An error to raise; the membership goes on with what it has."""
+
+    error: KafkaError
+
+
+News = Joined | Assigned | RejoinNeeded | MembershipLost | TopicsRefused | Fatal
 
 
 TAKES_LONG = "If one round of work takes long, raise max_poll_interval_ms or lower max_poll_records."

@@ -12,7 +12,7 @@ Nothing waits but step 4, and it waits for all connections at once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -26,6 +26,7 @@ from streamlet.kafka.consumer.errors import (
     RecordDeserializationFailed,
 )
 from streamlet.kafka.consumer.fetcher import Fetcher
+from streamlet.kafka.consumer.metrics import ConsumerMetrics
 from streamlet.kafka.consumer.positions import Positions
 from streamlet.kafka.consumer.rebalance import Rebalancer
 from streamlet.kafka.consumer.records import DecodedChunk
@@ -66,37 +67,54 @@ class Poller:
     _handed_out: HandedOut
     _now_s: Callable[[], float]
     _idle_reasons: IdleReasons
+    _metrics: ConsumerMetrics
+    on_partition_end: Callable[[TopicPartition, int], None] | None = None
     _failures: list[RecordDeserializationFailed] = field(default_factory=list)
     _woken: bool = False
 
-    def poll(self, timeout_ms: int, limit: int, build: Callable[[list[DecodedChunk]], T]) -> T | None:
+    def poll(
+        self,
+        timeout_ms: int,
+        limit: int,
+        build: Callable[[list[DecodedChunk]], T],
+        only: Collection[TopicPartition] | None = None,
+    ) -> T | None:
         """Return ``build`` of at most ``limit`` records as soon as any arrive.
 
-        None when the time is up. Called inside ``Taking``, which moves the positions back when an interrupt
-        ends the poll.
+        ``only``: of these partitions. None when the time is up. Called inside ``Taking``, which moves the positions
+        back when an interrupt ends the poll.
         """
         if self._subscriptions.kind is SubscriptionType.NONE:
             raise IllegalSubscription("Nothing is subscribed or assigned: call subscribe() or assign() first.")
-        self._raise_failure()
+        self._raise_failure(only)
+        self._metrics.polls += 1
         deadline = self._now_s() + timeout_ms / 1000
         polled = False
         while True:
             self._raise_if_stopped()
             self._rebalancer.poll()
             self._find_positions()
-            self._handed_out.note_positions(self._subscriptions.fetchable())
-            parts = self._take(limit)
+            self._tell_ends()
+            # Rule: only of partitions that may be taken from. An interrupt drops what an iteration left of those noted,
+            # and the position of another stands behind that.
+            self._handed_out.note_positions(
+                row for row in self._subscriptions.fetchable() if only is None or row.topic_partition in only
+            )
+            parts = self._take(limit, only)
             if parts:
+                self._metrics.records += sum(len(part.values) for part in parts)
                 return build(parts)
             # Positions that move from here on, by a reset or a listener's seek, are the user's own.
             self._handed_out.note_positions(())
-            self._fetcher.send_fetches()
+            self._fetcher.send_fetches(only)
             now = self._now_s()
             # At least one look at the network, also with a time-out of 0: else such a caller would never get records.
             if polled and now >= deadline:
                 self._idle_reasons.warn_if_idle(now)
+                self._metrics.empty_polls += 1
                 return None
             self._client.poll(max(min(deadline - now, self._next_wake_s(now)), 0.0))
+            self._metrics.poll_wait_s += self._now_s() - now
             polled = True
 
     def until_position(self, tp: TopicPartition, timeout_s: float) -> AssignedPartition:
@@ -135,16 +153,24 @@ class Poller:
         self._positions.raise_told()
         self._positions.send_due()
 
+    def _tell_ends(self) -> None:
+        tell = self.on_partition_end
+        # The records that an iteration left come first: they stand before the partition's end.
+        if tell is None or self._handed_out.undelivered:
+            return
+        for tp, end in self._subscriptions.untold_ends():
+            tell(tp, end)
+
     def _next_wake_s(self, now_s: float) -> float:
         parts = (self._rebalancer, self._positions, self._fetcher)
         return min(_LONGEST_WAIT_S, *(part.next_wake_s(now_s) for part in parts))
 
-    def _take(self, limit: int) -> list[DecodedChunk]:
+    def _take(self, limit: int, only: Collection[TopicPartition] | None) -> list[DecodedChunk]:
         """Return the records that have arrived, deserialized.
 
         Raises a record's error when nothing stands before it.
         """
-        chunks = self._fetcher.collect(limit)
+        chunks = self._fetcher.collect(limit, only)
         if not chunks:
             return []
         parts, failures = self._deserializers.apply(chunks)
@@ -156,16 +182,19 @@ class Poller:
                 # records to give: forgotten, the error would never be raised, and its partition would stand still.
                 self._failures.append(failure)
         if not parts:
-            self._raise_failure()
+            self._raise_failure(only)
         return parts
 
-    def _raise_failure(self) -> None:
+    def _raise_failure(self, only: Collection[TopicPartition] | None) -> None:
         """Raise the first kept error whose record is still the next one."""
         waiting, self._failures = self._failures, []
         for index, failure in enumerate(waiting):
+            if only is not None and failure.topic_partition not in only:
+                self._failures.append(failure)
+                continue
             row = self._subscriptions.get(failure.topic_partition)
             if row is not None and row.position is not None and row.position.offset == failure.offset:
-                self._failures = waiting[index + 1 :]
+                self._failures += waiting[index + 1 :]
                 raise failure
 
 

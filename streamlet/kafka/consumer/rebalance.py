@@ -1,11 +1,13 @@
 """The user's side of a consumer group (Java: ``ConsumerCoordinator``).
 
 The membership lives in the group's thread (``group_thread.py``). Its news is acted on here, in the user's thread and
-inside poll, where positions, records and listeners belong. There are four kinds of news:
+inside poll, where positions, records and listeners belong. There are six kinds of news:
 
 - ``RejoinNeeded``: commit, give partitions back, and ask the thread to join again;
 - ``Joined``: take over the share, tell the listener, fetch;
+- ``Assigned``, in the newer protocol: the same once all names are known, and tell the thread;
 - ``MembershipLost``: drop everything, for others may own it already; then join again;
+- ``TopicsRefused``, in the newer protocol: raise, and keep everything;
 - ``Fatal``: drop everything and raise.
 
 An eager member gives everything back before it joins. A cooperative one (KIP-429) keeps reading through the rebalance
@@ -14,13 +16,19 @@ may be given nothing in its first round, which is no final share.
 
 A join goes on in the thread while the user works on records. ``_joining`` is True from :meth:`Rebalancer._prepare_join`
 until the news of its end is taken.
+
+In the newer protocol (KIP-848) there is no join to prepare: a member names its topics, and gives back all that its next
+share lacks (:meth:`Rebalancer._reconcile`). The coordinator gives a partition away only once its owner has said that it
+reads it no more, or is gone.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable
-from typing import assert_never
+from functools import partial
+from typing import Any, assert_never
+from uuid import uuid4
 
 from streamlet.base.chance import uniform
 from streamlet.base.clock import Clock
@@ -28,14 +36,18 @@ from streamlet.base.errors import WrongArgument
 from streamlet.kafka.client.client import KafkaClient
 from streamlet.kafka.consumer.assignors import PartitionAssignor, RebalanceProtocol, common_protocol, resolve_assignor
 from streamlet.kafka.consumer.assignors.base import Subscription, decode_assignment
+from streamlet.kafka.consumer.classic_group import classic_thread
 from streamlet.kafka.consumer.commits import COMMIT_BEFORE_JOIN_S, CommitBeforeJoin, Commits
-from streamlet.kafka.consumer.consumer_config import ConsumerConfig
+from streamlet.kafka.consumer.consumer_config import CONSUMER_PROTOCOL, ConsumerConfig
 from streamlet.kafka.consumer.delivery import HandedOut
+from streamlet.kafka.consumer.epoch_group import EpochGroup
+from streamlet.kafka.consumer.epoch_membership import EpochMembership, EpochSettings
 from streamlet.kafka.consumer.errors import GroupThreadDied, MembershipFenced
 from streamlet.kafka.consumer.fetcher import Fetcher
 from streamlet.kafka.consumer.group_thread import GroupThread
 from streamlet.kafka.consumer.membership import (
     NO_GENERATION,
+    Assigned,
     Fatal,
     Generation,
     GroupSettings,
@@ -44,8 +56,11 @@ from streamlet.kafka.consumer.membership import (
     MembershipLost,
     News,
     RejoinNeeded,
+    TopicsRefused,
 )
+from streamlet.kafka.consumer.metrics import ConsumerMetrics
 from streamlet.kafka.consumer.positions import FirstPositions, Positions
+from streamlet.kafka.consumer.reconciliation import Reconciliation
 from streamlet.kafka.consumer.subscription_state import SubscriptionState, SubscriptionType
 from streamlet.kafka.errors import KafkaError, MalformedFrame, copy_of
 from streamlet.kafka.metadata.cluster import TopicPartition
@@ -95,8 +110,10 @@ class Rebalancer:
         handed_out: HandedOut,
         config: ConsumerConfig,
         clock: Clock,
+        metrics: ConsumerMetrics,
     ) -> None:
         self._client = client
+        self._metrics = metrics
         self._subscriptions = subscriptions
         self._config = config
         self._clock = clock
@@ -110,11 +127,16 @@ class Rebalancer:
         self.commits: Commits | None = None
         """None without a ``group_id``."""
         if config.group_id is not None:
-            self.commits = Commits(client, subscriptions, config, clock.monotonic, self._rejoining, self._joined_since)
+            self.commits = Commits(
+                client, subscriptions, config, clock.monotonic, self._rejoining, self._joined_since, metrics
+            )
         self.first_positions = FirstPositions(subscriptions, positions, self.commits, self._retry, clock)
         self.listener = ConsumerRebalanceListener()
-        self._thread: GroupThread | None = None
-        self.threads: list[GroupThread] = []
+        self._thread: GroupThread[Any] | None = None  # Any: what it joins with differs by protocol
+        self._member: EpochMembership | None = None
+        """The membership of the newer protocol, once there is one."""
+        self._reconciliation = Reconciliation()
+        self.threads: list[GroupThread[Any]] = []
         """The thread, once there is one: for the finalizer of a dropped consumer, which must not hold this object."""
         self._wants_join = True
         self._joining = False
@@ -152,6 +174,8 @@ class Rebalancer:
         self._match_pattern()
         if self._wants_join and not self._joining:
             self._prepare_join(thread)
+        if self._member is not None:
+            self._reconcile(thread, self._member)
 
     def next_wake_s(self, now_s: float) -> float:
         """Return seconds until :meth:`poll` has something to do without an event."""
@@ -160,6 +184,9 @@ class Rebalancer:
             wait = self.commits.next_wake_s(now_s)
         if self._pre_join_commit is not None:
             wait = min(wait, self._pre_join_commit.next_wake_s(now_s))
+        if self._subscriptions.uses_group:
+            # Rule: a poll that waits says now and then that it polls. The group's thread leaves when it hears nothing.
+            wait = min(wait, self._config.max_poll_interval_ms / 2000)
         return max(min(wait, self.first_positions.next_wake_s(now_s)), 0.0)
 
     def subscribed(self, listener: ConsumerRebalanceListener, *, changed: bool) -> None:
@@ -174,19 +201,52 @@ class Rebalancer:
     @property
     def last_generation(self) -> Generation:
         """Generation of the assignment this member has or had last; none for a reader of named partitions."""
-        by_name = self._subscriptions.kind is SubscriptionType.USER_ASSIGNED
-        return NO_GENERATION if by_name else self._last_joined
+        if self._subscriptions.kind is SubscriptionType.USER_ASSIGNED:
+            return NO_GENERATION
+        assert self.commits is not None
+        # A lost member that has joined again must not be named by its new epoch before it has heard of the loss.
+        lost = self.commits.generation is NO_GENERATION
+        newer = self._joined_since() if self._member is not None and not lost else None
+        return newer or self._last_joined
 
     def _rejoining(self, tps: Iterable[TopicPartition]) -> bool:
         """Return whether the thread is joining again while these partitions stay owned."""
+        if self._member is not None:  # its epoch may move at any time, and partitions go only here
+            return self._member.identity is not NO_GENERATION
         return self._joining and all(tp in self._subscriptions for tp in tps)
 
     def _joined_since(self) -> Generation | None:
         """Return a generation that the thread has joined, unknown to any poll."""
+        if self._member is not None:
+            identity = self._member.identity
+            return None if identity is NO_GENERATION else identity
         news = self._thread.unheard() if self._thread is not None else []
         return news[-1].generation if news and isinstance(news[-1], Joined) else None
 
-    def _start_thread(self) -> GroupThread:
+    def _start_thread(self) -> GroupThread[Any]:
+        by_epoch = self._config.group_protocol == CONSUMER_PROTOCOL
+        self._thread = self._epoch_thread() if by_epoch else self._classic_thread()
+        self._thread.start()
+        self.threads.append(self._thread)
+        return self._thread
+
+    def _epoch_thread(self) -> GroupThread[Any]:
+        config = self._config
+        assert config.group_id is not None
+        settings = EpochSettings(
+            config.group_id,
+            str(uuid4()),
+            config.group_instance_id,
+            config.client_rack or None,
+            config.group_remote_assignor,
+            config.max_poll_interval_ms / 1000,
+            self._retry,
+        )
+        self._member = EpochMembership(settings, uniform)
+        group = EpochGroup(config, self._member, self._clock)
+        return GroupThread(config, group, self._client.wakeup, self._clock)
+
+    def _classic_thread(self) -> GroupThread[Any]:
         config = self._config
         assert config.group_id is not None
         settings = GroupSettings(
@@ -198,10 +258,7 @@ class Rebalancer:
             self._retry,
         )
         membership = Membership(settings, uniform)
-        self._thread = GroupThread(config, membership, self._assignors, self._client.wakeup, self._clock)
-        self._thread.start()
-        self.threads.append(self._thread)
-        return self._thread
+        return classic_thread(config, membership, self._assignors, self._client.wakeup, self._clock)
 
     def forget_unassigned(self) -> None:
         """Drop records of partitions that are no longer assigned."""
@@ -215,9 +272,13 @@ class Rebalancer:
             case Joined():
                 self._joining = False
                 self._join_completed(news)
+            case Assigned():
+                self._begin_epoch(news)
             case MembershipLost():
                 self._joining, self._wants_join = False, True
                 self._drop_membership(news.reason)
+            case TopicsRefused():
+                raise copy_of(news.error)
             case Fatal():
                 self._joining, self._wants_join = False, True
                 if isinstance(news.error, (MembershipFenced, GroupThreadDied)):
@@ -230,7 +291,7 @@ class Rebalancer:
             case _:
                 assert_never(news)
 
-    def _act_on_refused_commit(self, thread: GroupThread) -> None:
+    def _act_on_refused_commit(self, thread: GroupThread[Any]) -> None:
         """Give the membership up when a commit was refused as no member's."""
         commits = self.commits
         assert commits is not None
@@ -238,7 +299,8 @@ class Rebalancer:
         # user would work on records that another member works on already.
         refused, commits.refused = commits.refused, None
         # A join under way, or one heard of just now, decides by itself whether we are a member.
-        if refused is None or self._joining or refused[0] is not commits.generation:
+        newest = self._joined_since() if self._member is not None else None
+        if refused is None or self._joining or refused[0] is not (newest or commits.generation):
             return
         reason = thread.expelled(refused[1])
         self._wants_join = True
@@ -250,6 +312,8 @@ class Rebalancer:
         self.commits.generation, self.commits.lost_reason = NO_GENERATION, reason
         self._pre_join_commit = None
         self._last_owned = ()
+        self._reconciliation.forget()
+        self._metrics.memberships_lost += 1
         lost = self._subscriptions.assigned
         self._subscriptions.assign_from_subscribed((), ())
         self.forget_unassigned()
@@ -269,10 +333,14 @@ class Rebalancer:
 
     # -- joining
 
-    def _prepare_join(self, thread: GroupThread) -> None:
+    def _prepare_join(self, thread: GroupThread[Any]) -> None:
         """Commit, give partitions back, and join; may take several polls."""
         if self._client.metadata.update_version == 0 and self._subscriptions.kind is SubscriptionType.AUTO_PATTERN:
             return  # the topics that match are not known yet
+        if self._member is not None:
+            self._wants_join = False
+            thread.join(self._subscriptions.topics)
+            return
         if not self._committed_before_join():
             return
         owned = self._subscriptions.assigned
@@ -336,6 +404,7 @@ class Rebalancer:
         # Partitions that stay owned through a cooperative rebalance are committed under the new one.
         self.commits.generation, self.commits.lost_reason = news.generation, None
         self._last_joined = news.generation
+        self._metrics.rebalances += 1
         _log.info(
             "group %r, generation %d%s: assigned %s",
             self._config.group_id,
@@ -343,10 +412,21 @@ class Rebalancer:
             " (leads)" if news.leads else "",
             ", ".join(map(str, sorted(wanted))) or "nothing",
         )
+        if revoked:
+            # Given back now, they are nobody's: another round gives them to their new owners.
+            self._wants_join = True
+        self._take_over(wanted, added, revoked)
+
+    def _take_over(
+        self,
+        wanted: tuple[TopicPartition, ...],
+        added: tuple[TopicPartition, ...],
+        revoked: tuple[TopicPartition, ...],
+    ) -> None:
+        """Commit and revoke, then read all that is wanted."""
+        assert self.commits is not None
         try:
             if revoked:
-                # Given back now, they are nobody's: another round gives them to their new owners.
-                self._wants_join = True
                 self._commit_revoked(revoked)
                 self._revoke(revoked)
         finally:
@@ -391,6 +471,48 @@ class Rebalancer:
                 if row is not None:
                     row.pending_callback = False
 
+    # -- the newer protocol
+
+    def _begin_epoch(self, news: Assigned) -> None:
+        """Take in another share; :meth:`_reconcile` acts on it."""
+        assert self.commits is not None
+        self._reconciliation.give(news.partitions)
+        self.commits.generation, self.commits.lost_reason = news.identity, None
+        self._last_joined = news.identity
+        self._metrics.rebalances += 1
+
+    def _reconcile(self, thread: GroupThread[Any], member: EpochMembership) -> None:
+        """Give back and take partitions, then have the thread say so."""
+        subscriptions, reconciliation = self._subscriptions, self._reconciliation
+        share = reconciliation.due(self._client.cluster, subscriptions.topics, subscriptions.matches)
+        if share is None:
+            return
+        if share.unnamed:
+            # As after an error, ever more slowly: the topic may be gone, and its name never told.
+            self._client.metadata.request_update(reset_equivalent=False)
+        if reconciliation.nothing_named(share):
+            return
+        if reconciliation.taken(share):
+            if reconciliation.unanswered:
+                reconciliation.take(share)
+                thread.wish(partial(member.reconciled, share.by_id))
+            return
+        owned = subscriptions.assigned
+        _log.info(
+            "group %r, epoch %d: assigned %s",
+            self._config.group_id,
+            self.last_generation.generation_id,
+            ", ".join(map(str, share.partitions)) or "nothing",
+        )
+        added = tuple(tp for tp in share.partitions if tp not in owned)
+        revoked = tuple(tp for tp in owned if tp not in share.partitions)
+        try:
+            self._take_over(share.partitions, added, revoked)
+        finally:
+            # Rule: only now, when nothing of it is read any more. The coordinator gives it to the next owner.
+            reconciliation.take(share)
+            thread.wish(partial(member.reconciled, share.by_id))
+
     # -- leaving
 
     def unsubscribe(self) -> None:
@@ -408,6 +530,7 @@ class Rebalancer:
                 self._joining, self._wants_join = False, True
                 self._pre_join_commit = None
                 self._last_owned = ()
+                self._reconciliation.forget()
                 commits.generation, commits.lost_reason = NO_GENERATION, "unsubscribe() was called"
             commits.in_group = False
 

@@ -76,6 +76,13 @@ class RecordColumns:
         """Return whose clock made the timestamp of record ``index``."""
         return self._place_of(index)[0].batch.timestamp_type
 
+    def timestamp_types(self) -> list[int]:
+        """Return whose clock made each timestamp, as numbers of :class:`TimestampType`."""
+        found: list[int] = []
+        for chunk in self._chunks:
+            found += [int(chunk.batch.timestamp_type)] * (chunk.stop - chunk.start)
+        return found
+
     def _place_of(self, index: int) -> tuple[Chunk, int]:
         """Return the chunk of record ``index``, and its index in the batch. Raises IndexError."""
         for chunk in self._chunks:

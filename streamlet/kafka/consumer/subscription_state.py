@@ -87,6 +87,10 @@ class AssignedPartition:
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
+    end_reached: int | None = None
+    """Offset at which a fetch found the end; None: not there, or the position was sought."""
+    end_told: int | None = None
+    """The last ``end_reached`` that the user was told of."""
     preferred_replica: int | None = None
     preferred_until_s: float = 0.0
     topic_id: str | None = None
@@ -257,6 +261,7 @@ class SubscriptionState:
         row = self.require(tp)
         row.move(FetchState.FETCHING)
         row.position, row.reset, row.next_retry_s = position, None, 0.0
+        row.end_reached = row.end_told = None
         # The leader named that replica for the old position; it may not have the new one.
         row.preferred_replica = None
 
@@ -322,6 +327,18 @@ class SubscriptionState:
             row = self._rows.get(tp)
             if row is not None:
                 row.next_retry_s = when_s
+
+    def untold_ends(self) -> list[tuple[TopicPartition, int]]:
+        """Return the ends that were reached and not told of; each is returned once."""
+        found: list[tuple[TopicPartition, int]] = []
+        for row in self._rows.values():
+            end = row.end_reached
+            if end is None or end == row.end_told or not row.fetchable:
+                continue
+            if row.position is not None and row.position.offset == end:
+                row.end_told = end
+                found.append((row.topic_partition, end))
+        return found
 
     # -- inside
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from streamlet.base.errors import WrongArgument
+from streamlet.kafka.broker_errors import TopicAuthorizationFailed
 from streamlet.kafka.errors import BrokerError
 
 NO_LEADER = -1
@@ -159,6 +160,17 @@ class Cluster:
         """Return the partitions with a living leader."""
         return tuple(info for info in self.partitions_for(topic) if info.leader in self.brokers)
 
+    def partition_racks(self, topics: Iterable[str]) -> dict[TopicPartition, frozenset[str]]:
+        """Return the racks that have a copy of each partition."""
+        return {
+            part.topic_partition: frozenset(
+                rack for node in part.replicas if node in self.brokers and (rack := self.brokers[node].rack)
+            )
+            for topic in topics
+            if topic in self.topics
+            for part in self.topics[topic].partitions.values()
+        }
+
     def partition_count(self, topic: str) -> int | None:
         """Return the topic's number of partitions, None of an unknown topic."""
         info = self.topics.get(topic)
@@ -168,6 +180,24 @@ class Cluster:
         """Return whether the topic, and this partition of it, is known."""
         info = self.topics.get(topic)
         return info is not None and bool(info.partitions) and (partition is None or partition in info.partitions)
+
+    @property
+    def is_bootstrap_configured(self) -> bool:
+        """Whether no broker has told anything yet: only the bootstrap addresses are known."""
+        return not self.brokers
+
+    @property
+    def unauthorized_topics(self) -> frozenset[str]:
+        """The topics that this client's user may not see."""
+        return self._names(lambda topic: topic.error is TopicAuthorizationFailed)
+
+    @property
+    def internal_topics(self) -> frozenset[str]:
+        """The topics that Kafka itself keeps, as ``__consumer_offsets``."""
+        return self._names(lambda topic: topic.is_internal)
+
+    def _names(self, condition: Callable[[TopicInfo], bool]) -> frozenset[str]:
+        return frozenset(name for name, topic in self.topics.items() if condition(topic))
 
     def partitions_led_by(self, node_id: int) -> tuple[PartitionInfo, ...]:
         """Return the partitions that a broker leads."""

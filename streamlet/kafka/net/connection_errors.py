@@ -9,6 +9,8 @@ from streamlet.kafka.errors import (
     HungUp,
     KafkaError,
     MalformedFrame,
+    TokenFailed,
+    TokenUnavailable,
 )
 from streamlet.kafka.metadata.cluster import Broker
 from streamlet.kafka.net.connection_states import ConnectionState, NodeConnection
@@ -76,6 +78,8 @@ def explain(broker: Broker, node: NodeConnection, error: KafkaError, security_pr
             f"The broker at {broker} closes each connection without a word ({text}): {_MEANT[security_protocol]}. "
             f"Compare {ours} with what that listener speaks; the broker's own log may say more."
         )
+    if isinstance(error, (TokenFailed, TokenUnavailable)):
+        return type(error)(f"There is no token to show to the broker at {broker} ({ours}): {text}.")
     if isinstance(error, AuthenticationFailed):
         what = "The TLS connection to" if state is ConnectionState.CONNECTING else "The broker at"
         refused = f"{what} {broker} " + ("failed" if state is ConnectionState.CONNECTING else "does not let us in")

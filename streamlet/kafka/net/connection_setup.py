@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
+from streamlet.base.clock import Clock
 from streamlet.kafka.broker_errors import SaslAuthenticationFailed, error_class
-from streamlet.kafka.errors import AuthenticationFailed, Disconnected, ForeignProtocol, MalformedFrame
+from streamlet.kafka.errors import AuthenticationFailed, Disconnected, ForeignProtocol, KafkaError, MalformedFrame
 from streamlet.kafka.metadata.cluster import Address, Broker
 from streamlet.kafka.net.connection_states import ConnectionState, ConnectionStates
-from streamlet.kafka.net.sasl import SaslClient, sasl_client
+from streamlet.kafka.net.sasl import OAuthBearer, SaslClient, sasl_client
+from streamlet.kafka.net.tokens import TokenSource, fetcher_of
 from streamlet.kafka.protocol.messages.api_versions_and_sasl import (
     UNSUPPORTED_VERSION,
     ApiVersionsRequest,
@@ -94,7 +96,7 @@ class ConnectionSetup:
         if response.error_code:
             raise Disconnected(f"it answered the first request (API_VERSIONS) with error {response.error_code}")
         self.versions = response.ranges()
-        return None if self._conversation is None else self.begin_again()
+        return None
 
     def _handshake_answered(self, response: SaslHandshakeResponse, broker: str) -> SetupRequest | None:
         assert self._sasl is not None
@@ -121,11 +123,7 @@ class ConnectionSetup:
         if kind is not None:
             told = f" (it says: {response.error_message[:200].rstrip('.')})" if response.error_message else ""
             reason = "" if kind is SaslAuthenticationFailed else f" with Kafka error {kind.code}, {kind.__name__}"
-            raise AuthenticationFailed(
-                f"it refuses the user {self._sasl.username!r} or the password{reason}{told}: correct "
-                "sasl_plain_username and sasl_plain_password, or have an administrator make the user for "
-                f"{self._sasl.mechanism}"
-            )
+            raise AuthenticationFailed(self._sasl.refused(f"{reason}{told}"))
         token = self._sasl.next(response.auth_bytes)
         if token is not None:
             return self._authenticate(token, broker)
@@ -137,36 +135,61 @@ class ConnectionSetup:
 class ConnectionSetups:
     """The setups of all connections of one client; moves their states. One thread."""
 
-    def __init__(self, states: ConnectionStates, conversation: Callable[[], SaslClient] | None) -> None:
+    def __init__(self, states: ConnectionStates, conversations: Conversations | None) -> None:
         self._states = states
-        self._conversation = conversation
+        self._conversations = conversations
         self._open: dict[Address, ConnectionSetup] = {}
         self._to_say: dict[Address, SetupRequest] = {}
+        self._for_a_token: dict[Address, ConnectionSetup] = {}
+        """Connections that wait for something to prove who we are with."""
+        self.refused: dict[Address, KafkaError] = {}
+        """Connections that got nothing to prove it with, until the client has closed them."""
 
     def begin(self, address: Address) -> None:
         """Begin the setup of a connection that was just made."""
-        setup = self._open[address] = ConnectionSetup(self._conversation)
+        make = None if self._conversations is None else self._conversations.begin
+        setup = self._open[address] = ConnectionSetup(make)
         self._to_say[address] = setup.begin()
 
     def lost(self, address: Address) -> None:
         """Forget a connection that is gone."""
-        self._open.pop(address, None)
-        self._to_say.pop(address, None)
+        for rows in (self._open, self._to_say, self._for_a_token, self.refused):
+            rows.pop(address, None)
 
-    def waiting(self) -> bool:
-        """Return whether a request is to be sent at once."""
-        return bool(self._to_say)
+    def wait_s(self) -> float:
+        """Return the seconds until a setup goes on without an event: 0 at once, infinity never."""
+        if self._to_say:
+            return 0.0
+        # A token comes from another thread, which knows nothing of this loop: it is looked for while somebody waits.
+        return _LOOK_FOR_TOKEN_S if self._for_a_token else float("inf")
 
     def take(self, now_s: float) -> dict[Address, SetupRequest]:
         """Return the requests to send now, by connection.
 
         Connections whose session ends soon authenticate again from here.
         """
-        for address in self._states.sessions_ending(now_s):
-            self._states.authenticate(address, now_s)
-            self._to_say[address] = self._open[address].begin_again()
+        if self._conversations is not None:
+            for address in self._states.sessions_ending(now_s):
+                self._states.authenticate(address, now_s)
+                self._for_a_token[address] = self._open[address]
+            self._authenticate(self._conversations, now_s)
         to_say, self._to_say = self._to_say, {}
         return to_say
+
+    def _authenticate(self, conversations: Conversations, now_s: float) -> None:
+        # Asked without a connection that waits, too: a token is renewed before it ends.
+        try:
+            ready = conversations.ready(bool(self._for_a_token))
+        except KafkaError as err:
+            self.refused.update(dict.fromkeys(self._for_a_token, err))
+            self._for_a_token.clear()
+            return
+        for address in list(self._for_a_token):
+            if ready:
+                self._to_say[address] = self._for_a_token.pop(address).begin_again()
+            else:
+                # The broker waits for us, not we for it: the setup's time begins when there is something to say.
+                self._states.wait_longer(address, now_s)
 
     def answered(self, broker: Broker, said: SetupRequest, frame: bytearray, now_s: float) -> None:
         """Take a broker's answer to ``said``, and move the connection's state.
@@ -188,19 +211,66 @@ class ConnectionSetups:
         state = self._states.get(address).state
         if say is not None:
             self._to_say[address] = say
-            if state is ConnectionState.CHECKING_API_VERSIONS and setup.versions is not None:
-                self._states.authenticate(address, now_s, setup.versions)
         elif state is ConnectionState.AUTHENTICATING:
             self._states.authenticated(address, now_s, setup.session_lifetime_ms / 1000)
+        elif self._conversations is not None:
+            assert setup.versions is not None
+            self._states.authenticate(address, now_s, setup.versions)
+            self._for_a_token[address] = setup
         else:
             assert setup.versions is not None
             self._states.versions_known(address, setup.versions)
 
 
-def sasl_conversations(config: ClientConfig) -> Callable[[], SaslClient] | None:
-    """Return a maker of SASL conversations, one for each authentication; None without SASL."""
+_LOOK_FOR_TOKEN_S = 0.02
+"""Seconds between two looks for a token while a connection waits for it."""
+
+
+class Conversations(Protocol):
+    """Makes SASL conversations, one for each authentication."""
+
+    def ready(self, wanted: bool) -> bool:
+        """Return whether one can begin; ``wanted``: a connection waits for it. Raises KafkaError."""
+
+    def begin(self) -> SaslClient:
+        """Return a fresh conversation; :meth:`ready` must have said that it can begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class PasswordConversations:
+    """Those of a user with a password: it is always there."""
+
+    mechanism: str
+    username: str
+    password: str = field(repr=False)
+
+    def ready(self, wanted: bool) -> bool:
+        return True
+
+    def begin(self) -> SaslClient:
+        return sasl_client(self.mechanism, self.username, self.password, secrets.token_urlsafe(24))
+
+
+@dataclass(frozen=True, slots=True)
+class TokenConversations:
+    """Those of OAUTHBEARER: a token has to be fetched first."""
+
+    source: TokenSource
+
+    def ready(self, wanted: bool) -> bool:
+        return self.source.ready(wanted)
+
+    def begin(self) -> SaslClient:
+        token = self.source.token()
+        return OAuthBearer(token.value, token.extensions)
+
+
+def sasl_conversations(config: ClientConfig, clock: Clock) -> Conversations | None:
+    """Return a maker of SASL conversations; None without SASL."""
     if not config.uses_sasl:
         return None
+    if config.sasl_mechanism == "OAUTHBEARER":
+        return TokenConversations(TokenSource(fetcher_of(config), config.sasl_login_read_timeout_ms / 1000, clock))
     mechanism, username, password = config.sasl_mechanism, config.sasl_plain_username, config.sasl_plain_password
     assert mechanism is not None and username is not None and password is not None
-    return lambda: sasl_client(mechanism, username, password, secrets.token_urlsafe(24))
+    return PasswordConversations(mechanism, username, password)

@@ -106,11 +106,11 @@ class NetworkClient:
         rebootstrap_after_s = config.metadata_recovery_rebootstrap_trigger_ms / 1000 if rebootstraps else float("inf")
         self.updater = MetadataUpdater(self, metadata, bootstrap, uniform, rebootstrap_after_s)
         self._correlation_id = 0
-        self._settled: list[RequestOutcome] = []
-        """Requests that ended outside of a poll; their futures are resolved in the next one."""
+        self.pending_completions: list[RequestOutcome] = []
+        """Requests that ended outside of a poll; resolved at the end of the next (Java: ``pendingCompletion``)."""
         self._lost: dict[Address, KafkaError] = {}
         """Connections that ended outside of a poll; handled in the next one."""
-        self._setups = ConnectionSetups(self.states, sasl_conversations(config))
+        self._setups = ConnectionSetups(self.states, sasl_conversations(config, clock))
         self._brokers: dict[Address, Broker] = {}
         self.closed = False
         self.polls = 0
@@ -135,12 +135,12 @@ class NetworkClient:
 
     def next_wake_s(self, now_s: float) -> float:
         """Return the seconds until a poll must act without an event."""
-        if self._settled or self._lost or self._setups.waiting() or self._selector.holds_bytes():
+        if self.pending_completions or self._lost or self._selector.holds_bytes():
             return 0.0
         deadline = min(
             self.in_flight.next_deadline(), self.states.next_setup_deadline(), self.states.next_session_end()
         )
-        return max(min(self.updater.wait_s(now_s), deadline - now_s), 0.0)
+        return max(min(self.updater.wait_s(now_s), deadline - now_s, self._setups.wait_s()), 0.0)
 
     def is_ready(self, broker: Broker, now_s: float) -> bool:
         """Return whether a request may be sent now."""
@@ -225,9 +225,9 @@ class NetworkClient:
         except UnsupportedVersion as err:
             if isinstance(request, MetadataRequest):  # without it this broker is of no use
                 self.states.get(broker.address).last_error = err
-            self._settled.append((request, future, None, err))
+            self.pending_completions.append((request, future, None, err))
         except CannotBeWritten as err:
-            self._settled.append((request, future, None, err))
+            self.pending_completions.append((request, future, None, err))
         return -1
 
     def disconnect(self, broker: Broker) -> None:
@@ -243,8 +243,8 @@ class NetworkClient:
         self.closed = True
         self._selector.close_all()
         gone = ClientClosed("The client was closed before an answer came; whether the broker acted is unknown.")
-        outcomes = self._settled
-        self._settled = []
+        outcomes = self.pending_completions
+        self.pending_completions = []
         for address in list(self._brokers):
             outcomes += [(entry.request, entry.future, None, gone) for entry in self.in_flight.clear(address)]
         self.resolve(outcomes)
@@ -257,7 +257,7 @@ class NetworkClient:
             raise ClientClosed("The client is closed.")
         self.polls += 1
         now = self._clock.monotonic()
-        outcomes, self._settled = self._settled, []
+        outcomes, self.pending_completions = self.pending_completions, []
         self.updater.maybe_update(now)
         wait = 0.0 if outcomes else min(timeout_s, self.next_wake_s(now))
         ready = self._selector.poll(wait, now)
@@ -348,6 +348,10 @@ class NetworkClient:
         for address, say in self._setups.take(now).items():
             # No time-out of its own: the time for the connection's setup bounds it.
             self._send(say.request, say.version, self._brokers[address], None, float("inf"), sets_up=True)
+        for address, error in self._setups.refused.items():
+            self._selector.close(address)
+            self._lost[address] = error
+        self._setups.refused = {}
 
     def _expire(self, outcomes: list[RequestOutcome], now: float) -> None:
         for address in self.states.setup_expired(now):
@@ -391,7 +395,7 @@ class NetworkClient:
             except BaseException:
                 # Ctrl-C, in a listener or before this future was resolved: the open ones are resolved in the next poll,
                 # or at close.
-                self._settled[:0] = outcomes[at + future.done :]
+                self.pending_completions[:0] = outcomes[at + future.done :]
                 raise
 
     def _send(
@@ -420,7 +424,7 @@ class NetworkClient:
         entry.sent = self._selector.send(broker.address, frame)
         if entry.sent and not request.expects_response():
             self.in_flight.complete(entry)
-            self._settled.append((request, future, None, None))
+            self.pending_completions.append((request, future, None, None))
         return entry.correlation_id
 
 

@@ -1,4 +1,7 @@
-"""SASL mechanisms as conversations without a socket: PLAIN (RFC 4616), SCRAM (RFC 5802, 7677). Pure."""
+"""SASL mechanisms as conversations without a socket: PLAIN (RFC 4616), SCRAM (RFC 5802, 7677), OAUTHBEARER (RFC 7628).
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+from collections.abc import Mapping
 from typing import Protocol
 
 from streamlet.kafka.errors import AuthenticationFailed
@@ -24,13 +28,15 @@ class SaslClient(Protocol):
     """
 
     mechanism: str
-    username: str
 
     def first(self) -> bytes:
         """Return our first message."""
 
     def next(self, challenge: bytes) -> bytes | None:
         """Return our next message, None when the conversation is over."""
+
+    def refused(self, reason: str) -> str:
+        """Return the end of a paragraph: the broker refuses us; ``reason``: what it adds."""
 
 
 def sasl_client(mechanism: str, username: str, password: str, nonce: str) -> SaslClient:
@@ -57,6 +63,16 @@ class Plain:
 
     def next(self, challenge: bytes) -> bytes | None:
         return None
+
+    def refused(self, reason: str) -> str:
+        return _refuses_password(self.username, self.mechanism, reason)
+
+
+def _refuses_password(username: str, mechanism: str, reason: str) -> str:
+    return (
+        f"it refuses the user {username!r} or the password{reason}: correct sasl_plain_username and "
+        f"sasl_plain_password, or have an administrator make the user for {mechanism}"
+    )
 
 
 class Scram:
@@ -98,6 +114,9 @@ class Scram:
             )
         return None
 
+    def refused(self, reason: str) -> str:
+        return _refuses_password(self.username, self.mechanism, reason)
+
     def _proof(self, server_first: str, fields: dict[str, str]) -> bytes:
         nonce, rounds = fields.get("r", ""), fields.get("i", "")
         salt = _decoded(fields.get("s", ""))
@@ -122,6 +141,41 @@ class Scram:
         server_key = hmac.digest(salted, b"Server Key", self._hash)
         self._server_signature = hmac.digest(server_key, told, self._hash)
         return f"{final},p={base64.b64encode(proof).decode()}".encode()
+
+
+class OAuthBearer:
+    """A token, in the clear; only safe in TLS. ``extensions`` are told beside it (KIP-342).
+
+    >>> OAuthBearer("abc", {"tenant": "t1"}).first()
+    b'n,,\\x01auth=Bearer abc\\x01tenant=t1\\x01\\x01'
+    """
+
+    __slots__ = ("_extensions", "_refusal", "_token")
+    mechanism = "OAUTHBEARER"
+
+    def __init__(self, token: str, extensions: Mapping[str, str]) -> None:
+        self._token, self._extensions = token, extensions
+        self._refusal: str | None = None
+
+    def first(self) -> bytes:
+        more = "".join(f"{name}={value}\x01" for name, value in self._extensions.items())
+        return f"n,,\x01auth=Bearer {self._token}\x01{more}\x01".encode()
+
+    def next(self, challenge: bytes) -> bytes | None:
+        if self._refusal is not None:
+            raise AuthenticationFailed(self.refused(""))
+        if not challenge:
+            return None
+        # A broker says its reason in JSON, and ends the exchange after one more message of ours (RFC 7628, 3.2.3).
+        self._refusal = challenge.decode("utf-8", "replace")[:200]
+        return b"\x01"
+
+    def refused(self, reason: str) -> str:
+        told = f", and says {self._refusal}" if self._refusal else reason
+        return (
+            f"it refuses our token{told}: compare issuer, audience, scope and expiry of the token with what the "
+            "broker's listener expects for OAUTHBEARER"
+        )
 
 
 def _fields(challenge: bytes) -> dict[str, str]:

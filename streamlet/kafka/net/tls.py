@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from dataclasses import dataclass
 from pathlib import Path
 
 from streamlet.base.errors import SettingError
@@ -16,10 +17,25 @@ _HOST_NAME_MISMATCH = (62, 64)  # OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X50
 _NO_TRUST = (18, 19, 20, 21)  # self-signed, or an issuer that is not among those trusted
 
 
+@dataclass(frozen=True, slots=True)
+class _Remedies:
+    """Remedies that messages name: settings, or parts of the user's context."""
+
+    unchecked_host: str
+    trusted: str
+    own_certificate: str
+
+
+_BY_SETTINGS = _Remedies("ssl_check_hostname", "ssl_cafile", "ssl_certfile and ssl_keyfile")
+_BY_CONTEXT = _Remedies(
+    "ssl_context.check_hostname", "ssl_context.load_verify_locations()", "ssl_context.load_cert_chain()"
+)
+
+
 class TlsTransport(PlaintextTransport):
     """TLS over TCP. ``host`` is the name that the certificate must be made for."""
 
-    __slots__ = ("_context", "_heard", "_host", "_sends", "_shaken", "_tls")
+    __slots__ = ("_context", "_heard", "_host", "_remedies", "_sends", "_shaken", "_tls")
 
     def __init__(
         self,
@@ -28,10 +44,12 @@ class TlsTransport(PlaintextTransport):
         receive_buffer_bytes: int,
         context: ssl.SSLContext,
         host: str,
+        remedies: _Remedies = _BY_SETTINGS,
     ) -> None:
         super().__init__(target, send_buffer_bytes, receive_buffer_bytes)
         self._context = context
         self._host = host
+        self._remedies = remedies
         self._tls: ssl.SSLSocket | None = None
         self._shaken = False
         self._sends = True
@@ -64,7 +82,7 @@ class TlsTransport(PlaintextTransport):
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionError) as err:
             raise HungUp("it closed the connection in the middle of the TLS handshake") from err
         except ssl.SSLError as err:
-            raise _failure(err, self._host) from err
+            raise _failure(err, self._host, self._remedies) from err
         self._shaken = True
         return True
 
@@ -107,22 +125,23 @@ class TlsTransport(PlaintextTransport):
         # With TLS 1.3 our handshake is over before the broker has looked at our certificate: an alert at the first read
         # is its refusal. Once bytes have come, the broker has accepted it, and an alert is a connection that breaks.
         if not self._heard:
-            return _failure(error, self._host)
+            return _failure(error, self._host, self._remedies)
         return ConnectionResetError(f"TLS broke off ({(error.reason or str(error)).lower().replace('_', ' ')})")
 
 
-def _failure(error: ssl.SSLError, host: str) -> TlsFailed | ForeignProtocol:
+def _failure(error: ssl.SSLError, host: str, remedies: _Remedies) -> TlsFailed | ForeignProtocol:
     """Return the error for a failed handshake, with its remedy."""
     if isinstance(error, ssl.SSLCertVerificationError):
         why = error.verify_message or str(error)
         if error.verify_code in _HOST_NAME_MISMATCH:
             return TlsFailed(
                 f"its certificate is not made for the host name {host!r} ({why}): connect to a name that is in the "
-                "certificate, or set ssl_check_hostname to False where the network itself is trusted"
+                f"certificate, or set {remedies.unchecked_host} to False where the network itself is trusted"
             )
         if error.verify_code in _NO_TRUST:
             return TlsFailed(
-                f"its certificate is signed by nobody we trust ({why}): name the authority's certificate in ssl_cafile"
+                f"its certificate is signed by nobody we trust ({why}): name the authority's certificate in "
+                f"{remedies.trusted}"
             )
         return TlsFailed(f"its certificate is not valid ({why}): have it renewed, or look at this machine's clock")
     reason = error.reason or str(error)
@@ -130,7 +149,7 @@ def _failure(error: ssl.SSLError, host: str) -> TlsFailed | ForeignProtocol:
     if "ALERT" in reason:
         return TlsFailed(
             f"it refuses our side of the TLS handshake ({words}): it may want a client certificate, signed by an "
-            "authority it trusts (ssl_certfile and ssl_keyfile), or another version of TLS"
+            f"authority it trusts ({remedies.own_certificate}), or another version of TLS"
         )
     if reason in (
         "WRONG_VERSION_NUMBER",
@@ -231,11 +250,24 @@ def _unusable(name: str, path: str, error: OSError, wanted: str) -> SettingError
     return SettingError(f"{name} = {path!r} cannot be used ({why or 'it holds nothing usable'}): {wanted} are wanted.")
 
 
+class ContextDial:
+    """Makes TLS transports with a context of the user's own."""
+
+    def __init__(self, context: ssl.SSLContext, send_buffer_bytes: int, receive_buffer_bytes: int) -> None:
+        self._context = context
+        self._buffers = send_buffer_bytes, receive_buffer_bytes
+
+    def __call__(self, target: SocketAddress, address: Address) -> TlsTransport:
+        return TlsTransport(target, *self._buffers, self._context, address.host, _BY_CONTEXT)
+
+
 def dial_for(settings: SecuritySettings, send_buffer_bytes: int, receive_buffer_bytes: int) -> Dial:
     """Return the maker of connections under these settings.
 
     Raises SettingError for a file that cannot be used.
     """
+    if settings.uses_tls and settings.ssl_context is not None:
+        return ContextDial(settings.ssl_context, send_buffer_bytes, receive_buffer_bytes)
     if settings.uses_tls:
         return TlsDial(settings, send_buffer_bytes, receive_buffer_bytes)
     return lambda target, _address: PlaintextTransport(target, send_buffer_bytes, receive_buffer_bytes)

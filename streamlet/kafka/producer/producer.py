@@ -29,6 +29,7 @@ from streamlet.kafka.producer.producer_config import ProducerConfig, ProducerSet
 from streamlet.kafka.producer.record_future import FutureRecordMetadata
 from streamlet.kafka.producer.sender import EXIT_S, Sender
 from streamlet.kafka.producer.transaction import TransactionManager, TransactionResult
+from streamlet.kafka.producer.transaction_steps import TransactionSteps
 from streamlet.kafka.records.appending import VARINT
 from streamlet.kafka.settings.foreign_names import answers_foreign_calls
 
@@ -331,6 +332,10 @@ class Producer:
         No reader of read_committed sees them.
         """
         self._calls.end("abort_transaction()", TransactionManager.begin_abort)
+
+    def transaction_steps(self, heard: Callable[[], None]) -> TransactionSteps:
+        """Return these calls for a loop that may not wait; ``heard`` is called on the sender's thread after news."""
+        return TransactionSteps(self._sender, heard)
 
 
 class TransactionCalls:

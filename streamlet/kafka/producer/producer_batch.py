@@ -10,7 +10,7 @@ batch and the record's place in it, so everything that is known about the outcom
      | | ^                  |                                       | | |
      | | |                  | expired, or closed by force           | | +------> SPLIT: goes on in smaller ones
      | | |                  v                                       | +--------> FAILED
-     | | |               GIVEN_UP ---- answered ----> FAILED        |
+     | | |               GIVEN_UP -- answered --> FAILED or ABORTED |
      | | +-------------------------- sent again <-------------------+
      | +---> FAILED: expired in its queue
      +-----> ABORTED: the producer was closed, or the transaction aborted
@@ -94,7 +94,7 @@ MOVES: dict[BatchState, tuple[BatchState, ...]] = {
     _S.IN_FLIGHT: (_S.ANSWERED, _S.GIVEN_UP),
     # ABORTED only where a mistake of ours ended the sender's thread between the answer and the verdict.
     _S.ANSWERED: (_S.QUEUED, _S.SUCCEEDED, _S.FAILED, _S.SPLIT, _S.ABORTED),
-    _S.GIVEN_UP: (_S.FAILED,),
+    _S.GIVEN_UP: (_S.FAILED, _S.ABORTED),
     _S.SUCCEEDED: (),
     _S.FAILED: (),
     _S.ABORTED: (),
@@ -125,6 +125,8 @@ class ProducerBatch:
     transactional: bool = False
     settler: Settler | None = None
     state: BatchState = BatchState.QUEUED
+    ends_as: BatchState = BatchState.FAILED
+    """What GIVEN_UP becomes when the request ends: FAILED or ABORTED."""
     max_timestamp: int = -1
     size: int = HEADER_SIZE
     """Bytes with its header, before compression."""
@@ -209,7 +211,7 @@ class ProducerBatch:
 
     def answered(self) -> None:
         """Note the end of its request: an answer, or a lost connection."""
-        self.move(BatchState.FAILED if self.state is BatchState.GIVEN_UP else BatchState.ANSWERED)
+        self.move(self.ends_as if self.state is BatchState.GIVEN_UP else BatchState.ANSWERED)
 
     def complete(self, base_offset: int, log_append_time: int) -> bool:
         """Note that it is written. False, and no change, after a failure."""
@@ -224,13 +226,20 @@ class ProducerBatch:
         """Give it up. False, and no change, when that was done before."""
         return self._give_up(BatchState.FAILED, error)
 
-    def abort(self, error: KafkaError) -> bool:
-        """Give it up without a fault of its own: the producer closes, or its transaction ends."""
-        return self._give_up(BatchState.ABORTED, error)
+    def abort(self, error: KafkaError) -> None:
+        """Give it up without a fault of its own: the producer closes, or its transaction ends.
+
+        RuntimeError for one that is over.
+        """
+        # Unlike ``fail``, as in Java: only batches without an outcome are aborted, so that a second abort is a mistake.
+        if self.is_over:
+            raise RuntimeError(f"{self!r} cannot be aborted: its final state is set once")
+        self._give_up(BatchState.ABORTED, error)
 
     def _give_up(self, state: BatchState, error: KafkaError) -> bool:
         if self._has_failed():
             return False
+        self.ends_as = state
         self.move(BatchState.GIVEN_UP if self.state is BatchState.IN_FLIGHT else state)
         self.record_count = self.count
         self.error = error

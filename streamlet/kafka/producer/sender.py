@@ -97,6 +97,9 @@ class Sender:
         """A caller waits for newer metadata."""
         self.sleeping = False
         """True while the thread waits in a poll: a caller that adds work must wake it."""
+        self.heard: Callable[[], None] | None = None
+        """Called on the thread, without the lock, after news of the transaction."""
+        self._transaction_news = False
         self._has_work = False
         """Something happened that the next turn must look at before it sleeps."""
         self.closing = False
@@ -378,6 +381,7 @@ class Sender:
         self.sleeping = False
         # 7. Write to the log what the steps before noted under the lock.
         self._tell_log()
+        self._tell_transaction()
         self._count_refreshes()
         refusal = self.client.hopeless()
         # 8. Callers that wait for metadata hear at once that no broker lets us in, not after max_block_ms.
@@ -448,7 +452,7 @@ class Sender:
         # A transaction that no broker had to be told of has just ended. No answer will wake the thread for the next
         # turn, and it would sleep for as long as the settings allow, with close() waiting for it.
         if self.manager.state is not before:
-            self._has_work = True
+            self._has_work = self._transaction_news = True
             self.changed.notify_all()
         return asked
 
@@ -463,7 +467,7 @@ class Sender:
                     manager.failed(asked, future.exception, now)
                 else:
                     manager.answered(asked, future.value, now)
-                self._has_work = True
+                self._has_work = self._transaction_news = True
                 self.changed.notify_all()
 
         self.client.send(asked.request, asked.to).add_listener(supervised(on_answer, self._note_error))
@@ -559,6 +563,13 @@ class Sender:
                 self.accumulator.forget(batch)
             self.metrics.callback_errors += raised
             self.changed.notify_all()
+
+    def _tell_transaction(self) -> None:
+        """Tell who waits for the transaction without blocking that something has happened."""
+        if self._transaction_news:
+            self._transaction_news = False
+            if self.heard is not None:
+                self.heard()
 
     def _tell_log(self) -> None:
         """Write a line for each topic with failures, and the ledger's notes."""

@@ -125,6 +125,8 @@ class TransactionManager:
     state: ProducerState = ProducerState.UNINITIALIZED
     error: KafkaError | None = None
     """The reason for ABORTABLE_ERROR or FATAL_ERROR."""
+    trouble: KafkaError | None = None
+    """Why the last request is asked again, until one is answered well."""
     coordinator: Broker | None = None
     _group_coordinators: dict[str, Broker] = field(default_factory=dict)
     _new_partitions: set[TopicPartition] = field(default_factory=set)
@@ -380,6 +382,7 @@ class TransactionManager:
                 RequestKind.INIT_PRODUCER_ID,
             ):
                 self._bump = True
+            self.trouble = error
             self._forget_coordinator(asked)
             self._back_off(now_s)
             return
@@ -399,6 +402,7 @@ class TransactionManager:
             self._handle(asked, fault, now_s, what)
             return
         self._tries = 0
+        self.trouble = None
         if asked.kind is RequestKind.FIND_COORDINATOR:
             self.coordinator = Broker(response.node_id, response.host, response.port).dedicated("transaction")
         elif asked.kind is RequestKind.FIND_GROUP_COORDINATOR:
@@ -460,6 +464,8 @@ class TransactionManager:
         whose = "an idempotent producer" if name is None else f"the transactional id {name!r}"
         error = fault(what or f"{asked.kind.value} of {whose}")
         reaction = ask.reaction_to(asked.kind, fault)
+        if reaction in (Reaction.FIND_COORDINATOR, Reaction.RETRY):
+            self.trouble = error
         if reaction is Reaction.FIND_COORDINATOR:
             self._forget_coordinator(asked)
             self._back_off(now_s)
@@ -475,7 +481,9 @@ class TransactionManager:
                 self._ended()
         elif reaction is Reaction.ABORTABLE:
             self._bump = self._bump or ask.needs_new_epoch(fault)
-            self._abortable(TransactionFailed(f"{error} {ask.ABORT}"))
+            failed = TransactionFailed(f"{error} {ask.ABORT}")
+            failed.__cause__ = error
+            self._abortable(failed)
         else:
             self._fail_for_good(error)
 

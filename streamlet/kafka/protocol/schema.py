@@ -258,6 +258,9 @@ class Array(Kind):
         return Codec(encode, decode, least)
 
 
+_NO_STRUCT = b"\xff"
+
+
 class Struct(Kind):
     """A nested message."""
 
@@ -265,7 +268,21 @@ class Struct(Kind):
         self._cls = cls
 
     def codec(self, version: int, flexible: bool, nullable: bool) -> Codec:
-        return codec_of(self._cls, version, flexible)
+        inner = codec_of(self._cls, version, flexible)
+        return _nullable(inner) if nullable else inner
+
+
+def _nullable(inner: Codec) -> Codec:
+    """Return a codec of a message behind a byte: -1 for null, 1 for the message."""
+
+    def encode(value: Any, out: bytearray) -> None:
+        if value is None:
+            out += _NO_STRUCT
+            return
+        out.append(1)
+        inner.encode(value, out)
+
+    return Codec(encode, lambda reader: None if reader.fixed(INT8_LAYOUT) < 0 else inner.decode(reader), 1)
 
 
 INT8: Kind = _Fixed(INT8_LAYOUT)
@@ -459,13 +476,23 @@ class ApiKey(IntEnum):
     ADD_OFFSETS_TO_TXN = 25
     END_TXN = 26
     TXN_OFFSET_COMMIT = 28
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
+    DESCRIBE_LOG_DIRS = 35
     SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
+    CONSUMER_GROUP_HEARTBEAT = 68
 
 
 class Request(Generic[ResponseT]):

@@ -209,6 +209,12 @@ class RecordBatch:
         base = self.header.base_timestamp
         return [base + delta for delta in self.timestamp_deltas]
 
+    def timestamp(self, index: int) -> int:
+        """Return the time of record ``index``, in milliseconds since 1970."""
+        header = self.header
+        is_log_append = header.attributes & LOG_APPEND_TIME
+        return header.max_timestamp if is_log_append else header.base_timestamp + self.timestamp_deltas[index]
+
     def headers(self, index: int) -> Headers:
         """Return the headers of record ``index``."""
         raw = self.raw_headers.get(index)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import ssl
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Required, Self, TypedDict
 
@@ -11,7 +12,7 @@ from streamlet.base.backoff import Backoff
 from streamlet.base.errors import SettingError
 from streamlet.kafka.metadata.cluster import UNKNOWN_NODE, Broker
 from streamlet.kafka.settings import foreign_names
-from streamlet.kafka.settings.security import SECRETS, SecuritySettings, check_security
+from streamlet.kafka.settings.security import SECRETS, SecuritySettings, TokenProvider, check_security
 
 _INT32 = (1 << 31) - 1
 _INT64 = (1 << 63) - 1
@@ -42,9 +43,16 @@ class ClientOptions(TypedDict, total=False):
     ssl_keyfile: str | None
     ssl_password: str | None
     ssl_check_hostname: bool
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None
+    ssl_context: ssl.SSLContext | None
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None
     sasl_plain_username: str | None
     sasl_plain_password: str | None
+    sasl_oauth_token_provider: Callable[[], str | tuple[str, float]] | TokenProvider | None
+    sasl_oauthbearer_token_endpoint_url: str | None
+    sasl_oauthbearer_client_credentials_client_id: str | None
+    sasl_oauthbearer_client_credentials_client_secret: str | None
+    sasl_oauthbearer_scope: str | None
+    sasl_login_read_timeout_ms: int
 
 
 class ClientSettings(ClientOptions, total=False):
@@ -96,6 +104,7 @@ class ClientConfig(SecuritySettings):
         "receive_message_max_bytes": 1024,
         "connections_max_idle_ms": 1,
         "socket_connection_setup_timeout_ms": 1,
+        "sasl_login_read_timeout_ms": 1,
     }
     """The least value of a whole number; 0 for those not named. A subclass has a table of its own beside this one."""
     MOST: ClassVar[Mapping[str, int]] = {"request_timeout_ms": _INT32}
@@ -156,12 +165,17 @@ class ClientConfig(SecuritySettings):
             if name in given:
                 raise SettingError(f"{name} is given twice, as {written!r} too: leave one of them out.")
             given[name] = value
+        cls.check_given(given)
         if "bootstrap_servers" not in given:
             raise SettingError("bootstrap_servers is missing: give at least one host:port of the cluster.")
         servers = given["bootstrap_servers"]
         if isinstance(servers, list):
             given["bootstrap_servers"] = tuple(servers)
         return cls(**given)  # type: ignore[arg-type]  # the checks above and in __post_init__ are the types
+
+    @classmethod
+    def check_given(cls, given: Mapping[str, object]) -> None:
+        """Refuse settings that exclude one another; a subclass has such rules. Raises SettingError."""
 
     @classmethod
     def _tables(cls, table: str) -> list[Any]:  # Any: rows of whichever table it is

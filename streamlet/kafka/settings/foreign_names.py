@@ -62,6 +62,9 @@ _RENAMED = {
     "sasl_username": "sasl_plain_username",
     "sasl_password": "sasl_plain_password",
     "sasl_mechanisms": "sasl_mechanism",
+    "oauth_cb": "sasl_oauth_token_provider",
+    "sasl_oauthbearer_client_id": "sasl_oauthbearer_client_credentials_client_id",
+    "sasl_oauthbearer_client_secret": "sasl_oauthbearer_client_credentials_client_secret",
     # librdkafka, and Kafka 0.8
     "metadata_broker_list": "bootstrap_servers",
     "broker_list": "bootstrap_servers",
@@ -93,13 +96,16 @@ _RENAMED = {
 """Names of Java, librdkafka, kafka-python or Kafka 0.8, and ours."""
 
 _PEM = "certificates and keys are given as PEM files, ssl_cafile, ssl_certfile and ssl_keyfile"
+_OWN_CONTEXT = "an ssl.SSLContext of your own has it: give that as ssl_context"
 _AGREED = "versions are agreed on with each broker by itself; leave it out"
-_NEXT_PROTOCOL = (
-    "the newer group protocol (KIP-848, group.protocol=consumer) is not offered; a group is always of the classic "
-    "protocol, shared out by the assignors of partition_assignment_strategy. Leave it out"
+_SASL = (
+    "SASL PLAIN, SCRAM and OAUTHBEARER are what there is, with sasl_mechanism, sasl_plain_username and "
+    "sasl_plain_password, or sasl_oauth_token_provider or sasl_oauthbearer_token_endpoint_url"
 )
-_SASL = "SASL PLAIN and SCRAM are what there is, with sasl_mechanism, sasl_plain_username and sasl_plain_password"
-_COUNTS = "Producer.metrics() is a dict of counts, and everything else that is noticed goes to Python's logging"
+_COUNTS = (
+    "metrics() of a Producer or Consumer is a dict of counts, and everything else that is noticed goes to Python's "
+    "logging"
+)
 _LOGGING = "what is noticed goes to Python's logging, under 'streamlet.kafka'; set the level there"
 _PER_RECORD = "ask the future that send() gives: add_callback, add_errback, or get()"
 _ARGUMENT = "a Consumer takes topics first, as in Consumer('lines', group_id='g'), and a Producer in send()"
@@ -109,8 +115,6 @@ _ZOOKEEPER = "clients ask the brokers, not ZooKeeper: give bootstrap_servers"
 _MODULE = "classes are not loaded by name; give the object itself to the setting that takes it"
 
 _ABSENT = {
-    "group_protocol": _NEXT_PROTOCOL,
-    "group_remote_assignor": _NEXT_PROTOCOL,
     "api_version": _AGREED,
     "api_version_request": _AGREED,
     "api_version_auto_timeout_ms": _AGREED,
@@ -122,10 +126,10 @@ _ABSENT = {
     "ssl_keystore_location": _PEM,
     "ssl_keystore_password": _PEM,
     "ssl_keystore_type": _PEM,
-    "ssl_context": _PEM,
-    "ssl_crlfile": _PEM,
-    "ssl_ciphers": _PEM,
-    "ssl_ca_pem": _PEM,
+    "ssl_crlfile": _OWN_CONTEXT,
+    "ssl_ciphers": _OWN_CONTEXT,
+    "ssl_cipher_suites": _OWN_CONTEXT,
+    "ssl_ca_pem": _OWN_CONTEXT,
     "ssl_certificate_pem": _PEM,
     "ssl_key_pem": _PEM,
     "enable_ssl_certificate_verification": "a broker always has to prove who it is; ssl_cafile names its authority",
@@ -133,11 +137,10 @@ _ABSENT = {
     "sasl_kerberos_service_name": _SASL,
     "sasl_kerberos_domain_name": _SASL,
     "sasl_kerberos_name": _SASL,
-    "sasl_oauth_token_provider": _SASL,
     "sasl_oauthbearer_config": _SASL,
+    "sasl_oauthbearer_method": _SASL,
     "sasl_login_callback_handler_class": _SASL,
     "sasl_client_callback_handler_class": _SASL,
-    "oauth_cb": _SASL,
     "metric_reporters": _COUNTS,
     "metrics_enabled": _COUNTS,
     "metrics_num_samples": _COUNTS,
@@ -189,7 +192,7 @@ _ABSENT = {
     "queued_max_messages_kbytes": "fetches run ahead by themselves; fetch_max_bytes bounds each",
     "block_on_buffer_full": "send() waits for room, at most max_block_ms",
     "enable_auto_offset_store": "positions move when records are handed out; use enable_auto_commit=False and commit()",
-    "enable_partition_eof": "compare position() with end_offsets()",
+    "enable_partition_eof": "on_partition_end(callback) of a Consumer tells of each end",
     "partitioner_availability_timeout_ms": "see partition_failover for partitions without a living broker",
     "transaction_two_phase_commit_enable": "transactions that another system commits are not offered",
     "legacy_iterator": "an iteration and poll() may be mixed as they are; leave it out",
@@ -216,25 +219,16 @@ _CLASSES = {
 """Classes of kafka-python and confluent-kafka, and ours."""
 
 _CONFIGS_SH = "there is no such call; Kafka's own kafka-configs.sh does it"
-_NO_ACLS = "there are no calls for ACLs; Kafka's own kafka-acls.sh changes and lists them"
 
 # These names are no aliases: results, units and rules differ, and a program that ran with the wrong ones would do
 # something else in silence. The error names ours, and the page with the differences.
 _METHODS: Mapping[str, Mapping[str, str]] = {
     "Admin": {
         "topics": "list_topics gives a TopicListing by name",
-        "create_acls": _NO_ACLS,
-        "describe_acls": _NO_ACLS,
-        "delete_acls": _NO_ACLS,
         "incremental_alter_configs": "alter_configs changes what is named and nothing else",
-        "describe_log_dirs": "there is no such call; Kafka's own kafka-log-dirs.sh does it",
         "alter_replica_log_dirs": "there is no such call; Kafka's own kafka-reassign-partitions.sh does it",
-        "perform_leader_election": "there is no such call; Kafka's own kafka-leader-election.sh does it",
-        "elect_leaders": "there is no such call; Kafka's own kafka-leader-election.sh does it",
-        "alter_partition_reassignments": "there is no such call; Kafka's own kafka-reassign-partitions.sh does it",
-        "list_partition_reassignments": "there is no such call; Kafka's own kafka-reassign-partitions.sh does it",
-        "describe_user_scram_credentials": _CONFIGS_SH,
-        "alter_user_scram_credentials": _CONFIGS_SH,
+        "perform_leader_election": "elect_leaders(ElectionType.PREFERRED, partitions) does it",
+        "list_partition_offsets": 'list_offsets takes "earliest", "latest", "max_timestamp" and times',
         "describe_client_quotas": _CONFIGS_SH,
         "alter_client_quotas": _CONFIGS_SH,
         "bootstrap_connected": "the first call connects; list_topics(timeout=5) raises when no broker answers",
@@ -246,7 +240,6 @@ _METHODS: Mapping[str, Mapping[str, str]] = {
         "delete_consumer_groups": "delete_groups deletes groups and their offsets",
     },
     "Consumer": {
-        "metrics": "there are no metrics; lag(partition) is the distance to the end of a partition",
         "list_topics": "topics() gives the names, Admin.list_topics more",
         "enforce_rebalance": "the group decides when to rebalance; unsubscribe() and subscribe() join it again",
         "next_v2": "next() of an iteration over the consumer gives a record",

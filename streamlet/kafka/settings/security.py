@@ -3,19 +3,41 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+import ssl
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from typing import Protocol
+from urllib.parse import urlsplit
 
 from streamlet.base.errors import SettingError
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-SECRETS = frozenset({"ssl_password", "sasl_plain_password"})
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+SECRETS = frozenset({"ssl_password", "sasl_plain_password", "sasl_oauthbearer_client_credentials_client_secret"})
 """Settings whose values no message shows and no command line takes."""
+OBJECTS = frozenset({"ssl_context", "sasl_oauth_token_provider"})
+"""Settings whose values are objects of Python, which no text can give."""
 
-_TLS = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password")
-_SASL = ("sasl_mechanism", "sasl_plain_username", "sasl_plain_password")
+_TLS_FILES = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password")
+_PASSWORD = ("sasl_plain_username", "sasl_plain_password")
+_ENDPOINT = (
+    "sasl_oauthbearer_token_endpoint_url",
+    "sasl_oauthbearer_client_credentials_client_id",
+    "sasl_oauthbearer_client_credentials_client_secret",
+)
+_TOKEN = ("sasl_oauth_token_provider", *_ENDPOINT, "sasl_oauthbearer_scope")
+_SASL = ("sasl_mechanism", *_PASSWORD, *_TOKEN)
+
+
+class TokenProvider(Protocol):
+    """Gives tokens, as kafka-python's AbstractTokenProvider.
+
+    It may have a method ``extensions() -> dict[str, str]``, too. Called in a thread of the client's.
+    """
+
+    def token(self) -> str | tuple[str, float]:
+        """Return a token, or (token, seconds that it is valid)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,12 +56,29 @@ class SecuritySettings:
     """The password of an encrypted private key."""
     ssl_check_hostname: bool = True
     """Whether the broker's certificate must be made for the host name we connect to."""
+    ssl_context: ssl.SSLContext | None = field(default=None, repr=False)
+    """A context of the user's own, in place of every other ``ssl_`` setting; None: one is made from those."""
     sasl_mechanism: str | None = None
-    """PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."""
+    """PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER."""
     sasl_plain_username: str | None = None
-    """The user, for every mechanism."""
+    """The user, for every mechanism but OAUTHBEARER."""
     sasl_plain_password: str | None = field(default=None, repr=False)
-    """The user's password, for every mechanism."""
+    """The user's password."""
+    sasl_oauth_token_provider: Callable[[], str | tuple[str, float]] | TokenProvider | None = field(
+        default=None, repr=False
+    )
+    """For OAUTHBEARER: a function that returns a token, or (token, seconds that it is valid), or an object with such a
+    method ``token``. It is called in a thread of its own whenever the token is about to end."""
+    sasl_oauthbearer_token_endpoint_url: str | None = None
+    """In place of it: where a token is asked for by HTTP, with the grant of client credentials (KIP-768)."""
+    sasl_oauthbearer_client_credentials_client_id: str | None = None
+    """Our name at that endpoint."""
+    sasl_oauthbearer_client_credentials_client_secret: str | None = field(default=None, repr=False)
+    """Our secret there."""
+    sasl_oauthbearer_scope: str | None = None
+    """What the token is to be good for, if the endpoint wants to know."""
+    sasl_login_read_timeout_ms: int = 10_000
+    """Milliseconds that a token may take to come, from either source."""
 
     @property
     def uses_tls(self) -> bool:
@@ -61,17 +100,23 @@ def check_security(settings: SecuritySettings) -> None:
     """Raise SettingError for a wrong or contradictory setting. Reads no file."""
     protocol = settings.security_protocol
     _choose("security_protocol", protocol, PROTOCOLS)
-    for name in (*_TLS, *_SASL):
+    for name in (*_TLS_FILES, *_SASL):
         value = getattr(settings, name)
+        if name in OBJECTS:
+            continue
         if value is not None and (not isinstance(value, str) or not value):
             shown = "its value" if name in SECRETS else repr(value)
             raise SettingError(f"{name}: {shown} must be a string that is not empty.")
     if not isinstance(settings.ssl_check_hostname, bool):
         raise SettingError(f"ssl_check_hostname = {settings.ssl_check_hostname!r} must be True or False.")
+    limit = settings.sasl_login_read_timeout_ms
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise SettingError(f"sasl_login_read_timeout_ms = {limit!r} must be a whole number of at least 1.")
+    _check_context(settings)
     # A setting of TLS beside a protocol without TLS is an error, not ignored: its user believes that bytes are
     # encrypted.
     if not settings.uses_tls:
-        given = _given(settings, _TLS) + ([] if settings.ssl_check_hostname else ["ssl_check_hostname"])
+        given = _given(settings, (*_TLS_FILES, "ssl_context")) + _unchecked_host(settings)
         if given:
             wanted = "SASL_SSL" if settings.uses_sasl else "SSL"
             raise SettingError(
@@ -81,6 +126,42 @@ def check_security(settings: SecuritySettings) -> None:
     elif settings.ssl_certfile is None and (given := _given(settings, ("ssl_keyfile", "ssl_password"))):
         raise SettingError(f"{given[0]} is given without ssl_certfile: name the certificate that the key belongs to.")
     _check_sasl(settings)
+
+
+def _check_context(settings: SecuritySettings) -> None:
+    context = settings.ssl_context
+    if context is None:
+        return
+    if not isinstance(context, ssl.SSLContext):
+        raise SettingError(
+            f"ssl_context = {context!r} must be an ssl.SSLContext, as ssl.create_default_context() makes one."
+        )
+    if context.protocol is ssl.PROTOCOL_TLS_SERVER:
+        raise SettingError(
+            "ssl_context is a context of a server: make one with ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), or with "
+            "ssl.create_default_context()."
+        )
+    # Neither is changed by the other: which of two trust stores, or host name rules, holds would be a guess.
+    given = _given(settings, _TLS_FILES) + _unchecked_host(settings)
+    if given:
+        raise SettingError(
+            f"{given[0]} is given beside ssl_context, which is used as it is: {_INTO_CONTEXT[given[0]]} and leave "
+            f"{given[0]} out, or leave ssl_context out."
+        )
+
+
+_INTO_CONTEXT = {
+    "ssl_cafile": "call its load_verify_locations()",
+    "ssl_certfile": "call its load_cert_chain()",
+    "ssl_keyfile": "call its load_cert_chain()",
+    "ssl_password": "call its load_cert_chain()",
+    "ssl_check_hostname": "set its check_hostname to False",
+}
+"""How a context gets what each setting says."""
+
+
+def _unchecked_host(settings: SecuritySettings) -> list[str]:
+    return [] if settings.ssl_check_hostname else ["ssl_check_hostname"]
 
 
 def _check_sasl(settings: SecuritySettings) -> None:
@@ -94,13 +175,53 @@ def _check_sasl(settings: SecuritySettings) -> None:
                 f"leave {given[0]} out."
             )
         return
-    missing = [name for name in _SASL if name not in given]
+    if settings.sasl_mechanism is not None:
+        _choose("sasl_mechanism", settings.sasl_mechanism, MECHANISMS)
+    if settings.sasl_mechanism == "OAUTHBEARER":
+        _check_token(settings)
+        return
+    if tokens := _given(settings, _TOKEN):
+        raise SettingError(
+            f"{tokens[0]} is given, and sasl_mechanism is {settings.sasl_mechanism!r}: set it to 'OAUTHBEARER', or "
+            f"leave {tokens[0]} out."
+        )
+    missing = [name for name in ("sasl_mechanism", *_PASSWORD) if name not in given]
     if missing:
         raise SettingError(f"security_protocol = {protocol!r} needs {' and '.join(missing)}: give it too.")
-    _choose("sasl_mechanism", settings.sasl_mechanism, MECHANISMS)
-    for name in ("sasl_plain_username", "sasl_plain_password"):
+    for name in _PASSWORD:
         if "\0" in getattr(settings, name):
             raise SettingError(f"{name} holds a NUL character, which no SASL mechanism can carry.")
+
+
+def _check_token(settings: SecuritySettings) -> None:
+    if given := _given(settings, _PASSWORD):
+        raise SettingError(f"{given[0]} is given, and OAUTHBEARER takes a token in its place: leave {given[0]} out.")
+    provider, given = settings.sasl_oauth_token_provider, _given(settings, _TOKEN[1:])
+    if provider is not None and given:
+        raise SettingError(f"{given[0]} is given beside sasl_oauth_token_provider: leave one of the two out.")
+    if provider is not None:
+        if not callable(provider) and not callable(getattr(provider, "token", None)):
+            raise SettingError(
+                "sasl_oauth_token_provider must be a function that returns a token, or an object with such a method "
+                f"`token`; {type(provider).__name__} is neither."
+            )
+        return
+    missing = [name for name in _ENDPOINT if name not in given]
+    if missing:
+        wanted = ", ".join(missing) if given else f"sasl_oauth_token_provider, or {', '.join(_ENDPOINT)}"
+        raise SettingError(f"sasl_mechanism = 'OAUTHBEARER' needs {wanted}: give it too.")
+    url = settings.sasl_oauthbearer_token_endpoint_url
+    parts = urlsplit(url or "")
+    if parts.scheme.lower() not in ("http", "https") or not parts.hostname or parts.username is not None:
+        raise SettingError(
+            f"sasl_oauthbearer_token_endpoint_url = {_without_user(url)!r} must be an address of HTTP without a user "
+            "in it, as https://login.example.org/oauth2/token."
+        )
+
+
+def _without_user(url: str | None) -> str:
+    """Return an address without its user, who may have a password."""
+    return (url or "").rpartition("@")[2]
 
 
 def _given(settings: SecuritySettings, names: Iterable[str]) -> list[str]:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from streamlet.base.printable import printable
+from streamlet.base.printable import one_line, printable
 
 
 def test_plain_text_of_any_language_stays_as_it_is() -> None:
@@ -49,3 +49,7 @@ def test_what_an_encoding_lacks_is_written_as_python_does(encoding: str) -> None
 def test_it_can_be_read_back_as_pythons_own_escape() -> None:
     assert printable("\x1b").encode().decode("unicode_escape") == "\x1b"
     assert sys.getdefaultencoding() == "utf-8"
+
+
+def test_text_on_one_line_has_no_control_character() -> None:
+    assert one_line("a\n\tb\r\x1b caf\u00e9") == "a\\n\\tb\\r\\x1b caf\u00e9"

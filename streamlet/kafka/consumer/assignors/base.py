@@ -128,6 +128,16 @@ def flat(rows: Iterable[TopicPartitions]) -> tuple[TopicPartition, ...]:
     return tuple(TopicPartition(row.topic, number) for row in rows for number in row.partitions)
 
 
+PartitionCounts = Mapping[str, int]
+"""Partitions by topic."""
+Members = Mapping[str, Subscription]
+"""Subscriptions by member id."""
+PartitionRacks = Mapping[TopicPartition, frozenset[str]]
+"""The racks that have a copy of each partition."""
+Shares = dict[str, list[TopicPartition]]
+"""Partitions by member id."""
+
+
 class RebalanceProtocol(IntEnum):
     """When a member gives partitions back.
 
@@ -160,6 +170,15 @@ class PartitionAssignor(ABC):
         self, partition_counts: Mapping[str, int], subscriptions: Mapping[str, Subscription]
     ) -> dict[str, list[TopicPartition]]:
         """Return partitions by member id, for every member. Topics without a count do not exist."""
+
+    def assign_by_rack(
+        self, partition_counts: PartitionCounts, subscriptions: Members, racks: PartitionRacks
+    ) -> Shares:
+        """Return the same with the racks of the partitions known (KIP-881).
+
+        Called in place of :meth:`assign` when a member has told its rack. By default it looks at no rack.
+        """
+        return self.assign(partition_counts, subscriptions)
 
     def encode(
         self, shares: Mapping[str, Iterable[TopicPartition]], subscriptions: Mapping[str, Subscription]

@@ -12,8 +12,12 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from streamlet.kafka.consumer.assignors.base import (
+    Members,
     PartitionAssignor,
+    PartitionCounts,
+    PartitionRacks,
     RebalanceProtocol,
+    Shares,
     Subscription,
     TopicPartitions,
     flat,
@@ -22,6 +26,7 @@ from streamlet.kafka.consumer.assignors.base import (
     sorted_members,
     topics_of,
 )
+from streamlet.kafka.consumer.assignors.racks import bring_near
 from streamlet.kafka.errors import MalformedFrame
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.protocol.schema import INT32, INT32_LAYOUT, Array, Reader, codec_of, message, wire
@@ -53,11 +58,14 @@ class StickyAssignor(PartitionAssignor):
         codec_of(StickyUserData, 1, False).encode(row, out)
         return bytes(out)
 
-    def assign(
-        self, partition_counts: Mapping[str, int], subscriptions: Mapping[str, Subscription]
-    ) -> dict[str, list[TopicPartition]]:
+    def assign(self, partition_counts: PartitionCounts, subscriptions: Members) -> Shares:
+        return self.assign_by_rack(partition_counts, subscriptions, {})
+
+    def assign_by_rack(
+        self, partition_counts: PartitionCounts, subscriptions: Members, racks: PartitionRacks
+    ) -> Shares:
         claims = {member: self.claim(row) for member, row in subscriptions.items()}
-        return balance(partition_counts, subscriptions, claims)
+        return balance(partition_counts, subscriptions, claims, racks)
 
     def claim(self, subscription: Subscription) -> tuple[int, tuple[TopicPartition, ...]]:
         """Return a member's claim, by user data or else by its subscription."""
@@ -71,9 +79,12 @@ class StickyAssignor(PartitionAssignor):
 
 
 def balance(
-    partition_counts: Mapping[str, int], subscriptions: Mapping[str, Subscription], claims: Claims
+    partition_counts: Mapping[str, int],
+    subscriptions: Mapping[str, Subscription],
+    claims: Claims,
+    racks: PartitionRacks | None = None,
 ) -> dict[str, list[TopicPartition]]:
-    """Return a balanced share for each member.
+    """Return a balanced share for each member, near to its rack.
 
     Keeps rightful claims, gives the rest to those with least, then moves from those with most. A move only happens
     where it lowers the difference, so it ends: with equal subscriptions when no two shares differ by more than one.
@@ -87,8 +98,13 @@ def balance(
         if tp not in kept:
             able = [member for member in members if tp.topic in wants[member]]
             shares[min(able, key=lambda member: len(shares[member]))].append(tp)
-    while _move_one(members, wants, shares, kept):
-        pass
+    # Where members want different topics, what came near may leave room for another move; each lowers the difference.
+    while True:
+        while _move_one(members, wants, shares, kept):
+            pass
+        bring_near(shares, subscriptions, racks or {})
+        if not _move_one(members, wants, shares, kept):
+            break
     return {member: sorted(share) for member, share in shares.items()}
 
 
@@ -151,11 +167,14 @@ class CooperativeStickyAssignor(PartitionAssignor):
         """Return the generation; owned partitions stand in the subscription itself."""
         return INT32_LAYOUT.pack(generation_id)
 
-    def assign(
-        self, partition_counts: Mapping[str, int], subscriptions: Mapping[str, Subscription]
-    ) -> dict[str, list[TopicPartition]]:
+    def assign(self, partition_counts: PartitionCounts, subscriptions: Members) -> Shares:
+        return self.assign_by_rack(partition_counts, subscriptions, {})
+
+    def assign_by_rack(
+        self, partition_counts: PartitionCounts, subscriptions: Members, racks: PartitionRacks
+    ) -> Shares:
         claims = {member: (_generation(row), row.owned) for member, row in subscriptions.items()}
-        shares = balance(partition_counts, subscriptions, claims)
+        shares = balance(partition_counts, subscriptions, claims, racks)
         # Rule: a partition that another member still owns is given to nobody in this round. Its owner finds it missing
         # in its share and gives it back, which starts the round that gives it away. A claim of an older generation
         # counts here, too: that member may still be reading. Only the member with the newest claim keeps what it has:

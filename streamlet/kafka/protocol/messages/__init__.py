@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from streamlet.kafka.protocol.messages.acls import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 from streamlet.kafka.protocol.messages.api_versions_and_sasl import (
     ApiVersionsRequest,
     SaslAuthenticateRequest,
@@ -16,6 +17,7 @@ from streamlet.kafka.protocol.messages.api_versions_and_sasl import (
 from streamlet.kafka.protocol.messages.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 from streamlet.kafka.protocol.messages.fetch import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest
 from streamlet.kafka.protocol.messages.groups import (
+    ConsumerGroupHeartbeatRequest,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     FindCoordinatorRequest,
@@ -28,6 +30,16 @@ from streamlet.kafka.protocol.messages.groups import (
 from streamlet.kafka.protocol.messages.metadata import MetadataRequest
 from streamlet.kafka.protocol.messages.offsets import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
 from streamlet.kafka.protocol.messages.produce import ProduceRequest
+from streamlet.kafka.protocol.messages.replicas import (
+    AlterPartitionReassignmentsRequest,
+    DescribeLogDirsRequest,
+    ElectLeadersRequest,
+    ListPartitionReassignmentsRequest,
+)
+from streamlet.kafka.protocol.messages.scram_users import (
+    AlterUserScramCredentialsRequest,
+    DescribeUserScramCredentialsRequest,
+)
 from streamlet.kafka.protocol.messages.topics import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
@@ -48,14 +60,23 @@ REQUESTS: dict[ApiKey, type[Request[Any]]] = {
     for kind in (
         AddOffsetsToTxnRequest,
         AddPartitionsToTxnRequest,
+        AlterPartitionReassignmentsRequest,
+        AlterUserScramCredentialsRequest,
         ApiVersionsRequest,
+        CreateAclsRequest,
+        ConsumerGroupHeartbeatRequest,
         CreatePartitionsRequest,
         CreateTopicsRequest,
+        DeleteAclsRequest,
         DeleteGroupsRequest,
         DeleteRecordsRequest,
         DeleteTopicsRequest,
+        DescribeAclsRequest,
         DescribeConfigsRequest,
         DescribeGroupsRequest,
+        DescribeLogDirsRequest,
+        DescribeUserScramCredentialsRequest,
+        ElectLeadersRequest,
         EndTxnRequest,
         FetchRequest,
         FindCoordinatorRequest,
@@ -66,6 +87,7 @@ REQUESTS: dict[ApiKey, type[Request[Any]]] = {
         LeaveGroupRequest,
         ListGroupsRequest,
         ListOffsetsRequest,
+        ListPartitionReassignmentsRequest,
         MetadataRequest,
         OffsetCommitRequest,
         OffsetDeleteRequest,

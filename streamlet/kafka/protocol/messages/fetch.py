@@ -158,6 +158,11 @@ class FetchRequest(Request[FetchResponse]):
 
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL_TIMESTAMP = -4
+LATEST_TIERED_TIMESTAMP = -5
+_NEEDS_VERSION = {MAX_TIMESTAMP: (7, "3.0"), EARLIEST_LOCAL_TIMESTAMP: (9, "3.9"), LATEST_TIERED_TIMESTAMP: (9, "3.9")}
+"""The places that an older broker would take for a time: first version that has each, and first broker."""
 
 
 @message
@@ -185,7 +190,7 @@ class ListOffsetsResponse:
 
 @message
 class ListOffsetsPartition:
-    """``timestamp`` in ms since 1970, or EARLIEST_TIMESTAMP / LATEST_TIMESTAMP."""
+    """``timestamp`` in ms since 1970, or one of the negative numbers above."""
 
     partition_index: int = wire(INT32)
     current_leader_epoch: int = wire(INT32, default=-1)
@@ -198,13 +203,30 @@ class ListOffsetsTopic:
     partitions: tuple[ListOffsetsPartition, ...] = wire(Array(ListOffsetsPartition))
 
 
-@request(ApiKey.LIST_OFFSETS, versions=(4,), flexible_since=6)
+def least_version(timestamp: int) -> tuple[int, str]:
+    """Return the first version with this place, and its broker's release."""
+    return _NEEDS_VERSION.get(timestamp, (4, "2.1"))
+
+
+@request(ApiKey.LIST_OFFSETS, versions=(4, 7, 9), flexible_since=6)
 class ListOffsetsRequest(Request[ListOffsetsResponse]):
     """To the leader. With ``isolation_level`` 1 the latest offset is the last stable one."""
 
     replica_id: int = wire(INT32, default=-1)
     isolation_level: int = wire(INT8, default=0)
     topics: tuple[ListOffsetsTopic, ...] = wire(Array(ListOffsetsTopic))
+
+    def usable_versions(self) -> tuple[int, ...]:
+        """Return the versions that know all the places asked for."""
+        return tuple(version for version in self.versions if version >= self._least()[0])
+
+    def least_broker(self) -> str:
+        return self._least()[1]
+
+    def _least(self) -> tuple[int, str]:
+        return max(
+            (least_version(row.timestamp) for topic in self.topics for row in topic.partitions), default=(4, "2.1")
+        )
 
 
 @message

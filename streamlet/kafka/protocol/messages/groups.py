@@ -9,6 +9,7 @@ from streamlet.kafka.protocol.schema import (
     INT16,
     INT32,
     STRING,
+    UUID,
     ApiKey,
     Array,
     Request,
@@ -158,6 +159,59 @@ class LeaveGroupRequest(Request[LeaveGroupResponse]):
 
     group_id: str = wire(STRING)
     member_id: str = wire(STRING)
+
+
+@message
+class MemberTopicPartitions:
+    """Partitions of one topic, which is named by its id."""
+
+    topic_id: str | None = wire(UUID)
+    partitions: tuple[int, ...] = wire(Array(INT32))
+
+
+@message
+class MemberAssignment:
+    """All partitions that a member may use now."""
+
+    topic_partitions: tuple[MemberTopicPartitions, ...] = wire(Array(MemberTopicPartitions))
+
+
+@message
+class ConsumerGroupHeartbeatResponse:
+    """The member's epoch, and its partitions; ``assignment`` None: as before."""
+
+    throttle_time_ms: int = wire(INT32, default=0)
+    error_code: int = wire(INT16, default=0)
+    error_message: str | None = wire(STRING, default=None, nullable_since=0)
+    member_id: str | None = wire(STRING, default=None, nullable_since=0)
+    member_epoch: int = wire(INT32, default=0)
+    heartbeat_interval_ms: int = wire(INT32, default=0)
+    assignment: MemberAssignment | None = wire(MemberAssignment, default=None, nullable_since=0)
+
+
+JOINING_EPOCH, LEAVING_EPOCH, AWAY_EPOCH = 0, -1, -2
+"""Member epochs that join, leave, and leave for a time, as a static member does."""
+
+
+@request(ApiKey.CONSUMER_GROUP_HEARTBEAT, versions=(0, 1), flexible_since=0)
+class ConsumerGroupHeartbeatRequest(Request[ConsumerGroupHeartbeatResponse]):
+    """To the group's coordinator (KIP-848). None and -1: not changed since the last one."""
+
+    group_id: str = wire(STRING)
+    member_id: str = wire(STRING)
+    member_epoch: int = wire(INT32)
+    instance_id: str | None = wire(STRING, default=None, nullable_since=0)
+    rack_id: str | None = wire(STRING, default=None, nullable_since=0)
+    rebalance_timeout_ms: int = wire(INT32, default=-1)
+    subscribed_topic_names: tuple[str, ...] | None = wire(Array(STRING), default=None, nullable_since=0)
+    subscribed_topic_regex: str | None = wire(STRING, default=None, since=1, nullable_since=1)
+    server_assignor: str | None = wire(STRING, default=None, nullable_since=0)
+    topic_partitions: tuple[MemberTopicPartitions, ...] | None = wire(
+        Array(MemberTopicPartitions), default=None, nullable_since=0
+    )
+
+    def least_broker(self) -> str:
+        return "4.0"
 
 
 _NO_OPERATIONS = -(1 << 31)

@@ -7,6 +7,7 @@ from streamlet.kafka.protocol.schema import (
     INT16,
     INT32,
     INT64,
+    NEVER,
     STRING,
     ApiKey,
     Array,
@@ -53,15 +54,23 @@ class OffsetCommitTopic:
     partitions: tuple[OffsetCommitPartition, ...] = wire(Array(OffsetCommitPartition))
 
 
-@request(ApiKey.OFFSET_COMMIT, versions=(6, 7), flexible_since=8)
+@request(ApiKey.OFFSET_COMMIT, versions=(6, 7, 9), flexible_since=8)
 class OffsetCommitRequest(Request[OffsetCommitResponse]):
-    """To the group's coordinator. Generation -1 without a member: an outsider's commit."""
+    """To the group's coordinator. Generation -1 without a member: an outsider's commit.
+
+    ``by_epoch``, which is not written: the generation is a member epoch (KIP-848), which needs version 9.
+    """
 
     group_id: str = wire(STRING)
     generation_id: int = wire(INT32, default=-1)
     member_id: str = wire(STRING, default="")
     group_instance_id: str | None = wire(STRING, default=None, since=7, nullable_since=7)
     topics: tuple[OffsetCommitTopic, ...] = wire(Array(OffsetCommitTopic))
+    by_epoch: bool = wire(BOOL, default=False, since=NEVER, ignorable=True)
+
+    def usable_versions(self) -> tuple[int, ...]:
+        """Return 9 for a member epoch, else those before."""
+        return (9,) if self.by_epoch else (6, 7)
 
 
 @message
@@ -82,12 +91,20 @@ class OffsetFetchTopicResponse:
 
 
 @message
+class OffsetFetchGroupResponse:
+    group_id: str = wire(STRING)
+    topics: tuple[OffsetFetchTopicResponse, ...] = wire(Array(OffsetFetchTopicResponse))
+    error_code: int = wire(INT16)
+
+
+@message
 class OffsetFetchResponse:
-    """``error_code`` is that of the group as a whole."""
+    """``error_code`` is that of the group as a whole; in version 9 both stand in a row of the group."""
 
     throttle_time_ms: int = wire(INT32, default=0)
-    topics: tuple[OffsetFetchTopicResponse, ...] = wire(Array(OffsetFetchTopicResponse))
-    error_code: int = wire(INT16, default=0)
+    topics: tuple[OffsetFetchTopicResponse, ...] = wire(Array(OffsetFetchTopicResponse), default=(), until=7)
+    error_code: int = wire(INT16, default=0, until=7)
+    groups: tuple[OffsetFetchGroupResponse, ...] = wire(Array(OffsetFetchGroupResponse), default=(), since=8)
 
 
 @message
@@ -96,17 +113,32 @@ class OffsetFetchTopic:
     partition_indexes: tuple[int, ...] = wire(Array(INT32))
 
 
-@request(ApiKey.OFFSET_FETCH, versions=(5, 7), flexible_since=6)
+@message
+class OffsetFetchGroup:
+    """One group, and the member that asks: its epoch is checked (KIP-848)."""
+
+    group_id: str = wire(STRING)
+    member_id: str | None = wire(STRING, default=None, nullable_since=9)
+    member_epoch: int = wire(INT32, default=-1)
+    topics: tuple[OffsetFetchTopic, ...] | None = wire(Array(OffsetFetchTopic), nullable_since=0)
+
+
+@request(ApiKey.OFFSET_FETCH, versions=(5, 7, 9), flexible_since=6)
 class OffsetFetchRequest(Request[OffsetFetchResponse]):
     """To the group's coordinator; ``topics`` None asks for everything the group has stored.
 
     With ``require_stable``, offsets that an open transaction is about to change give UNSTABLE_OFFSET_COMMIT (KIP-447);
-    brokers before 2.5 do not know the field.
+    brokers before 2.5 do not know the field. ``groups``, with one row, for a member of the newer protocol alone.
     """
 
-    group_id: str = wire(STRING)
-    topics: tuple[OffsetFetchTopic, ...] | None = wire(Array(OffsetFetchTopic), nullable_since=0)
+    group_id: str = wire(STRING, default="", until=7)
+    topics: tuple[OffsetFetchTopic, ...] | None = wire(Array(OffsetFetchTopic), default=(), nullable_since=0, until=7)
+    groups: tuple[OffsetFetchGroup, ...] = wire(Array(OffsetFetchGroup), default=(), since=8)
     require_stable: bool = wire(BOOL, default=False, since=7, ignorable=True)
+
+    def usable_versions(self) -> tuple[int, ...]:
+        """Return 9 for a member of the newer protocol, else those before."""
+        return (9,) if self.groups else (5, 7)
 
 
 @message

@@ -13,6 +13,7 @@ from streamlet.kafka.errors import KafkaError
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.producer import Producer
 from streamlet.kafka.producer.errors import ProducerClosed
+from streamlet.kafka.producer.partitioners import murmur2_partition
 from tests.patience import PATIENCE_S
 from tests.read_back import read_back
 
@@ -64,8 +65,11 @@ def test_p4_p12_a_killed_leader_costs_nothing_and_is_used_again(cluster: DevClus
         assert [row.value for row in rows if row.partition == number] == [b"%d" % n for n in range(number, 3000, 3)]
 
 
+KEY_OF_PARTITION_0 = next(key for key in (b"%d" % n for n in range(99)) if murmur2_partition(key, 3) == 0)
+
+
 def test_p8_records_go_elsewhere_when_every_replica_is_down(cluster: DevCluster, make_topic: MakeTopic) -> None:
-    """With the switch on: what was never sent moves, each move is counted; a key stays and expires."""
+    """With the switch on: what was never sent moves, and is counted; records with a key or a partition expire."""
     topic = make_topic(cluster, partitions=3, replication=1)
     settings: dict[str, Any] = {"delivery_timeout_ms": 12_000, "request_timeout_ms": 2000}
     with Producer(bootstrap_servers=cluster.bootstrap_servers, partition_failover="keyless", **settings) as producer:
@@ -80,16 +84,18 @@ def test_p8_records_go_elsewhere_when_every_replica_is_down(cluster: DevCluster,
                 state.sticky_queue = state.queues[0]
                 state.sticky.number, state.sticky.left = 0, 1e9
             futures = [producer.send(topic, b"%d" % n) for n in range(10)]
-            named = producer.send(topic, b"named", partition=0)
+            named = producer.send(topic, b"stays", partition=0)
+            keyed = producer.send(topic, b"stays", key=KEY_OF_PARTITION_0)
             placed = {future.get(60).partition for future in futures}
             assert 0 not in placed
             assert producer.metrics()["records_moved"] == 10
-            with pytest.raises(KafkaError, match="expired"):
-                named.get(60)
+            for stays in (named, keyed):
+                with pytest.raises(KafkaError, match="partition 0, expired"):
+                    stays.get(60)
         finally:
             cluster.restart(victim)
     values = [row.value for row in read_back(cluster, topic, 10)]
-    assert [value for value in values if value != b"named"] == [b"%d" % n for n in range(10)]
+    assert [value for value in values if value != b"stays"] == [b"%d" % n for n in range(10)]
 
 
 @pytest.mark.parametrize("how", ["half are paused", "all are dead"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -40,23 +40,6 @@ from tests.patience import PATIENCE_S
 
 MakeTopic = Callable[..., str]
 URL_SAFE = str.maketrans("+/", "-_")
-
-
-@pytest.fixture(params=["kafka39", "kafka4"])
-def cluster(request: pytest.FixtureRequest) -> DevCluster:
-    return request.getfixturevalue(request.param)
-
-
-@pytest.fixture
-def admin(cluster: DevCluster) -> Iterator[Admin]:
-    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        yield admin
-
-
-@pytest.fixture
-def witness(cluster: DevCluster) -> AdminClient:
-    """librdkafka's administrator."""
-    return AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
 
 
 def produce(cluster: DevCluster, topic: str, counts: dict[int, int], **more: Any) -> None:

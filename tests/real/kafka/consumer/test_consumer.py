@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from streamlet.devcluster import DevCluster
-from streamlet.kafka import Consumer, OffsetAndMetadata, TopicPartition
+from streamlet.kafka import Consumer, OffsetAndMetadata, Producer, TopicPartition
 from streamlet.kafka.consumer.errors import IllegalSubscription, NoOffsetForPartition, RecordDeserializationFailed
 from tests.consumers import take, until
 from tests.patience import PATIENCE_S
@@ -240,6 +240,49 @@ def test_read_committed_hands_out_nothing_of_aborted_or_open_transactions(
     assert len(take(loose, 40)) == 40
     producer.commit_transaction(20)
     assert [row.value for row in take(strict, 10)] == [b"open"] * 10
+
+
+@pytest.mark.parametrize("sessions", [True, False])
+def test_the_end_of_a_partition_is_told_once_each_time_it_is_reached(
+    sessions: bool, cluster: DevCluster, make_topic: Callable[..., str], make_consumer: Make
+) -> None:
+    """After growth, after a seek back, behind a transaction's marker, and at an open one with read_committed."""
+    topic, servers = make_topic(cluster), cluster.bootstrap_servers
+    tp, ends, seen = TopicPartition(topic, 0), list[int](), list[int]()
+    consumer = make_consumer(
+        cluster, isolation_level="read_committed", fetch_max_wait_ms=100, enable_fetch_sessions=sessions
+    )
+
+    def told(of: TopicPartition, offset: int) -> None:
+        assert of == tp and seen and seen[-1] < offset
+        ends.append(offset)
+
+    def read_until(count: int) -> int:
+        deadline = time.monotonic() + PATIENCE_S
+        while len(ends) < count:
+            assert time.monotonic() < deadline
+            seen.extend(row.offset for rows in consumer.poll(100).values() for row in rows)
+        for _ in range(5):  # the same end is not told again
+            assert consumer.poll(100) == {}
+        assert len(ends) == count
+        return ends[-1]
+
+    consumer.assign([tp])
+    consumer.on_partition_end(told)
+    with Producer(bootstrap_servers=servers) as producer:
+        for count in (1, 2):
+            producer.send(topic, b"x", partition=0).get(timeout=PATIENCE_S)
+            assert read_until(count) == count
+    consumer.seek(tp, 0)
+    seen.clear()
+    assert read_until(3) == 2 and seen == [0, 1]
+    with Producer(bootstrap_servers=servers, transactional_id=topic) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"y", partition=0).get(timeout=PATIENCE_S)
+        assert read_until(3) == 2  # reading stops before an open transaction: the same end
+        producer.commit_transaction()
+    assert read_until(4) == 4 and seen[-1] == 2  # offset 3 is the marker
 
 
 def test_headers_keys_and_nulls_come_as_they_were_written(

@@ -22,27 +22,11 @@ from streamlet.kafka import (
 )
 from streamlet.kafka.consumer.errors import CommitFailed, ConcurrentUse, ConsumerWakeup, MembershipFenced
 from tests.brokers import ONE_BROKER
-from tests.consumers import take, until
+from tests.consumers import Told, take, until
 from tests.patience import PATIENCE_S
 
 Make = Callable[..., Consumer]
 QUICK = {"heartbeat_interval_ms": 100, "session_timeout_ms": 6000}
-
-
-class Told(ConsumerRebalanceListener):
-    """What came and went, in order."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[str, list[int]]] = []
-
-    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        self.events.append(("revoked", sorted(tp.partition for tp in revoked)))
-
-    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        self.events.append(("assigned", sorted(tp.partition for tp in assigned)))
-
-    def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
-        self.events.append(("lost", sorted(tp.partition for tp in lost)))
 
 
 def test_c5_eager_rebalance_gives_everything_back_first(

@@ -141,7 +141,7 @@ def test_m6_however_often_it_is_asked_for_one_request_goes(cluster: DevCluster, 
     assert client.counts.requests == before + 1 and client.counts.connections_made == 1
 
 
-def test_m7_callbacks_come_last_and_in_order(
+def test_m7_callbacks_come_in_the_order_of_their_requests(
     cluster: DevCluster, client: KafkaClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Of requests in flight together on one connection; one that raises is logged and stops no other."""

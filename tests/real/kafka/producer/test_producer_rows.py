@@ -58,7 +58,7 @@ def test_p2_keys_go_where_librdkafka_sends_them(
 
 
 def test_p3_one_living_entry_of_the_bootstrap_list_is_enough(cluster: DevCluster, make_topic: MakeTopic) -> None:
-    """Wherever in the list it stands; records go to brokers outside of it too."""
+    """Between two that are dead; brokers outside of the list are in the scripted tests of P3."""
     topic = make_topic(cluster)
     servers = f"127.0.0.1:1,{cluster.bootstrap_servers},127.0.0.1:2"
     with Producer(bootstrap_servers=servers) as producer:
@@ -98,7 +98,7 @@ def test_p6_one_request_carries_all_partitions_of_a_broker(cluster: DevCluster, 
 
 
 def test_p7_partitions_that_are_added_later_are_used(cluster: DevCluster, make_topic: MakeTopic) -> None:
-    """Without a restart: by the refresh, or at once when a record names one."""
+    """Without a restart: a record names one, which makes the producer look, and then keys are spread over all."""
     topic = make_topic(cluster, partitions=1)
     with Producer(bootstrap_servers=cluster.bootstrap_servers, max_block_ms=20_000) as producer:
         assert producer.send(topic, b"x").get(20).partition == 0

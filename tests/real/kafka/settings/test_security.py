@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import logging
 import os
 import shutil
+import ssl
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -172,6 +175,34 @@ def test_a_certificate_that_is_not_right_is_told_whose_and_why(cluster: DevClust
         assert "client certificate" in error.message and "ssl_certfile" in error.message
 
 
+def test_a_context_of_the_users_own_is_used_as_it_is_by_every_client(
+    cluster: DevCluster, make_topic: Callable[..., str]
+) -> None:
+    """Its authorities, its certificate and its rule about host names; the errors name what to change in it."""
+    made = cluster.certificates
+    context = ssl.create_default_context(cafile=str(made.ca))
+    context.load_cert_chain(made.client, made.client_key)
+    servers = cluster.secure_servers("SSL")
+    own = {"bootstrap_servers": servers, "security_protocol": "SSL", "ssl_context": context}
+    topic = make_topic(cluster)
+    with Producer(**own) as producer:
+        producer.send(topic, b"x").get(timeout=PATIENCE_S)
+    with Consumer(**own, auto_offset_reset="earliest", consumer_timeout_ms=30_000) as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        assert next(consumer).value == b"x"
+    with Admin(**own) as admin:
+        assert topic in admin.list_topics()
+    elsewhere = {**own, "bootstrap_servers": servers.replace("127.0.0.1", "localhost")}
+    assert "or set ssl_context.check_hostname to False" in refused(elsewhere).message
+    context.check_hostname = False
+    with KafkaClient(ClientConfig.of(elsewhere)) as unchecked:
+        unchecked.bootstrap(PATIENCE_S)
+    strangers = ssl.create_default_context(cafile=str(made.stranger_ca))
+    assert "ssl_context.load_verify_locations()" in refused({**own, "ssl_context": strangers}).message
+    nobody = ssl.create_default_context(cafile=str(made.ca))
+    assert "ssl_context.load_cert_chain()" in refused({**own, "ssl_context": nobody}).message
+
+
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_fault_f23_a_wrong_user_or_password_fails_at_once(
     cluster: DevCluster, mechanism: str, caplog: pytest.LogCaptureFixture
@@ -309,3 +340,65 @@ def test_a_dedicated_connection_is_secured_too(cluster: DevCluster) -> None:
         listed = client.wait(list_offsets(client, alone, {tp: LATEST_TIMESTAMP}), PATIENCE_S)
         assert listed[tp].error is not None
         assert alone in client.connected_brokers()
+
+
+def unsigned(life_s: float, user: str = "carol") -> str:
+    """A token that Kafka's validator for development takes: nobody signed it."""
+    claims = {"sub": user, "iat": time.time() - 1, "exp": time.time() + life_s}
+    parts = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in (NO_ALG, claims)]
+    return f"{parts[0]}.{parts[1]}."
+
+
+NO_ALG = {"alg": "none"}
+
+
+def oauth(cluster: DevCluster, provider: object) -> dict[str, object]:
+    return {
+        "bootstrap_servers": cluster.secure_servers("SASL_PLAINTEXT"),
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_oauth_token_provider": provider,
+    }
+
+
+def test_a_token_lets_every_client_in_and_is_renewed_under_way(
+    cluster: DevCluster, make_topic: Callable[..., str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Producer, consumer of a group and administrator; over several lives of the token one connection stays."""
+    caplog.set_level(logging.DEBUG)
+    given: list[str] = []
+
+    def provider() -> str:
+        given.append(unsigned(1.5))
+        return given[-1]
+
+    settings, topic = oauth(cluster, provider), make_topic(cluster)
+    with Producer(**settings) as producer:
+        producer.send(topic, b"x").get(timeout=PATIENCE_S)
+    with Consumer(topic, **settings, group_id=topic, auto_offset_reset="earliest") as consumer:
+        deadline = time.monotonic() + PATIENCE_S
+        while not (seen := consumer.poll(timeout_ms=500)):
+            assert time.monotonic() < deadline
+        assert [record.value for rows in seen.values() for record in rows] == [b"x"]
+    with Admin(**settings) as admin:
+        assert topic in admin.list_topics()
+    with KafkaClient(ClientConfig.of(settings)) as client:
+        client.bootstrap(PATIENCE_S)
+        ends = time.monotonic() + 4
+        while time.monotonic() < ends:
+            version = client.request_update()
+            while client.metadata.update_version == version:
+                client.poll(0.05)
+        counts = client.counts
+        assert (counts.connections_made, counts.connections_lost, counts.failed_requests) == (1, 0, 0)
+    assert len(given) >= 6 and not any(token in caplog.text for token in given)
+
+
+def test_a_token_that_has_expired_or_is_none_is_refused_by_name(cluster: DevCluster) -> None:
+    """Ours knows it by itself; of a lifetime that is not true the broker says it."""
+    error = refused(oauth(cluster, lambda: unsigned(-60)))
+    assert isinstance(error, AuthenticationFailed) and "expired already" in error.message
+    for token in ((unsigned(-60), 300), "nonsense"):
+        error = refused(oauth(cluster, lambda token=token: token))
+        assert isinstance(error, AuthenticationFailed), error
+        assert 'refuses our token, and says {"status":"invalid_token"}' in error.message

@@ -10,9 +10,23 @@ import pytest
 
 from streamlet.base.errors import BadInput, SettingError
 from streamlet.kafka import Admin, KafkaError, NewTopic, TopicPartition
-from streamlet.kafka.admin import AdminError
-from streamlet.kafka.broker_errors import InvalidReplicationFactor, NotController, TopicAlreadyExists
+from streamlet.kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclResourceType,
+    AdminError,
+    ElectionType,
+    UserScramCredentialUpsertion,
+)
+from streamlet.kafka.broker_errors import (
+    InvalidReplicationFactor,
+    NotController,
+    PreferredLeaderNotAvailable,
+    SecurityDisabled,
+    TopicAlreadyExists,
+)
 from streamlet.kafka.errors import BootstrapFailed, ClientClosed, UnsupportedVersion
+from streamlet.kafka.protocol.messages import acls, replicas, scram_users
 from streamlet.kafka.protocol.messages.fetch import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -278,3 +292,84 @@ def test_a_closed_one_says_so(admin: Admin) -> None:
     assert "closed" in repr(admin)
     with pytest.raises(ClientClosed, match="make another"):
         admin.list_topics()
+
+
+def test_each_call_to_the_controller_goes_on_with_the_next_one(broker: FakeBroker, admin: Admin) -> None:
+    """NOT_CONTROLLER in each of the places where an answer may have it, then what was asked for."""
+    tp, other = TopicPartition("t", 0), TopicPartition("t", 1)
+    elected = tuple(replicas.ElectionPartitionResult(partition_id=n, error_code=0) for n in (0, 1))
+    result = replicas.ReplicaElectionResult(topic="t", partition_result=elected)
+    broker.on(
+        ApiKey.ELECT_LEADERS,
+        replicas.ElectLeadersResponse(error_code=41),
+        replicas.ElectLeadersResponse(replica_election_results=(result,)),
+    )
+    assert admin.elect_leaders(ElectionType.PREFERRED, [tp, other], timeout=20) == {tp: True, other: True}
+    assert admin.elect_leaders(ElectionType.PREFERRED, timeout=20) == {tp: True, other: True}
+    moved = tuple(replicas.ReassignablePartitionResponse(partition_index=n, error_code=0) for n in (0, 1))
+    broker.on(
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        replicas.AlterPartitionReassignmentsResponse(error_code=41),
+        replicas.AlterPartitionReassignmentsResponse(
+            responses=(replicas.ReassignableTopicResponse(name="t", partitions=moved),)
+        ),
+    )
+    admin.alter_partition_reassignments({tp: [1], other: None}, timeout=20)
+    broker.on(
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        replicas.ListPartitionReassignmentsResponse(error_code=41),
+        replicas.ListPartitionReassignmentsResponse(),
+    )
+    assert admin.list_partition_reassignments(timeout=20) == {}
+    done = [scram_users.AlterUserScramCredentialsResult(user="u", error_code=code) for code in (41, 0)]
+    broker.on(
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        *(scram_users.AlterUserScramCredentialsResponse(results=(row,)) for row in done),
+    )
+    admin.alter_user_scram_credentials(UserScramCredentialUpsertion("u", "pw"), timeout=20)
+    for api in (ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.LIST_PARTITION_REASSIGNMENTS):
+        assert len(broker.seen(api)) == 2
+    assert len(broker.seen(ApiKey.METADATA)) > 4
+
+
+def test_an_election_without_a_replica_that_may_lead_is_told_at_once(broker: FakeBroker, admin: Admin) -> None:
+    """Though its error is one that time may mend; the other partition keeps its outcome."""
+    rows = (
+        replicas.ElectionPartitionResult(partition_id=0, error_code=80, error_message="not in sync"),
+        replicas.ElectionPartitionResult(partition_id=1, error_code=84),
+    )
+    result = replicas.ReplicaElectionResult(topic="t", partition_result=rows)
+    broker.on(ApiKey.ELECT_LEADERS, replicas.ElectLeadersResponse(replica_election_results=(result,)))
+    partitions = [TopicPartition("t", 0), TopicPartition("t", 1)]
+    with pytest.raises(PreferredLeaderNotAvailable, match=r"1 of 2 failed.*t-0.*not in sync") as caught:
+        admin.elect_leaders(ElectionType.PREFERRED, partitions, timeout=60)
+    assert caught.value.results == {partitions[1]: False}  # type: ignore[attr-defined]
+    assert len(broker.seen(ApiKey.ELECT_LEADERS)) == 1
+
+
+def test_a_rule_whose_outcome_is_not_told_is_named(broker: FakeBroker, admin: Admin) -> None:
+    """An answer that is too short says nothing of the last ones; a lost one is asked for again."""
+    rules = [AclBinding(AclResourceType.TOPIC, name, "User:a", AclOperation.READ) for name in ("x", "y")]
+    short = acls.CreateAclsResponse(results=(acls.AclCreationResult(error_code=0),))
+    broker.on(ApiKey.CREATE_ACLS, CLOSE, short)
+    with pytest.raises(AdminError, match="says nothing of ALLOW User:a READ on TOPIC y") as caught:
+        admin.create_acls(rules, timeout=20)
+    assert list(caught.value.results) == rules[:1]
+    broker.on(ApiKey.DESCRIBE_ACLS, acls.DescribeAclsResponse(error_code=54))
+    with pytest.raises(SecurityDisabled, match=r"Describing ACLs.*authorizer\.class\.name"):
+        admin.describe_acls(timeout=20)
+
+
+def test_a_broker_too_old_for_a_place_still_answers_for_the_others(broker: FakeBroker, admin: Admin) -> None:
+    """Each partition by itself; the paragraph names the first release that can."""
+    broker.ranges[ApiKey.LIST_OFFSETS] = (1, 5)
+    broker.ranges.pop(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS)
+    row = ListOffsetsPartitionResponse(partition_index=1, error_code=0, offset=9)
+    answer = ListOffsetsResponse(topics=(ListOffsetsTopicResponse(name="t", partitions=(row,)),))
+    broker.on(ApiKey.LIST_OFFSETS, answer)
+    first, second = TopicPartition("t", 0), TopicPartition("t", 1)
+    with pytest.raises(UnsupportedVersion, match=r"LIST_OFFSETS.*broker of version 3\.0 or later") as caught:
+        admin.list_offsets({first: "max_timestamp", second: "latest"}, timeout=20)
+    assert caught.value.results[second].offset == 9  # type: ignore[attr-defined]
+    with pytest.raises(UnsupportedVersion, match=r"broker of version 2\.7 or later"):
+        admin.describe_user_scram_credentials(timeout=20)

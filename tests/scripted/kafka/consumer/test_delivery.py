@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from streamlet.base.errors import WrongArgument
 from streamlet.kafka import Consumer, OffsetAndMetadata, TopicPartition
 from streamlet.kafka.consumer.delivery import Deserializers
+from streamlet.kafka.consumer.errors import NotAssigned
 from streamlet.kafka.consumer.records import Chunk
+from streamlet.kafka.errors import ClientTimeout
+from streamlet.kafka.protocol.schema import ApiKey
 from streamlet.kafka.records.record_batch import ReadOptions, read_batches
-from tests.scripted.fake_broker import FakeBroker
-from tests.scripted.kafka.consumer.scripted import ONE, ZERO, poll_until
+from tests.scripted.fake_broker import SILENCE, FakeBroker
+from tests.scripted.kafka.consumer.scripted import ONE, PATIENCE_S, ZERO, poll_until
 from tests.whole_batches import NewRecord, encode_batch
 
 
@@ -155,6 +160,110 @@ def test_c2_a_pause_inside_an_iteration_holds_what_waits_back_too(reader: Consum
     reader.pause(ONE)
     reader.resume(ZERO)
     assert [next(reader).offset for _ in range(19)] == list(range(1, 20))
+
+
+def test_only_the_partitions_that_are_named_are_handed_out_and_the_others_keep_what_they_have(
+    broker: FakeBroker,
+) -> None:
+    """Their positions stand still, whatever was fetched; a poll takes both up again."""
+    broker.cluster.fill("t", 20, 20)
+    with Consumer(bootstrap_servers=broker.address, auto_offset_reset="earliest", fetch_max_wait_ms=50) as consumer:
+        consumer.assign([ZERO, ONE])
+        found: list[int] = []
+        deadline = time.monotonic() + PATIENCE_S
+        while len(found) < 20 and time.monotonic() < deadline:
+            rows = consumer.getmany(ONE, timeout_ms=50, max_records=7)
+            assert rows.keys() <= {ONE} and len(rows.get(ONE, ())) <= 7
+            found += [record.offset for record in rows.get(ONE, ())]
+        assert found == list(range(20)) and consumer.position(ZERO) == 0
+        assert consumer.getone(ONE, timeout_ms=50) is None
+        record = consumer.getone(ZERO, ONE, timeout_ms=30_000)
+        assert record is not None and (record.partition, record.offset) == (0, 0)
+        assert poll_until(consumer, lambda: consumer.position(ZERO) == 20) == list(range(1, 20))
+        with pytest.raises(NotAssigned):
+            consumer.getmany(TopicPartition("t", 7))
+
+
+def test_c7_a_commit_after_getmany_leaves_out_what_the_others_keep(broker: FakeBroker) -> None:
+    """Of an iteration that was broken off, too; an interrupt in between loses none of it."""
+    commits = broker.cluster.fill("t", 20, 20).commits
+    settings = {"group_id": "g", "enable_auto_commit": False, "fetch_max_wait_ms": 50, "auto_offset_reset": "earliest"}
+    with Consumer(bootstrap_servers=broker.address, **settings) as consumer:
+        consumer.assign([ZERO, ONE])
+        for tp in (ZERO, ONE):
+            consumer.seek(tp, 0)
+        given = next(consumer)
+        left, other = TopicPartition("t", given.partition), TopicPartition("t", 1 - given.partition)
+        taken: list[int] = []
+        while len(taken) < 20:
+            taken += [record.offset for record in consumer.getmany(other, timeout_ms=50).get(other, ())]
+        assert taken == list(range(20))
+        consumer.commit()
+        assert commits[-1] == {left.partition: 1, other.partition: 20}
+
+        class Interrupt(BaseException):
+            pass
+
+        def interrupted(_timeout_s: float) -> None:
+            raise Interrupt
+
+        poll, consumer._client.poll = consumer._client.poll, interrupted  # type: ignore[method-assign]
+        with pytest.raises(Interrupt):
+            consumer.getmany(other, timeout_ms=50)
+        collect = consumer._fetcher.collect
+        consumer._fetcher.collect = lambda limit, only=None: interrupted(0)  # type: ignore[assignment,method-assign]
+        with pytest.raises(Interrupt):
+            consumer.getmany(other, timeout_ms=50)
+        consumer._client.poll, consumer._fetcher.collect = poll, collect  # type: ignore[method-assign]
+        assert consumer.position(left) == 1 and next(consumer).offset == 1
+        (rest,) = consumer.getmany(left, max_records=3).values()
+        assert [record.offset for record in rest] == [2, 3, 4]
+
+
+def test_the_end_of_a_partition_is_told_after_its_records_and_once(broker: FakeBroker) -> None:
+    """Not while an iteration's records wait, nor of a paused partition; an error of the callback leaves the poll."""
+    broker.cluster.fill("t", 20, 20)
+    with Consumer(bootstrap_servers=broker.address, auto_offset_reset="earliest", fetch_max_wait_ms=50) as consumer:
+        ends: list[tuple[int, int]] = []
+
+        def told(tp: TopicPartition, offset: int) -> None:
+            ends.append((tp.partition, offset))
+            if len(ends) == 1:
+                raise Fails
+
+        consumer.on_partition_end(told)
+        consumer.assign([ZERO])
+        for number in range(20):
+            assert next(consumer).offset == number and not ends
+        row = consumer._subscriptions.require(ZERO)
+        row.high_watermark = 20  # the scripted answers speak of more
+        row.end_reached = 20
+        consumer.pause(ZERO)
+        assert consumer.poll(50) == {} and not ends
+        consumer.resume(ZERO)
+        with pytest.raises(Fails):
+            consumer.poll(50)
+        assert consumer.poll(50) == {} and ends == [(0, 20)]
+        with pytest.raises(WrongArgument):
+            consumer.on_partition_end(3)  # type: ignore[arg-type]
+
+
+def test_what_a_consumer_did_is_counted(broker: FakeBroker, commits: list[dict[int, int]], reader: Consumer) -> None:
+    """Records by poll, answers by fetch, commits by request, and the distance to the end of the log."""
+    assert reader.metrics()["lag_max"] is None
+    poll_until(reader, lambda: reader.position(ZERO) == 20)
+    reader.commit()
+    counts: dict[str, Any] = reader.metrics()
+    assert (counts["records"], counts["commits"], counts["failed_commits"]) == (20, 1, 0)
+    assert counts["fetches"] - counts["empty_fetches"] == 2 and counts["bytes"] > 0  # ten records a batch
+    assert counts["lag_max"] == reader.lag(ZERO) and counts["buffered_bytes"] == 0
+    broker.on(ApiKey.OFFSET_COMMIT, SILENCE)
+    with pytest.raises(ClientTimeout):
+        reader.commit({ZERO: OffsetAndMetadata(3)}, timeout=0.2)
+    reader.poll(0)
+    counts = reader.metrics()
+    assert counts["empty_polls"] >= 1 and counts["polls"] > counts["empty_polls"] and counts["poll_wait_s"] > 0
+    assert (counts["rebalances"], counts["memberships_lost"], counts["failed_fetches"]) == (0, 0, 0)
 
 
 def test_an_iteration_ends_when_the_consumer_is_closed(reader: Consumer) -> None:

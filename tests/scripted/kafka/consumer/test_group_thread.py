@@ -12,6 +12,7 @@ from streamlet.base.clock import ManualClock
 from streamlet.kafka.broker_errors import IllegalGeneration
 from streamlet.kafka.consumer.assignors import RangeAssignor
 from streamlet.kafka.consumer.assignors.base import Subscription, encode_assignment
+from streamlet.kafka.consumer.classic_group import ClassicGroup, Protocols
 from streamlet.kafka.consumer.consumer_config import ConsumerConfig
 from streamlet.kafka.consumer.group_thread import GroupThread
 from streamlet.kafka.consumer.membership import (
@@ -34,17 +35,23 @@ from streamlet.kafka.protocol.messages.groups import (
     SyncGroupResponse,
 )
 
+CONFIG = ConsumerConfig.of({"bootstrap_servers": "127.0.0.1:1", "group_id": "g"})
+
 
 @pytest.fixture
-def leader() -> Iterator[GroupThread]:
+def leader() -> Iterator[ClassicGroup]:
     """A stable member that leads, and sends nothing."""
-    clock = ManualClock()
     membership = Membership(GroupSettings("g", None, 10.0, 3.0, 60.0, Backoff(0.1, 1.0)), no_jitter)
-    config = ConsumerConfig.of({"bootstrap_servers": "127.0.0.1:1", "group_id": "g"})
-    thread = GroupThread(config, membership, {"range": RangeAssignor()}, lambda: None, clock)
+    group = ClassicGroup(CONFIG, membership, {"range": RangeAssignor()}, ManualClock())
     membership.generation, membership.leads = Generation(1, "m", "range"), True
-    yield thread
-    thread.stop(0)
+    yield group
+    group.client.close()
+
+
+@pytest.fixture
+def thread(leader: ClassicGroup) -> GroupThread[Protocols]:
+    """The thread of that member, which does not run."""
+    return GroupThread(CONFIG, leader, lambda: None, ManualClock())
 
 
 def cluster_of(**counts: int) -> Cluster:
@@ -55,38 +62,66 @@ def cluster_of(**counts: int) -> Cluster:
     return Cluster.of([], [TopicInfo(name, None, partitions) for name, partitions in rows.items()])
 
 
-def share_out(thread: GroupThread, *topics: str) -> None:
-    thread._begin_share(Share("range", {"m": (None, Subscription(topics).encode())}))
-    thread._try_share()
-    thread._membership.state = MemberState.STABLE
-    thread._metadata_changed(thread._client.cluster)
+def share_out(leader: ClassicGroup, *topics: str) -> None:
+    leader._begin_share(Share("range", {"m": (None, Subscription(topics).encode())}))
+    leader._try_share()
+    leader.membership.state = MemberState.STABLE
+    leader._metadata_changed(leader.client.cluster)
 
 
-def rejoins(thread: GroupThread) -> list[str]:
-    return [news.reason for news in thread._membership.news if isinstance(news, RejoinNeeded)]
+def rejoins(leader: ClassicGroup) -> list[str]:
+    return [news.reason for news in leader.membership.news if isinstance(news, RejoinNeeded)]
 
 
-def test_c5_a_topic_that_nobody_wants_any_more_is_no_reason_to_rebalance(leader: GroupThread) -> None:
+def test_c5_a_topic_that_nobody_wants_any_more_is_no_reason_to_rebalance(leader: ClassicGroup) -> None:
     """The leader asked about it once; its partitions are in no share, and would differ from the share for ever."""
-    leader._client.metadata.cluster = cluster_of(a=2, b=2)
+    leader.client.metadata.cluster = cluster_of(a=2, b=2)
     share_out(leader, "a", "b")
     share_out(leader, "a")
     assert rejoins(leader) == []
 
 
-def test_c5_the_leader_notices_partitions_that_came(leader: GroupThread) -> None:
+def test_c5_the_leader_notices_partitions_that_came(leader: ClassicGroup) -> None:
     """Also of a topic that was not there when it shared out."""
-    leader._client.metadata.cluster = cluster_of(a=2)
+    leader.client.metadata.cluster = cluster_of(a=2)
     share_out(leader, "a")
     assert rejoins(leader) == []
-    leader._client.metadata.cluster = cluster_of(a=3)
-    leader._metadata_changed(leader._client.cluster)
+    leader.client.metadata.cluster = cluster_of(a=3)
+    leader._metadata_changed(leader.client.cluster)
     assert rejoins(leader) == ["the partitions of a changed"]
 
 
-def test_c5_a_static_leader_that_comes_back_watches_and_syncs_without_shares(leader: GroupThread) -> None:
+def in_racks(*replicas: tuple[int, ...], away: int = 0) -> Cluster:
+    """A topic "a" with these replicas; broker n stands in rack rn, and one of them may be away."""
+    rows = {n: PartitionInfo("a", n, brokers[0], 0, brokers, brokers, (), None) for n, brokers in enumerate(replicas)}
+    brokers = [Broker(n, "h", 9000 + n, f"r{n}") for n in (1, 2, 3) if n != away]
+    return Cluster.of(brokers, [TopicInfo("a", None, rows)])
+
+
+def test_c5_a_member_that_tells_its_rack_gets_what_is_near_and_new_racks_are_a_reason(leader: ClassicGroup) -> None:
+    """A broker that is away for a moment is none, nor one that comes back."""
+    handed: list[dict[str, bytes]] = []
+    leader._hand_in = lambda shares: handed.append(dict(shares))  # type: ignore[method-assign,assignment]
+    near = {f"m{n}": (None, Subscription(("a",), rack_id=f"r{3 - n}").encode()) for n in (1, 2)}
+    leader.client.metadata.cluster = in_racks((1,), (2,))
+    leader._begin_share(Share("range", near))
+    leader._try_share()
+    leader.membership.state = MemberState.STABLE
+    assert handed == [
+        {"m1": encode_assignment([TopicPartition("a", 1)]), "m2": encode_assignment([TopicPartition("a", 0)])}
+    ]
+    for cluster in (in_racks((1,), (2,), away=2), in_racks((1,), (2,))):
+        leader._metadata_changed(cluster)
+        leader.client.metadata.cluster = cluster
+        assert rejoins(leader) == []
+    leader.client.metadata.cluster = in_racks((1,), (2, 3))
+    leader._metadata_changed(leader.client.cluster)
+    assert rejoins(leader) == ["copies of a came to other racks"]
+
+
+def test_c5_a_static_leader_that_comes_back_watches_and_syncs_without_shares(leader: ClassicGroup) -> None:
     """KIP-814: what is shared out stays, and partitions that are added later must not be read by nobody."""
-    leader._client.metadata.cluster = cluster_of(a=2)
+    leader.client.metadata.cluster = cluster_of(a=2)
     members = (JoinGroupMember(member_id="m", group_instance_id="i", metadata=Subscription(("a",)).encode()),)
     answer = JoinGroupResponse(
         error_code=0,
@@ -102,21 +137,21 @@ def test_c5_a_static_leader_that_comes_back_watches_and_syncs_without_shares(lea
     synced: list[Sync] = []
     leader._send_sync = synced.append  # type: ignore[method-assign]
     leader._join_answered(leader._joins, done)
-    while (action := leader._membership.step(0.0)) is not None:
+    while (action := leader.membership.step(0.0)) is not None:
         leader._do(action)
     leader._try_share()
     assert synced == [Sync(Generation(7, "m", "range"), {})]
-    leader._membership.synced(b"", 0.0)
-    leader._metadata_changed(leader._client.cluster)
+    leader.membership.synced(b"", 0.0)
+    leader._metadata_changed(leader.client.cluster)
     assert rejoins(leader) == []
-    leader._client.metadata.cluster = cluster_of(a=3)
-    leader._metadata_changed(leader._client.cluster)
+    leader.client.metadata.cluster = cluster_of(a=3)
+    leader._metadata_changed(leader.client.cluster)
     assert rejoins(leader) == ["the partitions of a changed"]
 
 
 @pytest.mark.parametrize("left", [False, True], ids=["the group went on", "this member left"])
 def test_c5_a_share_of_an_older_generation_is_dropped(
-    leader: GroupThread, monkeypatch: pytest.MonkeyPatch, left: bool
+    leader: ClassicGroup, monkeypatch: pytest.MonkeyPatch, left: bool
 ) -> None:
     """It came late: others own those partitions now, and this member is about to join again."""
     sent: list[tuple[Any, RequestFuture[Any]]] = []
@@ -125,8 +160,8 @@ def test_c5_a_share_of_an_older_generation_is_dropped(
         sent.append((request, RequestFuture()))
         return sent[-1][1]
 
-    monkeypatch.setattr(leader._client, "send", send)
-    membership = leader._membership
+    monkeypatch.setattr(leader.client, "send", send)
+    membership = leader.membership
     membership.coordinator_known, leader._coordinator = True, Broker(1, "127.0.0.1", 1)
     first = Generation(1, "m", "range")
 
@@ -156,28 +191,42 @@ def test_c5_a_share_of_an_older_generation_is_dropped(
     assert shares == [Joined(second, encode_assignment([TopicPartition("t", 1)]), False)]
 
 
-def test_c5_news_of_a_membership_that_was_left_are_not_heard(leader: GroupThread) -> None:
+def test_c5_news_of_a_membership_that_was_left_are_not_heard(
+    leader: ClassicGroup, thread: GroupThread[Protocols]
+) -> None:
     """An answer that comes between unsubscribe() and the thread's leaving is of partitions of others."""
-    tell = leader._membership.news.append
+    tell = leader.membership.news.append
     tell(RejoinNeeded("before"))
-    leader._pass_on()
-    leader.leave()
-    assert leader.next_news() is None
+    thread._pass_on()
+    thread.leave()
+    assert thread.next_news() is None
     tell(RejoinNeeded("meanwhile"))
-    leader._pass_on()
-    assert leader.next_news() is None
-    while leader._wishes:
-        leader._wishes.popleft()()
+    thread._pass_on()
+    assert thread.next_news() is None
+    while thread._wishes:
+        thread._wishes.popleft()()
     tell(RejoinNeeded("after"))
-    leader._pass_on()
-    assert leader.next_news() == RejoinNeeded("after")
+    thread._pass_on()
+    assert thread.next_news() == RejoinNeeded("after")
+
+
+def test_c5_news_that_was_not_passed_on_before_the_leaving_is_not_taken_for_the_next_life(
+    leader: ClassicGroup, thread: GroupThread[Protocols]
+) -> None:
+    """The answer came in the last look at the network; the wish to leave is done before news is passed on."""
+    leader.membership.news.append(MembershipLost("of the life that ends"))
+    thread.leave()
+    while thread._wishes:
+        thread._wishes.popleft()()
+    thread._pass_on()
+    assert thread.next_news() is None
 
 
 def test_c6_a_membership_that_is_lost_is_told_in_the_log_at_once(
-    leader: GroupThread, caplog: pytest.LogCaptureFixture
+    leader: ClassicGroup, thread: GroupThread[Protocols], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whoever is at work for too long does not poll, and may never do so again."""
-    leader._membership.news.append(MembershipLost("poll() was not called"))
-    leader._pass_on()
+    leader.membership.news.append(MembershipLost("poll() was not called"))
+    thread._pass_on()
     assert [record.getMessage() for record in caplog.records] == ["group 'g': poll() was not called"]
-    assert leader.next_news() == MembershipLost("poll() was not called")
+    assert thread.next_news() == MembershipLost("poll() was not called")

@@ -221,6 +221,19 @@ def test_c7_the_commit_before_a_join_holds_it_up_for_seconds_at_most(caplog: pyt
     rig.consumer.close(0)
 
 
+def test_c6_a_poll_that_waits_for_long_counts_as_polled_meanwhile() -> None:
+    """A wait longer than max_poll_interval_ms would make the member leave although its user polls."""
+    clock = ManualClock()
+    rig = Rig(enable_auto_commit=False, max_poll_interval_ms=20_000, clock=clock)
+    rig.consumer.subscribe("t")
+    rig.coordinator.poll()
+    assert rig.coordinator.next_wake_s(clock.monotonic()) == 10.0
+    rig.consumer.unsubscribe()
+    rig.consumer.assign([ZERO])
+    assert rig.coordinator.next_wake_s(clock.monotonic()) != 10.0
+    rig.consumer.close(0)
+
+
 def test_c9_a_member_that_was_lost_is_named_as_what_it_was(rig: Rig) -> None:
     """A coordinator does not look at offsets of generation -1, and would take them for partitions of others."""
     assert rig.consumer.group_metadata().generation_id == -1

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from streamlet.base.errors import StreamletError
-from streamlet.kafka import ClientConfig, KafkaClient, RequestFuture
+from streamlet.kafka import Broker, ClientConfig, KafkaClient, RequestFuture
 from streamlet.kafka.errors import (
     BootstrapFailed,
     ClientClosed,
@@ -134,6 +134,17 @@ def test_m4_a_lost_connection_asks_for_metadata(broker: FakeBroker, make_client:
     assert broker.connections == 2
 
 
+def test_m4_a_dial_that_fails_asks_for_metadata(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
+    """Nobody listens where the broker is said to be: it may have moved."""
+    client = make_client(broker, metadata_max_age_ms=600_000)
+    client.bootstrap(PATIENCE_S)
+    asked, version = len(broker.seen(ApiKey.METADATA)), client.metadata.update_version
+    gone = client.send(FindCoordinatorRequest(key="a"), Broker(2, "127.0.0.1", free_port()))
+    until(client, lambda: gone.done and client.metadata.update_version > version)
+    assert isinstance(gone.exception, Disconnected)
+    assert len(broker.seen(ApiKey.METADATA)) == asked + 1 and broker.connections == 1
+
+
 def test_m4_a_timed_out_request_asks_for_metadata_and_closes_the_connection(
     broker: FakeBroker, make_client: Callable[..., KafkaClient]
 ) -> None:
@@ -233,7 +244,7 @@ def test_a_second_outcome_of_a_future_costs_no_other_its_answer(
     ]
 
 
-def test_send_alone_sends_nothing(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
+def test_c8_send_alone_sends_nothing(broker: FakeBroker, make_client: Callable[..., KafkaClient]) -> None:
     """Bytes move in poll only."""
     client = make_client(broker)
     client.bootstrap(PATIENCE_S)

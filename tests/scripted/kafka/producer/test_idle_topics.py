@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from streamlet.base.backoff import Backoff
+from streamlet.kafka import Consumer
 from streamlet.kafka.metadata.cluster import Broker, Cluster, PartitionInfo, TopicInfo, TopicPartition
 from streamlet.kafka.producer.accumulator import AccumulatorSettings, BufferPool, RecordAccumulator, Topics
 from streamlet.kafka.producer.producer_batch import ProducerBatch, Sequences
@@ -101,6 +102,14 @@ def test_a_queue_that_was_forgotten_during_a_wait_for_memory_is_not_filled() -> 
     batch = kept.accumulator.open_batch(old, 200, 0, 0.0)
     assert kept.accumulator.queue(IDLE) is not old
     assert kept.accumulator.queue(IDLE).open is batch and not old.batches
+
+
+def test_m5_a_producers_topics_expire_after_its_setting_and_a_consumers_never() -> None:
+    """As their metadata is told; what it does with that has tests of its own."""
+    with scripted({"t": 1}, metadata_max_idle_ms=7000) as (broker, _log, producer):
+        assert producer._sender.client.metadata._topic_idle_s == 7.0
+        with Consumer(bootstrap_servers=broker.address) as consumer:
+            assert consumer._client.metadata._topic_idle_s is None
 
 
 def test_only_partitions_with_a_gap_are_looked_at_each_turn() -> None:

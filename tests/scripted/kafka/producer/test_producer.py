@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from streamlet.kafka.broker_errors import (
     InvalidRecord,
     MessageTooLarge,
+    NotLeaderOrFollower,
     TopicAuthorizationFailed,
     UnknownTopicOrPartition,
 )
@@ -23,19 +26,31 @@ from streamlet.kafka.producer.errors import (
     SerializationFailed,
 )
 from streamlet.kafka.protocol.messages.metadata import MetadataResponse, MetadataTopic
+from streamlet.kafka.protocol.messages.produce import ProduceRequest
 from streamlet.kafka.protocol.schema import ApiKey
+from streamlet.kafka.records.record_batch import HEADER
 from tests.far_ends import ScriptedFarEnd, a_late_success_is_counted_and_changes_nothing
+from tests.patience import PATIENCE_S
 from tests.scripted.fake_broker import CLOSE, SILENCE
 from tests.scripted.fake_cluster import FakeCluster
 from tests.scripted.kafka.producer.scripted import scripted, until
 
+UNKNOWN_PARTITION = 3
 NOT_LEADER, TOO_LARGE, OUT_OF_ORDER, UNKNOWN_ID, DUPLICATE, INVALID, CORRUPT = 6, 10, 45, 59, 46, 87, 2
 
 
-@pytest.mark.parametrize("error", [NOT_LEADER, CORRUPT, 7, 19])
-def test_p4_what_failed_is_sent_again_in_order_and_nothing_else(error: int) -> None:
-    """Of two partitions in a request the one that failed comes again, with the same sequence."""
+@pytest.mark.parametrize(
+    ("error", "doubts_the_leader"),
+    [(NOT_LEADER, True), (UNKNOWN_PARTITION, True), (CORRUPT, False), (7, False), (19, False)],
+)
+def test_p4_m4_what_failed_is_sent_again_in_order_and_nothing_else(error: int, doubts_the_leader: bool) -> None:
+    """Of two partitions in a request the one that failed comes again, with the same sequence.
+
+    Where the error says that the leader or the partition is another one, metadata is asked for first.
+    """
     with scripted({"t": 2}, linger_ms=20) as (broker, log, producer):
+        producer.partitions_for("t")
+        asked = len(broker.seen(ApiKey.METADATA))
         log.answers = [error, 0]
         futures = [producer.send("t", b"%d" % n, partition=n % 2) for n in range(10)]
         assert [future.get(10).offset for future in futures] == [n // 2 for n in range(10)]
@@ -45,36 +60,63 @@ def test_p4_what_failed_is_sent_again_in_order_and_nothing_else(error: int) -> N
         second = [part.index for topic in log.produced[1].topic_data for part in topic.partition_data]
         assert len(second) == 1
         assert [row[2] for row in log.batches] == [0, 0]
-        if error == NOT_LEADER:
-            assert len(broker.seen(ApiKey.METADATA)) >= 2
+        if doubts_the_leader:
+            until(lambda: len(broker.seen(ApiKey.METADATA)) > asked)
+        else:
+            assert len(broker.seen(ApiKey.METADATA)) == asked
 
 
 def test_p4_retries_end_and_the_error_names_topic_and_partition() -> None:
     """What time does not mend fails at its first try; what it may, after ``retries``."""
-    with scripted(retries=2) as (_broker, log, producer):
+    with scripted(retries=2) as (broker, log, producer):
         log.answers = [INVALID, NOT_LEADER, NOT_LEADER, NOT_LEADER]
         future = producer.send("t", b"x")
         with pytest.raises(InvalidRecord, match=r"topic 't', partition 0"):
             future.get(10)
         assert producer.metrics()["retries"] == 0
-        with pytest.raises(Exception, match="no longer leads"):
+        with pytest.raises(NotLeaderOrFollower, match="no longer leads") as caught:
             producer.send("t", b"x").get(10)
         assert producer.metrics()["retries"] == 2
+        said = re.search(r"after 3 tries, correlation ids ([0-9]+) to ([0-9]+)\.", caught.value.message)
+        sent = [row.correlation_id for row in broker.seen(ApiKey.PRODUCE)]
+        assert said is not None and [int(said[1]), int(said[2])] == [sent[-3], sent[-1]]
         assert producer.send("t", b"y").get(10).offset == 0
         assert log.values[("t", 0)] == [b"y"]
 
 
+def test_p4_without_retries_in_the_settings_a_record_is_sent_until_its_time_is_up() -> None:
+    """Only ``delivery_timeout_ms`` ends the tries; here the eleventh succeeds."""
+    with scripted() as (_broker, log, producer):
+        log.answers = [NOT_LEADER] * 10
+        assert producer.send("t", b"x").get(PATIENCE_S).offset == 0
+        assert producer.metrics()["retries"] == 10 and len(log.produced) == 11
+
+
 def test_order_is_kept_with_five_in_flight_when_the_first_fails() -> None:
     """The broker refuses those behind it (out of order); all come again, one at a time, lowest sequence first."""
-    with scripted(batch_size=100, max_in_flight_requests_per_connection=5) as (_broker, log, producer):
+    with scripted(batch_size=100, max_in_flight_requests_per_connection=5) as (broker, log, producer):
         producer.send("t", b"first").get(10)
-        log.answers = [NOT_LEADER, OUT_OF_ORDER, OUT_OF_ORDER]
+        refused: list[int] = []
+
+        def as_a_leader_does(request: ProduceRequest) -> Any:
+            (part,) = (part for topic in request.topic_data for part in topic.partition_data)
+            sequence = HEADER.unpack_from(bytes(part.records or b""))[11]
+            if not refused:
+                until(lambda: len(producer._sender.ledger.on_wire) > 1)
+                log.answers = [NOT_LEADER]
+            elif sequence != sum(log.batches[-1][2:]):
+                log.answers = [OUT_OF_ORDER]
+            refused.extend([sequence] * len(log.answers))
+            return log.produce(request)
+
+        broker.on(ApiKey.PRODUCE, as_a_leader_does)
         futures = []
         for n in range(30):
             futures += producer.send_many("t", [b"%d.%d" % (n, k) for k in range(10)])
         producer.flush(20)
         assert [future.get(0).offset for future in futures] == list(range(1, 301))
         assert log.values[("t", 0)] == [b"first"] + [b"%d.%d" % (n, k) for n in range(30) for k in range(10)]
+        assert len(refused) > 1 and refused == sorted(set(refused)), "each was refused once, and came again in its turn"
         ends = [first + count for _id, _epoch, first, count in log.batches]
         assert [first for _id, _epoch, first, _count in log.batches][1:] == ends[:-1]
 
@@ -139,6 +181,17 @@ def test_e1_a_batch_without_a_broker_expires_and_says_it_was_never_sent() -> Non
         assert producer.metrics()["buffer_bytes_in_use"] == 0 and producer.metrics()["records_failed"] == 1
 
 
+def test_e1_the_next_expiry_ends_the_senders_sleep() -> None:
+    """The broker has told it to be silent for 100 s, and no request is open whose time-out would wake it."""
+    with scripted(delivery_timeout_ms=400, request_timeout_ms=300) as (broker, log, producer):
+        broker.on(ApiKey.PRODUCE, lambda request: replace(log.produce(request), throttle_time_ms=100_000))
+        producer.send("t", b"x").get(10)
+        future = producer.send("t", b"y")
+        with pytest.raises(BatchExpired, match="never sent"):
+            future.get(30)
+        assert len(log.produced) == 1
+
+
 def test_e2_e4_a_batch_in_flight_expires_once_and_its_memory_waits_for_the_socket() -> None:
     """Outcome unknown at the time-out; the bytes are held until the connection is closed by its own time-out."""
     with scripted(delivery_timeout_ms=600, request_timeout_ms=500, enable_idempotence=False) as (
@@ -161,7 +214,7 @@ def test_e2_e4_a_batch_in_flight_expires_once_and_its_memory_waits_for_the_socke
 
 def test_e2_memory_is_not_given_back_while_the_socket_may_still_send_it() -> None:
     """KAFKA-19012: failing a batch and freeing its bytes are two events."""
-    with scripted(delivery_timeout_ms=1000, request_timeout_ms=1000, linger_ms=0) as (_broker, log, producer):
+    with scripted(delivery_timeout_ms=60_000, request_timeout_ms=60_000, linger_ms=0) as (broker, log, producer):
         producer.send("t", b"x").get(10)
         log.answers = [(SILENCE, True)] * 10
         sender = producer._sender
@@ -174,7 +227,8 @@ def test_e2_memory_is_not_given_back_while_the_socket_may_still_send_it() -> Non
         with pytest.raises(OutcomeUnknown):
             future.get(5)
         with sender.lock:
-            assert batch.on_wire == bool(batch.memory) == bool(batch.parts)
+            assert batch.is_over and batch.on_wire and batch.memory and batch.parts
+        broker.drop_connections()
         until(lambda: producer.metrics()["buffer_bytes_in_use"] == 0)
 
 
@@ -185,7 +239,7 @@ def test_e3_a_late_success_is_counted_and_changes_nothing(caplog: pytest.LogCapt
 
 
 def test_p5_a_full_buffer_blocks_up_to_max_block_ms_then_says_so() -> None:
-    """And send goes on as soon as something was acknowledged."""
+    """What was taken before is written all the same, and then there is room again."""
     with scripted(buffer_memory=20_000, batch_size=5000, max_block_ms=1500) as (_broker, log, producer):
         producer.send("t", b"x").get(10)
         gate = threading.Event()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 import stat
 from pathlib import Path
 
@@ -13,6 +14,12 @@ from streamlet.devcluster.certificates import KEY_PASSWORD, Certificates, make_c
 from streamlet.kafka import ClientConfig, KafkaClient
 from streamlet.kafka.settings.security import SECRETS, security_of
 
+GRANT = {
+    "sasl_mechanism": "OAUTHBEARER",
+    "sasl_oauthbearer_token_endpoint_url": "https://login.example.org/token",
+    "sasl_oauthbearer_client_credentials_client_id": "counter",
+    "sasl_oauthbearer_client_credentials_client_secret": "hunter2",
+}
 SASL = {"sasl_mechanism": "SCRAM-SHA-256", "sasl_plain_username": "bob", "sasl_plain_password": "hunter2"}
 
 
@@ -36,6 +43,20 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
         ({"security_protocol": "SSL", "ssl_password": "hunter2"}, "ssl_password is given without ssl_certfile"),
         ({"security_protocol": "SSL", "ssl_cafile": ""}, "must be a string that is not empty"),
         ({"security_protocol": "SSL", "ssl_cafile": 5}, "must be a string"),
+        ({"ssl_context": ssl.create_default_context()}, "ssl_context is given, but security_protocol = 'PLAINTEXT'"),
+        ({"security_protocol": "SSL", "ssl_context": "ca.pem"}, "must be an ssl.SSLContext"),
+        (
+            {"security_protocol": "SSL", "ssl_context": ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)},
+            "ssl_context is a context of a server",
+        ),
+        (
+            {"security_protocol": "SSL", "ssl_context": ssl.create_default_context(), "ssl_cafile": "ca.pem"},
+            "ssl_cafile is given beside ssl_context, which is used as it is: call its load_verify_locations()",
+        ),
+        (
+            {"security_protocol": "SSL", "ssl_context": ssl.create_default_context(), "ssl_check_hostname": False},
+            "set its check_hostname to False and leave ssl_check_hostname out",
+        ),
         (SASL, "sasl_mechanism is given, but security_protocol = 'PLAINTEXT' asks for no user"),
         ({"security_protocol": "SSL", **SASL}, "set it to 'SASL_SSL'"),
         ({"security_protocol": "SASL_SSL"}, "needs sasl_mechanism and sasl_plain_username and sasl_plain_password"),
@@ -44,6 +65,51 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
         ({"security_protocol": "SASL_SSL", **SASL, "sasl_plain_password": "a\0b"}, "NUL character"),
         ({"security_protocol": "SASL_SSL", **SASL, "sasl_mechanism": "SCRAM-SHA256"}, "nearest one is SCRAM-SHA-256"),
         ({"security_protocol": "SASL_SSL", **SASL, "sasl_mechanism": "GSSAPI"}, "choose from PLAIN, SCRAM-SHA-256"),
+        (GRANT, "sasl_mechanism is given, but security_protocol = 'PLAINTEXT' asks for no user"),
+        (
+            {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"},
+            "needs sasl_oauth_token_provider, or sasl_oauthbearer_token_endpoint_url, sasl_oauthbearer_client",
+        ),
+        (
+            {"security_protocol": "SASL_SSL", **GRANT, "sasl_oauthbearer_client_credentials_client_secret": None},
+            "'OAUTHBEARER' needs sasl_oauthbearer_client_credentials_client_secret: give it too",
+        ),
+        (
+            {"security_protocol": "SASL_SSL", **GRANT, "sasl_oauth_token_provider": str},
+            "sasl_oauthbearer_token_endpoint_url is given beside sasl_oauth_token_provider",
+        ),
+        (
+            {"security_protocol": "SASL_SSL", **GRANT, "sasl_plain_password": "hunter2"},
+            "sasl_plain_password is given, and OAUTHBEARER takes a token in its place",
+        ),
+        (
+            {"security_protocol": "SASL_SSL", **SASL, "sasl_oauth_token_provider": str},
+            "sasl_oauth_token_provider is given, and sasl_mechanism is 'SCRAM-SHA-256': set it to 'OAUTHBEARER'",
+        ),
+        (
+            {
+                "security_protocol": "SASL_SSL",
+                "sasl_mechanism": "OAUTHBEARER",
+                "sasl_oauth_token_provider": "eyJhbGciOiJub25lIn0.77.",
+            },
+            "must be a function that returns a token, or an object with such a method `token`; str is neither",
+        ),
+        (
+            {
+                "security_protocol": "SASL_SSL",
+                **GRANT,
+                "sasl_oauthbearer_token_endpoint_url": "https://a:hunter2@login.example.org/token",
+            },
+            "= 'login.example.org/token' must be an address of HTTP without a user in it",
+        ),
+        (
+            {"security_protocol": "SASL_SSL", **GRANT, "sasl_oauthbearer_token_endpoint_url": "file:///etc/token"},
+            "must be an address of HTTP",
+        ),
+        (
+            {"security_protocol": "SASL_SSL", **GRANT, "sasl_login_read_timeout_ms": 0},
+            "sasl_login_read_timeout_ms = 0 must be a whole number of at least 1",
+        ),
     ],
 )
 def test_security_settings_that_contradict_each_other_are_refused(settings: dict[str, object], words: str) -> None:
@@ -60,8 +126,14 @@ def test_secrets_are_in_no_repr() -> None:
     with KafkaClient(config) as client:
         assert "hunter2" not in repr(config) + repr(client) + str(config)
         assert "bob" in repr(config)
-    assert {"sasl_plain_password", "ssl_password"} == SECRETS
-    assert security_of(config)["sasl_plain_password"] == "hunter2" and len(security_of(config)) == 9
+    assert {
+        "sasl_plain_password",
+        "ssl_password",
+        "sasl_oauthbearer_client_credentials_client_secret",
+    } == SECRETS
+    assert security_of(config)["sasl_plain_password"] == "hunter2" and len(security_of(config)) == 16
+    config = ClientConfig.of({"bootstrap_servers": "h:1", "security_protocol": "SASL_SSL", **GRANT})
+    assert "hunter2" not in repr(config) and "login.example.org" in repr(config)
 
 
 def test_files_that_cannot_be_used_are_named_before_anything_is_dialled(

@@ -9,6 +9,7 @@ from streamlet.kafka.broker_errors import CoordinatorLoadInProgress
 from streamlet.kafka.client.group_requests import OffsetAndMetadata
 from streamlet.kafka.consumer.commits import STORED_AGAIN_S, Commits
 from streamlet.kafka.consumer.consumer_config import ConsumerConfig
+from streamlet.kafka.consumer.metrics import ConsumerMetrics
 from streamlet.kafka.consumer.subscription_state import SubscriptionState
 from streamlet.kafka.future import RequestFuture
 from streamlet.kafka.metadata.cluster import TopicPartition
@@ -27,16 +28,21 @@ class Rig:
         self.subscriptions = SubscriptionState()
         self.subscriptions.assign_from_user([TP, OTHER])
         self.commits = Commits(
-            client, self.subscriptions, config, self.clock.monotonic, lambda tps: False, lambda: None
+            client, self.subscriptions, config, self.clock.monotonic, lambda tps: False, lambda: None, ConsumerMetrics()
         )
         self.sent: list[dict[TopicPartition, OffsetAndMetadata]] = []
         self.error: Any = None
+        self.open: list[RequestFuture[Any]] | None = None
+        """A list: requests are left open in it."""
         self.commits._offsets = self  # type: ignore[assignment]
 
     def commit(self, offsets: Any, member: Any) -> RequestFuture[Any]:
         self.sent.append(dict(offsets))
         future: RequestFuture[Any] = RequestFuture()
-        future.complete(dict.fromkeys(offsets, self.error))
+        if self.open is None:
+            future.complete(dict.fromkeys(offsets, self.error))
+        else:
+            self.open.append(future)
         return future
 
     def after(self, seconds: float, **consumed: int) -> int:
@@ -85,6 +91,20 @@ def test_after_a_new_assignment_nothing_is_known() -> None:
     rig.after(5, p0=10)
     rig.commits.restart_timer()
     assert rig.after(5, p0=10) == 1
+
+
+def test_c7_an_automatic_commit_never_begins_before_the_last_one_has_ended() -> None:
+    """However many intervals its answer takes; the next one comes an interval after that answer, with the newest."""
+    rig = Rig()
+    rig.open = []
+    assert rig.after(5, p0=10) == 1
+    assert [rig.after(5, p0=offset) for offset in (11, 12, 13)] == [0, 0, 0] and len(rig.open) == 1
+    assert rig.commits.next_wake_s(rig.clock.monotonic()) == float("inf"), "poll need not wake for it"
+    rig.open[0].complete({TP: None})
+    rig.commits.run_callbacks()
+    assert rig.after(4.9, p0=14) == 0
+    assert rig.after(0.1, p0=15) == 1
+    assert rig.sent == [{TP: OffsetAndMetadata(10)}, {TP: OffsetAndMetadata(15)}]
 
 
 def test_c7_waiting_for_earlier_commits_is_within_the_time_given() -> None:

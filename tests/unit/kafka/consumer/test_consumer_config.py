@@ -42,6 +42,15 @@ def test_without_a_word_everything_is_as_in_java() -> None:
         ({"auto_offset_reset": "never"}, "earliest, latest, none"),
         ({"isolation_level": "serializable"}, "read_uncommitted, read_committed"),
         ({"max_poll_records": 0}, "max_poll_records = 0"),
+        ({"group_protocol": "next"}, "group_protocol = 'next' is not possible: choose from classic, consumer"),
+        ({"group_remote_assignor": "range"}, "is for group_protocol = 'consumer'"),
+        ({"group_protocol": "consumer", "group_remote_assignor": ""}, "is not a name of an assignor"),
+        ({"group_protocol": "consumer", "session_timeout_ms": 45_000}, "group.consumer.session.timeout.ms. Leave it"),
+        ({"group.protocol": "consumer", "heartbeat.interval.ms": 3}, "group.consumer.heartbeat.interval.ms. Leave it"),
+        (
+            {"group_protocol": "consumer", "partition_assignment_strategy": ["range"]},
+            "the coordinator shares out; group_remote_assignor names its assignor",
+        ),
         ({"session_timeout_ms": 1 << 31}, "session_timeout_ms = 2147483648"),
         ({"fetch_max_bytes": 1 << 40}, "fetch_max_bytes"),
     ],
@@ -65,6 +74,12 @@ def test_an_assignor_that_does_not_exist_is_refused_before_anything_joins() -> N
     with pytest.raises(SettingError, match="rnage"):
         of(partition_assignment_strategy=["rnage"])
     assert of(partition_assignment_strategy=["range", "sticky"]).partition_assignment_strategy == ["range", "sticky"]
+
+
+def test_the_newer_protocol_needs_nothing_but_its_name() -> None:
+    config = of(group_id="g", group_protocol="consumer")
+    assert (config.group_protocol, config.group_remote_assignor) == ("consumer", None)
+    assert of(group_id="g").group_protocol == "classic"
 
 
 def test_a_static_member_may_be_away_for_its_session() -> None:

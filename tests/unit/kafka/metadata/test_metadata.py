@@ -71,7 +71,17 @@ def test_m1_a_request_waits_for_the_back_off_only(metadata: Metadata) -> None:
     assert metadata.time_to_next_update(0.2) == 0.0
 
 
-def test_failures_back_off_up_to_a_second(metadata: Metadata) -> None:
+def test_m1_the_age_counts_from_the_last_success(metadata: Metadata) -> None:
+    """Asked at 290 s without an answer: it is due at 300 s all the same, and then 300 s after that success."""
+    metadata.failed_update(290.0)
+    assert (metadata.last_refresh_s, metadata.last_success_s) == (290.0, 0.0)
+    assert metadata.time_to_next_update(290.5) == 9.5
+    metadata.update(metadata.next_request(), answer(topic()), 301.0)
+    assert (metadata.last_refresh_s, metadata.last_success_s) == (301.0, 301.0)
+    assert metadata.time_to_next_update(302.0) == 299.0
+
+
+def test_m1_failures_back_off_up_to_a_second(metadata: Metadata) -> None:
     """The cluster stays, the waits double: 0.1, 0.2, 0.4, 0.8, 1.0, 1.0."""
     known, waits = metadata.cluster, []
     metadata.request_update()
@@ -97,7 +107,7 @@ def test_answers_that_tell_nothing_new_are_asked_for_ever_more_slowly(metadata: 
     assert metadata.time_to_next_update(20.0) == pytest.approx(0.1)
 
 
-def test_a_new_topic_is_asked_for_at_once_and_alone(metadata: Metadata) -> None:
+def test_m4_a_new_topic_is_asked_for_at_once_and_alone(metadata: Metadata) -> None:
     """And its answer is merged with what is known."""
     assert metadata.add_topic("u") and not metadata.add_topic("u")
     assert metadata.time_to_next_update(0.001) == 0.0
@@ -195,14 +205,30 @@ def test_m1_listeners_see_each_update_and_a_faulty_one_costs_nothing(
 
 
 def test_m1_the_cluster_has_the_maps_of_the_article(metadata: Metadata) -> None:
-    """Brokers by id, partitions by topic, by name, by leader, and those with a leader."""
+    """Brokers by id, partitions by topic, by name, by leader, and those with a leader; the ids beside them."""
     cluster = metadata.cluster
+    assert (cluster.cluster_id, cluster.controller_id) == ("c", 1)
     (info,) = cluster.partitions_for("t")
     assert cluster.brokers[1] == Broker(1, "b1", 9092) and str(cluster.brokers[1]) == "b1:9092 (id 1)"
     assert cluster.partition(TopicPartition("t", 0)) is info and cluster.partition(TopicPartition("t", 1)) is None
     assert cluster.partitions_led_by(1) == (info,) == cluster.available_partitions_for("t")
     assert cluster.partitions_led_by(2) == () == cluster.partitions_for("u")
     assert info.topic_partition == TopicPartition("t", 0) and str(info.topic_partition) == "t-0"
+
+
+def test_m1_the_cluster_tells_internal_topics_from_those_the_user_may_not_see() -> None:
+    """And before the first answer that only the bootstrap addresses are known; a failed update leaves it so."""
+    metadata = Metadata()
+    for name in ("t", "secret", "__consumer_offsets"):
+        metadata.add_topic(name)
+    metadata.update(metadata.next_request(), answer(brokers=()), 0.0)
+    before = metadata.cluster
+    assert before.is_bootstrap_configured and before.unauthorized_topics == before.internal_topics == frozenset()
+    hidden = MetadataTopic(error_code=0, name="__consumer_offsets", is_internal=True)
+    metadata.update(metadata.next_request(), answer(topic(), topic("secret", error=29), hidden), 1.0)
+    assert not metadata.cluster.is_bootstrap_configured
+    assert metadata.cluster.unauthorized_topics == {"secret"}
+    assert metadata.cluster.internal_topics == {"__consumer_offsets"}
 
 
 def test_m5_a_producers_topic_expires_when_it_is_not_used(metadata: Metadata) -> None:

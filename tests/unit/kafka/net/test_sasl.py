@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streamlet.kafka.errors import AuthenticationFailed
-from streamlet.kafka.net.sasl import Plain, Scram, sasl_client
+from streamlet.kafka.net.sasl import OAuthBearer, Plain, Scram, sasl_client
 from streamlet.kafka.protocol.messages.api_versions_and_sasl import SaslAuthenticateRequest
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
@@ -67,3 +67,18 @@ def test_plain_says_all_at_once() -> None:
     assert isinstance(talk, Plain)
     assert talk.first() == b"\0alice\0geheim-\xc3\xa9" and talk.next(b"") is None
     assert "geheim" not in repr(SaslAuthenticateRequest(auth_bytes=talk.first()))
+
+
+def test_oauthbearer_says_what_rfc_7628_says() -> None:
+    """The token with its extensions; after a refusal in JSON one byte, and then nothing is believed any more."""
+    talk = OAuthBearer("vF9dft4qmTc2Nvb3RlckBhbHRhdmlzdGEuY29tCg==", {"tenant": "t1", "zone": "a b"})
+    assert talk.first() == (
+        b"n,,\x01auth=Bearer vF9dft4qmTc2Nvb3RlckBhbHRhdmlzdGEuY29tCg==\x01tenant=t1\x01zone=a b\x01\x01"
+    )
+    assert talk.next(b"") is None
+    assert "refuses our token (it says: no)" in talk.refused(" (it says: no)")
+    refused = OAuthBearer("abc", {})
+    assert refused.next(b'{"status":"invalid_token"}') == b"\x01"
+    assert '{"status":"invalid_token"}' in refused.refused("") and "abc" not in refused.refused("")
+    with pytest.raises(AuthenticationFailed, match="invalid_token"):
+        refused.next(b"")

@@ -111,6 +111,19 @@ def test_e1_queued_batches_expire_by_their_age_head_first() -> None:
     assert made.next_expiry_s(10.0) == 4.0
 
 
+def test_e1_only_the_head_of_a_queue_is_looked_at() -> None:
+    """It is the oldest by rule, so that a turn costs a look at each queue, however long; put out of order by hand."""
+    made = accumulator()
+    queue = made.queue(TopicPartition("t", 0))
+    for created in (5.0, 0.0, 20.0):
+        append(made, 0, b"x", created)
+        queue.open = None
+    young, old, _last = queue.batches
+    assert made.expired(10.0) == [] and made.next_expiry_s(10.0) == 5.0
+    assert made.expired(15.0) == [young, old], "the head goes, and what stands behind it is the head"
+    assert len(queue.batches) == 1
+
+
 def test_e2_batches_in_flight_expire_by_the_same_clock() -> None:
     """They leave, so that their late answer finds them gone; one that is over already is a mistake of ours."""
     batch = ProducerBatch(TopicPartition("t", 0), 0, 1.0)

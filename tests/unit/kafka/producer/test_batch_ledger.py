@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from streamlet.kafka.metadata.cluster import Broker, Cluster, PartitionInfo, Top
 from streamlet.kafka.producer.accumulator import AccumulatorSettings, BufferPool, RecordAccumulator
 from streamlet.kafka.producer.batch_ledger import BatchLedger, Outcome, RetryLimits
 from streamlet.kafka.producer.errors import BatchExpired, OutcomeUnknown
+from streamlet.kafka.producer.metrics import ProducerMetrics
 from streamlet.kafka.producer.producer_batch import MOVES, BatchState, ProducerBatch
 from streamlet.kafka.producer.record_future import FutureRecordMetadata, run_callbacks
 from streamlet.kafka.records.appending import encode_record
@@ -30,7 +32,8 @@ class Books:
         self.accumulator = RecordAccumulator(
             AccumulatorSettings(200, 0.0, 10.0, Backoff(0.1, 1.0)), BufferPool(4000), None, lambda: 0.5
         )
-        self.ledger = BatchLedger(self.accumulator, RetryLimits(2, 10.0), **settings)
+        self.metrics = ProducerMetrics()
+        self.ledger = BatchLedger(self.accumulator, RetryLimits(2, 10.0), metrics=self.metrics, **settings)
 
     def batch(self, records: int = 1) -> ProducerBatch:
         queue = self.accumulator.queue(TP)
@@ -162,7 +165,22 @@ def test_the_end_of_the_producer_ends_every_batch_wherever_it_is() -> None:
     assert (flying.state, queued.state) == (BatchState.GIVEN_UP, BatchState.ABORTED)
     assert books.accumulator.pool.in_use == 200, "the socket may still send from the one on the wire"
     books.ledger.release_all([flying, queued])
-    assert flying.state is BatchState.FAILED and books.accumulator.pool.in_use == 0 and not books.ledger.on_wire
+    assert flying.state is BatchState.ABORTED and books.accumulator.pool.in_use == 0 and not books.ledger.on_wire
+
+
+def test_e3_a_success_after_an_abort_is_told_of_and_counted_and_changes_nothing() -> None:
+    """``done`` twice by abort: the future failed when the producer was closed, and stays so."""
+    books = Books()
+    batch = books.sent(2)
+    future = FutureRecordMetadata(batch, 1, 0)
+    assert books.ledger.abort_all(GONE) == [batch]
+    run_callbacks(batch)
+    books.answer(batch, None)
+    assert batch.state is BatchState.ABORTED and batch.error is GONE and batch.base_offset == -1
+    assert future.exception is GONE and books.accumulator.pool.in_use == 0
+    (level, text, arguments) = books.ledger.notes[-1]
+    assert level == logging.WARNING and "2 record(s) for t-0 were written at offset 7 after all" in text % arguments
+    assert books.metrics.late_successes == 1
 
 
 def test_one_at_a_time_keeps_the_partition_until_the_answer() -> None:

@@ -53,6 +53,18 @@ def test_p1_a_send_error_makes_the_interval_partitioner_choose_again() -> None:
     assert made.keyless(state, 599.5).topic_partition.partition == 1
 
 
+def test_p1_keyless_records_go_to_another_partition_when_the_interval_is_over() -> None:
+    """Ten minutes, unless ``interval_sticky_ms`` says otherwise."""
+    for settings, interval_s in (({}, 600.0), ({"interval_sticky_ms": 2000}, 2.0)):
+        made = topics(cluster({0: 1, 1: 1}), partitioner="interval_sticky", **settings)
+        state = made.get("t")
+        assert state is not None
+        assert made.keyless(state, 50.0).topic_partition.partition == 0
+        made._uniform = lambda: 0.9
+        assert made.keyless(state, 50.0 + interval_s - 0.5).topic_partition.partition == 0
+        assert made.keyless(state, 50.0 + interval_s).topic_partition.partition == 1
+
+
 def test_p1_the_default_sticks_until_a_batch_is_full() -> None:
     """KIP-794: batch_size bytes to one partition, then another."""
     made = topics(cluster({0: 1, 1: 1}), batch_size=100)
@@ -100,6 +112,10 @@ def test_p8_only_when_every_replica_is_down() -> None:
     assert not all_replicas_down(Cluster.of([Broker(2, "h", 2)], up), info)
     assert all_replicas_down(Cluster.of([Broker(3, "h", 3)], up), info)
     assert not all_replicas_down(Cluster.of([Broker(3, "h", 3)], up), None)
+
+
+def test_p8_records_stay_where_they_belong_unless_the_user_says_otherwise() -> None:
+    assert ProducerConfig.of({"bootstrap_servers": "h:1"}).partition_failover == "off"
 
 
 def test_p8_keys_stay_unless_all_is_said() -> None:

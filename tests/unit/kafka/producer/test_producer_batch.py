@@ -98,15 +98,28 @@ def test_a_split_keeps_records_order_sequences_and_futures(records: list[Record]
     assert called == [100, 99 + len(records)]
 
 
+ENDS = (
+    (ProducerBatch.fail, BatchState.FAILED),
+    (ProducerBatch.abort, BatchState.ABORTED),
+)
+
+
+def stays_over(batch: ProducerBatch) -> None:
+    """A success and a failure that come later change nothing; it is never aborted twice."""
+    assert batch.is_over and not batch.complete(5, -1) and not batch.fail(KafkaError("y"))
+    with pytest.raises(RuntimeError, match="its final state is set once"):
+        batch.abort(KafkaError("z"))
+    assert batch.base_offset == -1 and str(batch.error) == "x"
+
+
 def test_e3_the_first_final_state_stays() -> None:
     """A late success after a failure is false, a second failure too; after success anything is a mistake of ours."""
-    for end in (lambda one: one.fail(KafkaError("x")), lambda one: one.abort(KafkaError("x"))):
+    for end, state in ENDS:
         batch = batch_of([(None, b"v", (), 0)])
-        assert end(batch)
-        state = batch.state
-        assert not batch.complete(5, -1)
-        assert not batch.fail(KafkaError("y")) and not batch.abort(KafkaError("z"))
-        assert batch.state is state and batch.base_offset == -1 and str(batch.error) == "x"
+        end(batch, KafkaError("x"))
+        assert batch.state is state
+        stays_over(batch)
+        assert batch.state is state
     batch = batch_of([(None, b"v", (), 0)])
     assert answered(batch).complete(5, -1) and batch.state is BatchState.SUCCEEDED
     for again in (
@@ -116,6 +129,19 @@ def test_e3_the_first_final_state_stays() -> None:
     ):
         with pytest.raises(RuntimeError, match="its final state is set once"):
             again()
+
+
+def test_e3_what_is_given_up_in_flight_ends_as_it_was_given_up() -> None:
+    """Expired: FAILED; aborted: ABORTED. It is over for its futures at once, and for the socket with its request."""
+    for end, state in ENDS:
+        batch = batch_of([(None, b"v", (), 0)])
+        batch.move(BatchState.IN_FLIGHT)
+        end(batch, KafkaError("x"))
+        stays_over(batch)
+        assert batch.state is BatchState.GIVEN_UP and batch.on_wire
+        batch.answered()
+        stays_over(batch)
+        assert batch.state is state and not batch.on_wire
 
 
 def test_e4_callbacks_run_once_in_order_and_one_that_raises_hurts_no_other(caplog: pytest.LogCaptureFixture) -> None:

@@ -15,7 +15,19 @@ from typing import Any, NamedTuple
 from streamlet.kafka.consumer.assignors.base import Subscription, encode_assignment
 from streamlet.kafka.metadata.cluster import TopicPartition
 from streamlet.kafka.net.sasl import SaslClient
-from streamlet.kafka.protocol.messages import REQUESTS, configs, fetch, groups, offsets, produce, topics, transactions
+from streamlet.kafka.protocol.messages import (
+    REQUESTS,
+    acls,
+    configs,
+    fetch,
+    groups,
+    offsets,
+    produce,
+    replicas,
+    scram_users,
+    topics,
+    transactions,
+)
 from streamlet.kafka.protocol.messages.api_versions_and_sasl import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -54,7 +66,8 @@ from tests.whole_batches import BatchFields, NewRecord, encode_batch
 
 _PASSING = {3, 5, 14, 15, 16, 51}
 """No topic or leader yet, coordinator loads or is looked for, a transaction is being ended: said again."""
-_MEMBER_ID_REQUIRED = 79
+_UNSUPPORTED_VERSION, _MEMBER_ID_REQUIRED = 35, 79
+_ELECTION_NOT_NEEDED, _RESOURCE_NOT_FOUND = 84, 91
 _INTRODUCTION = ApiVersionsRequest(client_software_name="every-request", client_software_version="1.0")
 
 
@@ -155,7 +168,11 @@ class Conversation:
         rounds = max(len(kind.versions) for kind in REQUESTS.values())
         for self._round in range(rounds):
             self._topics()
+            self._replicas()
+            self._acls()
+            self._users()
             self._transaction()
+            self._member_with_epochs()
             self._reading()
             self._end()
 
@@ -207,6 +224,47 @@ class Conversation:
             resource_type=configs.TOPIC, resource_name=self._topic, configuration_keys=keys
         )
         self._ask(configs.DescribeConfigsRequest(resources=(wanted,), include_synonyms=True))
+
+    def _replicas(self) -> None:
+        kept = replicas.ReassignablePartition(partition_index=0, replicas=(0,))
+        row = replicas.ReassignableTopic(name=self._topic, partitions=(kept,))
+        self._ask(replicas.AlterPartitionReassignmentsRequest(timeout_ms=20_000, topics=(row,)))
+        asked = replicas.ListPartitionReassignmentsTopics(name=self._topic, partition_indexes=(0,))
+        self._ask(replicas.ListPartitionReassignmentsRequest(timeout_ms=20_000, topics=(asked,)))
+        self._ask(replicas.ListPartitionReassignmentsRequest(timeout_ms=20_000, topics=None))
+        elected = replicas.ElectionTopicPartitions(topic=self._topic, partitions=(0,))
+        request = replicas.ElectLeadersRequest(election_type=0, topic_partitions=(elected,), timeout_ms=20_000)
+        self._ask(request, (_ELECTION_NOT_NEEDED,))
+        wanted = replicas.DescribableLogDirTopic(topic=self._topic, partitions=(0, 1))
+        (directory,) = self._ask(replicas.DescribeLogDirsRequest(topics=(wanted,))).results
+        assert {row.partition_index for row in directory.topics[0].partitions} == {0, 1}
+
+    def _acls(self) -> None:
+        # Prefixed with a name that no topic has: a rule for one denies it to all others.
+        rule = {"resource_type": 2, "resource_name": f"{self._topic}-none", "principal": "User:alice", "host": "*"}
+        rule |= {"operation": 3, "permission_type": 3}
+        self._ask(acls.CreateAclsRequest(creations=(acls.AclCreation(**rule, resource_pattern_type=4),)))
+        wanted = {"resource_type_filter": 2, "resource_name_filter": f"{self._topic}-none", "pattern_type_filter": 4}
+        wanted |= {"principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1}
+        deadline = time.monotonic() + PATIENCE_S
+        while not (found := self._ask(acls.DescribeAclsRequest(**wanted)).resources):
+            assert time.monotonic() < deadline
+        assert [row.principal for row in found[0].acls] == ["User:alice"]
+        answer = self._ask(acls.DeleteAclsRequest(filters=(acls.DeleteAclsFilter(**wanted),)))
+        assert len(answer.filter_results[0].matching_acls) == 1
+
+    def _users(self) -> None:
+        new = scram_users.ScramCredentialUpsertion(
+            name=self._topic, mechanism=1, iterations=4096, salt=b"s" * 24, salted_password=b"p" * 32
+        )
+        self._ask(scram_users.AlterUserScramCredentialsRequest(upsertions=(new,)))
+        asked = scram_users.DescribeUserScramCredentialsRequest(users=(scram_users.UserName(name=self._topic),))
+        deadline = time.monotonic() + PATIENCE_S
+        while not (found := self._ask(asked, (_RESOURCE_NOT_FOUND,)).results[0].credential_infos):
+            assert time.monotonic() < deadline
+        assert [(row.mechanism, row.iterations) for row in found] == [(1, 4096)]
+        gone = scram_users.ScramCredentialDeletion(name=self._topic, mechanism=1)
+        self._ask(scram_users.AlterUserScramCredentialsRequest(deletions=(gone,)))
 
     def _transaction(self) -> None:
         name = self._topic
@@ -305,7 +363,44 @@ class Conversation:
             topics=(offsets.OffsetCommitTopic(name=self._topic, partitions=(row,)),),
         )
         self._ask(commit)
+        if (ApiKey.OFFSET_COMMIT, 9) in shared_versions(self.offered):
+            self._ask(dataclasses.replace(commit, by_epoch=True))
+            self._fetch_by_epoch(self._group, None, -1)
         return member, generation
+
+    def _fetch_by_epoch(self, group: str, member: str | None, epoch: int) -> None:
+        stored = OffsetFetchTopic(name=self._topic, partition_indexes=(1,))
+        row = offsets.OffsetFetchGroup(group_id=group, member_id=member, member_epoch=epoch, topics=(stored,))
+        assert self._ask(OffsetFetchRequest(groups=(row,))).groups[0].topics[0].partitions[0].committed_offset == 1
+
+    def _member_with_epochs(self) -> None:
+        """A group of the newer protocol: a member joins, is given both partitions, commits, and leaves."""
+        if ApiKey.CONSUMER_GROUP_HEARTBEAT not in self.offered:
+            return
+        group, member = f"{self._group}-epochs", "m" * 22
+        self._ask(FindCoordinatorRequest(key=group, key_type=GROUP))
+
+        def beat(epoch: int, **more: Any) -> Any:
+            request = groups.ConsumerGroupHeartbeatRequest(group_id=group, member_id=member, member_epoch=epoch, **more)
+            return self._ask(request, (_UNSUPPORTED_VERSION,))
+
+        given = beat(0, rebalance_timeout_ms=10_000, subscribed_topic_names=(self._topic,), topic_partitions=())
+        if given.error_code:  # a 3.9 offers the API and does not speak it
+            return
+        (row,) = given.assignment.topic_partitions
+        assert sorted(row.partitions) == [0, 1]
+        epoch = beat(given.member_epoch, topic_partitions=(row,)).member_epoch
+        part = offsets.OffsetCommitPartition(partition_index=1, committed_offset=1)
+        commit = offsets.OffsetCommitRequest(
+            group_id=group,
+            generation_id=epoch,
+            member_id=member,
+            topics=(offsets.OffsetCommitTopic(name=self._topic, partitions=(part,)),),
+            by_epoch=True,
+        )
+        self._ask(commit)
+        self._fetch_by_epoch(group, member, epoch)
+        assert beat(groups.LEAVING_EPOCH).member_epoch == groups.LEAVING_EPOCH
 
     def _reading(self) -> None:
         earliest = fetch.ListOffsetsPartition(partition_index=1, timestamp=fetch.EARLIEST_TIMESTAMP)

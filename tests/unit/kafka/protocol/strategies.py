@@ -23,7 +23,8 @@ def values_of(kind: Kind, version: int, flexible: bool, nullable: bool) -> st.Se
     if kind is schema.UUID:
         return st.binary(min_size=16, max_size=16).map(uuid_text)
     if isinstance(kind, Struct):
-        return messages(kind._cls, version, flexible)
+        made = messages(kind._cls, version, flexible)
+        return st.none() | made if nullable else made
     if isinstance(kind, Array):
         found = st.lists(values_of(kind._item, version, flexible, False), max_size=3).map(tuple)
     elif kind is schema.STRING:

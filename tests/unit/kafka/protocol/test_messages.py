@@ -118,7 +118,7 @@ def _from_plain(cls: type, plain: dict[str, Any]) -> Any:
     def value(kind: Kind, raw: Any) -> Any:
         if isinstance(kind, Array) and raw is not None:
             return tuple(value(kind._item, row) for row in raw)
-        if isinstance(kind, Struct):
+        if isinstance(kind, Struct) and raw is not None:
             return _from_plain(kind._cls, raw)
         return bytes.fromhex(raw) if kind in (BYTES, RECORDS) and raw is not None else raw
 
@@ -133,7 +133,7 @@ ANSWERS = json.loads((FOLDER / "answers.json").read_text("utf-8"))["answers"]
 
 @pytest.mark.parametrize("row", GOLDEN, ids=lambda row: f"{row['message']}-v{row['version']}")
 def test_the_bytes_are_those_of_another_client(row: dict[str, Any]) -> None:
-    """Both ways, for values that kafka-python's generated codecs wrote (see ``golden/make.py``)."""
+    """Both ways, for values that kafka-python's codecs or Java's wrote (``golden/make.py``, ``make_by_java.py``)."""
     kind = REQUESTS[ApiKey[row["api"]]]
     cls = kind if row["message"] == kind.__name__ else kind.response_type
     codec = codec_of(cls, row["version"], row["version"] >= kind.flexible_since)

@@ -146,22 +146,11 @@ def test_another_clients_method_names_ours(client: type[Admin | Consumer | Produ
             _ = made.nothing  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("theirs", ["create_acls", "describe_acls", "delete_acls"])
-def test_a_call_for_acls_names_kafkas_tool(theirs: str) -> None:
-    said = rf"no attribute '{theirs}': .*kafka-acls\.sh.*`streamlet docs {GUIDE}`"
-    with Admin(bootstrap_servers=SERVERS) as made, pytest.raises(AttributeError, match=said):
-        getattr(made, theirs)
-
-
 @pytest.mark.parametrize(
     ("theirs", "tool"),
     [
-        ("describe_log_dirs", "kafka-log-dirs.sh"),
-        ("perform_leader_election", "kafka-leader-election.sh"),
-        ("describe_user_scram_credentials", "kafka-configs.sh"),
-        ("alter_user_scram_credentials", "kafka-configs.sh"),
+        ("alter_replica_log_dirs", "kafka-reassign-partitions.sh"),
         ("describe_client_quotas", "kafka-configs.sh"),
-        ("alter_partition_reassignments", "kafka-reassign-partitions.sh"),
     ],
 )
 def test_a_call_of_an_administrator_that_is_not_there_names_kafkas_tool(theirs: str, tool: str) -> None:

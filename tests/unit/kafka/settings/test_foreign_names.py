@@ -67,15 +67,13 @@ def test_a_name_that_others_have_for_it(client: Callable[..., Any], name: str, s
 @pytest.mark.parametrize(
     ("client", "name", "says"),
     [
-        (Consumer, "group_protocol", "KIP-848.*is not offered.*classic"),
-        (Consumer, "group.remote.assignor", "partition_assignment_strategy"),
         (Producer, "api_version", "agreed on with each broker by itself; leave it out"),
         (Producer, "on_delivery", "add_callback"),
         (Producer, "interceptor.classes", "there are no interceptors"),
         (Consumer, "topics", r"Consumer\('lines', group_id='g'\)"),
         (Consumer, "zookeeper.connect", "give bootstrap_servers"),
         (Admin, "sasl.jaas.config", "sasl_plain_username"),
-        (Admin, "ssl_context", "PEM files, ssl_cafile"),
+        (Admin, "ssl_ciphers", "give that as ssl_context"),
     ],
 )
 def test_a_setting_that_there_is_not_says_why(client: Callable[..., Any], name: str, says: str) -> None:

@@ -33,7 +33,7 @@ Consumer(bootstrap_servers="127.0.0.1:9092", autooffset_reset="earliest")
 Admin(bootstrap_servers="127.0.0.1:9092", client_id=5)
 Producer(bootstrap_servers="127.0.0.1:9092", group_id="g")
 Consumer()
-Consumer(bootstrap_servers="127.0.0.1:9092").metrics
+Consumer(bootstrap_servers="127.0.0.1:9092").consume
 from streamlet.kafka import KafkaProducer
 Producer(bootstrap_servers="127.0.0.1:9092", acks=2)
 Producer(bootstrap_servers="127.0.0.1:9092", acks=1, compression_type="zstd")
@@ -54,7 +54,7 @@ WRONG = {
     8: "client_id",
     9: "group_id",
     10: "bootstrap_servers",
-    11: "metrics",
+    11: "consume",
     12: "KafkaProducer",
     13: "acks",
     15: "auto_offset_reset",

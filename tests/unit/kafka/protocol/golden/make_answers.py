@@ -21,6 +21,7 @@ from streamlet.kafka.net.sasl import sasl_client
 from streamlet.kafka.protocol.messages import REQUESTS
 from streamlet.kafka.protocol.messages.groups import DescribeGroupsRequest
 from streamlet.kafka.protocol.schema import ApiKey
+from tests.brokers import MORE_SECURITY
 from tests.unit.kafka.protocol.every_request import Conversation, Line, log_in
 
 SCRAM = {"user": "bob", "password": "bob-secret", "nonce": "fixed+for+the+record"}
@@ -128,7 +129,7 @@ def main() -> None:
     """Start, talk, write."""
     found: dict[str, Any] = {"answers": []}
     for release in ("3.9", "4"):
-        with DevCluster(release, secured=True) as cluster:
+        with DevCluster(release, secured=True, broker_settings=MORE_SECURITY[release]) as cluster:
             found["answers"] += answers(cluster)
             if release == "3.9":
                 found["members"] = members(cluster)

@@ -1,0 +1,42 @@
+"""The Python files below a folder or of a package, for code that is compared or travels."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import os
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def package_files(package: str) -> Iterator[tuple[Path, str]]:
+    """Yield the Python files of a package, with names for a zip; no tests."""
+    spec = importlib.util.find_spec(package)
+    assert spec is not None and spec.origin is not None, f"{package} is imported by this very package"
+    folder = Path(spec.origin).parent
+    for path in python_files(folder):
+        if "tests" not in path.relative_to(folder).parts:
+            yield path, str(path.relative_to(folder.parent))
+
+
+def python_files(folder: Path, most_folders: int | None = None) -> Iterator[Path]:
+    """Yield the importable files below a folder, the nearest first."""
+    waiting = deque([folder])
+    for _ in itertools.count() if most_folders is None else range(most_folders):
+        if not waiting:
+            return
+        here = waiting.popleft()
+        try:
+            entries = sorted(os.scandir(here), key=lambda entry: entry.name)
+        except OSError:  # unreadable, or removed meanwhile
+            continue
+        for entry in entries:
+            # Hidden folders, caches and virtual environments are nobody's modules.
+            if entry.is_dir(follow_symlinks=False):
+                below = here / entry.name
+                if below.name.isidentifier() and below.name != "__pycache__" and not (below / "pyvenv.cfg").exists():
+                    waiting.append(below)
+            # A hidden file, or a link to nowhere, is an editor's: nobody imports it.
+            elif entry.name.endswith(".py") and not entry.name.startswith(".") and entry.is_file():
+                yield here / entry.name
