@@ -11,8 +11,6 @@ from streamlet.coordination.node_store import check_path
 
 DEFAULT_PORT = 2181
 
-_PROBE_SESSION_MS = 4000
-"""Milliseconds of the session that a probe opens and closes."""
 _CLOSE_SESSION = struct.pack(">iii", 8, 1, -11)  # length, xid 1, opcode closeSession
 
 
@@ -74,14 +72,14 @@ def _address(server: str) -> tuple[str, int]:
     return host, number
 
 
-def ask_for_session(host: str, port: int, timeout_s: float) -> None:
-    """Return when the server grants a session (which is closed at once).
+def ask_for_session(host: str, port: int, timeout_s: float, session_s: float) -> float:
+    """Ask for a session of ``session_s`` seconds, which is closed at once; return the seconds granted.
 
     Raises OSError when there is no answer in time, ``NotZooKeeper`` when the answer is something else. At
     most 64 bytes of an answer are read.
     """
     # A real request and not an open port: a ZooKeeper without a quorum takes connections, too.
-    body = struct.pack(">iqiqi", 0, 0, _PROBE_SESSION_MS, 0, 16) + bytes(16) + b"\0"
+    body = struct.pack(">iqiqi", 0, 0, int(session_s * 1e3), 0, 16) + bytes(16) + b"\0"
     with socket.create_connection((host, port), timeout_s) as link:
         link.sendall(struct.pack(">i", len(body)) + body)
         answer = b""
@@ -99,6 +97,7 @@ def ask_for_session(host: str, port: int, timeout_s: float) -> None:
         if len(answer) < 40 or not _may_be_granted(answer):
             raise NotZooKeeper(f"it speaks another protocol, its answer begins with {answer[:16]!r}")
         link.sendall(_CLOSE_SESSION)
+    return float(struct.unpack_from(">i", answer, 8)[0]) / 1e3
 
 
 def _may_be_granted(answer: bytes) -> bool:

@@ -5,6 +5,7 @@ Raw words only: what a node means (an offset, an owner) is said by who uses it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from enum import Enum
 from typing import Protocol
@@ -79,6 +80,11 @@ class StoreState(Enum):
     LOST = "lost"
 
 
+Watch = Callable[[object], None]
+"""Called on a thread of the store's own, so it must not block; also when the connection is lost. The same one given
+twice for one node is called once. What it is given means nothing."""
+
+
 class NodeStore(Protocol):
     """Paths are absolute (``/a/b``), without a trailing slash; a malformed one is a ``ValueError``.
 
@@ -94,17 +100,31 @@ class NodeStore(Protocol):
     def session_id(self) -> int | None:
         """Of the session, or None before there is one. Another one means that a session was lost."""
 
-    def get(self, path: str) -> tuple[bytes, int] | None:
-        """Return data and version, or None when the node is not there."""
+    @property
+    def session_timeout_s(self) -> float:
+        """Seconds of silence that the session outlives, at least."""
+
+    def get(self, path: str, changed: Watch | None = None, *, fresh: bool = False) -> tuple[bytes, int] | None:
+        """Return data and version, or None when the node is not there.
+
+        ``changed`` is called once, when a node that is there is written or deleted next. ``fresh``: as a
+        quorum had it after this call began; a server that is cut off from the quorum does not answer. Otherwise a
+        server answers what it has heard so far.
+        """
 
     def exists(self, path: str) -> int | None:
         """Return the node's version, or None when it is not there."""
 
-    def children(self, path: str) -> list[str]:
-        """Return the names (not paths) of the children, sorted. Raises ``NodeMissing``."""
+    def children(self, path: str, changed: Watch | None = None, *, fresh: bool = False) -> list[str]:
+        """Return the names (not paths) of the children, sorted. Raises ``NodeMissing``.
 
-    def create(self, path: str, data: bytes = b"", *, makepath: bool = True) -> int:
-        """Make a node that outlives the session; returns its version (0). ``makepath`` makes missing parents.
+        ``changed`` is called once, when a child comes or goes next. ``fresh`` is as for ``get``.
+        """
+
+    def create(self, path: str, data: bytes = b"", *, makepath: bool = True, ephemeral: bool = False) -> int:
+        """Make a node; returns its version (0). ``makepath`` makes missing parents, which last.
+
+        It outlives the session unless it is ``ephemeral``.
 
         Raises ``NodeExists``, ``NodeMissing`` (a parent, without ``makepath``), ``NodeTooBig``.
         """
@@ -124,12 +144,6 @@ class NodeStore(Protocol):
 
     def delete(self, path: str, version: int = ANY_VERSION) -> None:
         """Delete a node. Raises ``NodeMissing``, ``NodeNotEmpty``, ``VersionConflict``."""
-
-    def announce(self, path: str, data: bytes) -> None:
-        """Keep an ephemeral node as long as this store is open. Never blocks.
-
-        It is made at once or after reconnection, and made again in a new session; it goes with the session.
-        """
 
     def close(self) -> None:
         """End the session; futures still open fail. Bounded in time; may be repeated."""

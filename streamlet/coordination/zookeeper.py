@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 import time
@@ -26,6 +25,7 @@ from streamlet.coordination.node_store import (
     NodeStoreError,
     NodeStoreUnavailable,
     StoreState,
+    Watch,
     check_path,
     check_size,
     conflict,
@@ -91,7 +91,7 @@ class ZooKeeperNodeStore:
 
     kazoo keeps one session over lost connections (SUSPENDED) and opens another when it has expired (LOST). A write that
     was under way then may or may not have been carried out: it fails as ``outcome_unknown``, and the caller reads the
-    node again before it repeats anything. Nothing here is ephemeral; a node's version says who owns it.
+    node again before it repeats anything.
     """
 
     def __init__(
@@ -112,11 +112,10 @@ class ZooKeeperNodeStore:
         # Writes that nobody has settled yet. kazoo answers on its own threads and `close` on the caller's: the
         # one that takes a future out of the set, under the lock, settles it.
         self._open: set[Future[int]] = set()
-        self._announced: dict[str, bytes] = {}
-        """Ephemeral nodes, by their full paths: made again in each new session."""
         self._closed = False
         self._connected = threading.Event()
         deadline = time.monotonic() + connect_timeout_s
+        self.session_timeout_s = session_timeout_s
         first = self._await_answer(deadline, connect_timeout_s, on_wait)
         connect_s = max(_CONNECT_LEAST_S, session_timeout_s / 2 / len(first))
         self._client = KazooClient(
@@ -151,9 +150,9 @@ class ZooKeeperNodeStore:
         held = self._client.client_id
         return int(held[0]) if held is not None and held[0] else None
 
-    def get(self, path: str) -> tuple[bytes, int] | None:
+    def get(self, path: str, changed: Watch | None = None, *, fresh: bool = False) -> tuple[bytes, int] | None:
         try:
-            data, stat = self._ask(path, lambda node: self._client.get_async(node))
+            data, stat = self._ask(path, lambda node: self._client.get_async(node, watch=changed), fresh=fresh)
         except kz.NoNodeError:
             return None
         return bytes(data), int(stat.version)
@@ -162,12 +161,12 @@ class ZooKeeperNodeStore:
         stat = self._ask(path, lambda node: self._client.exists_async(node))
         return None if stat is None else int(stat.version)
 
-    def children(self, path: str) -> list[str]:
-        return sorted(self._act(path, lambda node: self._client.get_children_async(node)))
+    def children(self, path: str, changed: Watch | None = None, *, fresh: bool = False) -> list[str]:
+        return sorted(self._act(path, lambda node: self._client.get_children_async(node, watch=changed), fresh=fresh))
 
-    def create(self, path: str, data: bytes = b"", *, makepath: bool = True) -> int:
+    def create(self, path: str, data: bytes = b"", *, makepath: bool = True, ephemeral: bool = False) -> int:
         check_size(path, data)
-        self._act(path, lambda node: self._client.create_async(node, data, makepath=makepath))
+        self._act(path, lambda node: self._client.create_async(node, data, makepath=makepath, ephemeral=ephemeral))
         return 0
 
     def set(self, path: str, data: bytes, version: int) -> int:
@@ -191,13 +190,6 @@ class ZooKeeperNodeStore:
 
     def delete(self, path: str, version: int = ANY_VERSION) -> None:
         self._act(path, lambda node: self._client.delete_async(node, version), version)
-
-    def announce(self, path: str, data: bytes) -> None:
-        check_size(path, data)
-        node = self._node(path)
-        with self._lock:
-            self._announced[node] = data
-        self._make_ephemeral(node, data)
 
     def close(self) -> None:
         with self._lock:
@@ -240,7 +232,7 @@ class ZooKeeperNodeStore:
             answers: dict[str, str] = {}
             for host, port in hosts:
                 left = deadline - time.monotonic()
-                why = _refusal(host, port, max(0.2, min(_PROBE_TIMEOUT_S, left)), spoken)
+                why = self._refusal(host, port, max(0.2, min(_PROBE_TIMEOUT_S, left)), spoken)
                 if why is None:
                     return sorted(hosts, key=lambda each: each != (host, port))
                 answers[server_name((host, port))] = why
@@ -255,22 +247,36 @@ class ZooKeeperNodeStore:
                 on_wait = None
             time.sleep(_PROBE_AGAIN_S)
 
+    def _refusal(self, host: str, port: int, timeout_s: float, spoken: dict[str, str]) -> str | None:
+        """Return why a host grants no session; None when it does. Notes in ``spoken`` what it speaks instead."""
+        server = server_name((host, port))
+        if server in spoken:
+            return _foreign(spoken[server])
+        try:
+            # Rule: of the time we ask for and the time the server grants, the shorter one counts. kazoo does not say
+            # what it was granted, and a session that is taken for longer than it is ends before its lease.
+            granted_s = ask_for_session(host, port, timeout_s, self.session_timeout_s)
+            self.session_timeout_s = min(self.session_timeout_s, granted_s)
+            return None
+        except NotZooKeeper as error:
+            spoken[server] = spoken_at(host, port) or "another protocol"
+            return _foreign(spoken[server]) if spoken[server] != "another protocol" else str(error)
+        except (TimeoutError, ConnectionResetError) as error:
+            # Connected, but no answer: a ZooKeeper that is busy or has no quorum, or something else altogether.
+            found = spoken_at(host, port)
+            if found not in (None, "ZooKeeper"):
+                spoken[server] = found
+                return _foreign(found)
+            return error.strerror or "timed out"
+        except OSError as error:
+            return error.strerror or str(error) or type(error).__name__
+
     def _note_state(self, state: str) -> None:
         """Note a change of the session's state. On kazoo's connection thread: must not block."""
         if not self._closed:
             self.state = StoreState[state]  # kazoo calls its states by the same names
         if state == KazooState.CONNECTED:
             self._connected.set()
-            with self._lock:
-                announced = dict(self._announced)
-            # In the same session the nodes are still there, and these requests are refused.
-            for node, data in announced.items():
-                self._make_ephemeral(node, data)
-
-    def _make_ephemeral(self, node: str, data: bytes) -> None:
-        # What fails for want of a connection is made at the next one. A user who may not write there announces nothing.
-        with contextlib.suppress(kz.KazooException):
-            self._client.create_async(node, data, ephemeral=True, makepath=True)
 
     def _node(self, path: str) -> str:
         check_path(path)
@@ -281,21 +287,37 @@ class ZooKeeperNodeStore:
         return self._ensemble.chroot + path
 
     # Any: kazoo is untyped, and what it answers depends on the request.
-    def _ask(self, path: str, request: Callable[[str], Any]) -> Any:
+    def _ask(self, path: str, request: Callable[[str], Any], *, fresh: bool = False) -> Any:
         """Send, wait, and translate errors of the connection into ours.
 
-        Errors of the node stay as they are.
+        Errors of the node stay as they are. ``fresh``: the answer is as the leader had it after the call began.
         """
+        node = self._node(path)
+        deadline = time.monotonic() + self._request_timeout_s
         try:
-            return request(self._node(path)).get(timeout=self._request_timeout_s)
+            # Rule: a read that must be fresh goes behind a transaction that changes nothing, and both answers count. A
+            # server answers reads from its own memory, and a leader answers a sync, while they are cut off from the
+            # others, who end sessions meanwhile; a transaction takes a quorum. The read alone may have been sent to
+            # another server, after the connection with the transaction was lost.
+            agreed = self._agreement(node) if fresh else None
+            sent = request(node)
+            if agreed is not None:
+                agreed.get(timeout=self._request_timeout_s)  # also a check that found no node took a quorum
+            return sent.get(timeout=max(0.0, deadline - time.monotonic()))
         except (kz.NoNodeError, kz.NodeExistsError, kz.BadVersionError, kz.NotEmptyError):
             raise
         except (kz.KazooException, KazooTimeoutError) as error:
             raise self._translate(error, path, ANY_VERSION) from error
 
-    def _act(self, path: str, request: Callable[[str], Any], version: int = ANY_VERSION) -> Any:
+    def _agreement(self, node: str) -> Any:
+        """Send a transaction that changes nothing; return kazoo's future of its answer."""
+        transaction = self._client.transaction()
+        transaction.check(node, ANY_VERSION)
+        return transaction.commit_async()
+
+    def _act(self, path: str, request: Callable[[str], Any], version: int = ANY_VERSION, *, fresh: bool = False) -> Any:
         try:
-            return self._ask(path, request)
+            return self._ask(path, request, fresh=fresh)
         except kz.KazooException as error:
             raise self._translate(error, path, version) from error
 
@@ -349,28 +371,6 @@ class ZooKeeperNodeStore:
             outcome_unknown=outcome_unknown,
             spoken=spoken,
         )
-
-
-def _refusal(host: str, port: int, timeout_s: float, spoken: dict[str, str]) -> str | None:
-    """Return why a host grants no session; None when it does. Notes in ``spoken`` what it speaks instead."""
-    server = server_name((host, port))
-    if server in spoken:
-        return _foreign(spoken[server])
-    try:
-        ask_for_session(host, port, timeout_s)
-        return None
-    except NotZooKeeper as error:
-        spoken[server] = spoken_at(host, port) or "another protocol"
-        return _foreign(spoken[server]) if spoken[server] != "another protocol" else str(error)
-    except (TimeoutError, ConnectionResetError) as error:
-        # Connected, but no answer: a ZooKeeper that is busy or has no quorum, or something else altogether.
-        found = spoken_at(host, port)
-        if found not in (None, "ZooKeeper"):
-            spoken[server] = found
-            return _foreign(found)
-        return error.strerror or "timed out"
-    except OSError as error:
-        return error.strerror or str(error) or type(error).__name__
 
 
 def _foreign(spoken: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -122,28 +123,27 @@ def test_an_expired_session_is_noticed(ensemble: DevCluster, store: ZooKeeperNod
 
 
 @pytest.mark.faults
-def test_an_announced_node_is_made_again_in_a_new_session(ensemble: DevCluster, store: ZooKeeperNodeStore) -> None:
-    """It belongs to the session of the store, old or new, and goes with it."""
-    witness = KazooClient(ensemble.zookeeper)
-    witness.start(10)
-    node = f"{store._ensemble.chroot}/owners/one"
+def test_an_ephemeral_node_goes_with_the_session_and_its_watch_tells(
+    ensemble: DevCluster, store: ZooKeeperNodeStore
+) -> None:
+    """The store itself makes nothing again in its new session."""
+    told = threading.Event()
+    store.create("/owners/one", b"data", ephemeral=True)
+    store.get("/owners/one", lambda _: told.set())
+    session, password = store._client.client_id
+    ensemble.expire_session(session, password)
+    assert told.wait(PATIENCE_S)
+    until(lambda: store.session_id not in (None, session) and store.state is StoreState.CONNECTED)
+    assert store.get("/owners/one") is None
 
-    def owner() -> int | None:
-        stat = witness.exists(node)
-        return None if stat is None else stat.ephemeralOwner
 
+def test_a_session_lasts_no_longer_than_the_server_grants(ensemble: DevCluster, topic_name: Callable[[], str]) -> None:
+    asked = 3600.0
+    nodes = ZooKeeperNodeStore(f"{ensemble.zookeeper}/{topic_name()}", session_timeout_s=asked)
     try:
-        store.announce("/owners/one", b"data")
-        until(lambda: owner() == store.session_id)
-        session, password = store._client.client_id
-        ensemble.expire_session(session, password)
-        until(lambda: owner() not in (None, session))
-        assert owner() == store.session_id
-        store.close()
-        until(lambda: owner() is None)
+        assert 0 < nodes.session_timeout_s < asked
     finally:
-        witness.stop()
-        witness.close()
+        nodes.close()
 
 
 def test_nodes_made_with_a_user_are_closed_to_another(ensemble: DevCluster, topic_name: Callable[[], str]) -> None:

@@ -9,6 +9,7 @@ import pytest
 from streamlet.coordination.node_store import NodeStoreUnavailable
 from streamlet.coordination.zookeeper import ZooKeeperNodeStore
 from streamlet.devcluster.machine import free_ports
+from tests.scripted.coordination.little_zookeeper import GET_DATA, MULTI, little_zookeeper
 from tests.wrong_ports import saying, web_server
 
 
@@ -59,3 +60,18 @@ def test_a_port_that_answers_nothing_fails_at_the_time_out() -> None:
         port = server.getsockname()[1]
         with pytest.raises(NodeStoreUnavailable, match="timed out"):
             ZooKeeperNodeStore(f"127.0.0.1:{port}", connect_timeout_s=0.5)
+
+
+def test_a_fresh_read_goes_behind_a_transaction() -> None:
+    """A server without a quorum answers a plain read, and no fresh one."""
+    with little_zookeeper() as server:
+        store = ZooKeeperNodeStore(f"127.0.0.1:{server.port}", request_timeout_s=1)
+        try:
+            assert store.get("/a") == (b"data", 3) and server.asked == [GET_DATA]
+            assert store.get("/a", fresh=True) == (b"data", 3) and server.asked[1:] == [MULTI, GET_DATA]
+            server.has_quorum = False
+            assert store.get("/a") == (b"data", 3)
+            with pytest.raises(NodeStoreUnavailable, match="no answer about /a within 1 s"):
+                store.get("/a", fresh=True)
+        finally:
+            store.close()
