@@ -80,6 +80,12 @@ def broker_with_kraft(
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "broker.session.timeout.ms": 6000,
         "broker.heartbeat.interval.ms": 1000,
+        # Members of the newer group protocol (KIP-848) hear of a rebalance in their next heartbeat, 5 s apart by
+        # default; a killed one is missed after its session, 45 s by default.
+        "group.consumer.min.heartbeat.interval.ms": 100,
+        "group.consumer.heartbeat.interval.ms": 500,
+        "group.consumer.min.session.timeout.ms": 1000,
+        "group.consumer.session.timeout.ms": 6000,
         **_broker(data, replicas),
     }
 

@@ -17,6 +17,10 @@ class JavaMissing(DevStackError):
     """There is no Java here, or it is too old for Kafka."""
 
 
+class SparkMissing(DevStackError):
+    """There is no Spark here to start servers of."""
+
+
 class JarsUnavailable(DevStackError):
     """Kafka's jars are not cached and could not be fetched."""
 

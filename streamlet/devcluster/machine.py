@@ -87,7 +87,10 @@ class ProcessIdentity:
         return self.boot == _boot() and start_ticks(self.pid) == self.started
 
     def kill(self) -> bool:
-        """Kill it (SIGKILL) and wait until it is gone; False when it was gone already."""
+        """Kill it (SIGKILL) and wait until it is gone; False when it was gone already.
+
+        Its process group goes with it where it leads one: executors are children of a Spark worker.
+        """
         try:
             fd = os.pidfd_open(self.pid)
         except ProcessLookupError:
@@ -97,6 +100,9 @@ class ProcessIdentity:
             if not self.alive:
                 return False
             with contextlib.suppress(ProcessLookupError):
+                # While the leader lives, its pid means no other group.
+                if os.getpgid(self.pid) == self.pid:
+                    os.killpg(self.pid, signal.SIGKILL)
                 signal.pidfd_send_signal(fd, signal.SIGKILL)
             select.select([fd], [], [])
             return True

@@ -14,6 +14,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from streamlet.devcluster import probes
 from streamlet.devcluster.dev_cluster import DevCluster
@@ -21,6 +22,7 @@ from streamlet.devcluster.errors import DevStackError, NotAsWanted
 from streamlet.devcluster.installation import Progress, silent
 from streamlet.devcluster.jars import RELEASES
 from streamlet.devcluster.machine import ProcessIdentity
+from streamlet.devcluster.spark_servers import LOOPBACK, SparkPorts, SparkServers, page_of
 
 WELL_KNOWN_PORTS = (2181, 9092, 9093, 9094)
 """ZooKeeper's and the brokers', taken where they are free: what documentation and other tools expect."""
@@ -36,17 +38,50 @@ class ResidentProcess:
     port: int
     log: str
     identity: ProcessIdentity
+    page: int = 0
+    """The port of its web page, of Spark's servers."""
 
     def health(self) -> str:
         """Return ``answers``, ``silent`` or ``gone``. Silent: it runs, but does not answer its protocol."""
         if not self.identity.alive:
             return "gone"
+        if self.page:
+            return "answers" if page_of(LOOPBACK, self.page) is not None else "silent"
         with contextlib.suppress(OSError, probes.ProtocolError):
             if self.name == "ZooKeeper":
                 return "answers" if probes.zookeeper_serves(self.port) else "silent"
             probes.kafka_state(self.port)
             return "answers"
         return "silent"
+
+
+@dataclass(frozen=True, slots=True)
+class ResidentSpark:
+    """A Spark cluster beside Kafka: the master first, then its workers."""
+
+    processes: tuple[ResidentProcess, ...]
+
+    @property
+    def master_url(self) -> str:
+        """``spark://127.0.0.1:port``."""
+        return f"spark://{LOOPBACK}:{self.processes[0].port}"
+
+    @property
+    def workers(self) -> int:
+        return len(self.processes) - 1
+
+    @property
+    def gone(self) -> tuple[ResidentProcess, ...]:
+        """Servers that have ended since they were started."""
+        return tuple(process for process in self.processes if not process.identity.alive)
+
+    def loss(self) -> str | None:
+        """Return a sentence about ended servers and how to start them; None if all run."""
+        names = [process.name for process in self.gone]
+        if not names:
+            return None
+        have, them = ("has", "it") if len(names) == 1 else ("have", "them")
+        return f"{' and '.join(names)} {have} ended: `streamlet dev up` starts {them} again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +92,7 @@ class Resident:
     brokers: int
     directory: str
     processes: tuple[ResidentProcess, ...]
+    spark: ResidentSpark | None = None
 
     @property
     def zookeeper(self) -> str | None:
@@ -70,8 +106,13 @@ class Resident:
         return ",".join(f"127.0.0.1:{p.port}" for p in self.processes if p.name != "ZooKeeper")
 
     @property
+    def everything(self) -> tuple[ResidentProcess, ...]:
+        """Every server, those of Spark too."""
+        return self.processes + (self.spark.processes if self.spark is not None else ())
+
+    @property
     def gone(self) -> tuple[ResidentProcess, ...]:
-        """The processes that have ended since they were started."""
+        """The processes of Kafka that have ended since they were started."""
         return tuple(process for process in self.processes if not process.identity.alive)
 
     @property
@@ -111,6 +152,8 @@ class Up:
 
     resident: Resident
     already: bool
+    taken: tuple[str, ...] = ()
+    """A sentence for each usual port that another program had when the cluster was started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +171,17 @@ def state_directory() -> Path:
     return base / "streamlet" / "dev"
 
 
-def up(kafka: str | None = None, brokers: int | None = None, *, progress: Progress = silent) -> Up:
-    """Start the cluster, or find that it is up. Returns when every broker answers.
+def up(
+    kafka: str | None = None,
+    brokers: int | None = None,
+    *,
+    spark_workers: int | None = None,
+    progress: Progress = silent,
+) -> Up:
+    """Start the cluster, or find that it is up. Returns when every server answers.
 
-    Options that are not given stay as they were.
+    Options that are not given stay as they were. With ``spark_workers`` a Spark cluster of so many workers is part of
+    it from then on.
 
     A cluster that has ended, by a reboot or a kill, is started again on its data, and of
     one that has ended in part, that part. Without one it is "3.9" with 1 broker. Another kind or size than the one that
@@ -140,19 +190,77 @@ def up(kafka: str | None = None, brokers: int | None = None, *, progress: Progre
     state = state_directory()
     with _locked(state):
         found = _read(state)
-        if found is None:
-            return Up(_start(state, kafka or "3.9", brokers or 1, WELL_KNOWN_PORTS, progress), already=False)
-        _refuse_another(found, kafka or found.kafka, brokers or found.brokers)
-        gone = found.gone
-        if not gone:
-            return Up(found, already=True)
-        if len(gone) < len(found.processes):
-            return Up(_revive(state, found, gone, progress), already=False)
-        progress(f"{found.described()} had ended; starting it again on its data")
-        taken = [process.port for process in found.processes]
-        # The ports it had: what people wrote into topologies and shells goes on working.
-        ports = (*([] if found.kafka == "3.9" else [WELL_KNOWN_PORTS[0]]), *taken)
-        return Up(_start(state, found.kafka, found.brokers, ports, progress), already=False)
+        _refuse_other_spark(found, spark_workers)
+        return _with_spark(state, _kafka_up(state, found, kafka, brokers, progress), spark_workers, progress)
+
+
+def _kafka_up(state: Path, found: Resident | None, kafka: str | None, brokers: int | None, progress: Progress) -> Up:
+    if found is None:
+        return _started_at(_start(state, kafka or "3.9", brokers or 1, WELL_KNOWN_PORTS, progress), WELL_KNOWN_PORTS)
+    _refuse_another(found, kafka or found.kafka, brokers or found.brokers)
+    gone = found.gone
+    if not gone:
+        return Up(found, already=True)
+    if len(gone) < len(found.processes):
+        return Up(_revive(state, found, gone, progress), already=False)
+    progress(f"{found.described()} had ended; starting it again on its data")
+    taken = [process.port for process in found.processes]
+    # The ports it had: what people wrote into topologies and shells goes on working.
+    ports = (*([] if found.kafka == "3.9" else [WELL_KNOWN_PORTS[0]]), *taken)
+    return _started_at(_start(state, found.kafka, found.brokers, ports, progress, found.spark), ports)
+
+
+def _started_at(made: Resident, ports: tuple[int, ...]) -> Up:
+    """Return the started cluster, and which wanted ports were taken.
+
+    ``ports``: ZooKeeper, first broker, second, ...
+    """
+    # Rule: a port other than the usual one is said. Programs from documentation would talk to another cluster there.
+    wanted = ports if made.kafka == "3.9" else ports[1:]
+    taken = tuple(
+        f"{port} is taken by another program: {process.name} is at 127.0.0.1:{process.port}; write that into your file."
+        for process, port in zip(made.processes, wanted, strict=False)
+        if process.port != port
+    )
+    return Up(made, already=False, taken=taken)
+
+
+def _refuse_other_spark(found: Resident | None, workers: int | None) -> None:
+    there = found.spark if found is not None else None
+    if there is None or workers in (None, there.workers):
+        return
+    raise NotAsWanted(
+        f"A Spark cluster of another size is part of the development cluster already: {there.master_url} with "
+        f"{there.workers} worker{'' if there.workers == 1 else 's'}. To use it, leave the number out. To have another, "
+        "end everything first with `streamlet dev down`, which removes Kafka's topics, too."
+    )
+
+
+def _with_spark(state: Path, made: Up, workers: int | None, progress: Progress) -> Up:
+    """Start the Spark cluster that is wanted, or its ended servers."""
+    there = made.resident.spark
+    if (workers is None) if there is None else not there.gone:
+        return made
+    ports = None
+    if there is not None:
+        ports = SparkPorts(tuple(one.port for one in there.processes), tuple(one.page for one in there.processes))
+    directory = Path(made.resident.directory) / "spark"
+    servers = SparkServers(workers or 0, directory, ports=ports, detachable=True, progress=progress)
+    servers.start(None if there is None else {process.name for process in there.gone})
+    kept = {} if there is None else {process.name: process for process in there.processes if process.identity.alive}
+
+    def described() -> Resident:
+        fresh = {
+            member.name: ResidentProcess(
+                member.name, member.port, str(member.log), ProcessIdentity.of(member.jvm.pid), page
+            )
+            for member, page in zip(servers.members, servers.pages, strict=True)
+            if member.jvm is not None
+        }
+        processes = tuple({**kept, **fresh}[member.name] for member in servers.members)
+        return dataclasses.replace(made.resident, spark=ResidentSpark(processes))
+
+    return Up(_let_go(state, servers, described), already=False, taken=made.taken)
 
 
 def _refuse_another(found: Resident, kafka: str, brokers: int) -> None:
@@ -188,10 +296,17 @@ def _revive(state: Path, found: Resident, gone: tuple[ResidentProcess, ...], pro
     return _let_go(state, cluster, with_those)
 
 
-def _start(state: Path, kafka: str, brokers: int, ports: tuple[int, ...], progress: Progress) -> Resident:
+def _start(
+    state: Path,
+    kafka: str,
+    brokers: int,
+    ports: tuple[int, ...],
+    progress: Progress,
+    spark: ResidentSpark | None = None,
+) -> Resident:
     directory = state / "cluster"
     cluster = DevCluster(kafka, brokers, directory, preferred_ports=ports, progress=progress, detachable=True).start()
-    return _let_go(state, cluster, lambda: Resident(kafka, brokers, str(cluster.directory), _started(cluster)))
+    return _let_go(state, cluster, lambda: Resident(kafka, brokers, str(cluster.directory), _started(cluster), spark))
 
 
 def _started(cluster: DevCluster) -> tuple[ResidentProcess, ...]:
@@ -202,7 +317,7 @@ def _started(cluster: DevCluster) -> tuple[ResidentProcess, ...]:
     )
 
 
-def _let_go(state: Path, cluster: DevCluster, described: Callable[[], Resident]) -> Resident:
+def _let_go(state: Path, cluster: DevCluster | SparkServers, described: Callable[[], Resident]) -> Resident:
     """Write down what runs now, then let it live on without us."""
     try:
         resident = described()
@@ -289,7 +404,7 @@ def _left_in(directory: Path) -> Path:
 
 
 def _end(resident: Resident) -> tuple[ResidentProcess, ...]:
-    return tuple(process for process in reversed(resident.processes) if _killed(process))
+    return tuple(process for process in reversed(resident.everything) if _killed(process))
 
 
 def _killed(process: ResidentProcess) -> bool:
@@ -356,28 +471,31 @@ def _read(state: Path) -> Resident | None:
     try:
         # Read field by field, and nothing is guessed: `down` kills the processes that stand here.
         told = json.loads(text.decode())
-        processes = tuple(
-            ResidentProcess(
-                str(process["name"]),
-                int(process["port"]),
-                str(process["log"]),
-                ProcessIdentity(
-                    _pid(process["identity"]["pid"]),
-                    int(process["identity"]["started"]),
-                    str(process["identity"]["boot"]),
-                ),
-            )
-            for process in told["processes"]
-        )
+        processes = tuple(map(_process, told["processes"]))
+        spark = told.get("spark")
+        others = None if spark is None else ResidentSpark(tuple(map(_process, spark["processes"])))
+        if others is not None and others.workers < 1:
+            raise ValueError("spark without workers")
         kafka = str(told["kafka"])
         if kafka not in RELEASES:
             raise ValueError(f"kafka {kafka}")
-        return Resident(kafka, int(told["brokers"]), str(told["directory"]), processes)
+        return Resident(kafka, int(told["brokers"]), str(told["directory"]), processes, others)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise DevStackError(
             f"{_file(state)} does not say what a development cluster's state says ({type(error).__name__}: {error}). "
             "End its processes by hand, if there are any, and remove the file."
         ) from error
+
+
+def _process(told: Any) -> ResidentProcess:
+    identity = told["identity"]
+    return ResidentProcess(
+        str(told["name"]),
+        int(told["port"]),
+        str(told["log"]),
+        ProcessIdentity(_pid(identity["pid"]), int(identity["started"]), str(identity["boot"])),
+        int(told.get("page", 0)),
+    )
 
 
 def _pid(told: object) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Never
 
 import pytest
@@ -98,3 +99,13 @@ def test_every_refused_java_is_named(tmp_path: Path) -> None:
     fake_java(tmp_path / "path", "Segmentation fault", 139)
     with pytest.raises(JavaMissing, match="exit status 139"):
         find_java({"PATH": f"{old.parent}:/bin"})
+
+
+def test_the_wheels_java_is_not_taken_for_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lacks modules that Spark needs."""
+    fake_java(tmp_path / "java-runtime" / "bin", 'openjdk version "21.0.1"')
+    spec = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(java.importlib.util, "find_spec", lambda name: spec)
+    assert find_java({}).version == 21
+    with pytest.raises(JavaMissing):
+        find_java({}, wheel=False)
