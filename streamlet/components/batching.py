@@ -90,7 +90,7 @@ class BatchingBolt(Bolt):
 
     def _failed(self, key: Any, tups: list[Tuple], error: BaseException) -> BatchFailed:
         for tup in tups if self._fails_batches else ():
-            self.fail(tup)
+            self.fail(tup, error)
         frame = traceback.extract_tb(error.__traceback__)[-1]
         then = (
             "They have failed, and their spouts were told" if self._fails_batches else "auto_fail is off: they are open"

@@ -48,6 +48,9 @@ class Bolt(Component):
     Such tuples do not time out; they count as queued. For a bolt that takes batches.
     """
 
+    commits_epochs: ClassVar[bool] = False
+    """Whether it commits in ``topology.delivery: exactly-once`` (``components.epoch_tuples``)."""
+
     timer_interval_s: ClassVar[float | None] = None
     """Seconds between two calls of ``on_timer``; None: it is not called."""
 
@@ -144,9 +147,20 @@ class Bolt(Component):
         """
         raise not_running("ack")
 
-    def fail(self, tup: Tuple | TupleId | Batch) -> None:
-        """Fail a tuple's tree, given the tuple or its ``id``: its spout hears it at once. A batch: as ``ack``."""
+    def fail(self, tup: Tuple | TupleId | Batch, reason: str | BaseException | None = None) -> None:
+        """Fail a tuple's tree, given the tuple or its ``id``: its spout hears it at once. A batch: as ``ack``.
+
+        ``reason`` goes along to the spout: a dead letter has it.
+        """
         raise not_running("fail")
+
+    def dead_letter(self, tup: Tuple | TupleId | Batch, reason: str) -> None:
+        """Fail a tuple past all retries: the record it came from goes to the dead letters, with ``reason``.
+
+        A batch: all its tuples that are still open. Any thread, as ``fail``. Raises BadEmit where the spout keeps no
+        dead letters, or the tuple is not tracked.
+        """
+        raise not_running("dead_letter")
 
     @staticmethod
     def is_tick(tup: Tuple) -> bool:
@@ -156,4 +170,4 @@ class Bolt(Component):
     def bind(self, port: BoltPort) -> None:
         # On the instance and not by a method that forwards: an emit is one call of the task's closure.
         own = {"emit": port.emit, "emit_many": port.emit_many, "ack": port.ack, "fail": port.fail}
-        vars(self).update(own, report_metric=port.report_metric)
+        vars(self).update(own, dead_letter=port.dead_letter, report_metric=port.report_metric)

@@ -37,7 +37,7 @@ class TaskPort(Protocol):
     @property
     def ack(self) -> Callable[[Any], None]: ...
     @property
-    def fail(self) -> Callable[[Any], None]: ...
+    def fail(self) -> Callable[..., None]: ...
     @property
     def report_metric(self) -> Callable[[str, float], None]: ...
     @property
@@ -47,6 +47,8 @@ class TaskPort(Protocol):
 class BoltPort(TaskPort, Protocol):
     """The runtime's half of a bolt, beside a component's."""
 
+    @property
+    def dead_letter(self) -> Callable[[Any, str], None]: ...
     @property
     def hand_over(self) -> Callable[[Callable[[], None]], None]:
         """Have the loop make a call soon. Any thread. Raises BadEmit when the run ends."""

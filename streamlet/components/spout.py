@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, ClassVar, Protocol, cast
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Protocol, cast
 
 from streamlet.components.component import Component, TaskPort, not_running
 from streamlet.model.spec import SPOUT, ComponentSpec
@@ -17,6 +17,19 @@ class FailReason(enum.Enum):
     TIMED_OUT = "it took longer than topology.message.timeout.secs"
     LOST = "it may have been lost with a worker or a link"
     CRASHED = "its worker died while a bolt was at work on it"
+    DEAD_LETTER = "a bolt sent it to the dead letters"
+
+
+class FailureCause(NamedTuple):
+    """Why a tuple failed: the bolt, and what it raised or said."""
+
+    component: str
+    error: str = ""
+    """The class of the exception; empty where the bolt failed the tuple by itself."""
+    text: str = ""
+    """The error's text, or the bolt's reason; cut to 500 characters."""
+    to_dead_letters: bool = False
+    """Whether the bolt called ``dead_letter``."""
 
 
 class MessageIds(Sequence[Hashable]):
@@ -67,6 +80,9 @@ class Spout(Component):
     1).
     """
 
+    tells_epochs: ClassVar[bool] = False
+    """Whether it takes part in ``topology.delivery: exactly-once`` (``components.epoch_tuples``)."""
+
     rests: bool = False
     """Set True by a ``next_tuple`` after whose emits there is no work before the descriptor of ``fileno`` is readable.
 
@@ -82,8 +98,11 @@ class Spout(Component):
     fail_detail: str = ""
     """With CRASHED: how the worker died and what it had in hand, for a sentence: "was killed by SIGSEGV ..."."""
 
+    fail_cause: FailureCause | None = None
+    """What the bolt said of the present ``fail``; None: nothing is known (a time-out, a loss)."""
+
     fail_final: bool = False
-    """With CRASHED: the message is to be given up now, whatever tries it has left."""
+    """With CRASHED, DEAD_LETTER: the message is to be given up now, whatever tries it has left."""
 
     holds_back: bool = False
     """True while ``kept_bytes`` is as much as it may be: emit what failed, and no new message.
@@ -188,6 +207,19 @@ class Spout(Component):
     def on_timer(self) -> None:
         """Do periodic upkeep: see ``timer_interval_s``."""
 
+    def on_drain(self) -> None:
+        """Finish: the run ends, and ``next_tuple`` is called no more."""
+
+    @classmethod
+    def exactly_once_problems(cls, kwargs: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+        """Yield (problem, remedy) of a spout that cannot deliver exactly once."""
+        if not cls.tells_epochs:
+            yield (
+                f"topology.delivery is exactly-once, and {cls.__qualname__} reads from elsewhere than Kafka: what it "
+                "has read cannot be committed together with the records that are written.",
+                "Read from Kafka, or leave topology.delivery out.",
+            )
+
     def may_send(self) -> bool:
         """Tell whether the tuples of this turn may leave; asked after the emits, before they do.
 
@@ -199,6 +231,22 @@ class Spout(Component):
         """Tell whether this task has nothing more to emit, for ``--until-caught-up``.
 
         True promises that it remembers that all was done.
+        """
+        return False
+
+    @classmethod
+    def is_bounded(cls, kwargs: Mapping[str, Any]) -> bool:
+        """Tell whether it comes to an end by itself, with ``caught_up``.
+
+        ``kwargs``: of the constructor. A run whose spouts all do ends as with ``--until-caught-up``.
+        """
+        return False
+
+    @classmethod
+    def takes_dead_letters(cls, kwargs: Mapping[str, Any]) -> bool:
+        """Tell whether bolts may send its messages to the dead letters.
+
+        ``kwargs``: of the constructor. True: ``fail`` comes with DEAD_LETTER then, and keeps the message somewhere.
         """
         return False
 
@@ -216,6 +264,10 @@ class Spout(Component):
 
     def given_up_count(self) -> int:
         """Count messages that failed and that this spout has given up."""
+        return 0
+
+    def kept_count(self) -> int:
+        """Count those of the messages given up that this spout keeps elsewhere."""
         return 0
 
     def lost_count(self) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from streamlet.model.delivery import with_epochs
 from streamlet.model.grouping import Grouping
 from streamlet.model.spec import BOLT, SPOUT
 from streamlet.model.stream import Stream, StreamId
@@ -131,8 +132,12 @@ class Plan:
         return tuple(route for route in self.routes if route.source == source)
 
 
-def make_plan(topology: TopologySpec, workers: int) -> Plan:
-    """Place the tasks of a valid topology, and connect its streams."""
+def make_plan(topology: TopologySpec, workers: int, conf: Mapping[str, Any] = {}) -> Plan:
+    """Place the tasks of a valid topology, and connect its streams.
+
+    ``conf``: the run's settings; some add streams.
+    """
+    topology = with_epochs(topology, conf)
     tasks: list[TaskPlan] = []
     for component in topology.components:
         # The turn goes on from component to component, so that single-task components do not pile up on worker 0.

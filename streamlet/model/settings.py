@@ -70,6 +70,12 @@ def _text(value: Any) -> str:
     return value
 
 
+def _word(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("a text is wanted")
+    return value
+
+
 def _one_of(*words: str) -> Callable[[Any], Any]:
     def parse(value: Any) -> Any:
         if value not in words:
@@ -96,7 +102,12 @@ def _share(value: Any) -> Any:
 SETTINGS: dict[str, Setting] = {
     setting.key: setting
     for setting in (
-        Setting("topology.workers", _optional(_at_least(int, 1)), None, "worker processes; default: one a core"),
+        Setting(
+            "topology.workers",
+            _optional(_at_least(int, 1)),
+            None,
+            "worker processes; default: one a core but one, on Spark one a core",
+        ),
         Setting("topology.max.spout.pending", _at_least(int, 1), 2000, "open tuple trees a spout task, at most", SPOUT),
         Setting(
             "topology.message.timeout.secs",
@@ -119,6 +130,24 @@ SETTINGS: dict[str, Setting] = {
             None,
             "how long a tuple should wait in queues at most, where that is less: for a low latency",
             SPOUT,
+        ),
+        Setting(
+            "topology.disable.loadaware.messaging",
+            _boolean,
+            False,
+            "true: a shuffle takes every task in turn, however busy its worker is and wherever it runs",
+        ),
+        Setting(
+            "topology.delivery",
+            _one_of("at-least-once", "exactly-once"),
+            "at-least-once",
+            "exactly-once: what a KafkaBolt writes and the offsets of KafkaSpouts are committed in one transaction",
+        ),
+        Setting(
+            "topology.commit.interval.ms",
+            _at_least(int, 1),
+            100,
+            "with exactly-once: milliseconds from one commit to the next",
         ),
         Setting("topology.acker.executors", _at_least(int, 0), 1, "0 turns tracking off; any other value is on", SPOUT),
         Setting("topology.tick.tuple.freq.secs", _optional(_positive), None, "period of process_tick for bolts", BOLT),
@@ -161,6 +190,7 @@ SETTINGS: dict[str, Setting] = {
             10.0,
             "a line that comes again within this time is counted, not written; 0: every line is written",
         ),
+        Setting("topology.version", _optional(_word), None, "the version of your code: dead letters carry it"),
         Setting("topology.debug", _boolean, False, "what a component reads as self.debug"),
         Setting("streamlet.seed", _optional(_at_least(int, 0)), None, "inline only: repeatable edge ids and shuffles"),
         Setting("streamlet.until.caught.up", _boolean, False, "set by --until-caught-up"),
@@ -194,6 +224,12 @@ SETTINGS: dict[str, Setting] = {
             _at_least(int, 0),
             20,
             "restarts of one worker, or losses of one link, in 5 min; or its starts in a row that come to nothing",
+        ),
+        Setting(
+            "streamlet.spark.slots.timeout.secs",
+            _positive,
+            60.0,
+            "how long a run waits for free task slots of a Spark cluster before it ends and says who holds them",
         ),
         Setting(
             "streamlet.threads.queue.max",
@@ -281,6 +317,11 @@ def _check_together(conf: Mapping[str, Any]) -> None:
         raise SettingError(
             f"streamlet.worker.timeout.secs is {silent:g}, and streamlet.worker.heartbeat.secs is {beat:g}: a healthy "
             "worker would be taken for a silent one and replaced. Make the time-out at least twice the heartbeat."
+        )
+    if conf["topology.delivery"] == "exactly-once" and conf["topology.acker.executors"] == 0:
+        raise SettingError(
+            "topology.delivery is exactly-once, and topology.acker.executors is 0: without tracking nobody knows when "
+            "all tuples of a commit are done. Leave topology.acker.executors out."
         )
 
 

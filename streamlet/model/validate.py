@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamlet.base.errors import BadInput, SettingError
+from streamlet.model.delivery import DELIVERY, EXACTLY_ONCE, delivery_problems
 from streamlet.model.grouping import KINDS, Grouping
 from streamlet.model.settings import SETTINGS, parse_setting
 from streamlet.model.spec import BOLT, SPOUT
@@ -39,14 +40,14 @@ Finding = tuple[str, str]
 class InvalidTopology(BadInput):
     """A topology with problems; ``problems`` has them all, the message too."""
 
-    def __init__(self, topology: str, problems: tuple[Problem, ...]) -> None:
+    def __init__(self, topology: str, problems: tuple[Problem, ...], cannot: str = "cannot run") -> None:
         self.problems = problems
         if len(problems) == 1:
-            message = f"{topology} cannot run. {problems[0]}"
+            message = f"{topology} {cannot}. {problems[0]}"
         else:
             # Numbered lines: the command line wraps each as a paragraph of its own.
             listed = "\n".join(f"{number}. {problem}" for number, problem in enumerate(problems, 1))
-            message = f"{topology} cannot run: {len(problems)} problems.\n{listed}"
+            message = f"{topology} {cannot}: {len(problems)} problems.\n{listed}"
         super().__init__(message)
 
 
@@ -63,22 +64,28 @@ def listed(names: Iterable[str]) -> str:
 
 
 def checked(
-    topology: TopologySpec, overrides: Mapping[str, Mapping[str, Any]] | None = None, imported: bool = True
+    topology: TopologySpec,
+    overrides: Mapping[str, Mapping[str, Any]] | None = None,
+    imported: bool = True,
+    settings: Mapping[str, Any] = {},
 ) -> TopologySpec:
     """Return the topology itself if it is valid. Raises InvalidTopology with every problem."""
-    problems = validate(topology, overrides, imported)
+    problems = validate(topology, overrides, imported, settings)
     if problems:
         raise InvalidTopology(topology.name, tuple(problems))
     return topology
 
 
 def validate(
-    topology: TopologySpec, overrides: Mapping[str, Mapping[str, Any]] | None = None, imported: bool = True
+    topology: TopologySpec,
+    overrides: Mapping[str, Mapping[str, Any]] | None = None,
+    imported: bool = True,
+    settings: Mapping[str, Any] = {},
 ) -> list[Problem]:
     """Return all problems: the topology's, then each component's.
 
     Components come in declaration order. ``overrides`` are the ``-c COMPONENT.NAME=VALUE`` of a run, by component.
-    ``imported``: whether other processes are to import the components' classes.
+    ``imported``: whether other processes are to import the components' classes. ``settings`` are those of a run.
     """
     problems = [*_whole(topology), *(Problem(None, *finding) for finding in config_problems(topology.config))]
     for component in topology.components:
@@ -94,7 +101,10 @@ def validate(
             *override_problems(component, (overrides or {}).get(component.name, {})),
         ]
         problems += [Problem(component.name, *finding) for finding in findings]
-    return [*problems, *unknown_components(topology, overrides or {}), *_unreachable(topology)]
+    problems += [*unknown_components(topology, overrides or {}), *_unreachable(topology)]
+    if not problems and {**topology.config, **settings}.get(DELIVERY) == EXACTLY_ONCE:
+        problems = [Problem(*row) for row in delivery_problems(topology, overrides or {})]
+    return problems
 
 
 def _whole(topology: TopologySpec) -> Iterator[Problem]:
@@ -472,7 +482,8 @@ def override_problems(component: ComponentDef, overrides: Mapping[str, Any]) -> 
         try:
             component.cls.with_overrides(component.kwargs, overrides)
         except SettingError as error:
-            yield error.message, "It was given for this run."
+            for problem in error.message.split("\n"):
+                yield problem, "It was given for this run."
 
 
 def unknown_components(topology: TopologySpec, overrides: Mapping[str, Any]) -> Iterator[Problem]:

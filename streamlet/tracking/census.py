@@ -24,6 +24,8 @@ class Ask(NamedTuple):
     """The oldest open root of each spout task that asks: older trees are closed."""
     bounds: Sequence[int]
     """A root for each spout task with trees older than the time-out: those below it are looked for."""
+    loads: Sequence[float] = ()
+    """Of each worker, as it said in the asker's last round; empty before the first."""
 
 
 class Answer(NamedTuple):
@@ -42,6 +44,8 @@ class Answer(NamedTuple):
     """The ledgers' entries of trees below the bounds that have a tuple in a queue."""
     held: Sequence[Sequence[float]]
     """(root, task, seconds) of tuples that user code was given so long ago and neither acked nor failed."""
+    load: float
+    """Share of its time that it was busy lately, 0 to 1."""
 
 
 class CensusResult(NamedTuple):
@@ -55,6 +59,8 @@ class CensusResult(NamedTuple):
     waiting: Collection[int]
     held: Mapping[int, tuple[int, float]]
     """Root -> task that has held a tuple of it longest, and the seconds."""
+    loads: Sequence[float]
+    """Of each worker, by its number."""
 
 
 class Census:
@@ -95,7 +101,7 @@ class Census:
         self.asking = False
         settled = self._settled()
         self._sent_before = {worker: answer.sent for worker, answer in self._answers.items()}
-        return _result_of(list(self._answers.values()), settled)
+        return _result_of([self._answers[worker] for worker in sorted(self._workers)], settled)
 
     def _settled(self) -> bool:
         """Tell whether every frame sent by the last round has been received."""
@@ -116,4 +122,5 @@ def _result_of(answers: Sequence[Answer], settled: bool) -> CensusResult:
             if held.get(int(root), (0, -1.0))[1] < seconds:
                 held[int(root)] = int(task), seconds
     waiting = set().union(*(answer.waiting for answer in answers))
-    return CensusResult(sum(a.queued for a in answers), longest.wait_s, longest.slowest, settled, waiting, held)
+    queued, loads = sum(a.queued for a in answers), [answer.load for answer in answers]
+    return CensusResult(queued, longest.wait_s, longest.slowest, settled, waiting, held, loads)

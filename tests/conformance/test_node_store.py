@@ -85,6 +85,17 @@ def test_a_missing_node_is_none_or_raises(store: NodeStore) -> None:
             act()
 
 
+def test_a_fresh_read_answers_what_another_session_has_written(opened: Opener) -> None:
+    one, other = opened(), opened()
+    for number in range(20):
+        one.create(f"/a/{number}", b"%d" % number)
+        assert other.get(f"/a/{number}", fresh=True) == (b"%d" % number, 0)
+        assert str(number) in other.children("/a", fresh=True)
+    assert other.get("/none", fresh=True) is None
+    with pytest.raises(NodeMissing, match="/none"):
+        other.children("/none", fresh=True)
+
+
 def test_create_twice_is_refused(store: NodeStore) -> None:
     """The second ``create`` raises and changes nothing."""
     store.create("/a", b"first")
@@ -228,15 +239,33 @@ def test_memory_and_zookeeper_agree(kafka39: object, topic_name: Callable[[], st
         real.close()
 
 
-def test_an_announced_node_is_there_for_others_until_its_store_closes(opened: Opener) -> None:
-    """With its parents, which stay; announced twice is announced once."""
+def test_an_ephemeral_node_is_there_for_others_until_its_store_closes(opened: Opener) -> None:
+    """With its parents, which stay."""
     mine, other = opened(), opened()
-    mine.announce("/a/owners/one", b"data")
+    assert mine.create("/a/owners/one", b"data", ephemeral=True) == 0
     until(lambda: other.exists("/a/owners") is not None and other.children("/a/owners") == ["one"])
     assert other.get("/a/owners/one") == (b"data", 0)
-    mine.announce("/a/owners/one", b"data")
+    with pytest.raises(NodeExists):
+        mine.create("/a/owners/one", ephemeral=True)
     mine.close()
     until(lambda: other.children("/a/owners") == [])
+
+
+def test_a_watch_tells_once_of_the_next_write_and_of_the_next_child(opened: Opener) -> None:
+    """Asked for twice it tells once; a node that is written has no new child."""
+    mine, other = opened(), opened()
+    mine.create("/a")
+    told: list[str] = []
+    written, listed = (lambda _: told.append("written")), (lambda _: told.append("listed"))
+    mine.get("/a", written), mine.get("/a", written), mine.children("/a", listed)
+    other.set("/a", b"1", ANY_VERSION)
+    until(lambda: told == ["written"])
+    other.set("/a", b"2", ANY_VERSION)
+    other.create("/a/b")
+    until(lambda: told == ["written", "listed"])
+    mine.children("/a", listed)
+    other.delete("/a/b")
+    until(lambda: told == ["written", "listed", "listed"])
 
 
 def until(condition: Callable[[], bool]) -> None:

@@ -19,6 +19,7 @@ import msgpack
 
 from streamlet.base.errors import StreamletError
 from streamlet.components.columns import Columns
+from streamlet.components.spout import FailureCause
 from streamlet.runtime.tasks.emitter import Incoming, Outgoing, Run
 from streamlet.tracking.census import Answer, Ask
 from streamlet.tracking.shared_roots import SharedRoots
@@ -156,7 +157,16 @@ def encode_data(outgoing: Outgoing) -> bytes:
             place_of[kept] = -len(places)
         return place_of[kept]
 
-    return pack([out.runs, out.roots, out.deltas, out.fails, out.full, out.ask, out.answer, places], form)
+    causes = _by_cause(out.causes) if out.causes else []
+    return pack([out.runs, out.roots, out.deltas, out.fails, causes, out.full, out.ask, out.answer, places], form)
+
+
+def _by_cause(causes: dict[int, FailureCause]) -> list[list[Any]]:
+    """Return each cause with its trees: a batch that raised fails many for one."""
+    trees: dict[FailureCause, list[int]] = {}
+    for root, cause in causes.items():
+        trees.setdefault(cause, []).append(root)
+    return [[*cause, roots] for cause, roots in trees.items()]
 
 
 def data_payloads(outgoing: Outgoing, limit: int = MAX_DATA_FRAME) -> tuple[list[bytes], list[Run]]:
@@ -171,22 +181,29 @@ def data_payloads(outgoing: Outgoing, limit: int = MAX_DATA_FRAME) -> tuple[list
         return [payload], []
     if outgoing.ask is not None or outgoing.answer is not None:
         return _census_last(outgoing, limit)
-    runs, roots, deltas, fails = outgoing.runs, outgoing.roots, outgoing.deltas, outgoing.fails
+    runs, roots, deltas, fails, causes = outgoing.runs, outgoing.roots, outgoing.deltas, outgoing.fails, outgoing.causes
     if runs:
         alone = len(runs) == 1 and len(runs[0].roots) == 1
         if alone and not Outgoing([], roots, deltas, fails, outgoing.full):
             return [], runs
         left, right = (runs, []) if alone else _halves(runs)
-        return _append_rest(
-            *data_payloads(Outgoing(left), limit), Outgoing(right, roots, deltas, fails, outgoing.full), limit
-        )
+        return _append_rest(*data_payloads(Outgoing(left), limit), replace(outgoing, runs=right), limit)
     if fails and roots:  # failures first: an ack of the same turn may be the last of a tree that has failed
         return _append_rest(
-            *data_payloads(Outgoing(fails=fails), limit), Outgoing([], roots, deltas, [], outgoing.full), limit
+            *data_payloads(Outgoing(fails=fails, causes=causes), limit),
+            replace(outgoing, fails=[], causes={}),
+            limit,
         )
     half = max(len(roots), len(fails)) // 2
-    first = data_payloads(Outgoing([], roots[:half], deltas[:half], fails[:half]), limit)
-    return _append_rest(*first, Outgoing([], roots[half:], deltas[half:], fails[half:], outgoing.full), limit)
+    first, last = fails[:half], fails[half:]
+    begun = data_payloads(Outgoing([], roots[:half], deltas[:half], first, causes=_of(first, causes)), limit)
+    rest = Outgoing([], roots[half:], deltas[half:], last, outgoing.full, causes=_of(last, causes))
+    return _append_rest(*begun, rest, limit)
+
+
+def _of(fails: list[int], causes: dict[int, FailureCause]) -> dict[int, FailureCause]:
+    """Return the causes of some failures: they travel in one frame."""
+    return {root: causes[root] for root in fails if root in causes}
 
 
 def _census_last(outgoing: Outgoing, limit: int) -> tuple[list[bytes], list[Run]]:
@@ -218,16 +235,29 @@ def _halves(runs: list[Run]) -> tuple[list[Run], list[Run]]:
 def decode_data(payload: bytes | memoryview) -> Incoming:
     """Read a data frame; check every shape and type the loop relies on. Raises BadFrame."""
     frame = unpack(payload)
-    if not isinstance(frame, list) or len(frame) != 8:
-        raise BadFrame("A data frame does not have its eight parts.")
-    runs, roots, deltas, fails, full, ask, answer, places = frame
+    if not isinstance(frame, list) or len(frame) != 9:
+        raise BadFrame("A data frame does not have its nine parts.")
+    runs, roots, deltas, fails, causes, full, ask, answer, places = frame
     for column in (roots, deltas, fails, [] if full is None else full):
         _ints(column)
     if len(roots) != len(deltas) or not isinstance(runs, list):
         raise BadFrame("A data frame's parts do not fit each other.")
     shared = _shared_roots(places)
     made = [_run(item, shared) for item in runs]
-    return Incoming(made, roots, deltas, fails, full, ask=_ask(ask), answer=_answer(answer))
+    told = _causes(causes)
+    return Incoming(made, roots, deltas, fails, full, ask=_ask(ask), answer=_answer(answer), causes=told)
+
+
+def _causes(items: Any) -> dict[int, FailureCause]:
+    if type(items) is not list:
+        raise BadFrame("A data frame has no list of causes.")
+    causes: dict[int, FailureCause] = {}
+    for item in items:
+        if type(item) is not list or [*map(type, item)] != [str, str, str, bool, list]:
+            raise BadFrame("A failure's cause does not have its five parts.")
+        _ints(item[4])
+        causes.update(dict.fromkeys(item[4], FailureCause(*item[:4])))
+    return causes
 
 
 def _shared_roots(places: Any) -> list[SharedRoots]:
@@ -288,18 +318,22 @@ def _with_shared_roots(roots: list[int], shared: list[SharedRoots]) -> list[Any]
 def _ask(item: Any) -> Ask | None:
     if item is None:
         return None
-    if type(item) is not list or len(item) != 3 or type(item[0]) is not int:
-        raise BadFrame("A question about queues does not have its three parts.")
+    if type(item) is not list or len(item) != 4 or type(item[0]) is not int:
+        raise BadFrame("A question about queues does not have its four parts.")
     _ints(item[1])
     _ints(item[2])
+    if type(item[3]) is not list:
+        raise BadFrame("A question about queues has no list of loads.")
+    for load in item[3]:
+        _load(load)
     return Ask(*item)
 
 
 def _answer(item: Any) -> Answer | None:
     if item is None:
         return None
-    if type(item) is not list or len(item) != 8:
-        raise BadFrame("An answer about queues does not have its eight parts.")
+    if type(item) is not list or len(item) != 9:
+        raise BadFrame("An answer about queues does not have its nine parts.")
     answer = Answer(*item)
     _ints([answer.number, answer.queued, answer.slowest])
     _ints(answer.waiting)
@@ -315,7 +349,13 @@ def _answer(item: Any) -> Answer | None:
             raise BadFrame("A tuple held does not have its three parts.")
         _ints(held[:2])
         _seconds(held[2])
+    _load(answer.load)
     return answer
+
+
+def _load(value: Any) -> None:
+    if type(value) is not float or not 0 <= value <= 1:
+        raise BadFrame("A worker's load must be a float from 0 to 1.")
 
 
 def _seconds(value: Any) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from sys import getrefcount
 from typing import Any
 
@@ -21,15 +21,17 @@ from streamlet.base.errors import BadEmit, hurts_one_tuple
 from streamlet.components.batch import Batch
 from streamlet.components.bolt import Bolt
 from streamlet.components.columns import Columns
+from streamlet.components.spout import FailureCause
 from streamlet.components.tuples import ACKED, OPEN, Tuple, TupleId, tick_tuple, tuple_of
 from streamlet.runtime.tasks import settling
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, Pick, StreamRoutes, Work
+from streamlet.runtime.tasks.failure_causes import FailureCauses, cause_of
 from streamlet.runtime.tasks.in_hand import BEGAN, CALL, COUNT, LENGTH, TASK, InHand
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
 from streamlet.runtime.tasks.task_stats import TaskStats
 from streamlet.runtime.tasks.user_errors import bolt_ended_run, every_tuple_failed
 from streamlet.runtime.tasks.values import INT_MAX, INT_MIN, PLAIN, copies
-from streamlet.tracking.roots import entry_of
+from streamlet.tracking.roots import entry_of, owner_task
 from streamlet.tracking.shared_roots import Root, each_root
 
 SLICE = 64
@@ -94,6 +96,8 @@ class BoltTask:
         in_hand: InHand | None = None,
         calls: TaskCalls | None = None,
         resting: set[int] | None = None,
+        causes: FailureCauses | None = None,
+        without_dead_letters: Mapping[int, str] = {},
     ) -> None:
         self.bolt = bolt
         self.calls = TaskCalls(OtherThreads(), emitter.component) if calls is None else calls
@@ -102,6 +106,9 @@ class BoltTask:
         self.emitter = emitter
         self.acks = acks
         self.fails = fails
+        self.causes = FailureCauses() if causes is None else causes
+        self._without_dead_letters = without_dead_letters
+        """The tasks of spouts that keep no dead letters, with their names."""
         self.getrandbits = getrandbits
         self.sources = sources
         self.clock = clock
@@ -389,22 +396,60 @@ class BoltTask:
             if self.held:
                 self.held.pop(one, None)
 
-    def fail(self, tup: Tuple | TupleId | Batch) -> None:
-        """Fail every tree of a tuple, or of a batch. Any thread."""
+    def fail(self, tup: Tuple | TupleId | Batch, reason: str | BaseException | None = None) -> None:
+        """Fail every tree of a tuple, or of a batch; ``reason`` travels to the spout. Any thread."""
         if not self.calls.here():
-            self.calls.put(partial(self.fail, tup), "fail", waits=False)
-        elif isinstance(tup, Batch):
-            self._count_failed(settling.fail(tup, self.acks, self.fails))
+            self.calls.put(partial(self.fail, tup, reason), "fail", waits=False)
+            return
+        self._note_failures(self._fail(tup, cause_of(self.emitter.component, reason)))
+
+    def dead_letter(self, tup: Tuple | TupleId | Batch, reason: str) -> None:
+        """Fail every tree of a tuple or batch, past all retries. Any thread.
+
+        Raises BadEmit where the message would not be kept.
+        """
+        # Refused here, where the bolt can be told: a spout that keeps no dead letters would lose the message.
+        self._check_dead_letters(tup)
+        if not self.calls.here():
+            self.calls.put(partial(self.dead_letter, tup, reason), "dead_letter", waits=False)
+            return
+        # No failure of the bolt's: it has judged the tuple, so it is not counted with those that end a run.
+        self._fail(tup, cause_of(self.emitter.component, reason, to_dead_letters=True))
+
+    def _check_dead_letters(self, tup: Tuple | TupleId | Batch) -> None:
+        given = tup if isinstance(tup, Batch) else tuple_of(tup)
+        roots = [given.root] if isinstance(given, Tuple) else given.roots
+        if isinstance(given, Tuple) and given.anchors:
+            roots = [root for root, _ in given.anchors]
+        elif isinstance(given, Batch) and given.multi:
+            roots = [*chain.from_iterable(given.roots)]
+        tracked = {owner_task(root) for root in each_root(roots) if root}
+        said = f"{self.emitter.component} called dead_letter on a "
+        if not tracked and given.state == OPEN:
+            raise BadEmit(
+                f"{said}tuple that is not tracked: no spout knows the record that it came from. Emit it in the spout "
+                "with a tup_id, or anchored to the tuple at hand, and leave topology.acker.executors above 0."
+            )
+        for name in {self._without_dead_letters[task] for task in tracked & self._without_dead_letters.keys()}:
+            raise BadEmit(
+                f"{said}tuple of the spout {name}, which keeps no dead letters. A KafkaSpout does with "
+                'SpoutConfig(on_poison="dead-letter", dead_letter_topic=...); for any other spout use self.fail.'
+            )
+
+    def _fail(self, tup: Tuple | TupleId | Batch, cause: FailureCause) -> int:
+        """Fail a tuple or a batch here; return how many tuples failed."""
+        first = len(self.fails)
+        if isinstance(tup, Batch):
+            failed = settling.fail(tup, self.acks, self.fails)
             self._release(tup)
         else:
             one = tuple_of(tup)
-            self._count_failed(settling.fail_tuple(one, self.acks, self.fails))
+            failed = settling.fail_tuple(one, self.acks, self.fails)
             if self.held:
                 self.held.pop(one, None)
-
-    def _count_failed(self, tuples: int) -> None:
-        self.stats.failed += tuples
-        self._note_failures(tuples)
+        self.stats.failed += failed
+        self.causes.note(self.fails[first:], cause)
+        return failed
 
     def _release(self, batch: Batch) -> None:
         self.answered_for.pop(batch, None)
@@ -431,7 +476,7 @@ class BoltTask:
             if size == 1 and self._notes_each_tuple:
                 self._note_tuple(work, now)
             else:
-                words[COUNT] = size
+                words[COUNT] = size if size < work.left else work.left
                 times[BEGAN] = now
                 words[TASK] = self.task_id
             (self._process_as_batch if self._by_batch else self._process_slice)(work, size)
@@ -595,15 +640,21 @@ class BoltTask:
             if not hurts_one_tuple(error):
                 raise
             self._current = None
-            if may_split and self.withdraws(batch):
-                for box, mark in zip(self._boxes, marks, strict=True):
-                    box.withdraw(mark)
-                for index in range(len(batch)):
-                    self._process_batch(settling.batch_of_one(batch, index))
+            split = may_split and self.withdraws(batch)
+            if not split:
+                self._batch_raised(error, batch)
                 return
-            self._batch_raised(error, batch)
-            return
+        else:
+            split = False
         self._current = None
+        # Rule: not inside of the `except`. What a tuple raises when it comes alone would have the batch's error as its
+        # context, and the user would read of both, with our calls between them.
+        if split:
+            for box, mark in zip(self._boxes, marks, strict=True):
+                box.withdraw(mark)
+            for index in range(len(batch)):
+                self._process_batch(settling.batch_of_one(batch, index))
+            return
         if batch.state != OPEN:
             return
         if self.bolt.auto_ack:
@@ -631,7 +682,7 @@ class BoltTask:
         self.stats.errors += 1
         before, self._last_error = self._failures, error
         if self.bolt.auto_fail:
-            self.fail(batch)
+            self.fail(batch, error)
         else:
             self._note_failures(len(batch))
             settling.settle_children(batch, self.acks)
@@ -650,7 +701,7 @@ class BoltTask:
         self.stats.errors += 1
         before, self._last_error = self._failures, error
         if self.bolt.auto_fail:
-            self.fail(tup)
+            self.fail(tup, error)
         elif tup.state == OPEN:
             self._note_failures(1)
             if tup.root:
@@ -669,13 +720,14 @@ class BoltTask:
         self.calls.put(partial(self.call, act), "a function of its own", waits=False)
 
     def call(self, act: Callable[[], None]) -> None:
-        """Make a call of the bolt's own; tell its error like that of a tick."""
+        """Make a call of the bolt's own; treat its error like that of a tick."""
         try:
             act()
         except BaseException as error:
             if not hurts_one_tuple(error):
                 raise
             self.complain(error, None)
+            self._end_run(error, act)
         if self._at_limit:
             self._stop_if_all_failed()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -21,9 +21,11 @@ from streamlet.model.stream import Stream, StreamId
 from streamlet.model.topology import ComponentDef
 from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, Target
+from streamlet.runtime.tasks.failure_causes import FailureCauses
 from streamlet.runtime.tasks.in_hand import InHand, Key
 from streamlet.runtime.tasks.named_values import tuple_classes
 from streamlet.runtime.tasks.other_threads import OtherThreads, TaskCalls
+from streamlet.runtime.tasks.shuffle import Shuffle
 from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.user_errors import Defined
 from streamlet.tracking.shared_roots import Root
@@ -49,8 +51,11 @@ class WorkerContext:
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     acks: dict[Root, int] = field(default_factory=dict)
     fails: list[int] = field(default_factory=list)
+    causes: FailureCauses = field(default_factory=FailureCauses)
     resting: set[int] = field(default_factory=set)
     """Bolt tasks that want no tuples for now (``BoltTask.rest``)."""
+    shuffles: list[Shuffle[Outbox]] = field(default_factory=list)
+    """Shuffles of tasks here to tasks of several workers."""
     in_hand: InHand = field(default_factory=InHand)
     crashes: Mapping[int, Mapping[Key, int]] = field(default_factory=dict)
     """Spout task -> message -> how often its worker died at work on it, while the spout lived there too."""
@@ -138,8 +143,21 @@ def build_task(shared: WorkerContext, task: TaskPlan, other_threads: OtherThread
             in_hand=shared.in_hand,
             calls=calls,
             resting=shared.resting,
+            causes=shared.causes,
+            without_dead_letters=_without_dead_letters(shared),
         )
     return LiveTask(task, component, conf, context, list(boxes.values()), run)
+
+
+def _without_dead_letters(shared: WorkerContext) -> dict[int, str]:
+    """Return the spouts that keep no dead letters, by task."""
+    found: dict[int, str] = {}
+    for task in shared.plan.spout_tasks:
+        spout = shared.plan.topology.component(task.component)
+        kwargs = spout.cls.with_overrides(spout.kwargs, shared.overrides.get(task.component, {}))
+        if not (issubclass(spout.cls, Spout) and spout.cls.takes_dead_letters(kwargs)):
+            found[task.task_id] = task.component
+    return found
 
 
 def takes_batches(plan: Plan, component: str) -> bool:
@@ -210,5 +228,11 @@ def _routes(
         own = tuple(boxes.setdefault(c.task_id, Outbox(task.task_id, c.task_id, stream.name)) for c in consumers)
         local = tuple(boxes[c.task_id] for c in consumers if c.worker == shared.worker)
         key = tuple(stream.fields.index(name) for name in route.grouping.field_names)
-        targets.append(Target(route.grouping, key, own, local))
+        order: Sequence[Outbox] = ()
+        follows_load = not shared.conf["topology.disable.loadaware.messaging"]
+        if follows_load and route.grouping.kind in ("shuffle", "none") and len({c.worker for c in consumers}) > 1:
+            shuffle = Shuffle([(c.worker, boxes[c.task_id]) for c in consumers], shared.worker)
+            shared.shuffles.append(shuffle)
+            order = shuffle.order
+        targets.append(Target(route.grouping, key, own, local, order))
     return StreamRoutes(stream, targets, rng.random)

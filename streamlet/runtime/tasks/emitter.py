@@ -16,13 +16,14 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, compress
+from itertools import chain, compress, cycle, islice
 from operator import itemgetter
 from sys import getsizeof
 from typing import Any, NamedTuple, TypeVar
 
 from streamlet.base.errors import BadEmit
 from streamlet.components.columns import Columns, Rows
+from streamlet.components.spout import FailureCause
 from streamlet.components.tuples import NO_ROWS
 from streamlet.model.grouping import Grouping
 from streamlet.model.stream import DEFAULT_STREAM, Stream
@@ -196,6 +197,8 @@ class Outgoing:
     ask: Ask | None = None
     answer: Answer | None = None
     """A question about queues, and the answer to the receiver's."""
+    causes: dict[int, FailureCause] = field(default_factory=dict)
+    """What bolts said of ``fails``, where they said anything."""
 
     def __bool__(self) -> bool:
         return (
@@ -218,6 +221,7 @@ class Incoming:
     worker: int = -1
     ask: Ask | None = None
     answer: Answer | None = None
+    causes: dict[int, FailureCause] = field(default_factory=dict)
 
 
 # -- tuples that wait ------------------------------------------------------------------------------------------------
@@ -447,6 +451,8 @@ class Target:
     key: tuple[int, ...]
     boxes: tuple[Outbox, ...]
     local: tuple[Outbox, ...]
+    order: Sequence[Outbox] = ()
+    """The outboxes in turn, as a ``Shuffle`` has them now; empty for each once."""
 
 
 C = TypeVar("C")
@@ -501,31 +507,33 @@ def picker(target: Target, uniform: Callable[[], float]) -> Picker:
     if kind == "fields":
         return _fields_picker(target)
     if kind == "local_or_shuffle" and target.local:
-        return _shuffle_picker(target.local, uniform)
+        return _shuffle_picker(target.local, target.local, uniform)
     if kind in ("shuffle", "none", "local_or_shuffle"):
-        return _shuffle_picker(target.boxes, uniform)
+        return _shuffle_picker(target.boxes, target.order or target.boxes, uniform)
     # A kind without its branch must not go on as shuffle: its tuples would reach the wrong tasks in silence.
     raise NotImplementedError(f"nothing picks a task for the grouping {kind!r}")
 
 
-def _shuffle_picker(boxes: Sequence[Outbox], uniform: Callable[[], float]) -> Picker:
-    # Every task in turn, as Storm does: even, and without a random number for each tuple. Only the start is random,
-    # so that several senders do not all begin at the same task.
-    order = list(boxes)
-    position = int(uniform() * len(order))
-    last = len(order) - 1
+def _shuffle_picker(boxes: Sequence[Outbox], order: Sequence[Outbox], uniform: Callable[[], float]) -> Picker:
+    # In turn, as Storm does, without a random number for each tuple. Only the start is random, so that several senders
+    # do not all begin at the same task. A `Shuffle` changes the order meanwhile, never its length.
+    size = len(order)
+    position = int(uniform() * size)
+    last = size - 1
+    number_of = {box: number for number, box in enumerate(boxes)}.__getitem__
 
     def one(values: Sequence[Any]) -> Outbox:
         nonlocal position
         position = 0 if position >= last else position + 1
         return order[position]
 
-    def shares(columns: Columns) -> list[tuple[Outbox, Select]]:
+    def shares(columns: Columns) -> Iterable[tuple[Outbox, Select]]:
         nonlocal position
-        count, size = len(columns), len(order)
-        first = position + 1
+        count, first = len(columns), position + 1
         position = (position + count) % size
-        return [(order[(first + at) % size], itemgetter(slice(at, None, size))) for at in range(min(count, size))]
+        if size == len(boxes):
+            return [(order[(first + at) % size], itemgetter(slice(at, None, size))) for at in range(min(count, size))]
+        return _share_out(boxes, map(number_of, islice(cycle(order), first % size, first % size + count)))
 
     return Picker(one, one, shares)
 
@@ -534,7 +542,6 @@ def _fields_picker(target: Target) -> Picker:
     """Make what chooses by the key of a row: the value itself for one field, a tuple for several."""
     boxes, fields, key_of = target.boxes, target.key, itemgetter(*target.key)
     cache, number_of = KeyCache(boxes), KeyCache(range(len(boxes))).__getitem__
-    share_out = _by_mask if len(boxes) <= FEW_BOXES else _by_number
 
     def one(values: Sequence[Any]) -> Outbox:
         key = key_of(values)
@@ -546,9 +553,14 @@ def _fields_picker(target: Target) -> Picker:
     def shares(columns: Columns) -> Iterable[tuple[Outbox, Select]]:
         by_field = columns.by_field
         keys = by_field[fields[0]] if len(fields) == 1 else zip(*map(by_field.__getitem__, fields), strict=True)
-        return share_out(boxes, map(number_of, keys))
+        return _share_out(boxes, map(number_of, keys))
 
     return Picker(one, cache.__getitem__, shares)
+
+
+def _share_out(boxes: Sequence[Outbox], numbers: Iterable[int]) -> Iterator[tuple[Outbox, Select]]:
+    """Return the outboxes chosen by number, and what selects their rows."""
+    return _by_mask(boxes, numbers) if len(boxes) <= FEW_BOXES else _by_number(boxes, numbers)
 
 
 def _by_mask(boxes: Sequence[Outbox], numbers: Iterable[int]) -> Iterator[tuple[Outbox, Select]]:

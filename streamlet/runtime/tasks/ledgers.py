@@ -12,9 +12,10 @@ from typing import Any
 
 from streamlet.base.clock import Clock
 from streamlet.base.errors import hurts_one_tuple
-from streamlet.components.spout import FailReason, Spout
+from streamlet.components.spout import FailReason, FailureCause, Spout
 from streamlet.model.plan import Plan
 from streamlet.runtime.tasks.emitter import Outgoing, Run
+from streamlet.runtime.tasks.failure_causes import FailureCauses
 from streamlet.runtime.tasks.in_hand import InHand
 from streamlet.runtime.tasks.settling import drop, left_of_run
 from streamlet.runtime.tasks.spout_task import SpoutTask
@@ -26,8 +27,8 @@ from streamlet.tracking.shared_roots import Root, spread
 class Ledgers:
     """Acks and failures of one worker, on their way to the ledgers. On the loop's thread.
 
-    ``acks`` (root -> delta) and ``fails`` are filled by the worker's bolts during a turn; ``outgoing`` returns what the
-    turn sends to another worker.
+    ``acks`` (root -> delta), ``fails`` and ``causes`` are filled by the worker's bolts during a turn; ``outgoing``
+    returns what the turn sends to another worker.
     """
 
     def __init__(
@@ -38,12 +39,14 @@ class Ledgers:
         fails: list[int],
         outgoing: Callable[[int], Outgoing],
         in_hand: InHand,
+        causes: FailureCauses | None = None,
     ) -> None:
         self.spouts: dict[int, SpoutTask] = {}
         self._plan = plan
         self._clock = clock
         self._acks = acks
         self._fails = fails
+        self._causes = FailureCauses() if causes is None else causes
         self._outgoing = outgoing
         self._in_hand = in_hand
         self._worker_of: Mapping[int, int] = {task.task_id: task.worker for task in plan.spout_tasks}
@@ -57,7 +60,7 @@ class Ledgers:
         if self._fails:
             failed = list(self._fails)
             self._fails.clear()
-            self.apply_fails(failed)
+            self.apply_fails(failed, causes=self._causes.take())
         if self._acks:
             self._acks.pop(0, None)  # what untracked tuples left there
             by_root = spread(self._acks)
@@ -88,18 +91,23 @@ class Ledgers:
             outgoing.roots += roots
             outgoing.deltas += deltas
 
-    def apply_fails(self, roots: list[int], reason: FailReason = FailReason.FAILED) -> None:
+    def apply_fails(
+        self, roots: list[int], reason: FailReason = FailReason.FAILED, causes: Mapping[int, FailureCause] = {}
+    ) -> None:
         """Fail trees here, or pass the roots on to another worker.
 
-        The reason does not travel: a failure by a bolt needs none.
+        The reason does not travel, for a failure by a bolt needs none; the causes do.
         """
         for root in roots:
             task_id = owner_task(root)
             spout = self.spouts.get(task_id)
             if spout is not None:
-                self.guard(spout, "fail", partial(spout.apply_fails, [root], reason))
+                self.guard(spout, "fail", partial(spout.apply_fails, [root], reason, causes.get(root)))
             elif task_id in self._worker_of:
-                self._outgoing(self._worker_of[task_id]).fails.append(root)
+                outgoing = self._outgoing(self._worker_of[task_id])
+                outgoing.fails.append(root)
+                if root in causes:
+                    outgoing.causes[root] = causes[root]
 
     def apply_crashes(self, roots: list[int], how: str) -> None:
         """Fail the trees of spouts here whose tuples a worker died of; the others' workers hear of it themselves."""
@@ -143,12 +151,13 @@ class Ledgers:
         return sum(self.guard(spout, "unfinished_count", spout.unfinished) for spout in self.spouts.values())
 
     def note_open(self) -> None:
-        """Update each spout's counters of open, given up and lost messages."""
+        """Update each spout's counters of open, given up, kept and lost messages."""
         for spout in self.spouts.values():
             stats, spout_of_user = spout.stats, spout.spout
             stats.open = self.guard(spout, "unfinished_count", spout.unfinished)
             # One that keeps no count of its own has given up whatever failed and was not acked since.
             stats.given_up = max(stats.unreplayed, self.guard(spout, "given_up_count", spout_of_user.given_up_count))
+            stats.kept = self.guard(spout, "kept_count", spout_of_user.kept_count)
             stats.lost = spout.too_large + self.guard(spout, "lost_count", spout_of_user.lost_count)
 
     def caught_up(self) -> bool:

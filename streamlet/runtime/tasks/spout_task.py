@@ -16,7 +16,7 @@ from streamlet.base.clock import Clock
 from streamlet.base.errors import BadEmit
 from streamlet.components.columns import Columns
 from streamlet.components.reliable_spout import ReliableSpout
-from streamlet.components.spout import FailReason, MessageIds, Spout
+from streamlet.components.spout import FailReason, FailureCause, MessageIds, Spout
 from streamlet.runtime.tasks.bolt_task import ReportError
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, StreamRoutes, row_bytes
 from streamlet.runtime.tasks.in_hand import Key, message_key
@@ -128,7 +128,7 @@ class SpoutTask:
     def ack(self, tup: Any) -> None:
         """Do nothing: spouts do not ack. Every task port has it."""
 
-    def fail(self, tup: Any) -> None:
+    def fail(self, tup: Any, reason: object = None) -> None:
         """Do nothing: spouts do not fail tuples. Every task port has it."""
 
     @property
@@ -492,11 +492,19 @@ class SpoutTask:
                 self.stats.unreplayed = len(self._failed_ids)
             self.spout.ack_many(ids)
 
-    def apply_fails(self, roots: Iterable[int], reason: FailReason = FailReason.FAILED) -> None:
-        """Fail trees that a bolt failed, or that could not be sent."""
+    def apply_fails(
+        self,
+        roots: Iterable[int],
+        reason: FailReason = FailReason.FAILED,
+        cause: FailureCause | None = None,
+    ) -> None:
+        """Fail trees that a bolt failed, or that could not be sent; ``cause``: what the bolt said."""
         ids = self._take_failed(roots)
         self.window.done(len(ids), len(self.pending))
-        self._failed(ids, reason)
+        if cause is not None and cause.to_dead_letters:
+            self._failed(ids, FailReason.DEAD_LETTER, cause=cause, final=True)
+        else:
+            self._failed(ids, reason, cause=cause)
 
     def fail_all(self) -> int:
         """Fail every open tree; return how many there were. Any of them may have used a link that is gone."""
@@ -584,14 +592,25 @@ class SpoutTask:
             expired |= dict.fromkeys(self.pending.open_in_set(entry), NOBODY)
         return expired
 
-    def _failed(self, ids: list[Any], reason: FailReason, detail: str = "", *, final: bool = False) -> None:
+    def _failed(
+        self,
+        ids: list[Any],
+        reason: FailReason,
+        detail: str = "",
+        *,
+        cause: FailureCause | None = None,
+        final: bool = False,
+    ) -> None:
         if ids:
             self.stats.failed += len(ids)
-            self._tell_failed(ids, reason, detail, final=final)
+            self._tell_failed(ids, reason, detail, cause=cause, final=final)
 
-    def _tell_failed(self, ids: list[Any], reason: FailReason, detail: str, *, final: bool) -> None:
+    def _tell_failed(
+        self, ids: list[Any], reason: FailReason, detail: str, *, cause: FailureCause | None = None, final: bool
+    ) -> None:
         spout = self.spout
         spout.fail_reason, spout.fail_detail, spout.fail_final = reason, detail, final
+        spout.fail_cause = cause
         spout.fail_many(ids)
         if self._follows:
             self._follow(ids)

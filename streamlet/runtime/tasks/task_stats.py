@@ -12,7 +12,19 @@ from typing import Any
 
 from streamlet.model.topology import TopologySpec
 
-COUNTERS = ("emitted", "executed", "acked", "failed", "timed_out", "errors", "unreplayed", "given_up", "lost", "open")
+COUNTERS = (
+    "emitted",
+    "executed",
+    "acked",
+    "failed",
+    "timed_out",
+    "errors",
+    "unreplayed",
+    "given_up",
+    "kept",
+    "lost",
+    "open",
+)
 """The counters of a task, in the order of the wire."""
 
 GAUGES = ("window", "wait_ms")
@@ -63,6 +75,8 @@ class TaskStats:
         """Failed, and nobody has sent it again: messages at spouts, untracked tuples at bolts."""
         self.given_up = 0
         """Messages that a spout has given up, and untracked tuples that a bolt failed: nobody sends them again."""
+        self.kept = 0
+        """Of the messages given up, those that the spout keeps elsewhere: dead letters."""
         self.lost = 0
         """Untracked tuples that reached nobody, and records that a source has no more: nobody sends them again."""
         self.open = 0
@@ -92,13 +106,16 @@ class TaskStats:
 
 
 def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Add up two snapshots; of waits take the longer, of a metric in both the second's."""
+    """Add up two snapshots; of waits take the longer."""
+    metrics = dict(first["metrics"])
+    for name, value in second["metrics"].items():
+        metrics[name] = metrics.get(name, 0.0) + value
     return {
         **{counter: first[counter] + second[counter] for counter in COUNTERS},
         "window": first["window"] + second["window"],
         "wait_ms": max(first["wait_ms"], second["wait_ms"]),
         "latency": [a + b for a, b in zip(first["latency"], second["latency"], strict=True)],
-        "metrics": {**first["metrics"], **second["metrics"]},
+        "metrics": metrics,
     }
 
 

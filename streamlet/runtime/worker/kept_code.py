@@ -26,7 +26,8 @@ from types import ModuleType
 from typing import Any
 
 from streamlet.base.errors import StreamletError
-from streamlet.runtime.worker.loading import place_of, python_files, source_folder
+from streamlet.base.python_files import python_files
+from streamlet.runtime.worker.loading import place_of, source_folder
 
 MOST_FILES = 2000
 """Files that are kept beside the modules that were imported: a topology may lie in a home folder."""

@@ -9,12 +9,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import itertools
-import os
 import sys
 import traceback
-from collections import deque
-from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
@@ -83,28 +79,6 @@ def source_folder(file: Path) -> Path | None:
     """Return the ``src`` beside the folder of ``file``, where there is one."""
     folder = file.absolute().parent.parent / "src"
     return folder if folder.is_dir() else None
-
-
-def python_files(folder: Path, most_folders: int | None = None) -> Iterator[Path]:
-    """Yield the importable files below a folder, the nearest first."""
-    waiting = deque([folder])
-    for _ in itertools.count() if most_folders is None else range(most_folders):
-        if not waiting:
-            return
-        here = waiting.popleft()
-        try:
-            entries = sorted(os.scandir(here), key=lambda entry: entry.name)
-        except OSError:  # unreadable, or removed meanwhile
-            continue
-        for entry in entries:
-            # Hidden folders, caches and virtual environments are nobody's modules.
-            if entry.is_dir(follow_symlinks=False):
-                below = here / entry.name
-                if below.name.isidentifier() and below.name != "__pycache__" and not (below / "pyvenv.cfg").exists():
-                    waiting.append(below)
-            # A hidden file, or a link to nowhere, is an editor's: nobody imports it.
-            elif entry.name.endswith(".py") and not entry.name.startswith(".") and entry.is_file():
-                yield here / entry.name
 
 
 def _import(file: Path) -> ModuleType:

@@ -129,7 +129,7 @@ class WorkerLoop:
             self._fail_too_large,
         )
         to = self.departures.to
-        self.ledgers = Ledgers(shared.plan, shared.clock, shared.acks, shared.fails, to, shared.in_hand)
+        self.ledgers = Ledgers(shared.plan, shared.clock, shared.acks, shared.fails, to, shared.in_hand, shared.causes)
         self.spouts = self.ledgers.spouts
         bolts = [task for task in shared.plan.bolt_tasks if task.worker == shared.worker]
         self.inbox = Inbox(
@@ -160,6 +160,7 @@ class WorkerLoop:
         )
         self.stopped = False
         self.timers = Timers()
+        self._slept_s = 0.0
         self.census = QueueCensus(
             shared,
             self.tasks,
@@ -168,6 +169,7 @@ class WorkerLoop:
             self.timers,
             lambda: iter(self.inbox),
             self.departures,
+            lambda: self._slept_s,
         )
 
     # -- life ----------------------------------------------------------------------------------------------
@@ -249,6 +251,8 @@ class WorkerLoop:
             spout.active = False
         if reason == DRAINING:
             self._refuse_calls(SpoutTask, "while the run ends: nothing new begins. It was not taken.")
+            for spout in self.spouts.values():
+                self.ledgers.guard(spout, "on_drain", spout.spout.on_drain)
 
     def resume(self, reason: str) -> None:
         """Take one reason away."""
@@ -335,11 +339,12 @@ class WorkerLoop:
             vars(live.component).update(emit=_emit_after_close, emit_many=_emit_after_close)
             acts += [(live.plan.task_id, "cleanup", live.component.cleanup)] if clean else []
         self._refuse_calls(object, "after the run had closed. It was not taken.")
-        for live in self.tasks.values():
-            if isinstance(live.run, SpoutTask):
-                task, spout = live.plan.task_id, live.run.spout
-                acts += [(task, "deactivate", spout.deactivate)] if clean else []
-                acts += [(task, "close", spout.close)]
+        spouts = [
+            (live.plan.task_id, live.run.spout) for live in self.tasks.values() if isinstance(live.run, SpoutTask)
+        ]
+        # All spouts are deactivated before the first one closes: what they begin to give up there goes side by side.
+        acts += [(task, "deactivate", spout.deactivate) for task, spout in spouts if clean]
+        acts += [(task, "close", spout.close) for task, spout in spouts]
         for task, name, act in acts:
             self.shared.in_hand.note_call(task, name, self.clock.monotonic())
             try:
@@ -412,7 +417,13 @@ class WorkerLoop:
 
         Waits at most ``sleep_s``, then works.
         """
-        for key, _ in self.selector.select(sleep_s):
+        if sleep_s > 0:
+            fell_asleep = self.clock.monotonic()
+            events = self.selector.select(sleep_s)
+            self._slept_s += self.clock.monotonic() - fell_asleep
+        else:
+            events = self.selector.select(0)
+        for key, _ in events:
             if key.data is not None:
                 key.data()
         while self._posted:
@@ -447,7 +458,7 @@ class WorkerLoop:
                 (self.pause if incoming.full else self.resume)(f"worker {incoming.worker} is full")
                 self._order_bolts()
             if incoming.fails:  # before acks, as in `Ledgers.settle`
-                self.ledgers.apply_fails(incoming.fails)
+                self.ledgers.apply_fails(incoming.fails, causes=incoming.causes)
             if incoming.roots:
                 self.ledgers.apply_acks(incoming.roots, incoming.deltas)
             # After everything else of the frame: its tuples are queued here by now, and its deltas are in the ledger.
@@ -525,7 +536,10 @@ class WorkerLoop:
             finally:
                 if travels:
                     self._collect(self.tasks[spout.task_id])  # also what it emitted before it raised
-        self.census.begin_if_due(now)
+        # Rule: the census begins when all links stand. A question to a worker without a link is lost, and a round that
+        # gets no answer never ends: no window would grow, and no tuple time out. A spout may emit before, by its timer.
+        if travels:
+            self.census.begin_if_due(now)
         return again
 
     def _take_back(self, live: LiveTask) -> None:

@@ -8,11 +8,12 @@ out (``tracking.overdue``).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
+from streamlet.base.clock import Clock
 from streamlet.base.notices import Notices
 from streamlet.model.plan import Plan
 from streamlet.runtime.links.links import Departures, Links
@@ -20,6 +21,7 @@ from streamlet.runtime.tasks.bolt_task import BoltTask
 from streamlet.runtime.tasks.building import LiveTask, WorkerContext
 from streamlet.runtime.tasks.emitter import Work
 from streamlet.runtime.tasks.ledgers import Ledgers
+from streamlet.runtime.tasks.shuffle import CALM
 from streamlet.runtime.tasks.spout_task import SpoutTask
 from streamlet.runtime.tasks.user_errors import AGAIN_S, timed_out, waits_long
 from streamlet.runtime.worker.timers import Timers
@@ -33,6 +35,9 @@ SOON_S = 0.005
 
 LATEST_S = 1.0
 """Seconds between two rounds at most; a quarter of the shortest target if that is less."""
+
+STEER_S = 0.1
+"""Seconds that a load is measured for, and between two changes of the shuffles that follow it."""
 
 PACE_TUPLES = 8
 PACE_S = 0.010
@@ -54,6 +59,7 @@ class QueueCensus:
         timers: Timers,
         queued: Callable[[], Iterator[Work]],
         departures: Departures,
+        slept_s: Callable[[], float],
     ) -> None:
         self._shared = shared
         self._plan: Plan = shared.plan
@@ -64,6 +70,9 @@ class QueueCensus:
         self._timers = timers
         self._queued = queued
         self._departures = departures
+        self._load = _Load(shared.clock, slept_s)
+        self._loads: Sequence[float] = ()
+        self._shuffled_at = 0.0
         self._workers = range(shared.plan.workers)
         # Numbers of one epoch are never those of another: an answer to a dead predecessor counts for nothing.
         self._census = Census(self._workers, shared.epoch << 32)
@@ -104,7 +113,8 @@ class QueueCensus:
             return
         now = self._shared.clock.monotonic()
         marks = [spout.census_begins(now) for spout in spouts]
-        ask = Ask(self._census.begin(), [floor for floor, _ in marks], [bound for _, bound in marks if bound])
+        floors, bounds = [floor for floor, _ in marks], [bound for _, bound in marks if bound]
+        ask = Ask(self._census.begin(), floors, bounds, self._loads)
         for worker in self._workers:
             if worker != self._me:
                 self._departures.to(worker).ask = ask
@@ -116,11 +126,14 @@ class QueueCensus:
             self._take(worker, answer)
         if ask is not None:
             self._departures.to(worker).answer = self._answer(ask)
+            self._steer_shuffles(ask.loads)
 
     def _take(self, worker: int, answer: Answer) -> None:
         found = self._census.take(worker, answer)
         if found is None:
             return
+        self._loads = found.loads
+        self._steer_shuffles(found.loads)
         now = self._shared.clock.monotonic()
         changes = [self._judge(spout, found, now) for spout in self._ledgers.spouts.values() if spout.counting]
         if True in changes:
@@ -129,8 +142,18 @@ class QueueCensus:
             self._apart_s = SOON_S
         else:
             targets = [spout.window.target_s / 4 for spout in self._ledgers.spouts.values()]
-            self._apart_s = min(max(2 * self._apart_s, SOON_S), LATEST_S, *targets)
+            latest_s = STEER_S if self._shared.shuffles else LATEST_S
+            self._apart_s = min(max(2 * self._apart_s, SOON_S), latest_s, *targets)
         self._next(now + self._apart_s)
+
+    def _steer_shuffles(self, loads: Sequence[float]) -> None:
+        """Let the shuffles of this worker know the loads of all."""
+        # Not more often than loads are measured: several workers ask, and each brings news of the same time.
+        now = self._shared.clock.monotonic()
+        if loads and now - self._shuffled_at >= STEER_S:
+            self._shuffled_at = now
+            for shuffle in self._shared.shuffles:
+                shuffle.measured(dict(enumerate(loads)))
 
     # -- what follows from it ----------------------------------------------------------------------------------
 
@@ -194,7 +217,20 @@ class QueueCensus:
             received,
             list(waiting),
             self._held(bounds, {owner_task(floor): floor for floor in ask.floors}),
+            self._load_now(),
         )
+
+    def _load_now(self) -> float:
+        """Return the load of this worker as shuffles should see it."""
+        # Rule: a worker is full while a bolt of it rests, and not calm while one holds tuples for longer than a load is
+        # measured. Work that goes on in other threads, or in a producer, does not keep the loop awake: shuffles would
+        # bring all tuples to a pool that is full, and leave those of other workers idle.
+        if self._shared.resting:
+            return 1.0
+        now = self._shared.clock.monotonic()
+        bolts = [live.run for live in self._tasks.values() if isinstance(live.run, BoltTask)]
+        holds = any(now - since >= STEER_S for bolt in bolts for since in islice(bolt.held.values(), 1))
+        return max(self._load.measured(), CALM) if holds else self._load.measured()
 
     def work_left(self) -> tuple[float, float]:
         """Return the seconds of work in queues, and the slowest call's."""
@@ -231,6 +267,32 @@ def _older(multi: bool, roots: Iterable[Any], bounds: Mapping[int, int]) -> Iter
     """Yield the ledger's entries of old trees: below their spout's bound."""
     flat = map(entry_of, chain.from_iterable(roots)) if multi else each_entry(roots)
     return (entry for entry in flat if entry < bounds.get(owner_task(entry), 0))
+
+
+class _Load:
+    """Measures how much of its time a worker's loop is awake.
+
+    Over the last tenth of a second or more.
+    """
+
+    __slots__ = ("_at", "_clock", "_load", "_slept_before", "_slept_s")
+
+    def __init__(self, clock: Clock, slept_s: Callable[[], float]) -> None:
+        self._clock = clock
+        self._slept_s = slept_s
+        self._at = clock.monotonic()
+        self._slept_before = slept_s()
+        self._load = 0.0
+
+    def measured(self) -> float:
+        # Awake, not processor time: a bolt that waits for a database keeps its worker busy.
+        now = self._clock.monotonic()
+        seconds = now - self._at
+        if seconds >= STEER_S:
+            slept = self._slept_s()
+            self._load = min(max(1.0 - (slept - self._slept_before) / seconds, 0.0), 1.0)
+            self._at, self._slept_before = now, slept
+        return self._load
 
 
 class _Pace:

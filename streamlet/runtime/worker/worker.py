@@ -219,7 +219,7 @@ class Worker:
             topology = load_topology(Path(plan.file), plan.attribute)
         except CannotLoad as error:  # the coordinator could: the user's input is not bad
             raise ImportedOtherwise(self.index, plan.file, error) from error
-        placed = make_plan(topology, plan.workers)
+        placed = make_plan(topology, plan.workers, plan.conf)
         if fingerprint(placed) != plan.fingerprint:
             raise StreamletError(
                 f"Worker {self.index} imported {plan.file} and found another topology than the coordinator did. "

@@ -70,6 +70,16 @@ def test_a_batch_that_raises_fails_alone() -> None:
     assert "2 tuple(s) of key 'bad': no such word. They have failed" in str(raised.error)
 
 
+def test_what_a_batch_raises_goes_along_with_the_tuples_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A spout's dead letters have it as their reason."""
+    told: list[Any] = []
+    with BoltTester(Totals, conf=TICKS, raise_errors=False) as tester:
+        monkeypatch.setitem(vars(tester.bolt), "fail", lambda tup, reason=None: told.append((tup.values, str(reason))))
+        tester.give("bad")
+        tester.tick()
+    assert told == [(["bad"], "no such word")]
+
+
 def test_a_batch_that_is_cancelled_fails_alone() -> None:
     """The batches after it had been taken from the bolt: they would be neither acked nor failed, nor processed."""
 

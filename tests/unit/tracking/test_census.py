@@ -8,7 +8,7 @@ from streamlet.tracking.census import Answer, Census
 
 
 def answer(number: int, **of: Any) -> Answer:
-    return Answer(number, 0, 0.0, 0, {}, {}, [], [])._replace(**of)
+    return Answer(number, 0, 0.0, 0, {}, {}, [], [], 0.0)._replace(**of)
 
 
 def test_a_round_is_complete_when_every_worker_has_answered() -> None:

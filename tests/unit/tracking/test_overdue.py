@@ -14,7 +14,7 @@ from streamlet.tracking.overdue import MOST_ASKED, NOBODY, Overdue
 from streamlet.tracking.roots import STEP, first_root, roots_of_set
 from tests.seeds import seeds
 
-NOTHING = {"queued": 0, "wait_s": 0.0, "slowest": 0, "settled": True, "waiting": set[int](), "held": {}}
+NOTHING = {"queued": 0, "wait_s": 0.0, "slowest": 0, "settled": True, "waiting": set[int](), "held": {}, "loads": []}
 
 
 def found(**of: Any) -> CensusResult:
@@ -131,7 +131,7 @@ def test_10000_steps_of_a_tuple_among_four_workers_never_look_like_nobodys(seed:
 
     def answered(worker: int, number: int) -> Answer:
         mine = workers[worker]
-        return Answer(number, 0, 0.0, 0, {}, {}, [], [])._replace(
+        return Answer(number, 0, 0.0, 0, {}, {}, [], [], 0.0)._replace(
             sent={**mine.sent}, received={**mine.received}, waiting=[4] * bool(mine.queue)
         )
 

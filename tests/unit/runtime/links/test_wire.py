@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamlet.components.columns import Columns
+from streamlet.components.spout import FailureCause
 from streamlet.runtime.links.wire import (
     MAX_DATA_FRAME,
     BadFrame,
@@ -52,9 +53,15 @@ def runs(draw: st.DrawFn) -> Run:
 naturals = st.integers(0, 2**63)
 seconds = st.floats(0, 1e9)
 counts = st.dictionaries(st.integers(0, 9), naturals, max_size=3)
-asks = st.builds(Ask, naturals, st.lists(edges, max_size=3), st.lists(edges, max_size=3))
+loads = st.floats(0, 1)
+asks = st.builds(Ask, naturals, *[st.lists(edges, max_size=3)] * 2, st.lists(loads, max_size=3))
 held = st.lists(st.tuples(edges, st.integers(1, 9), seconds).map(list), max_size=3)
-answers = st.builds(Answer, naturals, naturals, seconds, naturals, counts, counts, st.lists(edges, max_size=3), held)
+answers = st.builds(
+    Answer, naturals, naturals, seconds, naturals, counts, counts, st.lists(edges, max_size=3), held, loads
+)
+
+
+causes = st.builds(FailureCause, st.text(max_size=3), st.just("ValueError"), st.text(max_size=9), st.booleans())
 
 
 @st.composite
@@ -63,7 +70,8 @@ def outgoings(draw: st.DrawFn) -> Outgoing:
     acks = draw(st.dictionaries(edges, edges, max_size=5))
     fails, full = draw(st.lists(edges, max_size=3)), draw(st.none() | st.lists(st.integers(0, 99), max_size=3))
     census = draw(st.none() | asks), draw(st.none() | answers)
-    return Outgoing(draw(st.lists(runs(), max_size=3)), list(acks), list(acks.values()), fails, full, *census)
+    told = {root: draw(causes) for root in fails[::2]}
+    return Outgoing(draw(st.lists(runs(), max_size=3)), list(acks), list(acks.values()), fails, full, *census, told)
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -173,9 +181,10 @@ def recorded_payload() -> list[Any]:
     """A valid data frame, as plain lists: material for mutations."""
     run = Run(3, 1, "default", False, [5, 6], [7, 8], [["a"], ["b", 2]])
     many = Run(4, 1, "other", True, [[5, 6]], [[7, 8]], [[None]])
-    answer = Answer(7, 3, 1.5, 2, {1: 4}, {1: 5}, [5, 6], [[5, 2, 0.25]])
+    answer = Answer(7, 3, 1.5, 2, {1: 4}, {1: 5}, [5, 6], [[5, 2, 0.25]], 0.5)
     held = Run(4, 1, "third", False, [5, 6], [7, 8], Columns([["a", "b"], [1, None]]))
-    everything = Outgoing([run, many, held], [1], [2], [9], [3], Ask(7, [1], [6]), answer)
+    causes = {9: FailureCause("bolt", "ValueError", "no", True)}
+    everything = Outgoing([run, many, held], [1], [2], [9], [3], Ask(7, [1], [6], [0.25]), answer, causes)
     payload: list[Any] = unpack(encode_data(everything))
     decode_data(pack(payload))  # else every mutation of it would be refused for what is wrong with it
     return payload
@@ -217,6 +226,9 @@ def decodes_or_is_refused(payload: bytes) -> bool:
         assert all(type(x) is int for counts in (told.sent, told.received) for pair in counts.items() for x in pair)
         assert all(type(root) is type(task) is int and since >= 0 for root, task, since in told.held)
         assert told.wait_s >= 0
+    for root, cause in incoming.causes.items():
+        assert type(root) is int
+        assert [*map(type, cause)] == [str, str, str, bool]
     return True
 
 
@@ -288,7 +300,7 @@ def test_surrogates_and_random_bytes_travel() -> None:
 )
 def test_columns_that_are_no_rows_of_their_run_are_refused(columns: Any) -> None:
     with pytest.raises(BadFrame):
-        decode_data(pack([[[3, 1, "default", False, [1, 2], [1, 2], columns]], [], [], [], None, None, None, []]))
+        decode_data(pack([[[3, 1, "default", False, [1, 2], [1, 2], columns]], [], [], [], [], None, None, None, []]))
 
 
 @pytest.mark.parametrize("lengths", [(1, 2, 2), (2, 1, 2), (2, 2, 1), (0, 0, 1)])
@@ -296,7 +308,7 @@ def test_columns_of_unequal_length_are_refused(lengths: tuple[int, int, int]) ->
     """The loop walks them side by side: a run that ends early would lose tuples, or raise there."""
     roots, edges, rows = ([cell] * length for cell, length in zip([1, 2, ["v"]], lengths, strict=True))
     with pytest.raises(BadFrame, match="lengths"):
-        decode_data(pack([[[3, 1, "default", False, roots, edges, rows]], [], [], [], None, None, None, []]))
+        decode_data(pack([[[3, 1, "default", False, roots, edges, rows]], [], [], [], [], None, None, None, []]))
 
 
 def test_trees_that_share_an_edge_travel_once_and_arrive_as_one_object() -> None:
@@ -316,13 +328,13 @@ def test_trees_that_share_an_edge_travel_once_and_arrive_as_one_object() -> None
 def test_trees_that_could_not_share_an_edge_are_refused(places: Any) -> None:
     run = [3, 1, "default", False, [-1], [1], [["a"]]]
     with pytest.raises(BadFrame):
-        decode_data(pack([[run], [], [], [], None, None, None, places]))
+        decode_data(pack([[run], [], [], [], [], None, None, None, places]))
 
 
 def test_a_place_that_the_frame_does_not_have_is_refused() -> None:
     run = [3, 1, "default", False, [-2], [1], [["a"]]]
     with pytest.raises(BadFrame, match="does not name"):
-        decode_data(pack([[run], [], [], [], None, None, None, [[5, 6]]]))
+        decode_data(pack([[run], [], [], [], [], None, None, None, [[5, 6]]]))
 
 
 def test_halves_of_a_run_name_their_trees_again() -> None:
@@ -344,3 +356,15 @@ def test_failures_are_sent_before_the_acks_of_their_turn_also_where_a_frame_is_s
     assert [root for frame in frames for root in frame.roots] == roots
     with_acks = next(at for at, frame in enumerate(frames) if frame.roots)
     assert not any(frame.fails for frame in frames[with_acks:])
+
+
+def test_what_bolts_said_travels_with_its_failures_also_where_a_frame_is_split() -> None:
+    """And once for all trees that failed for one reason."""
+    roots = [*range(1 << 50, (1 << 50) + 300)]
+    same, own = FailureCause("bolt", "ValueError", "no" * 50), FailureCause("other", "", "not wanted", True)
+    causes = {**dict.fromkeys(roots, same), roots[7]: own}
+    assert len(encode_data(Outgoing(fails=roots, causes=causes))) < len(encode_data(Outgoing(fails=roots))) * 2 + 300
+    payloads, _ = data_payloads(Outgoing([], roots, [7] * 300, roots, causes=causes), 900)
+    frames = [decode_data(payload) for payload in payloads]
+    assert {root: cause for frame in frames for root, cause in frame.causes.items()} == causes
+    assert all(set(frame.causes) == set(frame.fails) for frame in frames)

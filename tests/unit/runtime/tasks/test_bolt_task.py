@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
 
 from streamlet import Bolt, Stream, Tuple
 from streamlet.base.errors import BadEmit
+from streamlet.components.batch import Batch
+from streamlet.components.spout import FailureCause
 from streamlet.runtime.tasks.user_errors import ComponentFailed
+from streamlet.tracking.roots import first_root
 from tests.unit.runtime.tasks.bolt_rig import DOWN, Rig, bolt
 
 
@@ -306,6 +310,16 @@ def test_a_tick_that_raises_ends_the_run_only_with_exit_on_exception() -> None:
         rig.task.tick(1.0)
 
 
+def test_a_call_of_the_bolts_own_that_raises_ends_the_run_only_with_exit_on_exception() -> None:
+    made = bolt(lambda self, tup: None)
+    rig = Rig(made)
+    rig.task.call(lambda: 1 / 0)  # type: ignore[arg-type,return-value]  # raises before it returns
+    assert [type(error) for error, _ in rig.reported] == [ZeroDivisionError]
+    made.exit_on_exception = True  # type: ignore[misc]  # a class variable, as a user's class sets it
+    with pytest.raises(ComponentFailed, match="exit_on_exception"):
+        rig.task.call(lambda: 1 / 0)  # type: ignore[arg-type,return-value]
+
+
 def test_a_cancelled_coroutine_fails_its_tuple_alone() -> None:
     """asyncio's CancelledError is no Exception; it ended the worker."""
 
@@ -328,3 +342,63 @@ def test_what_is_to_end_the_process_is_not_taken_for_a_failed_tuple(error: type[
 
     with pytest.raises(error):
         Rig(bolt(process)).run((1, [1]))
+
+
+def test_a_failure_takes_along_what_was_raised_or_said() -> None:
+    def process(self: Bolt, tup: Tuple) -> None:
+        if tup.values[0] == "raises":
+            raise KeyError("oh")
+        self.fail(tup, "by hand")
+
+    rig = Rig(bolt(process))
+    rig.run((7, ["raises"]), (8, ["fails"]))
+    assert rig.fails == [7, 8]
+    assert rig.task.causes.take() == {
+        7: FailureCause("bolt", "KeyError", "'oh'"),
+        8: FailureCause("bolt", "", "by hand"),
+    }
+
+
+def test_a_dead_letter_fails_all_trees_of_a_tuple_and_is_no_failure_of_the_bolt() -> None:
+    rig = Rig(bolt(lambda self, tup: self.dead_letter(tup, "not wanted")))
+    rig.task._failures_allowed = 1
+    rig.run((0, ["x"]), multi=[[7, 8]])
+    assert rig.fails == [7, 8]
+    assert set(rig.task.causes.take().values()) == {FailureCause("bolt", "", "not wanted", True)}
+    assert (rig.task.stats.failed, rig.task.stats.acked) == (1, 0)
+
+
+def test_a_dead_letter_of_a_batch_leaves_its_other_tuples_alone() -> None:
+    class ByBatch(Bolt):
+        def process_batch(self, batch: Batch) -> None:
+            self.dead_letter(batch.tuples[1], "not wanted")
+
+    rig = Rig(ByBatch())
+    rig.run((7, ["a"]), (8, ["b"]), (9, ["c"]))
+    assert rig.fails == [8] and [*rig.task.causes.take()] == [8]
+    assert rig.open_trees([]).keys() == {8}
+
+
+def test_a_dead_letter_from_another_thread_is_made_by_the_loop() -> None:
+    held: list[Tuple] = []
+    rig = Rig(bolt(lambda self, tup: held.append(tup), auto_ack=False))
+    rig.run((7, ["x"]))
+    thread = threading.Thread(target=rig.task.dead_letter, args=(held[0], "later"))
+    thread.start()
+    thread.join()
+    assert rig.fails == []
+    for call in rig.task.calls.take(9, emits=True):
+        call()
+    assert rig.fails == [7] and rig.task.causes.take()[7].to_dead_letters
+
+
+@pytest.mark.parametrize(
+    "root, said", [(0, "is not tracked"), (first_root(3, 1), "the spout lines, which keeps no dead letters")]
+)
+def test_a_dead_letter_that_no_spout_would_keep_is_refused_where_it_is_called(root: int, said: str) -> None:
+    rig = Rig(bolt(lambda self, tup: self.dead_letter(tup, "x")))
+    rig.task._without_dead_letters = {3: "lines"}
+    rig.run((root, ["x"]))
+    ((error, _),) = rig.reported
+    assert isinstance(error, BadEmit) and said in str(error)
+    assert not any(cause.to_dead_letters for cause in rig.task.causes.take().values())

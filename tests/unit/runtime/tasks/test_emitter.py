@@ -163,19 +163,20 @@ GROUPINGS = [
     st.sampled_from(GROUPINGS),
     st.integers(1, 9),
     st.lists(st.lists(st.tuples(st.text(max_size=2), st.integers(0, 30) | st.floats() | st.none()), max_size=40)),
+    st.lists(st.integers(0, 8), max_size=12),
 )
 def test_rows_emitted_at_once_go_where_they_go_one_by_one_in_order_and_as_copies(
-    grouping: tuple[Grouping, tuple[int, ...]], tasks: int, calls: list[list[tuple[object, object]]]
+    grouping: tuple[Grouping, tuple[int, ...]], tasks: int, calls: list[list[tuple[object, object]]], turns: list[int]
 ) -> None:
+    """``turns``: the order of a shuffle that follows the load."""
     kind, key = grouping
-    one, many = (
-        StreamRoutes(
-            Stream(["word", "n"]),
-            [Target(kind, key, tuple(Outbox(1, 9 + n, "default") for n in range(tasks)), ())],
-            lambda: 0.0,
-        )
-        for _ in range(2)
-    )
+
+    def routes() -> StreamRoutes:
+        boxes = tuple(Outbox(1, 9 + n, "default") for n in range(tasks))
+        order = [*boxes, *(boxes[turn % tasks] for turn in turns)]
+        return StreamRoutes(Stream(["word", "n"]), [Target(kind, key, boxes, (), order)], lambda: 0.0)
+
+    one, many = routes(), routes()
     for rows in calls:
         expected: dict[int, list[object]] = {}
         for row in rows:

@@ -9,10 +9,11 @@ import pytest
 
 from streamlet import Bolt, Spout, Stream, Topology, Tuple
 from streamlet.base.clock import ManualClock
-from streamlet.components.spout import FailReason
+from streamlet.components.spout import FailReason, FailureCause
 from streamlet.model.grouping import Grouping
 from streamlet.model.plan import make_plan
 from streamlet.runtime.tasks.emitter import Emitter, Outbox, Outgoing, Run, StreamRoutes, Target
+from streamlet.runtime.tasks.failure_causes import FailureCauses
 from streamlet.runtime.tasks.in_hand import InHand, holding
 from streamlet.runtime.tasks.ledgers import Ledgers
 from streamlet.runtime.tasks.spout_task import SpoutTask
@@ -28,6 +29,7 @@ class Numbers(Spout):
     def __init__(self) -> None:
         self.heard: list[tuple[str, Any]] = []
         self.reasons: list[FailReason] = []
+        self.causes: list[tuple[FailureCause | None, bool]] = []
         self.at_end = False
 
     def next_tuple(self) -> None: ...
@@ -40,6 +42,7 @@ class Numbers(Spout):
             raise ValueError("a slip")
         self.heard.append(("fail", tup_id))
         self.reasons.append(self.fail_reason)
+        self.causes.append((self.fail_cause, self.fail_final))
 
     def caught_up(self) -> bool:
         return self.at_end
@@ -68,7 +71,7 @@ class One(Topology):
 class Rig:
     """The ledgers of worker 0, with one spout task there."""
 
-    def __init__(self, topology: Any = Two) -> None:
+    def __init__(self, topology: Any = Two, causes: FailureCauses | None = None) -> None:
         plan = make_plan(topology.__topology__, 2)
         (self.near,) = (task.task_id for task in plan.spout_tasks if task.component == "near")
         self.far = next((task.task_id for task in plan.spout_tasks if task.component == "far"), 0)
@@ -79,7 +82,7 @@ class Rig:
         self.page = bytearray(8192)
         clock, self.spout = ManualClock(), Numbers()
         self.ledgers = Ledgers(
-            plan, clock, self.acks, self.fails, lambda w: self.sent.setdefault(w, Outgoing()), InHand(self.page)
+            plan, clock, self.acks, self.fails, lambda w: self.sent.setdefault(w, Outgoing()), InHand(self.page), causes
         )
         box = Outbox(self.near, 9, "default")
         routes = StreamRoutes(Stream(["n"]), [Target(Grouping.SHUFFLE, (), (box,), ())], lambda: 0.0)
@@ -130,6 +133,24 @@ def test_a_failure_counts_though_the_last_ack_of_its_tree_comes_in_the_same_turn
     rig.fails.append(root)
     rig.ledgers.settle()
     assert rig.spout.heard == [("fail", "a")]
+
+
+def test_what_a_bolt_said_reaches_the_spout_here_or_leaves_with_the_failure() -> None:
+    causes = FailureCauses()
+    rig = Rig(causes=causes)
+    trees, far = rig.open("a", "b"), rig.foreign_root()
+    said, final = FailureCause("count", "ValueError", "no"), FailureCause("count", "", "not wanted", True)
+    causes.note([trees["a"][0], far], said)
+    causes.note([trees["b"][0]], final)
+    rig.fails += [trees["a"][0], trees["b"][0], far, far + 2]
+    rig.ledgers.settle()
+    assert rig.spout.causes == [(said, False), (final, True)]
+    assert rig.spout.reasons == [FailReason.FAILED, FailReason.DEAD_LETTER]
+    (sent,) = rig.sent.values()
+    assert (sent.fails, sent.causes) == ([far, far + 2], {far: said})
+    rig.open("c")
+    rig.ledgers.fail_everything()
+    assert rig.spout.causes[-1] == (None, False), "of a loss nobody said anything"
 
 
 def test_deltas_of_another_workers_tree_leave_with_the_turn() -> None:

@@ -252,6 +252,24 @@ def test_split_gives_each_tuple_again_alone_and_sends_nothing_of_the_first_try()
     assert sorted(sent) == ["1", "2", "3", "4"], "the failed one's are late, and its tree is closed"
 
 
+def test_what_a_tuple_raises_alone_is_told_without_the_error_of_its_batch() -> None:
+    """The error of the batch as its context would show the framework's own calls to the user."""
+
+    class Odd(Bolt):
+        on_batch_error = "split"
+
+        def process_batch(self, batch: Batch) -> None:
+            if "3" in batch.values("v"):
+                raise ValueError(len(batch))
+
+    acker, reported = Acker(), []
+    task = acker.task(Odd(), [], Grouping.SHUFFLE, 1)
+    task.report = lambda error, tup: reported.append(error)
+    task.execute(Work(Run(1, 5, "default", False, [1, 2, 3, 4], [0] * 4, [[str(n)] for n in range(1, 5)])), 1e9)
+    (error,) = reported
+    assert error.args == (1,) and error.__context__ is None
+
+
 def test_a_batch_whose_call_emitted_for_another_is_not_split() -> None:
     """Withdrawn, the other's tree would keep an edge whose row is nowhere, and never be complete."""
 

@@ -405,7 +405,7 @@ def test_an_inactive_spout_is_not_asked_but_hears_what_comes_back() -> None:
 def counted(rig: Rig, now: float, **of: Any) -> dict[int, int]:
     """One round of the census, and what timed out by it."""
     rig.task.census_begins(now)
-    empty = {"queued": 0, "wait_s": 0.0, "slowest": 0, "settled": True, "waiting": set(), "held": {}}
+    empty = {"queued": 0, "wait_s": 0.0, "slowest": 0, "settled": True, "waiting": set(), "held": {}, "loads": []}
     return rig.task.expire(CensusResult(**{**empty, **of}), now)
 
 

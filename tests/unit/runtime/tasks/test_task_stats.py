@@ -5,7 +5,7 @@ from __future__ import annotations
 from streamlet.runtime.tasks.task_stats import TaskStats, merged
 
 
-def test_snapshots_add_up_and_the_later_metric_counts() -> None:
+def test_snapshots_add_up_with_their_metrics() -> None:
     """However often a worker is replaced, what its tasks had counted is one snapshot."""
     first, second = TaskStats(), TaskStats()
     for stats, count in ((first, 2), (second, 3)):
@@ -15,5 +15,5 @@ def test_snapshots_add_up_and_the_later_metric_counts() -> None:
     second.report_metric("own", 1)
     both = merged(first.snapshot(), second.snapshot())
     assert (both["emitted"], both["executed"], both["acked"], both["failed"]) == (5, 5, 5, 0)
-    assert sum(both["latency"]) == 5 and both["metrics"] == {"last": 3.0, "own": 1.0}
+    assert sum(both["latency"]) == 5 and both["metrics"] == {"last": 5.0, "own": 1.0}
     assert merged(both, TaskStats().snapshot()) == both

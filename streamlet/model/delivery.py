@@ -1,0 +1,105 @@
+"""``topology.delivery: exactly-once``: who may take part in it, and the stream that it adds to a topology.
+
+Records and offsets are committed in one transaction, and a transaction has one producer. So one bolt task commits
+(``Bolt.commits_epochs``), and every spout tells it where its epochs end (``Spout.tells_epochs``), on a stream that no
+user declares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from streamlet.model.grouping import Grouping
+from streamlet.model.spec import BOLT, SPOUT
+from streamlet.model.stream import Stream, StreamId
+from streamlet.model.topology import BoltInput, ComponentDef, TopologySpec, declared_streams
+
+DELIVERY = "topology.delivery"
+AT_LEAST_ONCE = "at-least-once"
+EXACTLY_ONCE = "exactly-once"
+
+EPOCHS = "__epochs"
+"""The stream from spouts to the bolt that commits."""
+
+FIELDS = ("kind", "told")
+
+
+def is_exactly_once(conf: Mapping[str, Any]) -> bool:
+    """Tell whether a run's settings ask for it."""
+    return conf.get(DELIVERY) == EXACTLY_ONCE
+
+
+def with_epochs(topology: TopologySpec, conf: Mapping[str, Any]) -> TopologySpec:
+    """Add the stream of epochs, where the settings ask for it."""
+    if not is_exactly_once(conf):
+        return topology
+    told = tuple(
+        BoltInput(StreamId(component.name, EPOCHS), Grouping.GLOBAL)
+        for component in topology.components
+        if component.kind == SPOUT
+    )
+    components = []
+    for component in topology.components:
+        if component.kind == SPOUT:
+            streams = (*declared_streams(component.outputs), Stream(FIELDS, name=EPOCHS))
+            component = replace(component, outputs=list(streams))
+        elif _commits(component):
+            component = replace(component, inputs=(*component.inputs, *told))
+        components.append(component)
+    return replace(topology, components=tuple(components))
+
+
+def _commits(component: ComponentDef) -> bool:
+    return component.kind == BOLT and bool(getattr(component.cls, "commits_epochs", False))
+
+
+def delivery_problems(
+    topology: TopologySpec, overrides: Mapping[str, Mapping[str, Any]]
+) -> Iterator[tuple[str | None, str, str]]:
+    """Yield (component or None, problem, remedy) of a topology for exactly once."""
+    committing = [component for component in topology.components if _commits(component)]
+    if not committing:
+        yield (
+            None,
+            f"{DELIVERY} is {EXACTLY_ONCE}, and no bolt writes to Kafka: only what a KafkaBolt writes can be "
+            "committed together with offsets.",
+            f"Let a KafkaBolt write the results, or leave {DELIVERY} out.",
+        )
+    for component in committing[1:]:
+        yield (
+            component.name,
+            f"{DELIVERY} is {EXACTLY_ONCE}, and {committing[0].name} writes to Kafka, too: one transaction has one "
+            "producer.",
+            "Write through one KafkaBolt; with topic_field it serves several topics.",
+        )
+    for component in committing:
+        if component.par != 1:
+            yield (
+                component.name,
+                f"{DELIVERY} is {EXACTLY_ONCE}, and par is {component.par!r}: one transaction has one producer.",
+                "Give this bolt par=1. It takes batches, so one task writes what many make.",
+            )
+    for component in topology.components:
+        problems = getattr(component.cls, "exactly_once_problems", None)
+        if problems is not None:
+            kwargs: Any = component.kwargs
+            own = overrides.get(component.name)
+            if own:
+                kwargs = component.cls.with_overrides(kwargs, own)
+            for message, remedy in problems(kwargs):
+                yield component.name, message, remedy
+
+
+def not_covered(topology: TopologySpec) -> str:
+    """Return a sentence on what exactly once does not cover."""
+    bolts = [c.name for c in topology.components if c.kind == BOLT and not _commits(c)]
+    (out,) = [c.name for c in topology.components if _commits(c)]
+    said = f"Exactly once: the records that {out} writes, with the offsets of what they came from."
+    if bolts:
+        said += (
+            f" Not covered: what {', '.join(bolts)} keep{'s' * (len(bolts) == 1)} in memory from tuple to tuple, and "
+            "whatever else is done outside of Kafka (files, databases, requests)."
+        )
+    return said
